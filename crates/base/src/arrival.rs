@@ -1,0 +1,212 @@
+//! How packets enter: where each came from, and the batch of buffers they are received into.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Which network path a packet used: an index that the driver's owner gave to an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(pub u8);
+
+/// Which of a session's sockets received a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Socket {
+    /// Bound to the multicast group: downstream data and control, and what peers multicast.
+    #[default]
+    Group,
+    /// Bound to a local address: what receivers send upstream to a source, and unicast data.
+    Upstream,
+}
+
+/// Where and how one datagram arrived. The same for all segments of one GRO buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// The path (interface) it came by; replies leave by the same one.
+    pub path: PathId,
+    /// Which socket took it.
+    pub socket: Socket,
+    /// Network source address and UDP source port.
+    pub source: SocketAddr,
+    /// Network destination: the group, or the local unicast address. Unspecified when unknown.
+    pub destination: IpAddr,
+}
+
+impl Arrival {
+    /// An arrival from `source` by path 0 on `socket`, destination unknown.
+    #[must_use]
+    pub const fn from(source: SocketAddr, socket: Socket) -> Self {
+        Self {
+            path: PathId(0),
+            socket,
+            source,
+            destination: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        }
+    }
+}
+
+/// One received buffer: `len` bytes holding datagrams of `segment` bytes each, the last shorter.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram {
+    /// Bytes received.
+    pub len: usize,
+    /// Bytes of each datagram in the buffer; `len` when it holds one.
+    pub segment: usize,
+    /// Where it came from.
+    pub arrival: Arrival,
+}
+
+/// Receive buffers and what the last receive call put into them.
+///
+/// **Shape**: `slots` buffers of `slot_bytes` each in one allocation; the first `filled` hold data.
+/// **Cost**: allocates once, in [`RecvBatch::new`].
+#[derive(Debug)]
+pub struct RecvBatch {
+    slab: Vec<u8>,
+    slot_bytes: usize,
+    slots: usize,
+    filled: Vec<Datagram>,
+}
+
+impl RecvBatch {
+    /// A batch of `slots` buffers of `slot_bytes` bytes. With GRO, 2-4 of 65,535 bytes; without,
+    /// 32-64 of the largest datagram.
+    #[must_use]
+    pub fn new(slots: usize, slot_bytes: usize) -> Self {
+        Self {
+            slab: vec![0; slots * slot_bytes],
+            slot_bytes,
+            slots,
+            filled: Vec::with_capacity(slots),
+        }
+    }
+
+    /// Number of buffers.
+    #[must_use]
+    pub const fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Bytes of each buffer.
+    #[must_use]
+    pub const fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    /// Number of buffers that hold received data.
+    #[must_use]
+    pub const fn filled(&self) -> usize {
+        self.filled.len()
+    }
+
+    /// Forgets what was received; the buffers are free again.
+    pub fn clear(&mut self) {
+        self.filled.clear();
+    }
+
+    /// The buffers not yet filled, for a receive call to write into, in order.
+    pub fn free_slots(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.slab
+            .chunks_exact_mut(self.slot_bytes)
+            .skip(self.filled.len())
+    }
+
+    /// Declares the next free buffer filled.
+    ///
+    /// **Panics** (bug): when no buffer is free or the datagram is longer than a buffer.
+    pub fn push(&mut self, datagram: Datagram) {
+        assert!(
+            self.filled.len() < self.slots,
+            "a receive batch was filled past its end"
+        );
+        assert!(
+            datagram.len <= self.slot_bytes,
+            "a datagram is longer than its buffer"
+        );
+        self.filled.push(datagram);
+    }
+
+    /// Copies one datagram into the next free buffer: for relays, simulations and tests.
+    ///
+    /// Gives false, and takes nothing, when no buffer is free or it is too long for one.
+    pub fn push_copy(&mut self, arrival: Arrival, bytes: &[u8]) -> bool {
+        if self.filled.len() == self.slots || bytes.len() > self.slot_bytes {
+            return false;
+        }
+        let start = self.filled.len() * self.slot_bytes;
+        self.slab[start..start + bytes.len()].copy_from_slice(bytes);
+        self.filled.push(Datagram {
+            len: bytes.len(),
+            segment: bytes.len(),
+            arrival,
+        });
+        true
+    }
+
+    /// The filled buffers with their data, in order of arrival.
+    pub fn datagrams(&self) -> impl Iterator<Item = (&Datagram, &[u8])> {
+        self.filled
+            .iter()
+            .zip(self.slab.chunks_exact(self.slot_bytes))
+            .map(|(datagram, slot)| (datagram, &slot[..datagram.len]))
+    }
+}
+
+/// Splits one received buffer into the datagrams that were on the wire.
+#[derive(Clone, Debug)]
+pub struct Segments<'a> {
+    rest: &'a [u8],
+    segment: usize,
+    first: bool,
+}
+
+impl<'a> Segments<'a> {
+    /// The datagrams in `bytes`, each `segment` long but the last. An empty buffer is one empty
+    /// datagram: it was received, so it is counted.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8], segment: usize) -> Self {
+        Self {
+            rest: bytes,
+            segment: if segment == 0 { 1 } else { segment },
+            first: true,
+        }
+    }
+}
+
+impl<'a> Iterator for Segments<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.rest.is_empty() && !self.first {
+            return None;
+        }
+        self.first = false;
+        let (head, rest) = self.rest.split_at(self.segment.min(self.rest.len()));
+        self.rest = rest;
+        Some(head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_split_with_a_short_last() {
+        let bytes = [1, 2, 3, 4, 5];
+        let parts: Vec<_> = Segments::new(&bytes, 2).collect();
+        assert_eq!(parts, [&[1, 2][..], &[3, 4], &[5]]);
+        assert_eq!(Segments::new(&[], 0).count(), 1);
+    }
+
+    #[test]
+    fn a_batch_refuses_what_does_not_fit() {
+        let arrival = Arrival::from(SocketAddr::from(([10, 0, 0, 1], 7)), Socket::Group);
+        let mut batch = RecvBatch::new(2, 4);
+        assert!(!batch.push_copy(arrival, &[0; 5]));
+        assert!(batch.push_copy(arrival, &[1; 4]) && batch.push_copy(arrival, &[2; 3]));
+        assert!(!batch.push_copy(arrival, &[3]));
+        let lens: Vec<_> = batch.datagrams().map(|(_, bytes)| bytes.to_vec()).collect();
+        assert_eq!(lens, [vec![1; 4], vec![2; 3]]);
+        batch.clear();
+        assert_eq!(batch.filled(), 0);
+    }
+}

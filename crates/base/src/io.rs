@@ -1,0 +1,88 @@
+//! The seam between the run loop and the world: real sockets, or a simulated network.
+
+use std::{fmt, net::SocketAddr};
+
+use crate::{Instant, Outcome, RecvBatch, Run};
+
+/// A control connection (a TCP connection, or its simulated twin), numbered by the back end.
+/// Numbers are never reused within one back end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+/// What happened on a control connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// A peer dialled us.
+    Accepted {
+        /// The peer's address.
+        peer: SocketAddr,
+    },
+    /// A connection we dialled is open.
+    Opened,
+    /// Bytes arrived; they are in the buffer that was handed in.
+    Data,
+    /// The connection has room to send again after [`Io::link_send`] took less than it was given.
+    Writable,
+    /// The connection is over: closed by the peer, reset, or never established.
+    Closed,
+}
+
+/// The largest run that a back end sends in one call. Changes at run time when the kernel refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunLimit {
+    /// Bytes, all datagrams together.
+    pub bytes: usize,
+    /// Datagrams.
+    pub datagrams: usize,
+}
+
+/// A fault from which the back end cannot go on by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IoFault {
+    /// Operation, target, cause and remedy, as one sentence for a person.
+    pub text: String,
+}
+
+impl fmt::Display for IoFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for IoFault {}
+
+/// What the run loop needs from the world. Nothing but [`Io::wait`] blocks.
+pub trait Io {
+    /// The monotonic clock.
+    fn now(&mut self) -> Instant;
+
+    /// Receives what is there into the batch's free buffers; the number of buffers filled, 0 when
+    /// nothing is there. Transient errors (EINTR, ICMP-provoked) are counted inside, not returned.
+    ///
+    /// # Errors
+    /// When the sockets are beyond use.
+    fn recv(&mut self, batch: &mut RecvBatch) -> Result<usize, IoFault>;
+
+    /// Sends one run; never blocks.
+    fn send(&mut self, run: &Run<'_>) -> Outcome;
+
+    /// The largest run that [`Io::send`] passes on in one piece.
+    fn run_limit(&self) -> RunLimit;
+
+    /// Dials a control connection; [`LinkEvent::Opened`] or [`LinkEvent::Closed`] follows.
+    fn link_open(&mut self, peer: SocketAddr) -> LinkId;
+
+    /// The next control-connection event; for [`LinkEvent::Data`] the bytes replace the contents of
+    /// `data` (at most 64 KiB a call).
+    fn link_event(&mut self, data: &mut Vec<u8>) -> Option<(LinkId, LinkEvent)>;
+
+    /// Queues bytes on a control connection; the number taken, less than all when its bounded queue
+    /// is full ([`LinkEvent::Writable`] follows), 0 when it is closed.
+    fn link_send(&mut self, link: LinkId, bytes: &[u8]) -> usize;
+
+    /// Closes a control connection after what is queued has been sent.
+    fn link_close(&mut self, link: LinkId);
+
+    /// Waits until a packet, a control event, room to send after `Blocked`, or `until`.
+    fn wait(&mut self, until: Option<Instant>);
+}

@@ -1,0 +1,105 @@
+//! How packets leave: runs of equally long datagrams that one system call can send.
+
+use std::{net::SocketAddr, ops::Range};
+
+use crate::PathId;
+
+/// Consecutive datagrams to one destination, borrowed from their owner's memory.
+///
+/// **Shape**: `ranges` are byte ranges of `memory`; their concatenation is cut into datagrams of
+/// `segment` bytes, only the very last may be shorter. No datagram spans two ranges: every range
+/// but the last is a multiple of `segment` long. A back-to-back log gives one range; repairs gather
+/// several. The bytes are complete: a back end copies or sends them and changes nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// The interface to leave by.
+    pub path: PathId,
+    /// Group or unicast destination.
+    pub to: SocketAddr,
+    /// Time to live (hop limit) for this run when it is not the session's own (SPMR: 1).
+    pub hops: Option<u8>,
+    /// Bytes of each datagram but the last.
+    pub segment: usize,
+    /// What `ranges` point into.
+    pub memory: &'a [u8],
+    /// Where the datagrams lie; never empty.
+    pub ranges: &'a [Range<usize>],
+}
+
+impl<'a> Run<'a> {
+    /// Bytes of all datagrams together.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ranges.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// True for a run without a byte; a well-formed run is never empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of datagrams.
+    #[must_use]
+    pub fn datagram_count(&self) -> usize {
+        self.len().div_ceil(self.segment.max(1))
+    }
+
+    /// The pieces to gather, in order.
+    pub fn pieces(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let memory = self.memory;
+        self.ranges.iter().map(move |range| &memory[range.clone()])
+    }
+
+    /// The single datagrams, in order: for back ends without segmentation.
+    pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let segment = self.segment.max(1);
+        self.pieces().flat_map(move |piece| piece.chunks(segment))
+    }
+}
+
+/// How much the driver wants in the next run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes in one run; the first datagram is given even when it alone is longer.
+    pub bytes: usize,
+    /// Datagrams in one run; at least 1.
+    pub datagrams: usize,
+}
+
+/// What became of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The first `datagrams` of the run left; fewer than all when the socket filled on the way.
+    Sent {
+        /// Datagrams handed to the network, from the front.
+        datagrams: usize,
+    },
+    /// Nothing left: the socket is full, try again later.
+    Blocked,
+    /// Nothing left: a datagram is longer than the path takes.
+    TooBig,
+    /// Nothing left and the back end will not take it: counted there; treat it as lost on the way.
+    Failed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gathered_run_gives_single_datagrams() {
+        let memory = [1, 2, 3, 4, 5, 6, 7, 8];
+        let run = Run {
+            path: PathId(0),
+            to: SocketAddr::from(([239, 1, 1, 1], 7500)),
+            hops: None,
+            segment: 2,
+            memory: &memory,
+            ranges: &[4..8, 0..2, 2..3],
+        };
+        assert_eq!((run.len(), run.datagram_count()), (7, 4));
+        let singles: Vec<_> = run.datagrams().collect();
+        assert_eq!(singles, [&[5, 6][..], &[7, 8], &[1, 2], &[3]]);
+    }
+}

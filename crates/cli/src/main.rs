@@ -1,0 +1,2 @@
+//! The towline command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Objects (files) and reports over any transport, as pure state machines.

@@ -1,0 +1,1 @@
+//! The one run loop, generic over Io, that simulation and real sockets both execute.

@@ -1,0 +1,1 @@
+//! Io over real sockets: groups, interfaces, control connections, fault interception.

@@ -1,0 +1,1 @@
+//! Virtual clock and links, faults, checkers, scenarios; runs the shipped loop.

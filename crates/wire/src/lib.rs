@@ -1,0 +1,1 @@
+//! Bytes to typed headers and back: PGM packets and options, object blocks, control messages.
