@@ -1,1 +1,29 @@
 //! System calls with safe faces: sockets, GSO/GRO, multicast, netlink; the other home of unsafe.
+//!
+//! Knows no protocol: bytes, addresses, options and descriptors in, results out. Every unsafe block
+//! holds one operation and its proof. Errors are [`std::io::Error`]s that carry the errno; the
+//! callers add operation, target and remedy.
+#![cfg(target_os = "linux")]
+#![allow(
+    unsafe_code,
+    reason = "this crate exists to hold the unsafe code of the others"
+)]
+
+mod address;
+pub use address::RawAddress;
+
+mod call;
+
+pub mod clock;
+
+pub mod message;
+pub use message::{Control, Inbox, Received};
+
+pub mod poll;
+pub use poll::{Epoll, Interest, Ready, TimerFd, WakeFd};
+
+mod udp;
+pub use udp::{Family, FilterOp, PathMtu, UdpSocket};
+
+pub mod namespace;
+pub mod netlink;

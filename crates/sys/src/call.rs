@@ -1,0 +1,63 @@
+//! What every module here does with the result of a system call, and the two socket option calls.
+
+use std::{
+    io,
+    mem::size_of,
+    os::fd::{AsRawFd as _, BorrowedFd},
+};
+
+use libc::{c_int, c_void, socklen_t};
+
+/// A non-negative result, or the errno behind a negative one.
+pub(crate) fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// A byte or message count, or the errno behind a negative one.
+pub(crate) fn check_len(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_negative| io::Error::last_os_error())
+}
+
+/// Sets a socket option to the bytes of `value`: an integer or a C structure of the option.
+pub(crate) fn set_option<T: Copy>(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: &T,
+) -> io::Result<()> {
+    let len = socklen_t::try_from(size_of::<T>()).expect("option values are a few bytes");
+    // SAFETY: `value` is a live reference, so `len` bytes behind it are readable for the call; the
+    // kernel copies them and keeps no pointer. The descriptor is borrowed, hence open.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast::<c_void>(),
+            len,
+        )
+    })?;
+    Ok(())
+}
+
+/// Reads an integer socket option.
+pub(crate) fn int_option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut len = socklen_t::try_from(size_of::<c_int>()).expect("an int is four bytes");
+    // SAFETY: `value` and `len` are live and exclusively borrowed; the kernel writes at most the
+    // `len` bytes announced, which is the size of `value`, and keeps no pointer.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_mut(&mut value).cast::<c_void>(),
+            &raw mut len,
+        )
+    })?;
+    Ok(value)
+}

@@ -1,0 +1,351 @@
+//! UDP sockets and the options that multicast transports need, one typed function each.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+};
+
+use libc::c_int;
+
+use crate::{
+    RawAddress,
+    call::{check, int_option, set_option},
+};
+
+/// The address family of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6, never carrying IPv4.
+    V6,
+}
+
+impl Family {
+    /// The family of an address.
+    #[must_use]
+    pub const fn of(address: &SocketAddr) -> Self {
+        match address {
+            SocketAddr::V4(_) => Self::V4,
+            SocketAddr::V6(_) => Self::V6,
+        }
+    }
+
+    pub(crate) const fn domain(self) -> c_int {
+        match self {
+            Self::V4 => libc::AF_INET,
+            Self::V6 => libc::AF_INET6,
+        }
+    }
+
+    const fn level(self) -> c_int {
+        match self {
+            Self::V4 => libc::IPPROTO_IP,
+            Self::V6 => libc::IPPROTO_IPV6,
+        }
+    }
+}
+
+/// What happens to a datagram longer than the path takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathMtu {
+    /// Refused here (`EMSGSIZE`) when longer than the interface's MTU, dropped on the way when
+    /// longer than the path's; what ICMP claims about the path is not believed.
+    Probe,
+    /// Cut into fragments.
+    Fragment,
+}
+
+/// One instruction of a classic BPF filter: operation, two jump distances, operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterOp(pub u16, pub u8, pub u8, pub u32);
+
+/// A non-blocking UDP socket.
+#[derive(Debug)]
+pub struct UdpSocket {
+    fd: OwnedFd,
+    family: Family,
+}
+
+impl UdpSocket {
+    /// An unbound socket.
+    ///
+    /// # Errors
+    /// When the family is not available or the process is out of descriptors.
+    pub fn new(family: Family) -> io::Result<Self> {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: takes three integers by value.
+        let raw = check(unsafe { libc::socket(family.domain(), kind, 0) })?;
+        let socket = Self {
+            // SAFETY: `raw` was just returned open by socket and belongs to nobody else.
+            fd: unsafe { OwnedFd::from_raw_fd(raw) },
+            family,
+        };
+        if family == Family::V6 {
+            socket.set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &1)?;
+        }
+        Ok(socket)
+    }
+
+    /// Takes a local address and port (0: any free one). A group address makes the kernel pass on
+    /// only what was sent to that group.
+    ///
+    /// # Errors
+    /// `AddrInUse`, `AddrNotAvailable`, or `PermissionDenied` for ports below 1024.
+    pub fn bind(&self, address: SocketAddr) -> io::Result<()> {
+        let raw = RawAddress::from(address);
+        // SAFETY: `raw` is live for the call and as long as `len` says; it is only read.
+        check(unsafe { libc::bind(self.as_raw_fd(), raw.as_ptr(), raw.len()) })?;
+        Ok(())
+    }
+
+    /// The address the socket is bound to.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let mut raw = RawAddress::empty();
+        let (address, len) = (raw.as_mut_ptr(), std::ptr::from_mut(raw.len_mut()));
+        // SAFETY: both pointers are into `raw`, live and exclusively borrowed; `len` holds the size
+        // of the room for the address and the kernel writes no more.
+        check(unsafe { libc::getsockname(self.as_raw_fd(), address, len) })?;
+        raw.to_socket_addr()
+            .ok_or(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Lets several sockets bind the same group and port; each gets every datagram. On a unicast
+    /// address the last one bound takes all, so it is never set there.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn set_reuse_address(&self, on: bool) -> io::Result<()> {
+        self.set(libc::SOL_SOCKET, libc::SO_REUSEADDR, &c_int::from(on))
+    }
+
+    /// Receives `group` on one interface, from any source or from one only.
+    ///
+    /// # Errors
+    /// `ENODEV` for an unknown interface, `EADDRINUSE` when joined already, `ENOBUFS` beyond
+    /// `net.ipv4.igmp_max_memberships`.
+    pub fn join(&self, group: IpAddr, interface: u32, source: Option<IpAddr>) -> io::Result<()> {
+        let group = RawAddress::from(SocketAddr::new(group, 0)).storage();
+        let level = self.family.level();
+        match source {
+            None => {
+                let request = libc::group_req {
+                    gr_interface: interface,
+                    gr_group: group,
+                };
+                self.set(level, libc::MCAST_JOIN_GROUP, &request)
+            }
+            Some(source) => {
+                let request = libc::group_source_req {
+                    gsr_interface: interface,
+                    gsr_group: group,
+                    gsr_source: RawAddress::from(SocketAddr::new(source, 0)).storage(),
+                };
+                self.set(level, libc::MCAST_JOIN_SOURCE_GROUP, &request)
+            }
+        }
+    }
+
+    /// Whether groups that *other* sockets of this host joined are delivered here too. The kernel's
+    /// default is yes.
+    ///
+    /// # Errors
+    /// For IPv6 on kernels before 4.20.
+    pub fn set_multicast_all(&self, on: bool) -> io::Result<()> {
+        let on = c_int::from(on);
+        match self.family {
+            Family::V4 => self.set(libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, &on),
+            Family::V6 => self.set(libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL, &on),
+        }
+    }
+
+    /// Which interface multicast leaves by, and (IPv4) with which source address.
+    ///
+    /// # Errors
+    /// When there is no such interface or address.
+    pub fn set_multicast_interface(&self, interface: u32, local: IpAddr) -> io::Result<()> {
+        let index = c_int::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
+        match local {
+            IpAddr::V4(local) => {
+                let request = libc::ip_mreqn {
+                    imr_multiaddr: in_addr(Ipv4Addr::UNSPECIFIED),
+                    imr_address: in_addr(local),
+                    imr_ifindex: index,
+                };
+                self.set(libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &request)
+            }
+            IpAddr::V6(_) => self.set(libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF, &index),
+        }
+    }
+
+    /// Hop limit of multicast.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn set_multicast_hops(&self, hops: u8) -> io::Result<()> {
+        self.set_by_family(
+            libc::IP_MULTICAST_TTL,
+            libc::IPV6_MULTICAST_HOPS,
+            hops.into(),
+        )
+    }
+
+    /// Hop limit of unicast.
+    ///
+    /// # Errors
+    /// For zero.
+    pub fn set_unicast_hops(&self, hops: u8) -> io::Result<()> {
+        self.set_by_family(libc::IP_TTL, libc::IPV6_UNICAST_HOPS, hops.into())
+    }
+
+    /// Whether members on this host receive the multicast sent here.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn set_multicast_loop(&self, on: bool) -> io::Result<()> {
+        self.set_by_family(
+            libc::IP_MULTICAST_LOOP,
+            libc::IPV6_MULTICAST_LOOP,
+            on.into(),
+        )
+    }
+
+    /// The byte that holds DSCP (upper six bits) and ECN (lower two).
+    ///
+    /// # Errors
+    /// `PermissionDenied` where a priority needs CAP_NET_ADMIN.
+    pub fn set_traffic_class(&self, class: u8) -> io::Result<()> {
+        self.set_by_family(libc::IP_TOS, libc::IPV6_TCLASS, class.into())
+    }
+
+    /// What happens to datagrams longer than the path takes.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn set_path_mtu(&self, policy: PathMtu) -> io::Result<()> {
+        let value = match (policy, self.family) {
+            (PathMtu::Probe, Family::V4) => libc::IP_PMTUDISC_PROBE,
+            (PathMtu::Probe, Family::V6) => libc::IPV6_PMTUDISC_PROBE,
+            (PathMtu::Fragment, Family::V4) => libc::IP_PMTUDISC_DONT,
+            (PathMtu::Fragment, Family::V6) => libc::IPV6_PMTUDISC_DONT,
+        };
+        self.set_by_family(libc::IP_MTU_DISCOVER, libc::IPV6_MTU_DISCOVER, value)
+    }
+
+    /// Asks for a receive buffer of `bytes`, beyond `net.core.rmem_max` when privileged. Gives what
+    /// was granted, in the same measure.
+    ///
+    /// # Errors
+    /// Never in practice; a clipped buffer is a smaller grant, not an error.
+    pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<usize> {
+        self.set_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
+    }
+
+    /// Asks for a send buffer of `bytes`, beyond `net.core.wmem_max` when privileged. Gives what
+    /// was granted, in the same measure.
+    ///
+    /// # Errors
+    /// Never in practice; a clipped buffer is a smaller grant, not an error.
+    pub fn set_send_buffer(&self, bytes: usize) -> io::Result<usize> {
+        self.set_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
+    }
+
+    /// Whether received messages tell how many socket buffers were dropped for want of room.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn set_overflow_report(&self, on: bool) -> io::Result<()> {
+        self.set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &c_int::from(on))
+    }
+
+    /// Whether received messages tell destination address and interface.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn set_packet_info(&self, on: bool) -> io::Result<()> {
+        self.set_by_family(libc::IP_PKTINFO, libc::IPV6_RECVPKTINFO, on.into())
+    }
+
+    /// Whether the kernel may hand over several datagrams of one flow as one message.
+    ///
+    /// # Errors
+    /// On kernels before 5.0.
+    pub fn set_gro(&self, on: bool) -> io::Result<()> {
+        self.set(libc::SOL_UDP, libc::UDP_GRO, &c_int::from(on))
+    }
+
+    /// Whether the kernel knows UDP segmentation (4.18). A route may still refuse it.
+    #[must_use]
+    pub fn has_gso(&self) -> bool {
+        int_option(self.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+    }
+
+    /// Passes on only what the classic BPF program accepts. It sees the UDP header at offset 0.
+    ///
+    /// # Errors
+    /// When the kernel finds the program malformed.
+    pub fn attach_filter(&self, program: &[FilterOp]) -> io::Result<()> {
+        let mut code: Vec<libc::sock_filter> = program
+            .iter()
+            .map(|&FilterOp(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k })
+            .collect();
+        let request = libc::sock_fprog {
+            len: u16::try_from(code.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+            filter: code.as_mut_ptr(),
+        };
+        // The kernel copies the program during the call, while `code` is alive.
+        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &request)
+    }
+
+    /// The address family.
+    #[must_use]
+    pub const fn family(&self) -> Family {
+        self.family
+    }
+
+    /// Privileged first; the kernel doubles what it is given, and reads back the doubled value.
+    fn set_buffer(&self, force: c_int, plain: c_int, bytes: usize) -> io::Result<usize> {
+        let value = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
+        if self.set(libc::SOL_SOCKET, force, &value).is_err() {
+            self.set(libc::SOL_SOCKET, plain, &value)?;
+        }
+        let doubled = int_option(self.as_fd(), libc::SOL_SOCKET, plain)?;
+        Ok(usize::try_from(doubled / 2).unwrap_or(0))
+    }
+
+    fn set_by_family(&self, v4: c_int, v6: c_int, value: c_int) -> io::Result<()> {
+        match self.family {
+            Family::V4 => self.set(libc::IPPROTO_IP, v4, &value),
+            Family::V6 => self.set(libc::IPPROTO_IPV6, v6, &value),
+        }
+    }
+
+    fn set<T: Copy>(&self, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+        set_option(self.as_fd(), level, name, value)
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for UdpSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+fn in_addr(address: Ipv4Addr) -> libc::in_addr {
+    libc::in_addr {
+        s_addr: u32::from(address).to_be(),
+    }
+}
+
+/// <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/in6.h>
+const IPV6_MULTICAST_ALL: c_int = 29;
