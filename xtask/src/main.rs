@@ -1,2 +1,52 @@
-//! Chores.
-fn main() {}
+//! Checks and chores of this repository; continuous integration and the Makefile call nothing else.
+//!
+//! It holds no product code. In: a command name. Out: what the tools print, a closing line, and
+//! exit code 0 only when everything that could run passed. What cannot run here is a printed skip.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "talking to the developer is this program's job"
+)]
+
+use std::process::ExitCode;
+
+mod ci;
+mod command;
+mod fuzz;
+mod suite;
+mod tidy;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let name = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    let passed = match name.as_str() {
+        "ci" => ci::run(ci::EVERYTHING),
+        "lint" => ci::run(ci::LINT),
+        "tidy" => ci::run(&[ci::TIDY]),
+        "targets" => ci::run(&[ci::TARGETS]),
+        "test" => suite::run(&rest),
+        "fuzz" => fuzz::run(&rest),
+        "bench" => ci::bench(&rest),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+  ci             everything below that continuous integration needs
+  lint           fmt --check, clippy and doc with warnings fatal, tidy, targets
+  tidy           the house rules alone (also an ordinary test)
+  targets        wasm32, Windows and aarch64 type-checks where those targets are installed
+  test [ARGS]    the whole suite; ARGS go to `cargo test`; the last line counts
+  fuzz [SECONDS] corpora through `cargo test`; with cargo-fuzz and nightly each target for SECONDS
+  bench [ARGS]   benchmarks; ARGS go to `cargo bench`";

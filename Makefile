@@ -1,0 +1,30 @@
+# Short names for what the repository can do. `make demo` and `make test` set up what they need.
+.DEFAULT_GOAL := help
+.PHONY: demo test bench lint fuzz help
+
+# A toolchain that scripts/setup.sh has just installed is not on the caller's path yet.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+demo: ## the main job, whole, on this machine: a tree to 3 receivers under 5 % loss
+	@scripts/setup.sh rust
+	cargo run --release --locked --package towline-cli --bin towline -- demo $(ARGS)
+
+test: ## every test; the last line counts them
+	@scripts/setup.sh rust tests
+	@cargo run --quiet --locked --package xtask -- test $(ARGS)
+
+bench: ## rates and costs on this machine
+	@scripts/setup.sh rust
+	@cargo run --quiet --locked --package xtask -- bench $(ARGS)
+
+lint: ## format, clippy, documentation, the house rules, other targets
+	@scripts/setup.sh rust
+	@cargo run --quiet --locked --package xtask -- lint
+
+fuzz: ## replay the corpora; with cargo-fuzz and a nightly toolchain, also look for more
+	@scripts/setup.sh rust
+	@cargo run --quiet --locked --package xtask -- fuzz $(ARGS)
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\): ## /  make \1|/p' Makefile | column -t -s '|' 2>/dev/null || \
+	  sed -n 's/^\([a-z]*\): ## /  make \1  /p' Makefile

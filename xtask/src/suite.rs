@@ -1,0 +1,217 @@
+//! The test suite with a summary: one `cargo test` of the whole workspace, its output condensed,
+//! and a closing line `N passed, N failed, N skipped`.
+//!
+//! A test that cannot run here prints `skipped: why` and returns; it counts as skipped, and the
+//! reasons are listed. Tests marked `#[ignore]` count as skipped too. The whole output is kept in
+//! `target/test.log`. A build that fails, or a test program that dies, counts as one failure.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{BufRead as _, BufReader, Write},
+    process::Stdio,
+    time::Instant,
+};
+
+use crate::command::{cargo, root};
+
+/// Runs the suite (`cargo test --workspace` unless `args` say otherwise); true when all is well.
+pub(crate) fn run(args: &[String]) -> bool {
+    let started = Instant::now();
+    let mut tally = Tally::default();
+    let status = stream(args, &mut tally);
+    let is_success = match status {
+        Ok(is_success) => is_success,
+        Err(error) => {
+            println!("cannot run cargo test: {error}");
+            false
+        }
+    };
+    if !is_success && tally.failed == 0 {
+        // The compiler failed, or a test program was killed before it could report.
+        tally.failed = 1;
+    }
+    for (reason, count) in &tally.reasons {
+        println!("skipped: {reason} ({count} tests)");
+    }
+    for name in &tally.failures {
+        println!("failed: {name}");
+    }
+    println!(
+        "took {:.0} s; whole output in target/test.log",
+        started.elapsed().as_secs_f64()
+    );
+    println!(
+        "{} passed, {} failed, {} skipped",
+        tally.passed, tally.failed, tally.skipped
+    );
+    is_success && tally.failed == 0
+}
+
+/// Runs cargo, feeds each line to `tally` and prints what a reader wants to see of it.
+fn stream(args: &[String], tally: &mut Tally) -> std::io::Result<bool> {
+    std::fs::create_dir_all(root().join("target"))?;
+    let mut log = File::create(root().join("target/test.log"))?;
+    let (reader, writer) = std::io::pipe()?;
+    let mut command = cargo();
+    command.args(["test", "--no-fail-fast", "--locked"]);
+    if args.is_empty() {
+        command.arg("--workspace");
+    }
+    let split = args
+        .iter()
+        .position(|arg| arg == "--")
+        .unwrap_or(args.len());
+    command.args(&args[..split]).args(["--", "--show-output"]);
+    command.args(args.get(split + 1..).unwrap_or_default());
+    command
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer);
+    let mut child = command.spawn()?;
+    // The command holds the pipe's writing end: without this the loop below would never end.
+    drop(command);
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        writeln!(log, "{line}")?;
+        if tally.line(&line) {
+            println!("{line}");
+        }
+    }
+    Ok(child.wait()?.success())
+}
+
+/// Counts and the state of reading one `cargo test` output.
+#[derive(Debug, Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+    reasons: BTreeMap<String, u64>,
+    failures: Vec<String>,
+    section: Section,
+    /// The test in the section being read has already been counted as skipped.
+    has_skipped: bool,
+    /// Skips seen in this test program, to be taken off its count of passes.
+    skips: u64,
+}
+
+impl Tally {
+    /// Takes one line; true when it is worth showing.
+    fn line(&mut self, line: &str) -> bool {
+        match line {
+            "successes:" => self.section = Section::Successes,
+            "failures:" => self.section = Section::Failures,
+            _ => {}
+        }
+        if let Some(result) = line.strip_prefix("test result: ") {
+            self.result(result);
+            return false;
+        }
+        if line.starts_with("---- ") {
+            self.has_skipped = false;
+        }
+        if self.section == Section::Successes {
+            self.success_line(line);
+            return false;
+        }
+        if let Some(name) = line
+            .strip_prefix("test ")
+            .and_then(|rest| rest.strip_suffix("... FAILED"))
+        {
+            self.failures
+                .push(name.trim_end_matches([' ', '-']).to_owned());
+        }
+        let is_routine = line.starts_with("test ") && !line.ends_with("FAILED");
+        let is_frame = line.is_empty() || line.starts_with("running ");
+        !(is_routine || is_frame)
+    }
+
+    fn success_line(&mut self, line: &str) {
+        let Some(reason) = line.strip_prefix("skipped: ") else {
+            return;
+        };
+        *self.reasons.entry(reason.to_owned()).or_default() += u64::from(!self.has_skipped);
+        self.skips += u64::from(!self.has_skipped);
+        self.has_skipped = true;
+    }
+
+    /// `ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s`
+    fn result(&mut self, text: &str) {
+        let text = text.split_once(". ").map_or(text, |(_, counts)| counts);
+        for part in text.split("; ") {
+            let Some((count, kind)) = part.split_once(' ') else {
+                continue;
+            };
+            let count: u64 = count.parse().unwrap_or(0);
+            match kind {
+                "passed" => self.passed += count.saturating_sub(self.skips),
+                "failed" => self.failed += count,
+                "ignored" => self.skipped += count,
+                _ => {}
+            }
+        }
+        self.skipped += self.skips;
+        self.skips = 0;
+        self.section = Section::Names;
+    }
+}
+
+/// Which part of one test program's output is being read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Section {
+    /// The list of tests as they end.
+    #[default]
+    Names,
+    /// What the tests that passed have printed.
+    Successes,
+    /// What the tests that failed have printed.
+    Failures,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_failures_and_skips_are_told_apart() {
+        let text = "\
+running 4 tests
+test a ... ok
+test b ... ok
+test c ... FAILED
+test d ... ignored
+
+successes:
+
+---- a stdout ----
+skipped: no namespaces here
+skipped: no namespaces here
+
+---- b stdout ----
+all good
+
+successes:
+    a
+    b
+
+failures:
+
+---- c stdout ----
+skipped: this line is of a test that failed
+panicked
+
+failures:
+    c
+
+test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+";
+        let mut tally = Tally::default();
+        let shown: Vec<&str> = text.lines().filter(|line| tally.line(line)).collect();
+        assert_eq!((tally.passed, tally.failed, tally.skipped), (1, 1, 2));
+        assert_eq!(tally.reasons.get("no namespaces here"), Some(&1));
+        assert_eq!(tally.failures, ["c"]);
+        assert!(shown.contains(&"panicked"), "{shown:?}");
+        assert!(!shown.contains(&"all good"), "{shown:?}");
+    }
+}

@@ -1,0 +1,135 @@
+//! Dependency arrows: a crate uses only the crates and outside libraries that the rules give it.
+
+use std::{fs, path::Path};
+
+use super::{
+    Finding,
+    rules::{CrateRule, Rules, directory, package_name, table},
+};
+
+/// Checks every manifest of the workspace against the rules.
+pub(super) fn check(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
+    for name in directories(root) {
+        let manifest_path = format!("{}/Cargo.toml", directory(&name));
+        let Some(rule) = rules.crates.get(&name) else {
+            let text = "this crate is not in xtask/rules.toml: say what it may depend on";
+            findings.push(Finding::new("arrows", &manifest_path, text));
+            continue;
+        };
+        match table(&root.join(&manifest_path)) {
+            Ok(manifest) => check_manifest(&name, rule, rules, &manifest, findings),
+            Err(text) => findings.push(Finding::new("arrows", &manifest_path, &text)),
+        }
+    }
+    for name in rules.crates.keys() {
+        if !root.join(directory(name)).join("Cargo.toml").exists() {
+            let text = format!("crate {name} has rules but does not exist");
+            findings.push(Finding::new("arrows", "xtask/rules.toml", &text));
+        }
+    }
+}
+
+/// Short names of the crates that exist, sorted.
+pub(super) fn directories(root: &Path) -> Vec<String> {
+    let entries = fs::read_dir(root.join("crates"))
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
+    let with_manifest = entries.filter(|entry| entry.path().join("Cargo.toml").exists());
+    let names = with_manifest.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.chain(["xtask".to_owned()]).collect();
+    names.sort();
+    names
+}
+
+fn check_manifest(
+    name: &str,
+    rule: &CrateRule,
+    rules: &Rules,
+    manifest: &toml::Table,
+    findings: &mut Vec<Finding>,
+) {
+    let path = format!("{}/Cargo.toml", directory(name));
+    let mut find = |what: &str, text: &str| {
+        findings.push(Finding::new("arrows", &path, text).about(what));
+    };
+    let package = manifest
+        .get("package")
+        .and_then(|package| package.get("name"));
+    if package.and_then(toml::Value::as_str) != Some(&package_name(name)) {
+        find(
+            "name",
+            &format!("the package must be called {}", package_name(name)),
+        );
+    }
+    if manifest
+        .get("lints")
+        .and_then(|lints| lints.get("workspace"))
+        .is_none()
+    {
+        find(
+            "lints",
+            "the workspace lints must apply: `[lints] workspace = true`",
+        );
+    }
+    for (section, dependency, value) in dependencies(manifest) {
+        let is_dev = section == "dev-dependencies";
+        let is_internal = rules.crates.contains_key(&dependency);
+        let (mine, dev) = if is_internal {
+            (&rule.may_depend_on, &rules.dev_internal)
+        } else {
+            (&rule.external, &rules.dev_external)
+        };
+        if !(mine.contains(&dependency) || is_dev && dev.contains(&dependency)) {
+            let text = format!("{section} may not name {dependency} (xtask/rules.toml)");
+            find(&dependency, &text);
+        }
+        if value.get("workspace").is_none() {
+            find(
+                &dependency,
+                &format!("{dependency}: versions belong into the workspace manifest"),
+            );
+        }
+    }
+}
+
+/// Every dependency of a manifest, those of single targets included: section, name, value.
+fn dependencies(manifest: &toml::Table) -> Vec<(&'static str, String, &toml::Value)> {
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    let targets = targets.into_iter().flat_map(toml::Table::values);
+    let tables = targets.filter_map(toml::Value::as_table).chain([manifest]);
+    let mut list = Vec::new();
+    for table in tables {
+        for section in ["dependencies", "build-dependencies", "dev-dependencies"] {
+            let named = table.get(section).and_then(toml::Value::as_table);
+            let named = named.into_iter().flatten();
+            list.extend(named.map(|(name, value)| (section, name.clone(), value)));
+        }
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command;
+
+    fn findings_of(name: &str, manifest: &str) -> Vec<String> {
+        let rules = Rules::load(&command::root()).unwrap();
+        let mut findings = Vec::new();
+        let manifest = manifest.parse().unwrap();
+        check_manifest(name, &rules.crates[name], &rules, &manifest, &mut findings);
+        findings.into_iter().map(|finding| finding.what).collect()
+    }
+
+    #[test]
+    fn an_arrow_against_the_grain_is_found() {
+        let head = "[package]\nname = \"towline-wire\"\n[lints]\nworkspace = true\n";
+        let fine = format!("{head}[dependencies]\nbase.workspace = true\n");
+        assert!(findings_of("wire", &fine).is_empty());
+        let wrong = format!("{fine}pgm.workspace = true\nrand.workspace = true\n");
+        assert_eq!(findings_of("wire", &wrong), ["pgm", "rand"]);
+        let hidden = format!("{fine}[target.'cfg(unix)'.dependencies]\nlibc = \"0.2\"\n");
+        assert_eq!(findings_of("wire", &hidden), ["libc", "libc"]);
+    }
+}

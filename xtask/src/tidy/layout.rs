@@ -1,0 +1,100 @@
+//! Rules about the repository as a whole: README's crate table, fuzz corpora, dead files.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use super::{
+    Finding, Rules, Source, crates,
+    rules::{directory, table},
+};
+use crate::fuzz;
+
+/// Checks the layout.
+pub(super) fn check(root: &Path, rules: &Rules, sources: &[Source], findings: &mut Vec<Finding>) {
+    readme(root, rules, findings);
+    for target in fuzz::targets(root) {
+        let corpus = format!("fuzz/corpus/{target}");
+        let has_seed = fs::read_dir(root.join(&corpus)).is_ok_and(|mut list| list.next().is_some());
+        if !has_seed {
+            let text = "a fuzz target without a committed seed corpus";
+            findings.push(Finding::new("fuzz-corpus", &corpus, text));
+        }
+    }
+    for source in sources.iter().filter(|source| source.is_rust()) {
+        dead_file(source, sources, findings);
+    }
+}
+
+/// README's table of crates: `| crate | may depend on | job |`, equal to rules and manifests.
+fn readme(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
+    let text = fs::read_to_string(root.join("README.md")).unwrap_or_default();
+    let mut shown = BTreeSet::new();
+    let mut find = |text: &str| findings.push(Finding::new("readme", "README.md", text));
+    for line in text.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [place, arrows, job] = cells[..] else {
+            continue;
+        };
+        let place = place.trim_matches('`');
+        let name = place.strip_prefix("crates/").unwrap_or(place);
+        let Some(rule) = rules.crates.get(name) else {
+            continue;
+        };
+        shown.insert(name);
+        let arrows: Vec<&str> = arrows
+            .split([',', ' '])
+            .filter(|word| !word.is_empty())
+            .collect();
+        if arrows != rule.may_depend_on {
+            find(&format!(
+                "{place} may depend on: {}",
+                rule.may_depend_on.join(", ")
+            ));
+        }
+        let manifest = table(&root.join(directory(name)).join("Cargo.toml")).unwrap_or_default();
+        let about = manifest
+            .get("package")
+            .and_then(|package| package.get("description"));
+        let about = about.and_then(toml::Value::as_str).unwrap_or_default();
+        if about != job {
+            find(&format!(
+                "the job of {place} is told otherwise in its manifest: {about}"
+            ));
+        }
+    }
+    for name in crates::directories(root) {
+        if !shown.contains(name.as_str()) {
+            find(&format!("the crate table lacks {}", directory(&name)));
+        }
+    }
+}
+
+/// A Rust file below `src` that no parent declares is never compiled.
+fn dead_file(source: &Source, sources: &[Source], findings: &mut Vec<Finding>) {
+    let Some((folder, file)) = source.path.rsplit_once('/') else {
+        return;
+    };
+    let stem = file.trim_end_matches(".rs");
+    let is_root = matches!(stem, "lib" | "main" | "build") || folder.ends_with("/bin");
+    if is_root || !format!("{folder}/").contains("/src/") {
+        return;
+    }
+    let (folder, name) = match (stem, folder.rsplit_once('/')) {
+        ("mod", Some((above, name))) => (above, name),
+        _ => (folder, stem),
+    };
+    let parents = [
+        format!("{folder}/lib.rs"),
+        format!("{folder}/main.rs"),
+        format!("{folder}/mod.rs"),
+        format!("{folder}.rs"),
+    ];
+    let declares = |parent: &Source| parent.code.contains(&format!("mod {name}"));
+    let is_declared = sources
+        .iter()
+        .filter(|parent| parents.contains(&parent.path))
+        .any(declares);
+    if !is_declared {
+        let text = "no module declares this file";
+        findings.push(Finding::new("dead-file", &source.path, text));
+    }
+}
