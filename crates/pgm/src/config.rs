@@ -1,0 +1,442 @@
+//! Every parameter of a PGM source and receiver, declared once.
+//!
+//! The one table below builds [`Config`] with its getters, [`ConfigBuilder`] with its chained
+//! setters, the text access by name ([`ConfigBuilder::set`], [`Config::value`]) and the list
+//! [`PARAMETERS`] from which command line flags, TOML keys, C setters and the reference manual are
+//! generated. It does not read files or flags.
+//!
+//! ```text
+//!   defaults -> ConfigBuilder --set(name, text)--> --mtu(1500)--> build() -> Config (always valid)
+//! ```
+//!
+//! Text forms: durations `200us`, `2ms`, `1.5s`; sizes `1500`, `64MiB`, `9kB`; rates `100MB/s`,
+//! `1Gbit/s`, `0` for no limit; lists with commas, empty for none; switches `true`, `false`.
+//!
+//! Invariant: a [`Config`] obeys every range of the table and every rule of [`check_rules`].
+
+use std::{fmt, time::Duration};
+
+mod value;
+pub use value::{Intervals, LateJoin};
+use value::{Value, fixed};
+
+#[cfg(test)]
+mod tests;
+
+macro_rules! parameters {
+    ($(
+        $name:ident : $kind:ty = $default:expr, $low:expr => $high:expr, $unit:literal,
+        $role:ident, $source:literal, $help:literal;
+    )+) => {
+        /// The checked parameters of a PGM source and receiver. One value serves both roles.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Config { $($name: $kind,)+ }
+
+        impl Config {
+            $(
+                #[doc = $help]
+                #[doc = concat!("\n\n**Units**: ", $unit, ". **Source**: ", $source, ".")]
+                #[must_use]
+                pub const fn $name(&self) -> $kind { self.$name }
+            )+
+
+            /// The value of the parameter called `name` as text, or `None` for an unknown name.
+            #[must_use]
+            pub fn value(&self, name: &str) -> Option<String> {
+                match name.replace('-', "_").as_str() {
+                    $(stringify!($name) => Some(self.$name.print()),)+
+                    _ => None,
+                }
+            }
+
+            fn check_ranges(&self) -> Result<(), ConfigError> {
+                $(
+                    if !self.$name.is_within($low, $high) {
+                        return Err(ConfigError::OutOfRange {
+                            name: stringify!($name),
+                            value: self.$name.print(),
+                            range: <$kind as Value>::range($low, $high),
+                        });
+                    }
+                )+
+                Ok(())
+            }
+        }
+
+        impl Default for Config {
+            fn default() -> Self {
+                Self { $($name: $default,)+ }
+            }
+        }
+
+        impl ConfigBuilder {
+            $(
+                #[doc = $help]
+                #[doc = concat!("\n\n**Units**: ", $unit, ". **Source**: ", $source, ".")]
+                #[must_use]
+                pub const fn $name(mut self, value: $kind) -> Self {
+                    self.config.$name = value;
+                    self
+                }
+            )+
+
+            /// Sets the parameter called `name` (`_` and `-` are the same) from its text form.
+            ///
+            /// # Errors
+            /// An unknown name, a text that is not of the parameter's form, or a value outside its
+            /// range: nothing was changed.
+            pub fn set(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
+                match name.replace('-', "_").as_str() {
+                    $(stringify!($name) => {
+                        let value = <$kind as Value>::parse(text).ok_or_else(|| {
+                            ConfigError::NotUnderstood {
+                                name: stringify!($name),
+                                text: text.to_owned(),
+                                expected: <$kind as Value>::FORM,
+                            }
+                        })?;
+                        if !value.is_within($low, $high) {
+                            return Err(ConfigError::OutOfRange {
+                                name: stringify!($name),
+                                value: text.to_owned(),
+                                range: <$kind as Value>::range($low, $high),
+                            });
+                        }
+                        self.config.$name = value;
+                        Ok(())
+                    })+
+                    _ => Err(ConfigError::Unknown { name: name.to_owned() }),
+                }
+            }
+        }
+
+        /// Every parameter, in the order of the reference manual.
+        pub const PARAMETERS: &[Parameter] = &[
+            $(Parameter {
+                name: stringify!($name),
+                form: <$kind as Value>::FORM,
+                unit: $unit,
+                role: Role::$role,
+                source: $source,
+                help: $help,
+                default: || <$kind as Value>::print($default),
+                range: || <$kind as Value>::range($low, $high),
+            },)+
+        ];
+    };
+}
+
+// name: type = default, low => high, unit, role, source, help
+parameters! {
+    mtu: usize = 1500, 128 => 65_535, "bytes of an IP packet", Both,
+        "Ethernet; OpenPGM and libzmq default",
+        "largest IP packet, with its IP and UDP headers, that a session sends or expects";
+    apdu_bytes_max: usize = 1 << 20, 1 => 1 << 30, "bytes", Both,
+        "judgement; OpenPGM receivers take at most 65,535",
+        "longest message: a source refuses longer ones, a receiver gives up on them";
+    fragments_max: u32 = 1024, 1 => 1 << 20, "packets", Both,
+        "apdu_bytes_max at MTU 1500, rounded up; OpenPGM receivers take at most 16",
+        "packets that one message may be cut into";
+    strict_pgm: bool = false, false => true, "switch", Both,
+        "design: marking our sessions",
+        "leave out every option that RFC 3208 does not define: no reports and no flow control";
+
+    tx_window_bytes: usize = 64 << 20, 4096 => 1 << 31, "bytes", Source,
+        "measurement: 0.3 s of history at 1.6 M packets of 1400 bytes lost to no stall of a host",
+        "memory that holds sent packets for repair and packets not yet sent (TXW_BYTES)";
+    tx_window_sqns: u32 = 1 << 20, 16 => 1 << 24, "packets", Source,
+        "tx_window_bytes in packets of 64 bytes",
+        "packets that the transmit window holds at most (TXW_SQNS); 16 bytes of memory each";
+    rate: u64 = 0, 0 => 125_000_000_000, "bytes a second", Source,
+        "RFC 3208 section 5.1.1: TXW_MAX_RTE has no default",
+        "limit over everything a source sends, with IP and UDP headers; 0 means none";
+    pacing_quantum: Duration = fixed::us(250), fixed::us(10) => fixed::ms(100), "time", Source,
+        "measurement: run length decides the packet rate; 250 us is below any queue that matters",
+        "how much time's worth of data leaves in one burst when a rate is set (at least 2 packets)";
+    pacing_catch_up: Duration = fixed::ms(1), fixed::ZERO => fixed::s(1), "time", Source,
+        "measurement: a timer is up to 90 us late, a busy two-core host a millisecond",
+        "how much lateness of the host a rate-limited source makes up for";
+    repair_share: u32 = 50, 1 => 100, "percent of rate", Source,
+        "RFC 3208 section 5.1.3: weighted sharing; judgement",
+        "part of the rate that repairs may take; the rest is for new data alone";
+    repair_rate: u64 = 500_000_000, 1000 => 125_000_000_000, "bytes a second", Source,
+        "judgement: a third of what one core sends",
+        "limit for repairs when no rate is set, so that forged NAKs cannot fill the network";
+    elimination_interval: Duration = fixed::ms(4), fixed::ZERO => fixed::s(10), "time", Source,
+        "judgement: the NAK back-off of a whole group plus a LAN round trip",
+        "a packet is repaired at most once in this time, however many NAKs ask for it";
+    ncf_rate: u32 = 20_000, 1 => 10_000_000, "packets a second", Source,
+        "RFC 3208 section 5.2: a source should detect a NAK storm",
+        "limit for NAK confirmations; with a rate set they also stay below an eighth of it";
+    spm_active: Duration = fixed::ms(10), fixed::ms(1) => fixed::s(60), "time", Source,
+        "design: 5 to 20 ms",
+        "interval of SPMs while data flows";
+    spm_ambient: Duration = fixed::s(10), fixed::ms(10) => fixed::s(3600), "time", Source,
+        "design: at most a third of peer_expiry",
+        "longest time without an SPM";
+    spm_heartbeat_min: Duration = fixed::ms(5), fixed::ms(1) => fixed::s(60), "time", Source,
+        "judgement: finds the loss of a last packet within a few LAN round trips",
+        "first interval of SPMs after the last data; answers to SPMRs keep it too (IHB_MIN)";
+    spm_heartbeat_max: Duration = fixed::s(5), fixed::ms(1) => fixed::s(3600), "time", Source,
+        "judgement: half of spm_ambient",
+        "interval to which heartbeat SPMs slow down by doubling (IHB_MAX)";
+    spm_heartbeat: Intervals = Intervals::EMPTY, fixed::ms(1) => fixed::s(3600),
+        "times", Source, "OpenPGM: PGM_HEARTBEAT_SPM",
+        "explicit intervals of heartbeat SPMs instead of doubling; spm_ambient after the last";
+    send_syn: bool = false, false => true, "switch", Source,
+        "RFC 3208 section 9.6: optional",
+        "mark the first data packet of a session with OPT_SYN";
+    send_join: bool = false, false => true, "switch", Source,
+        "RFC 3208 section 9.4: optional",
+        "offer late joiners the whole transmit window with OPT_JOIN in SPMs";
+    linger: Duration = fixed::s(5), fixed::ZERO => fixed::s(3600), "time", Source,
+        "RFC 3208 section 9.7.2: TXW_SECS; judgement",
+        "how long a closed source goes on answering NAKs and announcing its end";
+
+    late_join: LateJoin = LateJoin::Now, LateJoin::Now => LateJoin::Window, "choice", Receiver,
+        "RFC 3208 section 9.4: from the first packet received",
+        "where a receiver that joins late begins: now, offered (OPT_JOIN), window (all there is)";
+    rx_window_sqns: u32 = 1 << 20, 16 => 1 << 24, "packets", Receiver,
+        "tx_window_sqns of a peer",
+        "span of sequence numbers that a receiver tracks for one sender (RXW_SQNS)";
+    rx_window_bytes: usize = 64 << 20, 4096 => 1 << 31, "bytes", Receiver,
+        "tx_window_bytes of a peer",
+        "bytes held for one sender while earlier packets are missing (RXW_BYTES)";
+    rx_total_bytes: usize = 256 << 20, 4096 => 1 << 31, "bytes", Receiver,
+        "judgement: four senders at their bound",
+        "bytes held for all senders together";
+    peers_max: u32 = 64, 1 => 65_536, "senders", Receiver,
+        "judgement",
+        "senders that a receiver follows at the same time";
+    peer_expiry: Duration = fixed::s(30), fixed::ms(10) => fixed::s(86_400), "time", Receiver,
+        "design: without SPM or data; OpenPGM 300 s counts SPMs only",
+        "time without a packet of a sender after which it is forgotten";
+    nak_backoff_min: Duration = fixed::us(200), fixed::ZERO => fixed::s(60), "time", Receiver,
+        "judgement: reordering on a LAN",
+        "shortest wait before the first NAK for a missing packet";
+    nak_backoff_max: Duration = fixed::ms(2), fixed::us(1) => fixed::s(60), "time", Receiver,
+        "RFC 3208 section 6.3: NAK_BO_IVL; a LAN round trip below 1 ms",
+        "longest wait before the first NAK; the timers that set themselves may go above";
+    nak_repeat_interval: Duration = fixed::ms(10), fixed::us(100) => fixed::s(60), "time",
+        Receiver, "RFC 3208 section 6.3: NAK_RPT_IVL; libzmq 200 ms",
+        "wait for the confirmation (NCF) of a NAK before it is repeated";
+    nak_rdata_interval: Duration = fixed::ms(20), fixed::us(100) => fixed::s(60), "time",
+        Receiver, "RFC 3208 section 6.3: NAK_RDATA_IVL; libzmq 200 ms",
+        "wait for the repair after its confirmation before the NAK is repeated";
+    nak_ncf_retries: u32 = 50, 1 => 65_535, "times", Receiver,
+        "OpenPGM and libzmq: 50",
+        "NAKs without a confirmation after which a packet counts as lost";
+    nak_data_retries: u32 = 50, 1 => 65_535, "times", Receiver,
+        "OpenPGM and libzmq: 50",
+        "confirmed NAKs without a repair after which a packet counts as lost";
+    repair_time_max: Duration = fixed::s(10), fixed::ms(1) => fixed::s(3600), "time", Receiver,
+        "judgement: retries count time too, as the intervals grow and shrink with the round trip",
+        "a packet is not given up before this time has passed since it was missed, unless the \
+         sender's window leaves it behind";
+    spmr_delay: Duration = fixed::ms(50), fixed::ZERO => fixed::s(60), "time", Receiver,
+        "RFC 3208 section 13.5: SPMR_BO_IVL about 250 ms; libzmq 25 ms",
+        "longest random wait before a receiver asks a new sender for an SPM";
+    spmr_interval: Duration = fixed::ms(250), fixed::ms(1) => fixed::s(60), "time", Receiver,
+        "RFC 3208 section 13.5: SPMR_SPM_IVL",
+        "wait for the SPM before it is asked for again";
+    spmr_retries: u32 = 20, 0 => 65_535, "times", Receiver,
+        "judgement: five seconds",
+        "times that an SPM is asked for again";
+}
+
+impl Config {
+    /// A builder that starts from the defaults.
+    #[must_use]
+    pub fn builder() -> ConfigBuilder {
+        Self::default().to_builder()
+    }
+
+    /// A builder that starts from these values.
+    #[must_use]
+    pub const fn to_builder(self) -> ConfigBuilder {
+        ConfigBuilder { config: self }
+    }
+
+    /// Sets one parameter from its text form and checks the whole again. To change several that
+    /// depend on each other, use a [`ConfigBuilder`].
+    ///
+    /// # Errors
+    /// See [`ConfigError`]: nothing was changed.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
+        let mut builder = self.to_builder();
+        builder.set(name, text)?;
+        *self = builder.build()?;
+        Ok(())
+    }
+}
+
+/// Parameters being set; [`ConfigBuilder::build`] checks them together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConfigBuilder {
+    config: Config,
+}
+
+impl ConfigBuilder {
+    /// Checks every range and the rules between parameters.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`] or [`ConfigError::Conflict`]; the text names the remedy.
+    pub fn build(self) -> Result<Config, ConfigError> {
+        self.config.check_ranges()?;
+        check_rules(&self.config)?;
+        Ok(self.config)
+    }
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Name in `snake_case`; flags and TOML keys may use `-` for `_`.
+    pub name: &'static str,
+    /// The text form that [`ConfigBuilder::set`] takes, in words.
+    pub form: &'static str,
+    /// What the value counts.
+    pub unit: &'static str,
+    /// Which end uses it.
+    pub role: Role,
+    /// Where the default comes from.
+    pub source: &'static str,
+    /// One line for the person who sets it.
+    pub help: &'static str,
+    /// The default as text.
+    pub default: fn() -> String,
+    /// The range as text, both ends included.
+    pub range: fn() -> String,
+}
+
+/// Which end of a session uses a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The sender.
+    Source,
+    /// The receivers.
+    Receiver,
+    /// Both ends; they should agree.
+    Both,
+}
+
+/// Why a configuration was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// No parameter has this name.
+    Unknown {
+        /// The name as given.
+        name: String,
+    },
+    /// The text is not of the parameter's form.
+    NotUnderstood {
+        /// The parameter.
+        name: &'static str,
+        /// The text as given.
+        text: String,
+        /// What would be understood.
+        expected: &'static str,
+    },
+    /// The value is outside the parameter's range.
+    OutOfRange {
+        /// The parameter.
+        name: &'static str,
+        /// The value as text.
+        value: String,
+        /// The range as text.
+        range: String,
+    },
+    /// Two parameters contradict each other.
+    Conflict {
+        /// The parameter to change.
+        name: &'static str,
+        /// The rule it breaks, with the other parameter's name.
+        rule: &'static str,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { name } => write!(f, "there is no parameter called {name:?}"),
+            Self::NotUnderstood {
+                name,
+                text,
+                expected,
+            } => write!(f, "{name}: {text:?} is not {expected}"),
+            Self::OutOfRange { name, value, range } => {
+                write!(f, "{name}: {value} is outside {range}")
+            }
+            Self::Conflict { name, rule } => write!(f, "{name}: {rule}"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// The rules between parameters. The first that is broken is reported.
+fn check_rules(config: &Config) -> Result<(), ConfigError> {
+    let c = config;
+    let fragments_bytes = c.fragments_max as usize;
+    let rules: [(bool, &'static str, &'static str); 11] = [
+        (
+            c.tx_window_bytes >= 4 * c.mtu,
+            "tx_window_bytes",
+            "must hold at least four packets of mtu bytes",
+        ),
+        (
+            c.apdu_bytes_max <= c.tx_window_bytes / 2,
+            "apdu_bytes_max",
+            "must be at most half of tx_window_bytes",
+        ),
+        (
+            fragments_bytes <= c.tx_window_sqns as usize / 2,
+            "fragments_max",
+            "must be at most half of tx_window_sqns",
+        ),
+        (
+            c.spm_heartbeat_min <= c.spm_heartbeat_max,
+            "spm_heartbeat_min",
+            "must not exceed spm_heartbeat_max",
+        ),
+        (
+            c.spm_active <= c.spm_ambient,
+            "spm_active",
+            "must not exceed spm_ambient",
+        ),
+        (
+            c.spm_ambient * 3 <= c.peer_expiry,
+            "spm_ambient",
+            "must be at most a third of peer_expiry, or a lost SPM ends the session",
+        ),
+        (
+            c.rx_window_bytes <= c.rx_total_bytes,
+            "rx_window_bytes",
+            "must not exceed rx_total_bytes",
+        ),
+        (
+            c.apdu_bytes_max <= c.rx_window_bytes,
+            "apdu_bytes_max",
+            "must not exceed rx_window_bytes",
+        ),
+        (
+            c.fragments_max <= c.rx_window_sqns,
+            "fragments_max",
+            "must not exceed rx_window_sqns",
+        ),
+        (
+            c.nak_backoff_min <= c.nak_backoff_max,
+            "nak_backoff_min",
+            "must not exceed nak_backoff_max",
+        ),
+        (
+            c.elimination_interval <= c.nak_rdata_interval,
+            "elimination_interval",
+            "must not exceed nak_rdata_interval, or a repeated NAK goes unanswered",
+        ),
+    ];
+    match rules.iter().find(|(holds, _, _)| !holds) {
+        None => Ok(()),
+        Some(&(_, name, rule)) => Err(ConfigError::Conflict { name, rule }),
+    }
+}

@@ -1,0 +1,107 @@
+use super::*;
+
+#[test]
+fn the_defaults_obey_their_own_table_and_rules() {
+    assert_eq!(Config::builder().build(), Ok(Config::default()));
+}
+
+#[test]
+fn every_parameter_reads_back_what_it_prints() {
+    for parameter in PARAMETERS {
+        let name = parameter.name;
+        let text = Config::default().value(name).unwrap();
+        assert_eq!(text, (parameter.default)(), "{name}");
+        let mut builder = Config::builder();
+        builder.set(name, &text).unwrap();
+        assert_eq!(builder.build(), Ok(Config::default()), "{name}");
+        assert!(!parameter.help.is_empty() && !(parameter.range)().is_empty());
+        assert!(!parameter.help.ends_with('.'), "{name}: help is one clause");
+    }
+}
+
+#[test]
+fn names_are_unique_and_take_dashes() {
+    for (i, one) in PARAMETERS.iter().enumerate() {
+        assert!(PARAMETERS[..i].iter().all(|other| other.name != one.name));
+    }
+    let mut config = Config::default();
+    config.set("spm-ambient", "9s").unwrap();
+    assert_eq!(config.value("spm-ambient").as_deref(), Some("9s"));
+}
+
+#[test]
+fn text_forms_are_exact() {
+    let mut builder = Config::builder();
+    for (name, text, printed) in [
+        ("nak_backoff_min", "200us", "200us"),
+        ("nak_backoff_max", "1.5ms", "1500us"),
+        ("peer_expiry", "2min", "120s"),
+        ("elimination_interval", "0", "0s"),
+        ("tx_window_bytes", "64MiB", "64MiB"),
+        ("mtu", "9kB", "9000"),
+        ("mtu", "1500", "1500"),
+        ("rate", "100MB/s", "100MB/s"),
+        ("rate", "1Gbit/s", "125MB/s"),
+        ("rate", "0", "0"),
+        ("rate", "1_000", "1kB/s"),
+        ("spm_heartbeat", "100ms,1.3s", "100ms,1300ms"),
+        ("spm_heartbeat", "", ""),
+        ("repair_share", "25%", "25"),
+        ("strict_pgm", "on", "true"),
+        ("late_join", "window", "window"),
+    ] {
+        builder.set(name, text).unwrap();
+        assert_eq!(
+            builder.config.value(name).unwrap(),
+            printed,
+            "{name}={text}"
+        );
+    }
+}
+
+#[test]
+fn texts_that_mean_nothing_are_refused() {
+    let mut builder = Config::builder();
+    for (name, text) in [
+        ("mtu", ""),
+        ("mtu", "-1"),
+        ("mtu", "1500 apples"),
+        ("mtu", "1.0.0"),
+        ("mtu", "."),
+        ("mtu", "99999999999999999999999999999999999999999"),
+        ("rate", "1bit/s"),
+        ("rate", "fast"),
+        ("nak_backoff_max", "5"),
+        ("nak_backoff_max", "0.1ns"),
+        ("spm_heartbeat", "1s,,2s"),
+        ("strict_pgm", "maybe"),
+    ] {
+        let error = builder.set(name, text).unwrap_err();
+        assert!(
+            matches!(error, ConfigError::NotUnderstood { .. }),
+            "{name}={text}: {error}"
+        );
+    }
+    let seventeen = ["1s"; 17].join(",");
+    assert!(builder.set("spm_heartbeat", &seventeen).is_err());
+    let unknown = builder.set("mtv", "1500").unwrap_err();
+    assert_eq!(unknown.to_string(), "there is no parameter called \"mtv\"");
+    assert_eq!(builder, Config::builder());
+}
+
+#[test]
+fn ranges_and_rules_name_what_to_change() {
+    let mut config = Config::default();
+    let error = config.set("mtu", "70000").unwrap_err();
+    assert_eq!(error.to_string(), "mtu: 70000 is outside 128..65535");
+    let error = config.set("peer_expiry", "20s").unwrap_err();
+    assert!(
+        error.to_string().contains("a third of peer_expiry"),
+        "{error}"
+    );
+    assert_eq!(config, Config::default());
+    let error = Config::builder().fragments_max(0).build().unwrap_err();
+    assert_eq!(error.to_string(), "fragments_max: 0 is outside 1..1048576");
+    let beats = Intervals::new(&[Duration::ZERO]).unwrap();
+    assert!(Config::builder().spm_heartbeat(beats).build().is_err());
+}

@@ -1,0 +1,472 @@
+//! What is missing from one receive window, as ranges, each with the state of its repair.
+//!
+//! Does not know what was received, nor who asks: the window opens gaps and fills them. In:
+//! positions that are missing, arrive, are confirmed or are given up. Out: which to ask for again,
+//! and when to look next.
+//!
+//! ```text
+//!            open                         .---- heard NAK ----.
+//!             |                           v                   |
+//!             v      due: ask      +-------------+            |
+//!        +---------+ ------------> |  WaitNcf    | -----------'
+//!        | BackOff |               +-------------+
+//!        +---------+ <-- due, try     |     | tries used up
+//!          |  ^  \                    |NCF  '-------------.
+//!      NCF |  |   '-- heard NAK: WaitNcf  |                |
+//!          v  | due, try              v                    v
+//!        +----------+  <--------------'               +--------+
+//!        | WaitData |  --- tries used up -----------> |  Lost  |  (also: the trail passed)
+//!        +----------+                                 +--------+
+//!              fill() leaves the machine from any state, Lost included
+//! ```
+//!
+//! Invariants: the ranges are sorted, disjoint and not empty; there are at most `count_max` of
+//! them (and one more while a request is cut at its budget); no deadline but that of a `Lost`
+//! range lies before `wake`. The cost of one range does not depend on its length.
+//!
+//! **Spec**: RFC 3208 section 6.3 and its state diagram. Deviation: a heard NAK starts the longer
+//! of the two waits, because the text asks for NAK_RDATA_IVL where the diagram has NAK_RPT_IVL.
+
+use std::collections::VecDeque;
+
+use base::{Instant, Rng};
+
+use super::setup::Timing;
+
+/// The missing ranges of one window in order of their positions.
+#[derive(Debug)]
+pub(super) struct Gaps {
+    list: VecDeque<Gap>,
+    count_max: usize,
+    /// No deadline lies before it.
+    wake: Instant,
+    /// The last scan; the next one is at least [`Timing::scan_interval`] later.
+    scanned: Instant,
+    /// The draw that gaps found at the same time share: when it was made, and its deadline.
+    draw: (Instant, Instant),
+    /// Some range may be `Lost`.
+    has_lost: bool,
+}
+
+/// One missing range, `first..end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    pub(super) first: u64,
+    pub(super) end: u64,
+    pub(super) due: Instant,
+    pub(super) state: NakState,
+    /// NAKs that no NCF followed.
+    pub(super) ncf_tries: u8,
+    /// Confirmations that no data followed.
+    pub(super) data_tries: u8,
+    /// Times in a row that another receiver's NAK silenced ours.
+    pub(super) silenced: u8,
+}
+
+/// Where the repair of a range stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NakState {
+    /// Waiting a random time, in case it was only reordered or somebody else asks.
+    BackOff,
+    /// Asked, by us or another; waiting for the source to confirm.
+    WaitNcf,
+    /// Confirmed; waiting for the data.
+    WaitData,
+    /// Given up; waiting for its turn to be reported.
+    Lost,
+}
+
+/// What a scan may ask for, and what it asked for.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    /// Ranges to ask for, in order.
+    pub(super) ranges: &'a mut Vec<(u64, u64)>,
+    /// Sequence numbers that may still be asked for.
+    pub(super) budget: u64,
+    /// Only positions before this one are asked for.
+    pub(super) limit: u64,
+}
+
+impl Gaps {
+    pub(super) fn new(count_max: usize) -> Self {
+        Self {
+            list: VecDeque::new(),
+            count_max,
+            wake: Instant::NEVER,
+            scanned: Instant::ZERO,
+            draw: (Instant::NEVER, Instant::NEVER),
+            has_lost: false,
+        }
+    }
+
+    /// True when a gap that begins at `first`, after all others, has room.
+    pub(super) fn can_open(&self, first: u64) -> bool {
+        self.list.len() < self.count_max || self.list.back().is_some_and(|gap| gap.end == first)
+    }
+
+    /// Notes that `first..end`, after everything known, is missing. Nothing happens for an empty
+    /// range; false when there is no room.
+    pub(super) fn open(&mut self, first: u64, end: u64, due: Instant) -> bool {
+        if first >= end {
+            return true;
+        }
+        if let Some(last) = self.list.back_mut().filter(|last| last.end == first) {
+            // A gap that grows at its end was not asked for yet, or is one too many: either way
+            // its own timer serves.
+            let waiting = last.state == NakState::BackOff && last.ncf_tries + last.data_tries == 0;
+            let full = self.list.len() >= self.count_max;
+            let last = self.list.back_mut().expect("the list has a last range");
+            if waiting || (full && last.state != NakState::Lost) {
+                last.end = end;
+                return true;
+            }
+        }
+        if self.list.len() > self.count_max {
+            return false;
+        }
+        self.list.push_back(Gap::new(first, end, due));
+        self.wake_at(due);
+        true
+    }
+
+    /// The range that `position` lies in.
+    #[inline]
+    pub(super) fn locate(&self, position: u64) -> Option<usize> {
+        let index = match self.list.front() {
+            // Repairs come oldest first, so that the front is the likely place.
+            Some(front) if position < front.end => 0,
+            Some(_) => self.list.partition_point(|gap| gap.end <= position),
+            None => return None,
+        };
+        let gap = self.list.get(index)?;
+        (gap.first <= position).then_some(index)
+    }
+
+    /// True when taking `position` out of the range at `index` leaves no more ranges than allowed.
+    pub(super) fn can_fill(&self, index: usize, position: u64) -> bool {
+        let gap = &self.list[index];
+        self.list.len() < self.count_max || position == gap.first || position + 1 == gap.end
+    }
+
+    /// Takes `position` out of the range at `index`, which holds it.
+    pub(super) fn fill(&mut self, index: usize, position: u64) {
+        let gap = &mut self.list[index];
+        if gap.first + 1 == gap.end {
+            self.list.remove(index);
+        } else if position == gap.first {
+            gap.first += 1;
+        } else if position + 1 == gap.end {
+            gap.end -= 1;
+        } else {
+            self.split(index, position);
+            self.list[index + 1].first += 1;
+        }
+    }
+
+    /// The lowest missing position.
+    #[inline]
+    pub(super) fn first(&self) -> Option<u64> {
+        self.list.front().map(|gap| gap.first)
+    }
+
+    /// The last range.
+    pub(super) fn last(&self) -> Option<&Gap> {
+        self.list.back()
+    }
+
+    /// Shortens the list so that nothing from `end` on is missing.
+    pub(super) fn truncate(&mut self, end: u64) {
+        while let Some(last) = self.list.back_mut().filter(|last| last.end > end) {
+            if last.first < end {
+                last.end = end;
+            } else {
+                self.list.pop_back();
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Number of missing positions. **Cost**: one step for each range.
+    pub(super) fn missing(&self) -> u64 {
+        self.list.iter().map(Gap::len).sum()
+    }
+
+    /// Gives up everything before `trail`; the number of positions newly given up.
+    pub(super) fn lose_before(&mut self, trail: u64) -> u64 {
+        let mut lost = 0;
+        let mut index = 0;
+        while index < self.list.len() && self.list[index].first < trail {
+            let straddles = self.list[index].end > trail;
+            if self.list[index].state != NakState::Lost {
+                if straddles {
+                    self.split(index, trail);
+                }
+                lost += self.list[index].lose();
+                self.has_lost = true;
+                if index > 0 && self.list[index - 1].merges_with(&self.list[index]) {
+                    self.list[index - 1].end = self.list[index].end;
+                    self.list.remove(index);
+                    continue;
+                }
+            }
+            index += 1;
+        }
+        lost
+    }
+
+    /// The first `Lost` range, taken out, if it begins at `position`.
+    pub(super) fn take_lost_at(&mut self, position: u64) -> Option<Gap> {
+        self.list
+            .pop_front_if(|gap| gap.first == position && gap.state == NakState::Lost)
+    }
+
+    /// The first `Lost` range wherever it is, taken out.
+    pub(super) fn take_lost(&mut self) -> Option<Gap> {
+        if !self.has_lost {
+            return None;
+        }
+        let index = self.list.iter().position(|gap| gap.state == NakState::Lost);
+        self.has_lost = index.is_some();
+        index.and_then(|index| self.list.remove(index))
+    }
+
+    /// True when [`Gaps::take_lost`] may give something.
+    #[inline]
+    pub(super) fn has_lost(&self) -> bool {
+        self.has_lost
+    }
+
+    /// True when [`Gaps::take_lost_at`] would give something.
+    pub(super) fn is_lost_at(&self, position: u64) -> bool {
+        self.list
+            .front()
+            .is_some_and(|gap| gap.first == position && gap.state == NakState::Lost)
+    }
+
+    /// A deadline for gaps found at `now`: one random draw, shared by all found at the same time.
+    pub(super) fn draw(&mut self, now: Instant, timing: &Timing, rng: &mut Rng) -> Instant {
+        if self.draw.0 != now {
+            self.draw = (now, now + timing.draw_back_off(rng));
+        }
+        self.draw.1
+    }
+
+    /// The source confirmed a NAK for `first..end`: silence until `due`, then ask again.
+    pub(super) fn confirm(&mut self, first: u64, end: u64, due: Instant) {
+        self.restate(first, end, |gap| {
+            gap.state = NakState::WaitData;
+            gap.due = due;
+            gap.silenced = 0;
+        });
+    }
+
+    /// Another receiver asked for `first..end`: ours would be a duplicate until `due`.
+    ///
+    /// Only so often in a row: who asks for ever must not keep us from asking.
+    pub(super) fn silence(&mut self, first: u64, end: u64, due: Instant) {
+        self.restate(first, end, |gap| {
+            if gap.silenced < SILENCED_MAX {
+                gap.silenced += 1;
+                gap.due = due;
+                if gap.state == NakState::BackOff {
+                    gap.state = NakState::WaitNcf;
+                }
+            }
+        });
+    }
+
+    /// Sets the deadline of everything in back-off: asking has become possible.
+    pub(super) fn restart_back_off(&mut self, due: Instant) {
+        let back_off = |gap: &&mut Gap| gap.state == NakState::BackOff;
+        self.list.iter_mut().filter(back_off).for_each(|gap| gap.due = due);
+        self.wake = due;
+    }
+
+    /// When [`Gaps::expire`] has something to do.
+    #[inline]
+    pub(super) fn wake(&self) -> Instant {
+        self.wake
+    }
+
+    /// Moves every range whose deadline has come one step on; the number of positions given up.
+    ///
+    /// **Cost**: one step for each range, and no more often than every [`Timing::scan_interval`].
+    pub(super) fn expire(
+        &mut self,
+        now: Instant,
+        timing: &Timing,
+        rng: &mut Rng,
+        request: &mut Request<'_>,
+    ) -> u64 {
+        if now < self.wake {
+            return 0;
+        }
+        let again = now + timing.draw_back_off(rng);
+        let (mut lost, mut kept, mut index) = (0, 0, 0);
+        self.wake = Instant::NEVER;
+        while index < self.list.len() {
+            if self.list[index].wants_request(now) {
+                self.cut_to_budget(index, request);
+            }
+            let mut gap = self.list[index];
+            if gap.due <= now {
+                lost += gap.step(now, again, timing, request);
+            }
+            self.has_lost |= gap.state == NakState::Lost;
+            self.wake = self.wake.min(gap.due);
+            if kept > 0 && self.list[kept - 1].merges_with(&gap) {
+                self.list[kept - 1].end = gap.end;
+            } else {
+                self.list[kept] = gap;
+                kept += 1;
+            }
+            index += 1;
+        }
+        self.list.truncate(kept);
+        self.scanned = now;
+        self.wake = self.wake.max(now + timing.scan_interval);
+        lost
+    }
+
+    /// Splits the range at `index` where the request's budget or limit ends inside it.
+    fn cut_to_budget(&mut self, index: usize, request: &Request<'_>) {
+        let gap = &self.list[index];
+        let end = request.limit.min(gap.first.saturating_add(request.budget));
+        if end > gap.first && end < gap.end {
+            self.split(index, end);
+        }
+    }
+
+    /// Applies `change` to what is missing of `first..end` and not lost. Where there is no room to
+    /// split a range it stays as it is: a NAK too many, not a loss.
+    fn restate(&mut self, first: u64, end: u64, mut change: impl FnMut(&mut Gap)) {
+        let mut index = self.list.partition_point(|gap| gap.end <= first);
+        while index < self.list.len() && self.list[index].first < end {
+            let gap = self.list[index];
+            let cuts = usize::from(gap.first < first) + usize::from(gap.end > end);
+            if gap.state == NakState::Lost || self.list.len() + cuts > self.count_max.max(1) {
+                index += 1;
+                continue;
+            }
+            if gap.first < first {
+                self.split(index, first);
+                index += 1;
+            }
+            if gap.end > end {
+                self.split(index, end);
+            }
+            change(&mut self.list[index]);
+            self.wake_at(self.list[index].due);
+            if index > 0 && self.list[index - 1].merges_with(&self.list[index]) {
+                self.list[index - 1].end = self.list[index].end;
+                self.list.remove(index);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Splits the range at `index` before `position`, which lies inside it.
+    fn split(&mut self, index: usize, position: u64) {
+        let mut rest = self.list[index];
+        rest.first = position;
+        self.list[index].end = position;
+        self.list.insert(index + 1, rest);
+    }
+
+    fn wake_at(&mut self, due: Instant) {
+        self.wake = self.wake.min(due.max(self.scanned));
+    }
+}
+
+impl Gap {
+    const fn new(first: u64, end: u64, due: Instant) -> Self {
+        Self {
+            first,
+            end,
+            due,
+            state: NakState::BackOff,
+            ncf_tries: 0,
+            data_tries: 0,
+            silenced: 0,
+        }
+    }
+
+    pub(super) const fn len(&self) -> u64 {
+        self.end - self.first
+    }
+
+    fn lose(&mut self) -> u64 {
+        self.state = NakState::Lost;
+        self.due = Instant::NEVER;
+        self.silenced = 0;
+        self.len()
+    }
+
+    fn wants_request(&self, now: Instant) -> bool {
+        self.state == NakState::BackOff && self.due <= now
+    }
+
+    /// What follows when the deadline has come; the number of positions given up.
+    fn step(
+        &mut self,
+        now: Instant,
+        again: Instant,
+        timing: &Timing,
+        request: &mut Request<'_>,
+    ) -> u64 {
+        let (tries, tries_max) = match self.state {
+            NakState::BackOff => {
+                if self.end <= request.limit && self.len() <= request.budget {
+                    request.ask(self.first, self.end);
+                    self.state = NakState::WaitNcf;
+                    self.due = now + timing.wait_ncf;
+                } else {
+                    self.due = again;
+                }
+                return 0;
+            }
+            NakState::WaitNcf => (&mut self.ncf_tries, timing.ncf_tries_max),
+            NakState::WaitData => (&mut self.data_tries, timing.data_tries_max),
+            NakState::Lost => return 0,
+        };
+        *tries = tries.saturating_add(1);
+        if *tries >= tries_max {
+            return self.lose();
+        }
+        self.state = NakState::BackOff;
+        self.due = again;
+        0
+    }
+
+    /// True when `next` begins where this ends and differs in nothing else.
+    fn merges_with(&self, next: &Self) -> bool {
+        let lost = self.state == NakState::Lost && next.state == NakState::Lost;
+        let same = self.state == next.state
+            && self.due == next.due
+            && self.ncf_tries == next.ncf_tries
+            && self.data_tries == next.data_tries
+            && self.silenced == next.silenced;
+        self.end == next.first && (lost || same)
+    }
+}
+
+impl Request<'_> {
+    fn ask(&mut self, first: u64, end: u64) {
+        self.budget -= end - first;
+        match self.ranges.last_mut() {
+            Some(last) if last.1 == first => last.1 = end,
+            _ => self.ranges.push((first, end)),
+        }
+    }
+}
+
+/// Times in a row that another receiver's NAKs may put off ours without the source confirming.
+const SILENCED_MAX: u8 = 4;
+
+#[cfg(test)]
+mod tests;
