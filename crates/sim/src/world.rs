@@ -1,0 +1,652 @@
+//! The simulated world: one virtual clock, hosts on a multicast LAN, and a queue of what is due.
+//!
+//! It moves datagrams and control bytes and knows nothing of what they mean. It runs nobody: an
+//! endpoint's turn is an event that [`World::step`] hands to its caller (see [`crate::Simulation`]),
+//! and [`crate::SimIo`] is the endpoint's own view of the world.
+//!
+//! ```text
+//!   endpoint --send--> egress pipe --> switch --> ingress pipe of each member --> socket buffer
+//!                       (of the host)    | partition, membership                     | bounded
+//!                                        v pcap                                      v
+//!                                                                          endpoint's next turn
+//! ```
+//!
+//! Invariants: time never goes backwards; events of one instant happen in the order in which they
+//! were scheduled; nothing depends on addresses of memory or on hash order, so one seed is one run.
+
+use std::{
+    cell::RefCell,
+    cmp::Ordering,
+    collections::{BTreeSet, BinaryHeap, VecDeque},
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+    time::Duration,
+};
+
+use base::{Arrival, Instant, LinkEvent, LinkId, Rng, Socket};
+
+use crate::{
+    fault::IoFaults,
+    frame::Frame,
+    pipe::{Fault, Flight, Pipe},
+    stream::{Stream, StreamConditions, StreamEvent},
+    trace::Trace,
+};
+
+/// Everything that exists in one run.
+#[derive(Debug)]
+pub struct World {
+    pub(crate) now: Instant,
+    pub(crate) rng: Rng,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) streams: Vec<Stream>,
+    pub(crate) stream_conditions: StreamConditions,
+    pub(crate) trace: Option<Trace>,
+    cuts: Vec<Cut>,
+    queue: BinaryHeap<Scheduled>,
+    order: u64,
+}
+
+/// The world as its endpoints share it; one thread, so no lock.
+pub type SharedWorld = Rc<RefCell<World>>;
+
+impl World {
+    /// An empty world whose every random choice follows from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        // The clock's origin is the owner's choice; zero would hide arithmetic below it.
+        let now = Instant::from_nanos(rng.between(1_000_000_000, 1 << 45));
+        Self {
+            now,
+            rng,
+            hosts: Vec::new(),
+            endpoints: Vec::new(),
+            streams: Vec::new(),
+            stream_conditions: StreamConditions::default(),
+            trace: None,
+            cuts: Vec::new(),
+            queue: BinaryHeap::new(),
+            order: 0,
+        }
+    }
+
+    /// Wraps the world for its endpoints.
+    #[must_use]
+    pub fn shared(self) -> SharedWorld {
+        Rc::new(RefCell::new(self))
+    }
+
+    /// Records the run from here on.
+    pub fn record(&mut self, trace: Trace) {
+        self.trace = Some(trace);
+    }
+
+    /// Takes the record, if one was made.
+    pub fn take_trace(&mut self) -> Option<Trace> {
+        self.trace.take()
+    }
+
+    /// Writes one line into the record, if one is made.
+    pub fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.line(self.now, &line());
+        }
+    }
+
+    /// Adds a host; `egress` is its way to the switch, `ingress` the way back.
+    pub fn add_host(&mut self, address: IpAddr, egress: &[Fault], ingress: &[Fault]) -> HostId {
+        let host = Host {
+            address,
+            egress: Pipe::new(egress, self.rng.fork()),
+            ingress: Pipe::new(ingress, self.rng.fork()),
+            paused_until: Instant::ZERO,
+            is_up: true,
+        };
+        self.hosts.push(host);
+        HostId(self.hosts.len() - 1)
+    }
+
+    /// Adds an endpoint. Its first turn is due at once.
+    pub fn add_endpoint(&mut self, setup: &EndpointSetup) -> EndpointId {
+        let id = EndpointId(self.endpoints.len());
+        let port = match setup.upstream_port {
+            0 => 40_000 + u16::try_from(id.0 % 20_000).unwrap_or(0),
+            bound => bound,
+        };
+        self.endpoints.push(Endpoint {
+            upstream: SocketAddr::new(self.hosts[setup.host.0].address, port),
+            rng: self.rng.fork(),
+            setup: setup.clone(),
+            is_up: true,
+            epoch: 0,
+            received: VecDeque::new(),
+            received_bytes: 0,
+            link_events: VecDeque::new(),
+            wake_at: None,
+            busy_until: self.now,
+            blocked_until: Instant::ZERO,
+            counts: EndpointCounts::default(),
+        });
+        self.wake(id, self.now);
+        id
+    }
+
+    /// The virtual time.
+    #[must_use]
+    pub const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// What an endpoint's socket has seen.
+    #[must_use]
+    pub fn counts(&self, endpoint: EndpointId) -> EndpointCounts {
+        self.endpoints[endpoint.0].counts
+    }
+
+    /// Plans an action.
+    pub fn plan(&mut self, at: Instant, action: Action) {
+        self.schedule(at, Event::Action(action));
+    }
+
+    /// Makes an endpoint's turn due at `at`, or as soon after as its host lets it run.
+    pub fn wake(&mut self, id: EndpointId, at: Instant) {
+        let endpoint = &mut self.endpoints[id.0];
+        let at = at.max(endpoint.busy_until).max(self.now);
+        if endpoint.is_up && endpoint.wake_at.is_none_or(|planned| at < planned) {
+            endpoint.wake_at = Some(at);
+            self.schedule(at, Event::Wake(id));
+        }
+    }
+
+    /// Lets the next event happen; `None` when nothing is planned or it is due after `until`.
+    pub fn step(&mut self, until: Instant) -> Option<Step> {
+        if self.queue.peek()?.at > until {
+            return None;
+        }
+        let Scheduled { at, event, .. } = self.queue.pop()?;
+        debug_assert!(at >= self.now, "time went backwards");
+        self.now = at.max(self.now);
+        Some(match event {
+            Event::Wake(id) => return Some(self.turn_is_due(id, at)),
+            Event::Switch(frame) => {
+                self.switch(frame);
+                Step::Internal
+            }
+            Event::Deliver(id, socket, frame) => {
+                self.deliver(id, socket, frame);
+                Step::Internal
+            }
+            Event::Stream(event) => {
+                self.stream_event(event);
+                Step::Internal
+            }
+            Event::Action(action) => self.act(action),
+        })
+    }
+
+    fn turn_is_due(&mut self, id: EndpointId, at: Instant) -> Step {
+        let endpoint = &mut self.endpoints[id.0];
+        if endpoint.wake_at != Some(at) || !endpoint.is_up {
+            return Step::Internal;
+        }
+        endpoint.wake_at = None;
+        let resumes = self.hosts[endpoint.setup.host.0].paused_until;
+        if resumes > self.now {
+            self.wake(id, resumes);
+            return Step::Internal;
+        }
+        endpoint.busy_until = self.now + endpoint.setup.turn_cost;
+        Step::Turn(id)
+    }
+
+    /// Puts a datagram on the sender's way to the switch.
+    pub(crate) fn transmit(&mut self, frame: Frame) {
+        let endpoint = &mut self.endpoints[frame.from.0];
+        endpoint.counts.sent += 1;
+        let (host, loops) = (endpoint.setup.host, endpoint.setup.loops_back);
+        if loops && frame.to.ip().is_multicast() {
+            self.loop_back(host, &frame);
+        }
+        let flight = Flight {
+            at: self.now,
+            frame,
+        };
+        let mut out = Vec::new();
+        let mut lost = None;
+        self.hosts[host.0]
+            .egress
+            .pass(flight, &mut |f| out.push(f), &mut |why| lost = Some(why));
+        if let Some(why) = lost {
+            self.note(|| format!("  lost leaving host {}: {why}", host.0));
+        }
+        for flight in out {
+            self.schedule(flight.at, Event::Switch(flight.frame));
+        }
+    }
+
+    /// The sending host's own copy for its members of the group, the sender included.
+    fn loop_back(&mut self, host: HostId, frame: &Frame) {
+        for i in 0..self.endpoints.len() {
+            let setup = &self.endpoints[i].setup;
+            if setup.host == host && setup.group == Some(frame.to) {
+                let at = self.now + LOOPBACK_DELAY;
+                self.schedule(
+                    at,
+                    Event::Deliver(EndpointId(i), Socket::Group, frame.clone()),
+                );
+            }
+        }
+    }
+
+    /// A datagram is at the switch: it goes to every host where somebody takes it.
+    fn switch(&mut self, frame: Frame) {
+        let from = self.endpoints[frame.from.0].setup.host;
+        if let Some(trace) = &mut self.trace {
+            trace.datagram(self.now, &frame);
+        }
+        for i in 0..self.endpoints.len() {
+            let id = EndpointId(i);
+            let Some(socket) = self.endpoints[i].takes(&frame) else {
+                continue;
+            };
+            let to = self.endpoints[i].setup.host;
+            if to == from && frame.to.ip().is_multicast() {
+                continue;
+            }
+            if self.is_cut(from, to) {
+                self.note(|| format!("  lost to {i}: partition"));
+                continue;
+            }
+            let flight = Flight {
+                at: self.now,
+                frame: frame.clone(),
+            };
+            let (mut out, mut lost) = (Vec::new(), None);
+            let ingress = &mut self.hosts[to.0].ingress;
+            ingress.pass(flight, &mut |f| out.push(f), &mut |why| lost = Some(why));
+            if let Some(why) = lost {
+                self.note(|| format!("  lost to {i}: {why}"));
+            }
+            for flight in out {
+                self.schedule(flight.at, Event::Deliver(id, socket, flight.frame));
+            }
+        }
+    }
+
+    fn deliver(&mut self, id: EndpointId, socket: Socket, frame: Frame) {
+        let host_is_up = self.hosts[self.endpoints[id.0].setup.host.0].is_up;
+        let endpoint = &mut self.endpoints[id.0];
+        if !endpoint.is_up || !host_is_up {
+            return;
+        }
+        let cost = frame.bytes.len() + SKB_OVERHEAD_BYTES;
+        if endpoint.received_bytes + cost > endpoint.setup.receive_buffer_bytes {
+            endpoint.counts.overflowed += 1;
+            self.note(|| format!("  lost at {}: socket buffer full", id.0));
+            return;
+        }
+        endpoint.received_bytes += cost;
+        endpoint.counts.tainted += u64::from(frame.is_tainted);
+        let arrival = Arrival {
+            path: frame.path,
+            socket,
+            source: frame.source,
+            destination: frame.to.ip(),
+        };
+        endpoint.received.push_back((arrival, frame.bytes));
+        self.wake(id, self.now);
+    }
+
+    /// True while no datagram gets from one host to the other.
+    pub(crate) fn is_cut(&self, from: HostId, to: HostId) -> bool {
+        self.cuts.iter().any(|cut| {
+            let (leaves, enters) = (cut.island.contains(&from), cut.island.contains(&to));
+            match cut.direction {
+                CutDirection::Both => leaves != enters,
+                CutDirection::Into => !leaves && enters,
+                CutDirection::OutOf => leaves && !enters,
+            }
+        })
+    }
+
+    fn act(&mut self, action: Action) -> Step {
+        self.note(|| format!("ACTION {action:?}"));
+        match action {
+            Action::Pause { host, length } => {
+                let until = &mut self.hosts[host.0].paused_until;
+                *until = (*until).max(self.now + length);
+            }
+            Action::Partition {
+                island,
+                direction,
+                length,
+            } => {
+                let until = self.now + length;
+                self.cuts.push(Cut {
+                    island,
+                    direction,
+                    until,
+                });
+                self.plan(until, Action::Heal);
+            }
+            Action::Heal => {
+                let now = self.now;
+                self.cuts.retain(|cut| cut.until > now);
+            }
+            Action::Ingress { host, faults } => self.hosts[host.0].ingress.set(&faults),
+            Action::Egress { host, faults } => self.hosts[host.0].egress.set(&faults),
+            Action::Io { endpoint, faults } => self.endpoints[endpoint.0].setup.faults = faults,
+            Action::Mtu { endpoint, mtu } => self.endpoints[endpoint.0].setup.mtu = mtu,
+            Action::Crash { endpoint, kind } => {
+                self.crash(endpoint, kind);
+                return Step::Crashed(endpoint);
+            }
+            Action::Restart { endpoint } => {
+                let state = &mut self.endpoints[endpoint.0];
+                state.is_up = true;
+                state.busy_until = self.now;
+                let host = state.setup.host;
+                self.hosts[host.0].is_up = true;
+                self.wake(endpoint, self.now);
+                return Step::Restarted(endpoint);
+            }
+            Action::Tick(number) => return Step::Tick(number),
+        }
+        Step::Internal
+    }
+
+    fn crash(&mut self, id: EndpointId, kind: CrashKind) {
+        if kind == CrashKind::Host {
+            let host = self.endpoints[id.0].setup.host;
+            self.hosts[host.0].is_up = false;
+        }
+        self.break_streams_of(id, kind);
+        let endpoint = &mut self.endpoints[id.0];
+        endpoint.is_up = false;
+        endpoint.epoch += 1;
+        endpoint.received.clear();
+        endpoint.received_bytes = 0;
+        endpoint.link_events.clear();
+        endpoint.wake_at = None;
+        endpoint.blocked_until = Instant::ZERO;
+    }
+
+    pub(crate) fn schedule(&mut self, at: Instant, event: Event) {
+        self.order += 1;
+        self.queue.push(Scheduled {
+            at: at.max(self.now),
+            order: self.order,
+            event,
+        });
+    }
+}
+
+/// What [`World::step`] leaves to its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing: it happened inside the world.
+    Internal,
+    /// This endpoint's turn is due.
+    Turn(EndpointId),
+    /// This endpoint's process is gone; its state must be dropped.
+    Crashed(EndpointId),
+    /// This endpoint starts anew.
+    Restarted(EndpointId),
+    /// [`Action::Tick`].
+    Tick(u32),
+}
+
+/// Index of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostId(pub usize);
+
+/// Index of an endpoint: a process with its sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EndpointId(pub usize);
+
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) address: IpAddr,
+    egress: Pipe,
+    ingress: Pipe,
+    pub(crate) paused_until: Instant,
+    pub(crate) is_up: bool,
+}
+
+/// What an endpoint binds and how its host treats it.
+#[derive(Clone, Debug)]
+pub struct EndpointSetup {
+    /// Where it runs.
+    pub host: HostId,
+    /// The address of its group socket: a joined multicast group, or a local unicast address.
+    pub group: Option<SocketAddr>,
+    /// The port of its upstream socket; 0 chooses a free one.
+    pub upstream_port: u16,
+    /// The port on which it takes control connections.
+    pub control_port: Option<u16>,
+    /// Bound of the socket buffer, per-packet overhead included; beyond it the kernel drops.
+    pub receive_buffer_bytes: usize,
+    /// The longest datagram that leaves (UDP payload).
+    pub mtu: usize,
+    /// Largest run for one send call: bytes and datagrams.
+    pub run_limit: base::RunLimit,
+    /// What goes wrong at the socket calls.
+    pub faults: IoFaults,
+    /// The sender's host gets its own multicasts (IP_MULTICAST_LOOP).
+    pub loops_back: bool,
+    /// Virtual time that a turn takes at least; never zero, or a busy loop would stop the clock.
+    pub turn_cost: Duration,
+    /// Virtual time that each received datagram takes.
+    pub datagram_cost: Duration,
+}
+
+impl EndpointSetup {
+    /// An endpoint with generous bounds and no faults.
+    #[must_use]
+    pub fn new(host: HostId, group: Option<SocketAddr>) -> Self {
+        Self {
+            host,
+            group,
+            upstream_port: 0,
+            control_port: None,
+            receive_buffer_bytes: 4 << 20,
+            mtu: 1472,
+            run_limit: base::RunLimit {
+                bytes: 64_000,
+                datagrams: 64,
+            },
+            faults: IoFaults::default(),
+            loops_back: false,
+            turn_cost: Duration::from_micros(2),
+            datagram_cost: Duration::from_nanos(500),
+        }
+    }
+}
+
+/// Datagrams at one endpoint's sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndpointCounts {
+    /// Put on the wire.
+    pub sent: u64,
+    /// Taken by the endpoint.
+    pub taken: u64,
+    /// Dropped because the socket buffer was full.
+    pub overflowed: u64,
+    /// Arrived with a bit error that the PGM checksum cannot see.
+    pub tainted: u64,
+    /// Send calls that failed by an injected fault.
+    pub send_faults: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) setup: EndpointSetup,
+    pub(crate) upstream: SocketAddr,
+    pub(crate) rng: Rng,
+    pub(crate) is_up: bool,
+    /// Counts restarts: what was addressed to an earlier life does not reach this one.
+    pub(crate) epoch: u32,
+    pub(crate) received: VecDeque<(Arrival, Rc<[u8]>)>,
+    pub(crate) received_bytes: usize,
+    pub(crate) link_events: VecDeque<(LinkId, LinkEvent)>,
+    wake_at: Option<Instant>,
+    pub(crate) busy_until: Instant,
+    pub(crate) blocked_until: Instant,
+    pub(crate) counts: EndpointCounts,
+}
+
+impl Endpoint {
+    fn takes(&self, frame: &Frame) -> Option<Socket> {
+        if self.setup.group == Some(frame.to) {
+            Some(Socket::Group)
+        } else if self.upstream == frame.to {
+            Some(Socket::Upstream)
+        } else {
+            None
+        }
+    }
+
+    /// Takes the oldest received datagram out of the socket buffer.
+    pub(crate) fn take_received(&mut self) -> Option<(Arrival, Rc<[u8]>)> {
+        let (arrival, bytes) = self.received.pop_front()?;
+        self.received_bytes -= bytes.len() + SKB_OVERHEAD_BYTES;
+        self.counts.taken += 1;
+        self.busy_until += self.setup.datagram_cost;
+        Some((arrival, bytes))
+    }
+}
+
+/// What can be planned to happen.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// The host runs nothing for a time; its sockets go on filling.
+    Pause {
+        /// Which.
+        host: HostId,
+        /// How long.
+        length: Duration,
+    },
+    /// The hosts of the island and the others do not hear each other for a time.
+    Partition {
+        /// The hosts cut off.
+        island: BTreeSet<HostId>,
+        /// Which way nothing passes.
+        direction: CutDirection,
+        /// How long.
+        length: Duration,
+    },
+    /// Ends the partitions whose time is over.
+    Heal,
+    /// Replaces the faults on a host's way in.
+    Ingress {
+        /// Which.
+        host: HostId,
+        /// The new faults.
+        faults: Vec<Fault>,
+    },
+    /// Replaces the faults on a host's way out.
+    Egress {
+        /// Which.
+        host: HostId,
+        /// The new faults.
+        faults: Vec<Fault>,
+    },
+    /// Replaces the faults of an endpoint's socket calls.
+    Io {
+        /// Which.
+        endpoint: EndpointId,
+        /// The new faults.
+        faults: IoFaults,
+    },
+    /// Changes the longest datagram that leaves an endpoint.
+    Mtu {
+        /// Which.
+        endpoint: EndpointId,
+        /// UDP payload bytes.
+        mtu: usize,
+    },
+    /// Ends an endpoint's process.
+    Crash {
+        /// Which.
+        endpoint: EndpointId,
+        /// With or without its host.
+        kind: CrashKind,
+    },
+    /// Starts an endpoint's process anew, with empty memory.
+    Restart {
+        /// Which.
+        endpoint: EndpointId,
+    },
+    /// Nothing in the world: [`World::step`] returns [`Step::Tick`] with this number.
+    Tick(u32),
+}
+
+/// Which way a partition stops datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutDirection {
+    /// Both ways.
+    Both,
+    /// Nothing reaches the island.
+    Into,
+    /// Nothing leaves the island.
+    OutOf,
+}
+
+/// How an endpoint ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrashKind {
+    /// Its process is killed; the kernel closes its connections.
+    Process,
+    /// Its host loses power; nobody is told.
+    Host,
+}
+
+#[derive(Debug)]
+struct Cut {
+    island: BTreeSet<HostId>,
+    direction: CutDirection,
+    until: Instant,
+}
+
+#[derive(Debug)]
+pub(crate) enum Event {
+    Wake(EndpointId),
+    Switch(Frame),
+    Deliver(EndpointId, Socket, Frame),
+    Stream(StreamEvent),
+    Action(Action),
+}
+
+/// An event with its time; the heap's greatest is the earliest.
+#[derive(Debug)]
+struct Scheduled {
+    at: Instant,
+    order: u64,
+    event: Event,
+}
+
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Scheduled {}
+
+/// What the kernel charges a socket for a datagram beyond its bytes.
+pub(crate) const SKB_OVERHEAD_BYTES: usize = 256;
+const LOOPBACK_DELAY: Duration = Duration::from_micros(5);
