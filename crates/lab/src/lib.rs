@@ -1,1 +1,35 @@
 //! Hosts in network namespaces on one machine, for tests and for the demo.
+//!
+//! A [`Lab`] is two or more [`Host`]s, each with an interface `e0`, on one switch:
+//!
+//! ```text
+//! host 0: 10.77.0.1  fd77::1  e0 ---- p1 +-----+
+//! host 1: 10.77.0.2  fd77::2  e0 ---- p2 | br0 |      or, for two hosts, e0 ---- e0 directly
+//! host 2: 10.77.0.3  fd77::3  e0 ---- p3 +-----+
+//! ```
+//! Every host and the switch are network namespaces held by descriptors: nothing appears in the
+//! machine's own network, no name is left behind, and all of it is gone when the [`Lab`] is dropped
+//! or its process is killed. Multicast (224.0.0.0/4 and ff00::/8) is routed by `e0`; no packet can
+//! leave the lab.
+//!
+//! It runs as root, and as an ordinary user inside a user namespace:
+//! [`enter_user_namespace_or_explain`] at the start of `main`, [`isolated`] in a `#[test]`.
+//! What it does not do: delay, reordering and corruption (the simulator and the interceptor do).
+#![forbid(unsafe_code)]
+
+mod error;
+pub use error::LabError;
+
+mod host;
+pub use host::Host;
+
+mod isolation;
+pub use isolation::{enter_user_namespace_or_explain, isolated};
+
+mod lab;
+pub use lab::Lab;
+
+mod spec;
+pub use spec::LabSpec;
+
+mod switch;

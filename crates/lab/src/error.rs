@@ -1,0 +1,147 @@
+//! Why a lab could not be built or changed.
+
+use std::{fs, io};
+
+use sys::{
+    namespace::{Refusal, Step},
+    netlink::NetlinkError,
+};
+
+/// Why a lab could not be built or changed. The text names the operation and, where there is one,
+/// the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The machine does not let this user make namespaces. Tests skip, and say this.
+    #[error("the lab is not permitted here: {missing}; {remedy}")]
+    NotPermitted {
+        /// What was refused.
+        missing: String,
+        /// What to change so that it works.
+        remedy: String,
+    },
+    /// The specification asks for what no lab can be.
+    #[error("no such lab: {0}")]
+    Spec(&'static str),
+    /// A network object could not be made, changed or read.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// A system call failed.
+    #[error("cannot {operation}: {cause}")]
+    Os {
+        /// What was attempted.
+        operation: String,
+        /// The system's reason.
+        cause: io::Error,
+    },
+    /// Random loss cannot be switched on by the kernel here; inject it in the process instead.
+    #[error("the kernel cannot lose packets at random here: {reason}")]
+    NoLoss {
+        /// The kernel's or the tool's reason.
+        reason: String,
+    },
+    /// The network did not come up in time.
+    #[error("{what} was not ready after {waited_ms} ms")]
+    NotReady {
+        /// What was waited for.
+        what: String,
+        /// How long, in milliseconds.
+        waited_ms: u128,
+    },
+}
+
+impl LabError {
+    /// True when the machine does not let this user make namespaces.
+    #[must_use]
+    pub const fn is_not_permitted(&self) -> bool {
+        matches!(self, Self::NotPermitted { .. })
+    }
+
+    pub(crate) fn os(operation: impl Into<String>, cause: io::Error) -> Self {
+        Self::Os {
+            operation: operation.into(),
+            cause,
+        }
+    }
+
+    /// Names the switch that forbids the step, as far as this machine shows it.
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        Self::NotPermitted {
+            missing: refusal.to_string(),
+            remedy: remedy(refusal.step, &|name| {
+                let text = fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/")));
+                text.ok()?.trim().parse().ok()
+            }),
+        }
+    }
+}
+
+/// The first switch that is known to forbid the step; `sysctl` reads one, none when absent.
+fn remedy(step: Step, sysctl: &dyn Fn(&str) -> Option<i64>) -> String {
+    if step == Step::Start {
+        return "free processes or memory, then try again".to_owned();
+    }
+    let forbids =
+        |switch: &&Switch| sysctl(switch.name).is_some_and(|value| value == switch.forbids);
+    match SWITCHES.iter().find(forbids) {
+        Some(Switch { name, permits, .. }) => {
+            format!("as root run `sysctl -w {name}={permits}`, or run this as root")
+        }
+        None => "run this as root; inside a container, start it with --privileged \
+                 (its security profile forbids namespaces)"
+            .to_owned(),
+    }
+}
+
+/// A kernel setting, the value that forbids user namespaces, and the one that permits them.
+struct Switch {
+    name: &'static str,
+    forbids: i64,
+    permits: i64,
+}
+
+const SWITCHES: [Switch; 4] = [
+    Switch {
+        name: "kernel.unprivileged_userns_clone",
+        forbids: 0,
+        permits: 1,
+    },
+    Switch {
+        name: "user.max_user_namespaces",
+        forbids: 0,
+        permits: 10_000,
+    },
+    Switch {
+        name: "user.max_net_namespaces",
+        forbids: 0,
+        permits: 10_000,
+    },
+    Switch {
+        name: "kernel.apparmor_restrict_unprivileged_userns",
+        forbids: 1,
+        permits: 0,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_names_the_switch_that_forbids() {
+        let text = remedy(Step::IdMap, &|name| {
+            Some(i64::from(
+                name == "kernel.apparmor_restrict_unprivileged_userns" || name.starts_with("user."),
+            ))
+        });
+        // kernel.unprivileged_userns_clone reads 0 here and is asked first.
+        assert!(
+            text.contains("kernel.unprivileged_userns_clone=1"),
+            "{text}"
+        );
+        let text = remedy(Step::UserNamespace, &|name| {
+            (name == "user.max_user_namespaces").then_some(0)
+        });
+        assert!(text.contains("user.max_user_namespaces=10000"), "{text}");
+        assert!(remedy(Step::UserNamespace, &|_| None).contains("container"));
+    }
+}

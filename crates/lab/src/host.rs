@@ -1,0 +1,231 @@
+//! One host of the lab: a network namespace with one interface, and what can be run inside it.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    io::Write as _,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use sys::{
+    namespace::{CommandExt as _, NetworkNamespace},
+    netlink::Rtnetlink,
+};
+
+use crate::LabError;
+
+/// One host of the lab.
+#[derive(Debug)]
+pub struct Host {
+    number: u8,
+    namespace: NetworkNamespace,
+    has_ipv6: bool,
+}
+
+impl Host {
+    /// Makes the namespace; its interface appears when a cable is made.
+    pub(crate) fn new(number: u8) -> Result<Self, LabError> {
+        let namespace = NetworkNamespace::create()
+            .map_err(|cause| LabError::os("make a host's network namespace", cause))?;
+        let has_ipv6 = in_namespace(&namespace, || {
+            let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
+            for name in ["all", "default"].iter().filter(|_| has_ipv6) {
+                // Addresses are usable at once. Where /proc/sys is read-only the lab only takes
+                // longer: Lab::new waits for the addresses.
+                let path = format!("/proc/sys/net/ipv6/conf/{name}/accept_dad");
+                let _read_only = fs::write(path, "0");
+            }
+            has_ipv6
+        })?;
+        Ok(Self {
+            number,
+            namespace,
+            has_ipv6,
+        })
+    }
+
+    /// Gives `e0` and `lo` their addresses and routes and switches them on; harmless when repeated.
+    pub(crate) fn configure(&self) -> Result<(), LabError> {
+        self.with_netlink(|netlink| {
+            let loopback = netlink.link_index("lo")?;
+            netlink.set_up(loopback, true)?;
+            let index = netlink.link_index(INTERFACE)?;
+            netlink.set_up(index, true)?;
+            netlink.add_address(index, self.ipv4().into(), 24)?;
+            netlink.add_route(Ipv4Addr::new(224, 0, 0, 0).into(), 4, index, None)?;
+            if self.has_ipv6 {
+                netlink.add_address(index, self.ipv6().into(), 64)?;
+                let groups = Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0);
+                netlink.add_route(groups.into(), 8, index, None)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// A command that will run inside the host. It is killed when the lab is dropped, and when the
+    /// thread that spawned it ends.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .network_namespace(&self.namespace)
+            .dies_with_its_starter();
+        command
+    }
+
+    /// Runs `body` on a thread of its own inside the host, waits for it and gives what it gives.
+    /// Sockets opened there stay in the host, whichever thread uses them.
+    ///
+    /// # Panics
+    /// When `body` panics.
+    ///
+    /// # Errors
+    /// When the thread cannot be made or moved into the host.
+    pub fn enter<T: Send>(&self, body: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+        in_namespace(&self.namespace, body)
+    }
+
+    /// Switches the host's own interface off or on. Off removes its IPv6 addresses and all routes;
+    /// on restores them. To pull the cable instead, see [`Lab::unplug`](crate::Lab::unplug).
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set_interface_up(&self, up: bool) -> Result<(), LabError> {
+        if up {
+            return self.configure();
+        }
+        self.with_netlink(|netlink| {
+            let index = netlink.link_index(INTERFACE)?;
+            Ok(netlink.set_up(index, false)?)
+        })
+    }
+
+    /// Loses `lost` of `of` UDP packets that arrive at `e0`, each drawn at random. `(0, 1000)` loses
+    /// none but costs the same: the baseline to compare with. The kernel draws once for a GSO run
+    /// kept whole: see [`LabSpec::segments_at_switch`](crate::LabSpec::segments_at_switch).
+    ///
+    /// # Errors
+    /// [`LabError::NoLoss`] when the kernel cannot: inject the loss in the process instead.
+    pub fn set_loss(&self, lost: u32, of: u32) -> Result<(), LabError> {
+        self.nft(&format!(
+            "table inet lab {{}}\n\
+             delete table inet lab\n\
+             table inet lab {{\n\
+               chain loss {{\n\
+                 type filter hook prerouting priority -300;\n\
+                 iifname \"{INTERFACE}\" meta l4proto udp numgen random mod {of} < {lost} counter drop\n\
+               }}\n\
+             }}\n"
+        ))
+    }
+
+    /// Loses nothing from here on, at no cost.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn clear_loss(&self) -> Result<(), LabError> {
+        self.nft("table inet lab {}\ndelete table inet lab\n")
+    }
+
+    fn nft(&self, script: &str) -> Result<(), LabError> {
+        let no_loss = |reason: String| LabError::NoLoss { reason };
+        let mut child = self
+            .command("nft")
+            .args(["-f", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| no_loss(format!("nft does not start: {error}")))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin
+                .write_all(script.as_bytes())
+                .map_err(|error| no_loss(format!("nft takes no rules: {error}")))?;
+        }
+        let output = child
+            .wait_with_output()
+            .map_err(|error| no_loss(format!("nft did not end: {error}")))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(no_loss(
+            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        ))
+    }
+
+    /// The host's number, 1 for the first: the last octet of its addresses.
+    #[must_use]
+    pub const fn number(&self) -> u8 {
+        self.number
+    }
+
+    /// Its IPv4 address, in 10.77.0.0/24.
+    #[must_use]
+    pub const fn ipv4(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, 0, self.number)
+    }
+
+    /// Its IPv6 address, in fd77::/64. Configured only where [`Host::has_ipv6`].
+    #[must_use]
+    pub const fn ipv6(&self) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, self.number as u16)
+    }
+
+    /// False when the kernel was started without IPv6.
+    #[must_use]
+    pub const fn has_ipv6(&self) -> bool {
+        self.has_ipv6
+    }
+
+    /// The name of its interface: `e0` on every host.
+    #[must_use]
+    pub const fn interface(&self) -> &'static str {
+        INTERFACE
+    }
+
+    /// The namespace that is the host.
+    #[must_use]
+    pub const fn namespace(&self) -> &NetworkNamespace {
+        &self.namespace
+    }
+
+    /// True when packets pass and every address is usable.
+    pub(crate) fn is_ready(&self) -> Result<bool, LabError> {
+        self.with_netlink(|netlink| {
+            let link = netlink.link(INTERFACE)?;
+            let addresses = netlink.addresses()?;
+            let mut ours = addresses
+                .iter()
+                .filter(|address| address.index == link.index);
+            let wanted = if self.has_ipv6 { 2 } else { 1 };
+            let global = [IpAddr::V4(self.ipv4()), IpAddr::V6(self.ipv6())];
+            let found = ours
+                .clone()
+                .filter(|address| global.contains(&address.ip))
+                .count();
+            Ok(link.flags.is_running()
+                && found == wanted
+                && ours.all(|address| !address.flags.is_tentative()))
+        })
+    }
+
+    fn with_netlink<T: Send>(
+        &self,
+        body: impl FnOnce(&mut Rtnetlink) -> Result<T, LabError> + Send,
+    ) -> Result<T, LabError> {
+        in_namespace(&self.namespace, || body(&mut Rtnetlink::open()?))?
+    }
+}
+
+pub(crate) fn in_namespace<T: Send>(
+    namespace: &NetworkNamespace,
+    body: impl FnOnce() -> T + Send,
+) -> Result<T, LabError> {
+    namespace
+        .run(body)
+        .map_err(|cause| LabError::os("enter a network namespace of the lab", cause))
+}
+
+/// Every host's interface.
+pub(crate) const INTERFACE: &str = "e0";

@@ -1,0 +1,155 @@
+//! Where a lab may be built: as root as things are, otherwise inside a user namespace.
+
+use std::{
+    any, env, io,
+    process::{self, Command, Stdio},
+};
+
+use sys::{
+    namespace::{self, CommandExt as _, NetworkNamespace, Refusal, Step},
+    netlink::Rtnetlink,
+};
+
+use crate::{LabError, host::in_namespace};
+
+/// Makes sure that this process may build labs, moving it into a user namespace where it is not
+/// root. To be called at the very start of `main`, before any thread. When other threads exist
+/// already, the program is started again inside and this call does not return.
+///
+/// # Errors
+/// [`LabError::NotPermitted`], with what to change; the process is as it was.
+pub fn enter_user_namespace_or_explain() -> Result<(), LabError> {
+    if check_permitted().is_ok() {
+        return Ok(());
+    }
+    match namespace::enter_user_namespace() {
+        Ok(()) => switch_loopback_on(),
+        Err(refusal) if refusal.step == Step::UserNamespace && refusal.errno == EINVAL => {
+            let error = |cause| LabError::os("start this program again", cause);
+            let program = env::current_exe().map_err(error)?;
+            let status = Command::new(program)
+                .args(env::args_os().skip(1))
+                .user_namespace()
+                .status()
+                .map_err(error)?;
+            process::exit(status.code().unwrap_or(1));
+        }
+        Err(refusal) => Err(LabError::refused(refusal)),
+    }
+}
+
+/// Runs the body of a `#[test]` where it may build labs: in a blank network namespace, so that what
+/// it forgets to run inside a host cannot reach the real network. An ordinary user's test is run by
+/// starting the test program again, inside a user namespace, for this one test. Where the machine
+/// forbids that, the reason is printed and the body is not run.
+///
+/// To be called with a closure, as the only statement of the test: its type's name tells which test
+/// to run again.
+///
+/// # Panics
+/// When the body panics, here or in the program that was started again.
+pub fn isolated<F: FnOnce() + Send>(body: F) {
+    if check_permitted().is_ok() {
+        let blank = NetworkNamespace::create().expect("network namespaces are permitted");
+        let entered = in_namespace(&blank, || {
+            switch_loopback_on().expect("the loopback interface of a new namespace goes up");
+            body();
+        });
+        entered.expect("a namespace that was just made can be entered");
+        return;
+    }
+    let test = test_path(any::type_name::<F>());
+    if let Err(refusal) = namespace::probe_user_namespace() {
+        skip(test, &LabError::refused(refusal));
+        return;
+    }
+    assert!(
+        env::var_os(INSIDE).is_none(),
+        "inside its user namespace {test} may still not make network namespaces"
+    );
+    let output = run_again(test).unwrap_or_else(|error| panic!("cannot run {test} again: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    // A name that matches no test would pass without running anything.
+    let ran = text.contains("test result: ok. 1 passed");
+    assert!(
+        output.status.success() && ran,
+        "{test} inside a user namespace:\n{text}\n{errors}"
+    );
+}
+
+fn run_again(test: &str) -> io::Result<process::Output> {
+    Command::new(env::current_exe()?)
+        .args([
+            test,
+            "--exact",
+            "--include-ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(INSIDE, "1")
+        .stdin(Stdio::null())
+        .user_namespace()
+        .dies_with_its_starter()
+        .output()
+}
+
+/// `crate::module::test::{{closure}}` without crate and closure: the test's name in its harness.
+fn test_path(type_name: &str) -> &str {
+    let path = type_name.split("::{{closure}}").next().unwrap_or(type_name);
+    path.split_once("::").map_or(path, |(_crate, path)| path)
+}
+
+#[expect(clippy::print_stderr, reason = "a test that is skipped says why")]
+fn skip(test: &str, reason: &LabError) {
+    eprintln!("skipped {test}: {reason}");
+}
+
+/// Whether this process may make network namespaces as it is.
+pub(crate) fn check_permitted() -> Result<(), LabError> {
+    match NetworkNamespace::create() {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(LabError::refused(Refusal {
+                step: Step::NetworkNamespace,
+                errno: error.raw_os_error().unwrap_or(0),
+            }))
+        }
+        Err(error) => Err(LabError::os("make a network namespace", error)),
+    }
+}
+
+fn switch_loopback_on() -> Result<(), LabError> {
+    let switch_on = || {
+        let mut netlink = Rtnetlink::open()?;
+        let index = netlink.link_index("lo")?;
+        netlink.set_up(index, true)
+    };
+    Ok(switch_on()?)
+}
+
+/// Set in the test program that was started again.
+const INSIDE: &str = "TOWLINE_LAB_INSIDE";
+const EINVAL: i32 = 22;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closure_names_its_test() {
+        fn name_of<F: FnOnce()>(_: F) -> &'static str {
+            test_path(any::type_name::<F>())
+        }
+        assert_eq!(name_of(|| {}), "isolation::tests::a_closure_names_its_test");
+    }
+
+    #[test]
+    fn a_test_runs_where_labs_may_be_built() {
+        isolated(|| {
+            assert!(check_permitted().is_ok());
+            let links = Rtnetlink::open().unwrap().links().unwrap();
+            assert_eq!(links.len(), 1, "{links:?}");
+        });
+    }
+}

@@ -1,0 +1,152 @@
+//! The lab as a whole: built, changed and taken down.
+
+use std::{
+    os::fd::AsFd as _,
+    thread,
+    time::{Duration, Instant},
+};
+
+use sys::{
+    namespace::{NamespaceId, NetworkNamespace, end_processes_in},
+    netlink::{Rtnetlink, Veth},
+};
+
+use crate::{
+    Host, LabError, LabSpec,
+    host::{INTERFACE, in_namespace},
+    isolation,
+    switch::Switch,
+};
+
+/// A running lab. Dropping it kills every process in it and removes all of it.
+#[derive(Debug)]
+pub struct Lab {
+    hosts: Vec<Host>,
+    switch: Option<Switch>,
+}
+
+impl Lab {
+    /// Builds a lab and waits until packets pass between all hosts.
+    ///
+    /// # Errors
+    /// [`LabError::NotPermitted`] when this process may not make network namespaces: see
+    /// [`isolated`](crate::isolated) and
+    /// [`enter_user_namespace_or_explain`](crate::enter_user_namespace_or_explain).
+    pub fn new(spec: &LabSpec) -> Result<Self, LabError> {
+        spec.check()?;
+        isolation::check_permitted()?;
+        let hosts = (1..=spec.host_count())
+            .map(Host::new)
+            .collect::<Result<Vec<_>, _>>()?;
+        let switch = if spec.is_direct() {
+            join(spec, &hosts[0], &hosts[1])?;
+            None
+        } else {
+            Some(Switch::new(spec, &hosts)?)
+        };
+        let lab = Self { hosts, switch };
+        for host in &lab.hosts {
+            host.configure()?;
+        }
+        lab.await_ready()?;
+        Ok(lab)
+    }
+
+    /// The host at `index`, from 0.
+    ///
+    /// # Panics
+    /// When the lab has fewer hosts.
+    #[must_use]
+    pub fn host(&self, index: usize) -> &Host {
+        &self.hosts[index]
+    }
+
+    /// All hosts, in order.
+    #[must_use]
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// Pulls the cable of the host at `index`: its interface keeps its addresses and routes, and
+    /// loses its carrier.
+    ///
+    /// # Errors
+    /// When the hosts are joined directly, or the kernel refuses.
+    pub fn unplug(&self, index: usize) -> Result<(), LabError> {
+        self.set_cable(index, false)
+    }
+
+    /// Puts the cable of the host at `index` back and waits until packets pass.
+    ///
+    /// # Errors
+    /// When the hosts are joined directly, or the kernel refuses.
+    pub fn plug(&self, index: usize) -> Result<(), LabError> {
+        self.set_cable(index, true)?;
+        self.await_ready_hosts(&self.hosts[index..=index])
+    }
+
+    fn set_cable(&self, index: usize, up: bool) -> Result<(), LabError> {
+        let switch = self.switch.as_ref().ok_or(LabError::Spec(
+            "hosts that are joined directly have no switch to pull a cable from",
+        ))?;
+        switch.set_port(&self.hosts[index], up)
+    }
+
+    fn await_ready(&self) -> Result<(), LabError> {
+        let switch_ready = || self.switch.as_ref().map_or(Ok(true), Switch::is_ready);
+        await_that("the lab's switch", switch_ready)?;
+        self.await_ready_hosts(&self.hosts)
+    }
+
+    #[expect(clippy::unused_self, reason = "reads as what the lab waits for")]
+    fn await_ready_hosts(&self, hosts: &[Host]) -> Result<(), LabError> {
+        for host in hosts {
+            await_that(&format!("host {}", host.number()), || host.is_ready())?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let switch = self.switch.iter().map(Switch::namespace);
+        let namespaces: Vec<NamespaceId> = self
+            .hosts
+            .iter()
+            .map(Host::namespace)
+            .chain(switch)
+            .filter_map(|namespace| namespace.id().ok())
+            .collect();
+        let _ended = end_processes_in(&namespaces);
+    }
+}
+
+/// One cable between two hosts.
+fn join(spec: &LabSpec, one: &Host, other: &Host) -> Result<(), LabError> {
+    let namespace: &NetworkNamespace = one.namespace();
+    in_namespace(namespace, || {
+        Ok(Rtnetlink::open()?.add_veth(&Veth {
+            name: INTERFACE,
+            peer_name: INTERFACE,
+            peer_namespace: other.namespace().as_fd(),
+            mtu: spec.mtu_bytes(),
+        })?)
+    })?
+}
+
+fn await_that(what: &str, is_ready: impl Fn() -> Result<bool, LabError>) -> Result<(), LabError> {
+    let start = Instant::now();
+    while !is_ready()? {
+        if start.elapsed() > READY_LIMIT {
+            return Err(LabError::NotReady {
+                what: what.to_owned(),
+                waited_ms: start.elapsed().as_millis(),
+            });
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// The kernel may take a second for a carrier, and two for IPv6 where it insists on detection.
+const READY_LIMIT: Duration = Duration::from_secs(10);

@@ -1,0 +1,111 @@
+//! What a lab is to be like.
+
+use crate::LabError;
+
+/// What a lab is to be like: chained setters, checked when it is built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabSpec {
+    hosts: u8,
+    mtu: Option<u32>,
+    is_direct: bool,
+    segments_at_switch: bool,
+}
+
+impl LabSpec {
+    /// `hosts` hosts on one switch, MTU 1500, GSO runs kept whole from host to host.
+    #[must_use]
+    pub const fn new(hosts: u8) -> Self {
+        Self {
+            hosts,
+            mtu: None,
+            is_direct: false,
+            segments_at_switch: false,
+        }
+    }
+
+    /// Sets the largest IP packet, in bytes, on every interface. Default 1500; IPv6 needs 1280.
+    #[must_use]
+    pub const fn mtu(mut self, bytes: u32) -> Self {
+        self.mtu = Some(bytes);
+        self
+    }
+
+    /// Connects two hosts by one cable without a switch: the fastest path there is.
+    #[must_use]
+    pub const fn direct(mut self) -> Self {
+        self.is_direct = true;
+        self
+    }
+
+    /// Has the switch cut GSO runs into single packets, as a wire would, so that random loss takes
+    /// packets and not whole runs. Done at the switch's ports and not at the sender, where it costs
+    /// twice as much.
+    #[must_use]
+    pub const fn segments_at_switch(mut self) -> Self {
+        self.segments_at_switch = true;
+        self
+    }
+
+    pub(crate) const fn host_count(&self) -> u8 {
+        self.hosts
+    }
+
+    pub(crate) const fn mtu_bytes(&self) -> Option<u32> {
+        self.mtu
+    }
+
+    pub(crate) const fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
+    pub(crate) const fn is_segmenting(&self) -> bool {
+        self.segments_at_switch
+    }
+
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        if !(1..=HOSTS_MAX).contains(&self.hosts) {
+            return Err(LabError::Spec("a lab has 1 to 250 hosts"));
+        }
+        if self.is_direct && self.hosts != 2 {
+            return Err(LabError::Spec("a direct cable joins exactly two hosts"));
+        }
+        if self.is_direct && self.segments_at_switch {
+            return Err(LabError::Spec(
+                "without a switch nothing segments on the way",
+            ));
+        }
+        if self.mtu.is_some_and(|mtu| !(68..=65_535).contains(&mtu)) {
+            return Err(LabError::Spec("an MTU is 68 to 65535 bytes"));
+        }
+        Ok(())
+    }
+}
+
+/// Host numbers 1 to 250 fit the last octet with room for the rest of the /24.
+const HOSTS_MAX: u8 = 250;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_labs_are_refused() {
+        assert!(
+            LabSpec::new(4)
+                .mtu(9000)
+                .segments_at_switch()
+                .check()
+                .is_ok()
+        );
+        assert!(LabSpec::new(2).direct().check().is_ok());
+        for spec in [
+            LabSpec::new(0),
+            LabSpec::new(251),
+            LabSpec::new(3).direct(),
+            LabSpec::new(2).direct().segments_at_switch(),
+            LabSpec::new(2).mtu(67),
+        ] {
+            assert!(spec.check().is_err(), "{spec:?}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The switch between the hosts: a bridge in a namespace of its own.
+
+use sys::{
+    namespace::NetworkNamespace,
+    netlink::{Ethtool, Rtnetlink, Veth},
+};
+
+use crate::{
+    Host, LabError, LabSpec,
+    host::{INTERFACE, in_namespace},
+};
+use std::os::fd::AsFd as _;
+
+/// A bridge `br0` with a port `p1`, `p2`, ... for each host.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    namespace: NetworkNamespace,
+}
+
+impl Switch {
+    /// Makes the bridge and a cable from it to every host.
+    pub(crate) fn new(spec: &LabSpec, hosts: &[Host]) -> Result<Self, LabError> {
+        let namespace = NetworkNamespace::create()
+            .map_err(|cause| LabError::os("make the switch's network namespace", cause))?;
+        in_namespace(&namespace, || -> Result<(), LabError> {
+            let mut netlink = Rtnetlink::open()?;
+            netlink.add_bridge(BRIDGE)?;
+            let bridge = netlink.link_index(BRIDGE)?;
+            for host in hosts {
+                let port = port_name(host);
+                netlink.add_veth(&Veth {
+                    name: &port,
+                    peer_name: INTERFACE,
+                    peer_namespace: host.namespace().as_fd(),
+                    mtu: spec.mtu_bytes(),
+                })?;
+                let index = netlink.link_index(&port)?;
+                netlink.set_master(index, Some(bridge))?;
+                netlink.set_up(index, true)?;
+                if spec.is_segmenting() {
+                    Ethtool::open()?.set_feature(index, SEGMENTATION, false)?;
+                }
+            }
+            if let Some(mtu) = spec.mtu_bytes() {
+                netlink.set_mtu(bridge, mtu)?;
+            }
+            netlink.set_up(bridge, true)?;
+            Ok(())
+        })??;
+        Ok(Self { namespace })
+    }
+
+    /// Switches the port of one host on or off: its `e0` keeps its addresses and loses its carrier.
+    pub(crate) fn set_port(&self, host: &Host, up: bool) -> Result<(), LabError> {
+        in_namespace(&self.namespace, || {
+            let mut netlink = Rtnetlink::open()?;
+            let index = netlink.link_index(&port_name(host))?;
+            Ok(netlink.set_up(index, up)?)
+        })?
+    }
+
+    /// True when every port passes packets.
+    pub(crate) fn is_ready(&self) -> Result<bool, LabError> {
+        in_namespace(&self.namespace, || {
+            let links = Rtnetlink::open()?.links()?;
+            let mut ours = links.iter().filter(|link| !link.flags.is_loopback());
+            Ok(ours.all(|link| link.flags.is_running()))
+        })?
+    }
+
+    pub(crate) const fn namespace(&self) -> &NetworkNamespace {
+        &self.namespace
+    }
+}
+
+fn port_name(host: &Host) -> String {
+    format!("p{}", host.number())
+}
+
+const BRIDGE: &str = "br0";
+/// The feature that lets a port hand UDP GSO runs on in one piece.
+const SEGMENTATION: &str = "tx-udp-segmentation";

@@ -1,0 +1,416 @@
+//! Network and user namespaces: hosts without machines, and root's rights over them without root.
+//!
+//! A network namespace is held by a descriptor alone, so it disappears with its last holder, even
+//! when that is killed. A thread enters one for good ([`NetworkNamespace::run`] uses a thread of
+//! its own); a command starts in one ([`CommandExt::network_namespace`]).
+//!
+//! A user namespace makes an ordinary user root over new network namespaces. The kernel lets only
+//! a process with a single thread create one: at the very start of `main`
+//! ([`enter_user_namespace`]), or between fork and exec ([`CommandExt::user_namespace`]).
+#![expect(unsafe_code, reason = "namespace, process and descriptor system calls")]
+
+use std::{
+    ffi::CStr,
+    fmt, fs, io,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+        unix::{fs::MetadataExt, process::CommandExt as _},
+    },
+    panic,
+    process::{Command, Stdio},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+/// A network namespace, held by a descriptor. Clones share the descriptor.
+#[derive(Clone, Debug)]
+pub struct NetworkNamespace {
+    fd: Arc<OwnedFd>,
+}
+
+impl NetworkNamespace {
+    /// The namespace of the calling thread.
+    ///
+    /// # Errors
+    /// When `/proc` is not mounted.
+    pub fn current() -> io::Result<Self> {
+        let file = fs::File::open(CURRENT_NAMESPACE)?;
+        Ok(Self {
+            fd: Arc::new(file.into()),
+        })
+    }
+
+    /// Makes an empty namespace, with nothing but a loopback interface that is down. The calling
+    /// thread stays where it is.
+    ///
+    /// # Errors
+    /// EPERM without CAP_SYS_ADMIN, ENOSPC beyond `user.max_net_namespaces`.
+    pub fn create() -> io::Result<Self> {
+        on_own_thread(|| {
+            // SAFETY: unshare(2) takes an integer; it moves only this short-lived thread.
+            check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
+            Self::current()
+        })
+    }
+
+    /// Runs `body` on a thread of its own inside the namespace and gives what it gives. A panic in
+    /// `body` goes on in the caller.
+    ///
+    /// # Errors
+    /// When the process may not enter the namespace.
+    pub fn run<T: Send>(&self, body: impl FnOnce() -> T + Send) -> io::Result<T> {
+        on_own_thread(|| {
+            enter(self.fd.as_raw_fd())?;
+            Ok(body())
+        })
+    }
+
+    /// What tells this namespace from all others on the machine.
+    ///
+    /// # Errors
+    /// When the descriptor cannot be examined; not expected.
+    pub fn id(&self) -> io::Result<NamespaceId> {
+        let metadata = fs::File::from(self.fd.try_clone()?).metadata()?;
+        Ok(NamespaceId {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        })
+    }
+}
+
+impl AsFd for NetworkNamespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The identity of a namespace: device and inode of its file under `/proc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NamespaceId {
+    device: u64,
+    inode: u64,
+}
+
+/// Where and as what a command starts.
+pub trait CommandExt {
+    /// Starts the command inside `namespace`.
+    fn network_namespace(&mut self, namespace: &NetworkNamespace) -> &mut Self;
+
+    /// Starts the command as root of a new user namespace with an empty network namespace of its
+    /// own. Spawning fails with a [`Refusal`]'s error number when the machine forbids it.
+    fn user_namespace(&mut self) -> &mut Self;
+
+    /// Has the kernel kill the command when the *thread* that starts it ends, however it ends.
+    fn dies_with_its_starter(&mut self) -> &mut Self;
+}
+
+impl CommandExt for Command {
+    fn network_namespace(&mut self, namespace: &NetworkNamespace) -> &mut Self {
+        let fd = Arc::clone(&namespace.fd);
+        // SAFETY: between fork and exec the closure makes one setns(2) call on a descriptor that
+        // the closure itself keeps open; it neither allocates nor locks.
+        unsafe { self.pre_exec(move || enter(fd.as_raw_fd())) }
+    }
+
+    fn user_namespace(&mut self) -> &mut Self {
+        let maps = IdMaps::of_this_process();
+        // SAFETY: between fork and exec the closure makes system calls only (unshare, open, write,
+        // close) on memory prepared here; it neither allocates nor locks.
+        unsafe { self.pre_exec(move || become_root(&maps).map_err(Refusal::into_io)) }
+    }
+
+    fn dies_with_its_starter(&mut self) -> &mut Self {
+        let starter = std::process::id();
+        let bind = move || {
+            let signal = libc::SIGKILL.cast_unsigned();
+            // SAFETY: PR_SET_PDEATHSIG takes one integer and touches no memory.
+            check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::c_ulong::from(signal)) })?;
+            // SAFETY: getppid(2) takes nothing and cannot fail.
+            let parent = unsafe { libc::getppid() };
+            if parent.cast_unsigned() == starter {
+                Ok(())
+            } else {
+                // The starter died before the signal was set.
+                Err(io::Error::from_raw_os_error(libc::ESRCH))
+            }
+        };
+        // SAFETY: between fork and exec the closure makes two system calls on integers.
+        unsafe { self.pre_exec(bind) }
+    }
+}
+
+/// Makes the calling process root of a new user namespace with an empty network namespace of its
+/// own, after proving on a forked child that it will work: a refusal leaves the process as it was.
+///
+/// # Errors
+/// Which step the machine forbids; EINVAL at [`Step::UserNamespace`] when the process already has
+/// several threads: then start it again through [`CommandExt::user_namespace`].
+pub fn enter_user_namespace() -> Result<(), Refusal> {
+    probe_user_namespace()?;
+    become_root(&IdMaps::of_this_process())
+}
+
+/// Tries, on a forked child that does nothing else, whether [`CommandExt::user_namespace`] works.
+///
+/// # Errors
+/// Which step the machine forbids.
+pub fn probe_user_namespace() -> Result<(), Refusal> {
+    let mut command = Command::new("/proc/self/exe");
+    command.stdin(Stdio::null()).user_namespace();
+    // SAFETY: the closure builds an error from an integer; it neither allocates nor locks.
+    unsafe { command.pre_exec(|| Err(io::Error::from_raw_os_error(PROBE_PASSED))) };
+    // The last closure always fails, so nothing is ever executed.
+    match command.spawn() {
+        Err(error) if error.raw_os_error() == Some(PROBE_PASSED) => Ok(()),
+        Err(error) => Err(Refusal::from_io(&error)),
+        Ok(mut child) => {
+            let killed = child.kill().and_then(|()| child.wait());
+            debug_assert!(killed.is_ok(), "a probe that started could be ended");
+            Ok(())
+        }
+    }
+}
+
+/// A step on the way into a user namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Starting a process at all.
+    Start,
+    /// Making the user namespace.
+    UserNamespace,
+    /// Mapping this user to root in it.
+    IdMap,
+    /// Making a network namespace in it.
+    NetworkNamespace,
+}
+
+/// Why a user namespace was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The step that failed.
+    pub step: Step,
+    /// Its error number.
+    pub errno: i32,
+}
+
+impl Refusal {
+    fn last(step: Step) -> Self {
+        Self {
+            step,
+            errno: io::Error::last_os_error().raw_os_error().unwrap_or(0),
+        }
+    }
+
+    /// A child can hand one number to its parent through a failed spawn: step and error in one.
+    fn into_io(self) -> io::Error {
+        let step = match self.step {
+            Step::Start => 0,
+            Step::UserNamespace => 1,
+            Step::IdMap => 2,
+            Step::NetworkNamespace => 3,
+        };
+        io::Error::from_raw_os_error(step * STEP_FACTOR + self.errno)
+    }
+
+    /// Reads the error of a spawn that went through [`CommandExt::user_namespace`].
+    #[must_use]
+    pub fn from_io(error: &io::Error) -> Self {
+        let number = error.raw_os_error().unwrap_or(0);
+        let step = match number / STEP_FACTOR {
+            1 => Step::UserNamespace,
+            2 => Step::IdMap,
+            3 => Step::NetworkNamespace,
+            _ => Step::Start,
+        };
+        Self {
+            step,
+            errno: number % STEP_FACTOR,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.step {
+            Step::Start => "start a process",
+            Step::UserNamespace => "make a user namespace",
+            Step::IdMap => "map this user to root in a user namespace",
+            Step::NetworkNamespace => "make a network namespace inside a user namespace",
+        };
+        let error = io::Error::from_raw_os_error(self.errno);
+        write!(f, "cannot {what}: {error}")
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Kills every process that is in one of these namespaces, this one excepted, and waits until all
+/// have ended, two seconds each at most. The number killed.
+///
+/// Only processes whose namespace this user may examine are found; those that this process started
+/// always are.
+#[must_use]
+pub fn end_processes_in(namespaces: &[NamespaceId]) -> usize {
+    let own = std::process::id();
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return 0;
+    };
+    let mut ending = Vec::new();
+    for entry in entries.flatten() {
+        let pid = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let Some(pid) = pid.filter(|&pid: &u32| pid != own) else {
+            continue;
+        };
+        if !is_in(pid, namespaces) {
+            continue;
+        }
+        // The descriptor pins the process, so that checking again rules a reused number out.
+        if let Some(process) = open_process(pid)
+            && is_in(pid, namespaces)
+            && kill(&process)
+        {
+            ending.push(process);
+        }
+    }
+    for process in &ending {
+        await_end(process, Duration::from_secs(2));
+    }
+    ending.len()
+}
+
+fn is_in(pid: u32, namespaces: &[NamespaceId]) -> bool {
+    fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|metadata| {
+        namespaces.contains(&NamespaceId {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        })
+    })
+}
+
+fn open_process(pid: u32) -> Option<OwnedFd> {
+    // SAFETY: pidfd_open(2) takes two integers.
+    let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let raw = RawFd::try_from(raw).ok().filter(|&raw| raw >= 0)?;
+    // SAFETY: `raw` is a descriptor that the call above made and nobody else owns.
+    Some(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+fn kill(process: &OwnedFd) -> bool {
+    let no_info: *const libc::siginfo_t = std::ptr::null();
+    // SAFETY: pidfd_send_signal(2) accepts a null siginfo and touches no memory then.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            process.as_raw_fd(),
+            libc::SIGKILL,
+            no_info,
+            0,
+        )
+    };
+    result == 0
+}
+
+fn await_end(process: &OwnedFd, limit: Duration) {
+    let mut poll = libc::pollfd {
+        fd: process.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let limit_ms = libc::c_int::try_from(limit.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: `poll` is one live pollfd and the count says so. A failure or a time-out means that
+    // the process is still ending, which nobody can change.
+    let _ready = unsafe { libc::poll(&raw mut poll, 1, limit_ms) };
+}
+
+/// The texts that map this user and group to root, made before fork.
+struct IdMaps {
+    user: String,
+    group: String,
+}
+
+impl IdMaps {
+    fn of_this_process() -> Self {
+        // SAFETY: geteuid(2) takes nothing and cannot fail.
+        let user = unsafe { libc::geteuid() };
+        // SAFETY: getegid(2) takes nothing and cannot fail.
+        let group = unsafe { libc::getegid() };
+        Self {
+            user: format!("0 {user} 1\n"),
+            group: format!("0 {group} 1\n"),
+        }
+    }
+}
+
+/// Uses system calls only: it runs between fork and exec.
+fn become_root(maps: &IdMaps) -> Result<(), Refusal> {
+    // SAFETY: unshare(2) takes an integer.
+    if unsafe { libc::unshare(libc::CLONE_NEWUSER) } != 0 {
+        return Err(Refusal::last(Step::UserNamespace));
+    }
+    // An ordinary user may map groups only after giving up setgroups(2).
+    let files: [(&CStr, &[u8]); 3] = [
+        (c"/proc/self/setgroups", b"deny"),
+        (c"/proc/self/uid_map", maps.user.as_bytes()),
+        (c"/proc/self/gid_map", maps.group.as_bytes()),
+    ];
+    for (path, text) in files {
+        write_file(path, text).map_err(|errno| Refusal {
+            step: Step::IdMap,
+            errno,
+        })?;
+    }
+    // SAFETY: unshare(2) takes an integer.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return Err(Refusal::last(Step::NetworkNamespace));
+    }
+    Ok(())
+}
+
+fn write_file(path: &CStr, text: &[u8]) -> Result<(), i32> {
+    let last = || io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    // SAFETY: `path` is zero-terminated; open(2) reads it only.
+    let raw = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
+    if raw < 0 {
+        return Err(last());
+    }
+    // SAFETY: `raw` is a descriptor that the call above made and nobody else owns.
+    let file = unsafe { OwnedFd::from_raw_fd(raw) };
+    // SAFETY: the pointer and length are those of one live slice, which write(2) reads only.
+    let written = unsafe { libc::write(file.as_raw_fd(), text.as_ptr().cast(), text.len()) };
+    if usize::try_from(written) == Ok(text.len()) {
+        Ok(())
+    } else {
+        Err(last())
+    }
+}
+
+fn enter(namespace: RawFd) -> io::Result<()> {
+    // SAFETY: setns(2) takes two integers; a wrong descriptor is an error, not undefined.
+    check(unsafe { libc::setns(namespace, libc::CLONE_NEWNET) })
+}
+
+fn on_own_thread<T: Send>(body: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    thread::scope(|scope| {
+        let handle = thread::Builder::new().spawn_scoped(scope, body)?;
+        handle
+            .join()
+            .unwrap_or_else(|cause| panic::resume_unwind(cause))
+    })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+const CURRENT_NAMESPACE: &str = "/proc/thread-self/ns/net";
+/// No error number of Linux reaches it.
+const STEP_FACTOR: i32 = 100_000;
+const PROBE_PASSED: i32 = 9 * STEP_FACTOR;

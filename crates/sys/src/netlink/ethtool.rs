@@ -1,0 +1,136 @@
+//! Device features (segmentation and checksum offloads) over the ethtool netlink family.
+
+use super::{
+    Attributes, NetlinkError, NetlinkSocket, Protocol, Request,
+    message::{fixed, u16_at},
+};
+
+/// Switches device features in one network namespace. Needs Linux 5.6 or later.
+#[derive(Debug)]
+pub struct Ethtool {
+    socket: NetlinkSocket,
+    family: u16,
+}
+
+impl Ethtool {
+    /// Opens a socket for the calling thread's network namespace and looks the family up.
+    ///
+    /// # Errors
+    /// When the kernel has no ethtool netlink family.
+    pub fn open() -> Result<Self, NetlinkError> {
+        let mut socket = NetlinkSocket::open(Protocol::Generic)?;
+        let mut request = Request::new(CONTROLLER, 0);
+        request
+            .fixed(&header(GET_FAMILY))
+            .text(FAMILY_NAME, "ethtool");
+        let mut family = None;
+        let what = "find the kernel's ethtool netlink family";
+        socket
+            .request(request, &mut |reply| {
+                let (_, rest) = fixed::<HEADER_LEN>(reply.payload, "generic netlink header")?;
+                for attribute in Attributes::parse(rest)? {
+                    if let (FAMILY_ID, Some((id, _))) =
+                        (attribute.kind, attribute.payload.split_first_chunk::<2>())
+                    {
+                        family = Some(u16_at(id, 0));
+                    }
+                }
+                Ok(())
+            })
+            .map_err(|error| error.during(what))?;
+        let family = family.ok_or_else(|| NetlinkError::missing(what))?;
+        Ok(Self { socket, family })
+    }
+
+    /// Switches the feature of that name (as `ethtool -k` prints it) of a link on or off.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, or when the device has no such feature. A feature that the driver
+    /// keeps as it is is no error: ask [`Ethtool::is_active`].
+    pub fn set_feature(&mut self, index: u32, name: &str, on: bool) -> Result<(), NetlinkError> {
+        let mut request = Request::new(self.family, 0);
+        request.fixed(&header(FEATURES_SET));
+        request.nested(FEATURES_HEADER, |device| {
+            device.number(HEADER_DEVICE_INDEX, index);
+        });
+        // A bit that is named without its value flag is to be cleared; bits not named stay.
+        request.nested(FEATURES_WANTED, |set| {
+            set.nested(BITSET_BITS, |bits| {
+                bits.nested(BITSET_BITS_BIT, |bit| {
+                    bit.text(BITSET_BIT_NAME, name);
+                    if on {
+                        bit.attribute(BITSET_BIT_VALUE, &[]);
+                    }
+                });
+            });
+        });
+        let word = if on { "on" } else { "off" };
+        self.socket
+            .request(request, &mut |_| Ok(()))
+            .map_err(|error| error.during(format!("switch {name} {word} on interface {index}")))
+    }
+
+    /// True when the feature of that name works on a link at this moment.
+    ///
+    /// # Errors
+    /// When the link does not exist.
+    pub fn is_active(&mut self, index: u32, name: &str) -> Result<bool, NetlinkError> {
+        let mut request = Request::new(self.family, 0);
+        request.fixed(&header(FEATURES_GET));
+        request.nested(FEATURES_HEADER, |device| {
+            device.number(HEADER_DEVICE_INDEX, index);
+        });
+        let mut active = false;
+        self.socket
+            .request(request, &mut |reply| {
+                let (_, rest) = fixed::<HEADER_LEN>(reply.payload, "generic netlink header")?;
+                for set in Attributes::parse(rest)?.filter(|set| set.kind == FEATURES_ACTIVE) {
+                    for bits in set.nested()?.filter(|bits| bits.kind == BITSET_BITS) {
+                        for bit in bits.nested()? {
+                            let mut inner = bit.nested()?;
+                            active |= inner
+                                .any(|part| part.kind == BITSET_BIT_NAME && part.text() == name);
+                        }
+                    }
+                }
+                Ok(())
+            })
+            .map_err(|error| error.during(format!("read the features of interface {index}")))?;
+        Ok(active)
+    }
+}
+
+/// `struct genlmsghdr`: command u8, version u8, reserved u16.
+const fn header(command: u8) -> [u8; HEADER_LEN] {
+    [command, 1, 0, 0]
+}
+
+const HEADER_LEN: usize = 4;
+/// `GENL_ID_CTRL`.
+const CONTROLLER: u16 = 16;
+/// `CTRL_CMD_GETFAMILY`.
+const GET_FAMILY: u8 = 3;
+/// `CTRL_ATTR_FAMILY_ID`.
+const FAMILY_ID: u16 = 1;
+/// `CTRL_ATTR_FAMILY_NAME`.
+const FAMILY_NAME: u16 = 2;
+/// `ETHTOOL_MSG_FEATURES_GET`.
+const FEATURES_GET: u8 = 11;
+/// `ETHTOOL_MSG_FEATURES_SET`.
+const FEATURES_SET: u8 = 12;
+/// `ETHTOOL_A_FEATURES_HEADER`.
+const FEATURES_HEADER: u16 = 1;
+/// `ETHTOOL_A_FEATURES_WANTED`.
+const FEATURES_WANTED: u16 = 3;
+/// `ETHTOOL_A_FEATURES_ACTIVE`.
+const FEATURES_ACTIVE: u16 = 4;
+/// `ETHTOOL_A_HEADER_DEV_INDEX`.
+const HEADER_DEVICE_INDEX: u16 = 1;
+/// `ETHTOOL_A_BITSET_BITS`.
+const BITSET_BITS: u16 = 3;
+/// `ETHTOOL_A_BITSET_BITS_BIT`.
+const BITSET_BITS_BIT: u16 = 1;
+/// `ETHTOOL_A_BITSET_BIT_NAME`.
+const BITSET_BIT_NAME: u16 = 2;
+/// `ETHTOOL_A_BITSET_BIT_VALUE`.
+const BITSET_BIT_VALUE: u16 = 3;

@@ -1,0 +1,28 @@
+//! Synchronous netlink: interfaces, addresses, routes, device features.
+//!
+//! [`Rtnetlink`] lists and changes what `ip` does, without running `ip`; [`Ethtool`] switches device
+//! features. [`message`](Request) is the codec, pure and bounds-checked; [`NetlinkSocket`] the one
+//! place with system calls. It holds no state: each call asks the kernel.
+//!
+//! Sockets belong to the network namespace of the thread that opened them.
+
+mod address;
+pub use address::{Address, AddressFlags, Scope};
+
+mod ethtool;
+pub use ethtool::Ethtool;
+
+mod link;
+pub use link::{Link, LinkFlags, LinkState, Veth};
+
+mod message;
+pub use message::{Attribute, Attributes, Malformed, Replies, Reply, Request};
+
+mod route;
+pub use route::{Route, RouteKind, RouteQuery};
+
+mod rtnetlink;
+pub use rtnetlink::Rtnetlink;
+
+mod socket;
+pub use socket::{NetlinkError, NetlinkSocket, Protocol};

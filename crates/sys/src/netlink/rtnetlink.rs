@@ -1,0 +1,56 @@
+//! The rtnetlink socket that links, addresses and routes are read and changed through.
+
+use super::{Malformed, NetlinkError, NetlinkSocket, Protocol, Request};
+
+/// Links, addresses and routes of one network namespace. Methods are grouped by object in the
+/// files of their types.
+#[derive(Debug)]
+pub struct Rtnetlink {
+    socket: NetlinkSocket,
+}
+
+impl Rtnetlink {
+    /// Opens a socket for the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn open() -> Result<Self, NetlinkError> {
+        let socket = NetlinkSocket::open(Protocol::Route)?;
+        Ok(Self { socket })
+    }
+
+    pub(super) fn socket_mut(&mut self) -> &mut NetlinkSocket {
+        &mut self.socket
+    }
+
+    /// Dumps one table: each message of `kind` goes through `parse`.
+    pub(super) fn list<T>(
+        &mut self,
+        request: &Request,
+        kind: u16,
+        what: &str,
+        parse: impl Fn(&[u8]) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, NetlinkError> {
+        let found = std::cell::RefCell::new(Vec::new());
+        self.socket
+            .dump(request, &mut || found.borrow_mut().clear(), &mut |reply| {
+                if reply.kind == kind {
+                    found.borrow_mut().push(parse(reply.payload)?);
+                }
+                Ok(())
+            })
+            .map_err(|error| error.during(what))?;
+        Ok(found.into_inner())
+    }
+
+    /// Sends a change; `what` names it when it fails.
+    pub(super) fn change(
+        &mut self,
+        request: Request,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), NetlinkError> {
+        self.socket
+            .request(request, &mut |_| Ok(()))
+            .map_err(|error| error.during(what()))
+    }
+}

@@ -1,0 +1,366 @@
+//! A blocking netlink socket: one request, its replies, its acknowledgement.
+//!
+//! It knows no message family; the typed faces are beside it. The socket belongs to the network
+//! namespace of the thread that opened it and may be used from any other thread.
+#![expect(unsafe_code, reason = "socket system calls")]
+
+use std::{
+    fmt, io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+};
+
+use super::message::{Malformed, Replies, Reply, Request, fixed, u32_at};
+use super::{Attributes, message};
+
+/// Which kernel subsystem a socket talks to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Links, addresses, routes (rtnetlink).
+    Route,
+    /// Families that register by name (ethtool).
+    Generic,
+    /// Packet filtering (nftables).
+    Netfilter,
+}
+
+/// A connected netlink socket.
+#[derive(Debug)]
+pub struct NetlinkSocket {
+    fd: OwnedFd,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl NetlinkSocket {
+    /// Opens a socket in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// When the kernel has no such netlink protocol or the process has no descriptor left.
+    pub fn open(protocol: Protocol) -> Result<Self, NetlinkError> {
+        let number = match protocol {
+            Protocol::Route => libc::NETLINK_ROUTE,
+            Protocol::Generic => libc::NETLINK_GENERIC,
+            Protocol::Netfilter => libc::NETLINK_NETFILTER,
+        };
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        // SAFETY: socket(2) takes three integers and touches no memory of ours.
+        let raw = unsafe { libc::socket(libc::AF_NETLINK, kind, number) };
+        if raw < 0 {
+            return Err(NetlinkError::os("open a netlink socket"));
+        }
+        // SAFETY: `raw` is a descriptor that the call above made and nobody else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        // Reasons in words, and acknowledgements without a copy of the request; both are optional
+        // comforts of newer kernels, so a refusal changes nothing.
+        for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
+            set_option(&fd, option);
+        }
+        Ok(Self {
+            fd,
+            sequence: 0,
+            buffer: vec![0; BUFFER_BYTES],
+        })
+    }
+
+    /// Sends one request and waits for its acknowledgement; `visit` gets each reply before it.
+    ///
+    /// # Errors
+    /// What the kernel answered, with its reason when it gives one.
+    pub fn request(
+        &mut self,
+        request: Request,
+        visit: &mut dyn FnMut(Reply<'_>) -> Result<(), Malformed>,
+    ) -> Result<(), NetlinkError> {
+        let sequence = self.send(request, flag(libc::NLM_F_ACK))?;
+        while !self.receive(sequence, visit)?.ended {}
+        Ok(())
+    }
+
+    /// Asks for all objects of a kind; `visit` gets each of them. A dump that a change interrupted
+    /// is repeated from the start, so `restart` is called before each attempt.
+    ///
+    /// # Errors
+    /// What the kernel answered, or that the tables changed faster than they could be read.
+    pub fn dump(
+        &mut self,
+        request: &Request,
+        restart: &mut dyn FnMut(),
+        visit: &mut dyn FnMut(Reply<'_>) -> Result<(), Malformed>,
+    ) -> Result<(), NetlinkError> {
+        for _ in 0..DUMP_ATTEMPTS {
+            restart();
+            let sequence = self.send(request.clone(), flag(libc::NLM_F_DUMP))?;
+            let mut interrupted = false;
+            loop {
+                let progress = self.receive(sequence, visit)?;
+                interrupted |= progress.interrupted;
+                if progress.ended {
+                    break;
+                }
+            }
+            if !interrupted {
+                return Ok(());
+            }
+        }
+        Err(NetlinkError {
+            operation: "read a kernel table".to_owned(),
+            cause: Cause::Unstable,
+        })
+    }
+
+    /// Sends several requests as one datagram, as nftables wants its transactions, and waits for
+    /// `acknowledgements` of them.
+    pub(super) fn transaction(
+        &mut self,
+        requests: Vec<Request>,
+        acknowledgements: usize,
+    ) -> Result<(), NetlinkError> {
+        let mut bytes = Vec::new();
+        let first = self.sequence.wrapping_add(1);
+        for request in requests {
+            self.sequence = self.sequence.wrapping_add(1);
+            bytes.extend(request.finish(flag(libc::NLM_F_REQUEST), self.sequence));
+        }
+        self.send_bytes(&bytes)?;
+        let mut acknowledged = 0;
+        while acknowledged < acknowledgements {
+            let len = self.read()?;
+            for reply in Replies::new(&self.buffer[..len]) {
+                let reply = reply?;
+                let is_ours =
+                    reply.sequence.wrapping_sub(first) <= self.sequence.wrapping_sub(first);
+                if is_ours && i32::from(reply.kind) == libc::NLMSG_ERROR {
+                    check_error(&reply)?;
+                    acknowledged += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, request: Request, flags: u16) -> Result<u32, NetlinkError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let bytes = request.finish(flag(libc::NLM_F_REQUEST) | flags, self.sequence);
+        self.send_bytes(&bytes)?;
+        Ok(self.sequence)
+    }
+
+    fn send_bytes(&self, bytes: &[u8]) -> Result<(), NetlinkError> {
+        loop {
+            // SAFETY: the pointer and length are those of one live slice, which send(2) reads only.
+            let sent =
+                unsafe { libc::send(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+            if sent >= 0 {
+                // Netlink takes a datagram whole or not at all.
+                return Ok(());
+            }
+            if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                return Err(NetlinkError::os("send a netlink request"));
+            }
+        }
+    }
+
+    fn receive(
+        &mut self,
+        sequence: u32,
+        visit: &mut dyn FnMut(Reply<'_>) -> Result<(), Malformed>,
+    ) -> Result<Progress, NetlinkError> {
+        let len = self.read()?;
+        let mut progress = Progress::default();
+        for reply in Replies::new(&self.buffer[..len]) {
+            let reply = reply?;
+            if reply.sequence != sequence {
+                // Left over from a request that ended early.
+                continue;
+            }
+            progress.interrupted |= reply.flags & flag(libc::NLM_F_DUMP_INTR) != 0;
+            match i32::from(reply.kind) {
+                libc::NLMSG_ERROR => {
+                    check_error(&reply)?;
+                    progress.ended = true;
+                }
+                libc::NLMSG_DONE => progress.ended = true,
+                libc::NLMSG_NOOP => {}
+                _ => visit(reply)?,
+            }
+        }
+        Ok(progress)
+    }
+
+    fn read(&mut self) -> Result<usize, NetlinkError> {
+        loop {
+            // SAFETY: the pointer and length are those of one live buffer that we own; recv(2)
+            // writes at most `len` bytes into it, and MSG_TRUNC only changes what it returns.
+            let received = unsafe {
+                libc::recv(
+                    self.fd.as_raw_fd(),
+                    self.buffer.as_mut_ptr().cast(),
+                    self.buffer.len(),
+                    libc::MSG_TRUNC,
+                )
+            };
+            if let Ok(len) = usize::try_from(received) {
+                if len > self.buffer.len() {
+                    return Err(NetlinkError::from(Malformed {
+                        what: "receive buffer",
+                        needed: len,
+                        available: self.buffer.len(),
+                    }));
+                }
+                return Ok(len);
+            }
+            if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                return Err(NetlinkError::os("receive a netlink reply"));
+            }
+        }
+    }
+}
+
+/// Why a netlink operation failed: what was attempted, and the kernel's reason.
+#[derive(Debug)]
+pub struct NetlinkError {
+    operation: String,
+    cause: Cause,
+}
+
+impl NetlinkError {
+    fn os(operation: &str) -> Self {
+        Self {
+            operation: operation.to_owned(),
+            cause: Cause::Os(io::Error::last_os_error()),
+        }
+    }
+
+    /// An operation that found nothing to act on.
+    pub(super) fn missing(operation: impl Into<String>) -> Self {
+        Self {
+            operation: operation.into(),
+            cause: Cause::Missing,
+        }
+    }
+
+    /// The same failure, told as the failure of `operation`.
+    #[must_use]
+    pub fn during(mut self, operation: impl Into<String>) -> Self {
+        self.operation = operation.into();
+        self
+    }
+
+    /// The error number, when the kernel or a system call gave one.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match &self.cause {
+            Cause::Os(error) => error.raw_os_error(),
+            Cause::Kernel { errno, .. } => Some(*errno),
+            Cause::Missing => Some(libc::ENODEV),
+            Cause::Malformed(_) | Cause::Unstable => None,
+        }
+    }
+
+    /// True when a missing capability is the reason (EPERM or EACCES).
+    #[must_use]
+    pub fn is_permission(&self) -> bool {
+        matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
+    }
+}
+
+impl fmt::Display for NetlinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {}: ", self.operation)?;
+        match &self.cause {
+            Cause::Os(error) => write!(f, "{error}"),
+            Cause::Kernel { errno, reason } => {
+                write!(f, "{}", io::Error::from_raw_os_error(*errno))?;
+                reason
+                    .as_ref()
+                    .map_or(Ok(()), |reason| write!(f, ": {reason}"))
+            }
+            Cause::Malformed(malformed) => write!(f, "malformed netlink reply: {malformed}"),
+            Cause::Missing => f.write_str("there is no such object"),
+            Cause::Unstable => f.write_str("it changes faster than it can be read"),
+        }
+    }
+}
+
+impl std::error::Error for NetlinkError {}
+
+impl From<Malformed> for NetlinkError {
+    fn from(malformed: Malformed) -> Self {
+        Self {
+            operation: "read a netlink reply".to_owned(),
+            cause: Cause::Malformed(malformed),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Cause {
+    Os(io::Error),
+    Kernel { errno: i32, reason: Option<String> },
+    Malformed(Malformed),
+    Missing,
+    Unstable,
+}
+
+#[derive(Default)]
+struct Progress {
+    ended: bool,
+    interrupted: bool,
+}
+
+fn set_option(fd: &OwnedFd, option: libc::c_int) {
+    let on: libc::c_int = 1;
+    let len = libc::socklen_t::try_from(size_of_val(&on)).expect("an int is small");
+    // SAFETY: `on` lives across the call and `len` is its size; setsockopt(2) only reads it.
+    let _refused = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_NETLINK,
+            option,
+            (&raw const on).cast(),
+            len,
+        )
+    };
+}
+
+/// `NLMSG_ERROR`: a negated error number (0 is an acknowledgement), the request's header, and with
+/// `NLM_F_ACK_TLVS` attributes that say why.
+fn check_error(reply: &Reply<'_>) -> Result<(), NetlinkError> {
+    let (header, rest) = fixed::<20>(reply.payload, "netlink error")?;
+    let errno = u32_at(header, 0).cast_signed().wrapping_neg();
+    if errno == 0 {
+        return Ok(());
+    }
+    let has_reason = reply.flags & ACK_TLVS != 0;
+    // NLM_F_CAPPED: the request is cut down to its header, so attributes follow at once.
+    let behind = if reply.flags & CAPPED != 0 {
+        0
+    } else {
+        (u32_at(header, 4) as usize).saturating_sub(message::HEADER_LEN)
+    };
+    let reason = rest
+        .get(behind.next_multiple_of(4)..)
+        .filter(|_| has_reason)
+        .and_then(|bytes| Attributes::parse(bytes).ok())
+        .and_then(|mut attributes| attributes.find(|attribute| attribute.kind == ERROR_TEXT))
+        .map(|attribute| attribute.text());
+    Err(NetlinkError {
+        operation: "carry out a netlink request".to_owned(),
+        cause: Cause::Kernel { errno, reason },
+    })
+}
+
+/// libc gives netlink flags as `c_int`; on the wire they are 16 bits.
+pub(super) const fn flag(flags: libc::c_int) -> u16 {
+    (flags & 0xFFFF) as u16
+}
+
+/// The kernel fills dump buffers up to 32 KiB; a single object may need more.
+const BUFFER_BYTES: usize = 65_536;
+const DUMP_ATTEMPTS: u32 = 10;
+/// `NLM_F_CAPPED`.
+const CAPPED: u16 = 0x100;
+/// `NLM_F_ACK_TLVS`.
+const ACK_TLVS: u16 = 0x200;
+/// `NLMSGERR_ATTR_MSG`.
+const ERROR_TEXT: u16 = 1;
