@@ -1,1 +1,28 @@
 //! Bytes to typed headers and back: PGM packets and options, object blocks, control messages.
+//!
+//! This crate has no state, clock, socket or allocation on the receive path, and no way to panic
+//! on bytes from outside: reading gives a value or a [`ParseError`]. In: a datagram. Out: borrowed
+//! views and small `Copy` values; and the other way round.
+//!
+//! ```text
+//! datagram --pgm::Packet::parse--> header, body, options, TSDU --pgm::emit--> the same datagram
+//! ```
+//!
+//! Invariants, each held by property tests:
+//! - `parse(emit(x)) == x` for every packet that can be described;
+//! - `emit(parse(b)) == b` for every accepted `b`, but for bits that the format reserves (ignored
+//!   on receipt, sent as zero) and the checksum (always made);
+//! - every accepted length was checked once, in `parse`; getters afterwards cannot fail.
+
+#![forbid(unsafe_code)]
+
+mod cursor;
+mod error;
+mod sqn;
+
+pub mod checksum;
+pub mod object;
+pub mod pgm;
+
+pub use error::{Fault, ParseError};
+pub use sqn::Sqn;

@@ -1,0 +1,213 @@
+//! Bounds-checked reading and writing of big-endian fields: the only places that touch offsets.
+
+use std::net::IpAddr;
+
+use crate::{Fault, ParseError, Sqn};
+
+/// Reads fields one after the other; each read names what is missing when the bytes end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    base: usize,
+    layer: &'static str,
+    limited_by: &'static str,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `bytes`, which begin `base` bytes into the packet and end because of `limited_by`.
+    #[inline]
+    pub(crate) const fn new(
+        bytes: &'a [u8],
+        base: usize,
+        layer: &'static str,
+        limited_by: &'static str,
+    ) -> Self {
+        Self {
+            bytes,
+            at: 0,
+            base,
+            layer,
+            limited_by,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take<const N: usize>(&mut self) -> Result<[u8; N], ParseError> {
+        match self.bytes.get(self.at..).and_then(<[u8]>::first_chunk::<N>) {
+            Some(chunk) => {
+                self.at += N;
+                Ok(*chunk)
+            }
+            None => Err(self.cut_short(N)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn u8(&mut self) -> Result<u8, ParseError> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    #[inline]
+    pub(crate) fn u16(&mut self) -> Result<u16, ParseError> {
+        self.take().map(u16::from_be_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn u32(&mut self) -> Result<u32, ParseError> {
+        self.take().map(u32::from_be_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn u64(&mut self) -> Result<u64, ParseError> {
+        self.take().map(u64::from_be_bytes)
+    }
+
+    #[inline]
+    pub(crate) fn sqn(&mut self) -> Result<Sqn, ParseError> {
+        self.u32().map(Sqn)
+    }
+
+    /// An address without family, as many bytes as `afi` says.
+    pub(crate) fn address(&mut self, afi: u16) -> Result<IpAddr, ParseError> {
+        match afi {
+            AFI_IPV4 => self.take::<4>().map(IpAddr::from),
+            AFI_IPV6 => self.take::<16>().map(IpAddr::from),
+            _ => Err(self.fault(Fault::AddressFamily(afi))),
+        }
+    }
+
+    /// A network-layer address: family, 16 reserved bits (ignored), address.
+    pub(crate) fn nla(&mut self) -> Result<IpAddr, ParseError> {
+        let afi = self.u16()?;
+        self.u16()?;
+        self.address(afi)
+    }
+
+    /// Bytes read so far.
+    pub(crate) const fn position(&self) -> usize {
+        self.at
+    }
+
+    /// What has not been read.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    /// Takes what has not been read as read.
+    pub(crate) const fn skip_all(&mut self) {
+        self.at = self.bytes.len();
+    }
+
+    /// An error at the current position.
+    pub(crate) const fn fault(&self, what: Fault) -> ParseError {
+        ParseError {
+            layer: self.layer,
+            offset: self.base + self.at,
+            needed: 0,
+            available: self.bytes.len() - self.at,
+            limited_by: self.limited_by,
+            what,
+        }
+    }
+
+    #[cold]
+    const fn cut_short(&self, needed: usize) -> ParseError {
+        let mut error = self.fault(Fault::Truncated);
+        error.needed = needed;
+        error
+    }
+}
+
+/// Writes fields one after the other into room that its maker measured beforehand.
+///
+/// **Panics** (bug): when the room is too small.
+#[derive(Debug)]
+pub(crate) struct Writer<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+}
+
+impl<'a> Writer<'a> {
+    #[inline]
+    pub(crate) const fn new(bytes: &'a mut [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, field: &[u8]) {
+        self.bytes[self.at..self.at + field.len()].copy_from_slice(field);
+        self.at += field.len();
+    }
+
+    #[inline]
+    pub(crate) fn u8(&mut self, value: u8) {
+        self.put(&[value]);
+    }
+
+    #[inline]
+    pub(crate) fn u16(&mut self, value: u16) {
+        self.put(&value.to_be_bytes());
+    }
+
+    #[inline]
+    pub(crate) fn u32(&mut self, value: u32) {
+        self.put(&value.to_be_bytes());
+    }
+
+    #[inline]
+    pub(crate) fn u64(&mut self, value: u64) {
+        self.put(&value.to_be_bytes());
+    }
+
+    #[inline]
+    pub(crate) fn sqn(&mut self, value: Sqn) {
+        self.u32(value.0);
+    }
+
+    /// An address without family.
+    pub(crate) fn address(&mut self, address: IpAddr) {
+        match address {
+            IpAddr::V4(v4) => self.put(&v4.octets()),
+            IpAddr::V6(v6) => self.put(&v6.octets()),
+        }
+    }
+
+    /// A network-layer address: family, 16 reserved bits (zero), address.
+    pub(crate) fn nla(&mut self, address: IpAddr) {
+        self.u16(afi(address));
+        self.u16(0);
+        self.address(address);
+    }
+
+    /// Bytes written so far.
+    pub(crate) const fn position(&self) -> usize {
+        self.at
+    }
+}
+
+/// The address family number of an address.
+pub(crate) const fn afi(address: IpAddr) -> u16 {
+    match address {
+        IpAddr::V4(_) => AFI_IPV4,
+        IpAddr::V6(_) => AFI_IPV6,
+    }
+}
+
+/// Bytes of an address without family.
+pub(crate) const fn address_len(address: IpAddr) -> usize {
+    match address {
+        IpAddr::V4(_) => 4,
+        IpAddr::V6(_) => 16,
+    }
+}
+
+/// Bytes of a network-layer address with its family.
+pub(crate) const fn nla_len(address: IpAddr) -> usize {
+    4 + address_len(address)
+}
+
+/// IANA address family number of IPv4.
+pub(crate) const AFI_IPV4: u16 = 1;
+/// IANA address family number of IPv6.
+pub(crate) const AFI_IPV6: u16 = 2;

@@ -1,0 +1,142 @@
+//! Why bytes from outside could not be read: where, what was needed, what was there, what set
+//! the limit.
+
+use std::fmt;
+
+use base::DropReason;
+
+/// Why some bytes are not what they should be.
+///
+/// Small and `Copy`: hostile input must not make the reader allocate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// The header, body or option that was being read, in the words of its specification.
+    pub layer: &'static str,
+    /// Where in the packet, in bytes from its start.
+    pub offset: usize,
+    /// Bytes needed from `offset` on; the demanded value for a wrong length.
+    pub needed: usize,
+    /// Bytes there from `offset` on; the value found for a wrong length.
+    pub available: usize,
+    /// What set the limit: the packet's end, or a length field of an outer layer.
+    pub limited_by: &'static str,
+    /// What is wrong.
+    pub what: Fault,
+}
+
+/// What is wrong with the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The bytes end before the field does.
+    Truncated,
+    /// Bytes are left over that no field accounts for.
+    Surplus,
+    /// A length field holds what its layer does not allow.
+    Length,
+    /// A version other than the one known here, or reserved bits beside it.
+    Version(u8),
+    /// A packet type that does not exist.
+    UnknownType(u8),
+    /// An address family that is neither IPv4 (1) nor IPv6 (2).
+    AddressFamily(u16),
+    /// The options do not begin with OPT_LENGTH, or it comes a second time.
+    OptionOrder(u8),
+    /// The last option lacks the END bit, or an earlier one has it.
+    OptionEnd,
+    /// More options than a packet may carry.
+    TooManyOptions,
+    /// A field holds a value that the format forbids.
+    Value(u64),
+}
+
+impl ParseError {
+    /// The drop reason under which such a packet is counted.
+    #[must_use]
+    pub const fn reason(&self) -> DropReason {
+        match self.what {
+            Fault::Truncated => DropReason::Truncated,
+            Fault::Version(_) | Fault::UnknownType(_) => DropReason::UnknownType,
+            Fault::Surplus
+            | Fault::Length
+            | Fault::AddressFamily(_)
+            | Fault::OptionOrder(_)
+            | Fault::OptionEnd
+            | Fault::TooManyOptions
+            | Fault::Value(_) => DropReason::Malformed,
+        }
+    }
+
+    /// The same error when the bytes that were read began `base` bytes into the packet.
+    #[must_use]
+    pub const fn within(mut self, base: usize) -> Self {
+        self.offset += base;
+        self
+    }
+}
+
+impl From<ParseError> for DropReason {
+    fn from(error: ParseError) -> Self {
+        error.reason()
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            layer,
+            offset,
+            needed,
+            available,
+            limited_by,
+            what,
+        } = self;
+        write!(f, "{layer} at offset {offset}: ")?;
+        match what {
+            Fault::Truncated => write!(
+                f,
+                "cut short, {needed} bytes needed but {available} left by {limited_by}"
+            ),
+            Fault::Surplus => write!(
+                f,
+                "{available} bytes where {limited_by} accounts for {needed}"
+            ),
+            Fault::Length => write!(f, "{limited_by} is {available} where it must be {needed}"),
+            Fault::Version(byte) => write!(f, "unknown version or reserved bits ({byte:#04x})"),
+            Fault::UnknownType(byte) => write!(f, "unknown packet type {byte:#04x}"),
+            Fault::AddressFamily(afi) => {
+                write!(f, "address family {afi} is neither IPv4 (1) nor IPv6 (2)")
+            }
+            Fault::OptionOrder(kind) => write!(
+                f,
+                "option {kind:#04x} where OPT_LENGTH must come first and only once"
+            ),
+            Fault::OptionEnd => write!(f, "the END bit is not on the last option"),
+            Fault::TooManyOptions => write!(f, "more than {needed} options"),
+            Fault::Value(value) => write!(f, "forbidden value {value}"),
+        }
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_is_missing_and_why() {
+        let error = ParseError {
+            layer: "SPM",
+            offset: 12,
+            needed: 8,
+            available: 3,
+            limited_by: "the packet's end",
+            what: Fault::Truncated,
+        };
+        assert_eq!(
+            error.within(16).to_string(),
+            "SPM at offset 28: cut short, 8 bytes needed but 3 left by the packet's end"
+        );
+        assert_eq!(error.reason(), DropReason::Truncated);
+    }
+}

@@ -1,0 +1,321 @@
+//! The manifest: what a plan delivers, as the bytes of object 0.
+//!
+//! This file knows the layout only. Whether a list of entries is safe to create on a disk (`..`,
+//! links out of the tree, a file used as a directory) is decided where plans are made and taken.
+//!
+//! ```text
+//! header, 40 bytes:  "TWLM" | version 1 | slab shift | reserved u16 | entries u32 | reserved u32
+//!                    | content bytes u64 | sender identity [16]
+//! entry, 27 bytes + names:  kind u8 | mode u16 | path length u16 | target length u16
+//!                    | mtime seconds i64 | mtime nanoseconds u32 | size u64 | path | target
+//! ```
+//!
+//! Invariant: `parse` walks every entry once and checks that they end exactly at the last byte, so
+//! iterating afterwards cannot fail.
+
+use std::iter::FusedIterator;
+
+use super::reader::{Reader, forbidden};
+use crate::ParseError;
+
+/// The manifest's bytes, checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Manifest<'a> {
+    header: ManifestHeader,
+    entries: &'a [u8],
+}
+
+impl<'a> Manifest<'a> {
+    /// Checks the layout of a whole manifest.
+    ///
+    /// # Errors
+    /// When a length, a kind or a field's range is not what the layout allows.
+    ///
+    /// **Cost**: one pass over the bytes, no allocation.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(bytes);
+        let header = ManifestHeader::read(&mut reader)?;
+        let entries = &bytes[reader.offset()..];
+        for _ in 0..header.entry_count {
+            EntryRef::read(&mut reader)?;
+        }
+        if reader.remaining() != 0 {
+            let left = reader.remaining() as u64;
+            return Err(forbidden("bytes after the last entry", reader.offset(), left));
+        }
+        Ok(Self { header, entries })
+    }
+
+    /// The header.
+    #[must_use]
+    pub const fn header(&self) -> &ManifestHeader {
+        &self.header
+    }
+
+    /// The entries in the order of the bytes.
+    #[must_use]
+    pub const fn entries(&self) -> ManifestEntries<'a> {
+        ManifestEntries {
+            reader: Reader::new(self.entries),
+            left: self.header.entry_count,
+        }
+    }
+
+    /// Appends a whole manifest; the header's entry count is taken from `entries`.
+    ///
+    /// **Panics** (bug): when a path or target is longer than 65,535 bytes, a nanosecond is not
+    /// below a thousand million or there are more than 2^32 - 1 entries. Plans are checked first.
+    pub fn emit<'e>(
+        out: &mut Vec<u8>,
+        header: &ManifestHeader,
+        entries: impl Iterator<Item = EntryRef<'e>>,
+    ) {
+        let start = out.len();
+        header.emit(out);
+        let mut count: u32 = 0;
+        for entry in entries {
+            entry.emit(out);
+            count = count.checked_add(1).expect("a plan has fewer than 2^32 entries");
+        }
+        out[start + COUNT_AT..start + COUNT_AT + 4].copy_from_slice(&count.to_be_bytes());
+    }
+}
+
+/// What precedes the entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManifestHeader {
+    /// A slab, the unit of hashing, has two to this power bytes; 20 to 30.
+    pub slab_shift: u8,
+    /// How many entries follow.
+    pub entry_count: u32,
+    /// Bytes of all regular files together.
+    pub content_bytes: u64,
+    /// Who sends: stable over restarts, so that an unchanged tree keeps its plan.
+    pub identity: [u8; 16],
+}
+
+/// Bytes of the manifest header.
+pub const MANIFEST_HEADER_LEN: usize = 40;
+
+impl ManifestHeader {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
+        if reader.array("manifest magic")? != MAGIC {
+            return Err(forbidden("manifest magic", 0, 0));
+        }
+        let version = reader.u8("manifest version")?;
+        if version != MANIFEST_VERSION {
+            return Err(forbidden("manifest version", 4, u64::from(version)));
+        }
+        let slab_shift = reader.u8("slab shift")?;
+        if !(20..=30).contains(&slab_shift) {
+            return Err(forbidden("slab shift", 5, u64::from(slab_shift)));
+        }
+        reader.u16("reserved field")?;
+        let entry_count = reader.u32("entry count")?;
+        reader.u32("reserved field")?;
+        Ok(Self {
+            slab_shift,
+            entry_count,
+            content_bytes: reader.u64("content bytes")?,
+            identity: reader.array("sender identity")?,
+        })
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&[MANIFEST_VERSION, self.slab_shift, 0, 0]);
+        out.extend_from_slice(&self.entry_count.to_be_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.content_bytes.to_be_bytes());
+        out.extend_from_slice(&self.identity);
+    }
+}
+
+/// One entry, borrowed from the manifest's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryRef<'a> {
+    /// File, directory or link.
+    pub kind: EntryKind,
+    /// Permission bits as `chmod` takes them; 0 to 0o7777.
+    pub mode: u16,
+    /// When the contents were last modified.
+    pub mtime: Mtime,
+    /// Bytes of a file; 0 for the rest.
+    pub size: u64,
+    /// Path below the tree's root, components separated by `/`; any bytes but NUL.
+    pub path: &'a [u8],
+    /// Where a symbolic link points; empty for the rest.
+    pub target: &'a [u8],
+}
+
+impl<'a> EntryRef<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, ParseError> {
+        let at = reader.offset();
+        let kind = match reader.u8("entry kind")? {
+            1 => EntryKind::File,
+            2 => EntryKind::Directory,
+            3 => EntryKind::Symlink,
+            other => return Err(forbidden("entry kind", at, u64::from(other))),
+        };
+        let mode = reader.u16("entry mode")?;
+        if mode > 0o7777 {
+            return Err(forbidden("entry mode", at + 1, u64::from(mode)));
+        }
+        let path_len = usize::from(reader.u16("path length")?);
+        let target_len = usize::from(reader.u16("target length")?);
+        let seconds = i64::from_be_bytes(reader.array("modification time")?);
+        let nanoseconds = reader.u32("modification time")?;
+        if nanoseconds >= 1_000_000_000 {
+            return Err(forbidden("nanoseconds", at + 15, u64::from(nanoseconds)));
+        }
+        Ok(Self {
+            kind,
+            mode,
+            mtime: Mtime {
+                seconds,
+                nanoseconds,
+            },
+            size: reader.u64("entry size")?,
+            path: reader.take("entry path", path_len)?,
+            target: reader.take("link target", target_len)?,
+        })
+    }
+
+    /// Bytes of the entry in a manifest.
+    #[must_use]
+    pub const fn encoded_len(&self) -> usize {
+        ENTRY_LEN + self.path.len() + self.target.len()
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        let len16 = |name: &[u8]| u16::try_from(name.len()).expect("names are checked before");
+        assert!(self.mtime.nanoseconds < 1_000_000_000 && self.mode <= 0o7777);
+        out.push(match self.kind {
+            EntryKind::File => 1,
+            EntryKind::Directory => 2,
+            EntryKind::Symlink => 3,
+        });
+        out.extend_from_slice(&self.mode.to_be_bytes());
+        out.extend_from_slice(&len16(self.path).to_be_bytes());
+        out.extend_from_slice(&len16(self.target).to_be_bytes());
+        out.extend_from_slice(&self.mtime.seconds.to_be_bytes());
+        out.extend_from_slice(&self.mtime.nanoseconds.to_be_bytes());
+        out.extend_from_slice(&self.size.to_be_bytes());
+        out.extend_from_slice(self.path);
+        out.extend_from_slice(self.target);
+    }
+}
+
+/// What an entry creates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+}
+
+/// A modification time: seconds since 1970, which may be negative, and nanoseconds on top.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mtime {
+    /// Whole seconds.
+    pub seconds: i64,
+    /// 0 to 999,999,999.
+    pub nanoseconds: u32,
+}
+
+/// Iterates over the entries of a checked manifest.
+#[derive(Clone, Debug)]
+pub struct ManifestEntries<'a> {
+    reader: Reader<'a>,
+    left: u32,
+}
+
+impl<'a> Iterator for ManifestEntries<'a> {
+    type Item = EntryRef<'a>;
+
+    fn next(&mut self) -> Option<EntryRef<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        Some(EntryRef::read(&mut self.reader).expect("parse walked every entry"))
+    }
+}
+
+impl FusedIterator for ManifestEntries<'_> {}
+
+const MAGIC: [u8; 4] = *b"TWLM";
+const MANIFEST_VERSION: u8 = 1;
+const COUNT_AT: usize = 8;
+const ENTRY_LEN: usize = 27;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let header = ManifestHeader {
+            slab_shift: 20,
+            entry_count: 0,
+            content_bytes: 5,
+            identity: [7; 16],
+        };
+        let directory = EntryRef {
+            kind: EntryKind::Directory,
+            mode: 0o755,
+            mtime: Mtime {
+                seconds: -1,
+                nanoseconds: 5,
+            },
+            size: 0,
+            path: b"d",
+            target: b"",
+        };
+        let file = EntryRef {
+            kind: EntryKind::File,
+            size: 5,
+            path: b"d/f",
+            ..directory
+        };
+        let link = EntryRef {
+            kind: EntryKind::Symlink,
+            path: b"d/l",
+            target: b"f",
+            ..directory
+        };
+        let mut out = Vec::new();
+        Manifest::emit(&mut out, &header, [directory, file, link].into_iter());
+        out
+    }
+
+    #[test]
+    fn a_manifest_reads_back_what_was_written() {
+        let bytes = sample();
+        let manifest = Manifest::parse(&bytes).unwrap();
+        assert_eq!(manifest.header().entry_count, 3);
+        let entries: Vec<_> = manifest.entries().collect();
+        assert_eq!(entries[1].path, b"d/f");
+        assert_eq!((entries[2].kind, entries[2].target), (EntryKind::Symlink, &b"f"[..]));
+        assert_eq!(entries[0].mtime.seconds, -1);
+        let mut again = Vec::new();
+        Manifest::emit(&mut again, manifest.header(), manifest.entries());
+        assert_eq!(again, bytes);
+    }
+
+    #[test]
+    fn every_truncation_and_a_surplus_byte_are_refused() {
+        let mut bytes = sample();
+        for len in 0..bytes.len() {
+            assert!(Manifest::parse(&bytes[..len]).is_err(), "{len}");
+        }
+        bytes.push(0);
+        assert!(Manifest::parse(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_claimed_count_allocates_nothing() {
+        let mut bytes = sample();
+        bytes[COUNT_AT..COUNT_AT + 4].copy_from_slice(&u32::MAX.to_be_bytes());
+        assert!(Manifest::parse(&bytes).is_err());
+    }
+}

@@ -1,0 +1,81 @@
+//! Numbers that stand for reasons. Unknown ones are kept, so that a newer peer's reason is shown.
+
+use std::fmt;
+
+macro_rules! codes {
+    ($(#[$meta:meta])* $name:ident: $repr:ident { $($variant:ident = $number:literal, $text:literal;)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $(#[doc = $text] $variant,)+
+            /// A number this version has no name for.
+            Other($repr),
+        }
+
+        impl $name {
+            /// The value for a number on the wire.
+            #[must_use]
+            pub const fn from_wire(number: $repr) -> Self {
+                match number { $($number => Self::$variant,)+ other => Self::Other(other) }
+            }
+
+            /// The number on the wire.
+            #[must_use]
+            pub const fn to_wire(self) -> $repr {
+                match self { $(Self::$variant => $number,)+ Self::Other(other) => other }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$variant => f.write_str($text),)+
+                    Self::Other(number) => write!(f, "reason {number}"),
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Why an end of a transfer cannot go on.
+    ErrorCode: u16 {
+        Protocol = 1, "the peer broke the protocol";
+        PlanRefused = 2, "the plan holds what this receiver does not accept";
+        DiskFull = 3, "no space left on the device";
+        Exists = 4, "the target exists already";
+        Permission = 5, "no permission to write there";
+        Io = 6, "an input or output error";
+        HashMismatch = 7, "content does not match its hash after several attempts";
+        SourceChanged = 8, "a file changed while it was being sent";
+        Cancelled = 9, "cancelled";
+        TooSlow = 10, "dropped by policy for being too slow";
+        TimedOut = 11, "no progress within the time allowed";
+        NameTooLong = 12, "a name is longer than the file system allows";
+        Limit = 13, "a configured limit was reached";
+    }
+}
+
+codes! {
+    /// Why a sender does not take a receiver in.
+    Refusal: u16 {
+        Version = 1, "no common protocol version";
+        DuplicateName = 2, "another live receiver has this name";
+        WrongSession = 3, "that session is not served here";
+        Full = 4, "the sender serves no further receivers";
+        Over = 5, "the session is over";
+        Protocol = 6, "the first message was not a greeting";
+    }
+}
+
+codes! {
+    /// What a receiver of a plan is doing.
+    Phase: u8 {
+        Joining = 1, "joining";
+        Preparing = 2, "preparing its disk";
+        Receiving = 3, "receiving";
+        Verifying = 4, "verifying";
+        Committing = 5, "syncing and renaming";
+        Done = 6, "done";
+    }
+}

@@ -1,0 +1,515 @@
+//! What the two ends of a control connection say to each other.
+//!
+//! ```text
+//! frame:  body length u32 | kind u16 | flags u16 | body
+//!         flags bit 0: who does not know the kind must give up instead of skipping the frame
+//! ```
+//!
+//! A body is the fields of its struct in order of declaration. Bytes behind the last known field
+//! are skipped: a later minor version may append fields. The greeting states a range of versions,
+//! so that two ends that share none part with a clear reason.
+//!
+//! ```text
+//!   receiver                                   sender
+//!   HELLO ------------------------------------> WELCOME or REFUSED
+//!   (NEED manifest) HAVE ---------------------> BLOCK...  PASS_END
+//!   PROGRESS / POS ...                          SEALS, BLOCK..., PASS_END
+//!   NEED... or COMPLETE ----------------------> the next pass
+//!   DONE -------------------------------------> ACKNOWLEDGED
+//!   ERROR, BYE                                  ERROR, BYE
+//! ```
+
+use std::ops::Range;
+
+use super::{
+    BLOCK_DATA_MAX, BODY_LEN_MAX, FRAME_HEADER_LEN, NAME_LEN_MAX, ObjectId, RANGES_MAX,
+    TEXT_LEN_MAX,
+    reader::{Reader, emit_text, forbidden},
+};
+use crate::ParseError;
+
+mod code;
+pub use code::{ErrorCode, Phase, Refusal};
+
+mod ranges;
+pub use ranges::{RangeList, Ranges};
+
+/// One message, borrowed from the bytes it was read from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Message<'a> {
+    /// A receiver says who it is; the first message on a connection.
+    Hello(Hello<'a>),
+    /// The sender takes it in.
+    Welcome(Welcome),
+    /// The sender does not take it in; the connection closes.
+    Refused {
+        /// For the program.
+        reason: Refusal,
+        /// For a person.
+        text: &'a str,
+    },
+    /// What the receiver holds of an object already; it also says "I have the manifest".
+    Have(RangeList<'a>),
+    /// What the receiver lacks of an object after a pass.
+    Need(RangeList<'a>),
+    /// The sender has sent everything of a pass.
+    PassEnd(PassEnd),
+    /// The receiver lacks nothing after a pass.
+    Complete {
+        /// Which pass.
+        pass: u32,
+    },
+    /// The seals object exists now: its length and hash.
+    Seals(Seals),
+    /// A piece of an object for this receiver alone.
+    Block(Block<'a>),
+    /// Where the receiver stands in the packet stream.
+    Pos(Pos),
+    /// How far the receiver is with the objects.
+    Progress(Progress),
+    /// Everything is in place, synced and verified.
+    Done(Done),
+    /// The sender has noted the receiver's [`Message::Done`].
+    Acknowledged,
+    /// This end cannot go on.
+    Error {
+        /// For the program.
+        code: ErrorCode,
+        /// For a person.
+        text: &'a str,
+    },
+    /// This end leaves in good order.
+    Bye,
+    /// A kind that this version does not know.
+    Unknown {
+        /// Its number.
+        kind: u16,
+        /// It must not be skipped.
+        is_critical: bool,
+    },
+}
+
+/// A receiver's greeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello<'a> {
+    /// The oldest protocol version it speaks.
+    pub version_min: u8,
+    /// The newest protocol version it speaks.
+    pub version_max: u8,
+    /// Tells two runs of the same receiver apart.
+    pub instance: u64,
+    /// The session it heard of, from the mark in the sender's SPMs.
+    pub session: u64,
+    /// What it is called in reports; unique among the receivers of a session.
+    pub name: &'a str,
+}
+
+/// The sender's answer to a greeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// The protocol version both will speak.
+    pub version: u8,
+    /// The receiver's number in this session, as in the mark's limiting receiver.
+    pub slot: u32,
+    /// What is delivered; all zero in a session of messages.
+    pub plan: [u8; 16],
+    /// The session again.
+    pub session: u64,
+    /// How many receivers there are; scales the jitter of answers.
+    pub receiver_count: u32,
+    /// The longest time between two position reports.
+    pub report_interval_us: u32,
+    /// Report at the latest after this many sequence numbers; 0 for never.
+    pub report_sqns: u32,
+    /// Bytes of the manifest; 0 in a session of messages.
+    pub manifest_bytes: u64,
+    /// Content is on its way already: fetch the manifest over this connection.
+    pub is_late: bool,
+}
+
+/// The end of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassEnd {
+    /// Which pass; the answer names it.
+    pub pass: u32,
+    /// The last packet position of the pass; `None` when nothing went by the packet stream.
+    pub position: Option<u64>,
+}
+
+/// The seals object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seals {
+    /// Its length.
+    pub bytes: u64,
+    /// BLAKE3 of its bytes.
+    pub hash: [u8; 32],
+}
+
+/// Bytes of an object on the control connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block<'a> {
+    /// Which object.
+    pub object: ObjectId,
+    /// Position of the first byte within it.
+    pub offset: u64,
+    /// The bytes; at least one, at most [`BLOCK_DATA_MAX`].
+    pub data: &'a [u8],
+}
+
+macro_rules! numbers {
+    ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ident,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name { $($(#[$field_meta])* pub $field: $type,)+ }
+
+        impl $name {
+            fn read(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
+                Ok(Self { $($field: reader.$type(stringify!($field))?,)+ })
+            }
+
+            fn emit(&self, out: &mut Vec<u8>) {
+                $(out.extend_from_slice(&self.$field.to_be_bytes());)+
+            }
+        }
+    };
+}
+
+numbers! {
+    /// A receiver's place in the packet stream and what it suffers.
+    Pos {
+        /// The next position its application has not been given; low 32 bits as on the wire.
+        contiguous: u64,
+        /// The highest position it knows to exist.
+        lead: u64,
+        /// Positions received beyond the first gap.
+        held: u64,
+        /// Bytes delivered per second since the last report.
+        rate: u64,
+        /// Time that packets spent queued above the least seen, in microseconds.
+        queue_delay_us: u32,
+        /// Packets its kernel dropped for want of buffer space.
+        host_drops: u64,
+        /// Positions lost for good.
+        lost: u64,
+        /// NAKs sent.
+        naks: u64,
+        /// Transmission time in the last mark received, in the sender's clock.
+        echo_us: u64,
+        /// How long ago that mark arrived.
+        echo_age_us: u32,
+    }
+}
+
+numbers! {
+    /// The fields of [`Progress`] behind the phase.
+    Progressed {
+        /// Bytes of content held.
+        held: u64,
+        /// Bytes of content whose seals were checked.
+        verified: u64,
+        /// Packets that had to be repaired or are missing.
+        lost: u64,
+        /// Repairs asked for.
+        repairs_asked: u64,
+        /// Repairs received.
+        repairs_got: u64,
+    }
+}
+
+/// How far a receiver is with a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What it is doing.
+    pub phase: Phase,
+    /// The numbers.
+    pub numbers: Progressed,
+}
+
+/// A receiver's proof of delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// One hash over the manifest and all file roots.
+    pub root: [u8; 32],
+    /// The numbers.
+    pub numbers: DoneNumbers,
+}
+
+numbers! {
+    /// The fields of [`Done`] behind the root.
+    DoneNumbers {
+        /// Bytes of content in place.
+        bytes: u64,
+        /// Packets that were lost on the way and repaired, or fetched later.
+        lost: u64,
+        /// Repairs asked for.
+        repairs_asked: u64,
+        /// Repairs received.
+        repairs_got: u64,
+        /// From the greeting to the last rename, in nanoseconds.
+        time_ns: u64,
+    }
+}
+
+impl<'a> Message<'a> {
+    /// Reads the body of a frame.
+    ///
+    /// # Errors
+    /// When a field is cut short or holds what the format forbids.
+    pub fn parse(kind: u16, flags: u16, body: &'a [u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(body);
+        let r = &mut reader;
+        Ok(match kind {
+            HELLO => Self::Hello(Hello::read(r)?),
+            WELCOME => Self::Welcome(Welcome::read(r)?),
+            REFUSED => Self::Refused {
+                reason: Refusal::from_wire(r.u16("reason")?),
+                text: r.text("explanation", TEXT_LEN_MAX)?,
+            },
+            HAVE => Self::Have(RangeList::read(r)?),
+            NEED => Self::Need(RangeList::read(r)?),
+            PASS_END => Self::PassEnd(PassEnd::read(r)?),
+            COMPLETE => Self::Complete {
+                pass: r.u32("pass")?,
+            },
+            SEALS => Self::Seals(Seals {
+                bytes: r.u64("seals length")?,
+                hash: r.array("seals hash")?,
+            }),
+            BLOCK => Self::Block(Block::read(r)?),
+            POS => Self::Pos(Pos::read(r)?),
+            PROGRESS => Self::Progress(Progress {
+                phase: Phase::from_wire(r.u8("phase")?),
+                numbers: Progressed::read(r)?,
+            }),
+            DONE => Self::Done(Done {
+                root: r.array("tree root")?,
+                numbers: DoneNumbers::read(r)?,
+            }),
+            ACKNOWLEDGED => Self::Acknowledged,
+            ERROR => Self::Error {
+                code: ErrorCode::from_wire(r.u16("error code")?),
+                text: r.text("explanation", TEXT_LEN_MAX)?,
+            },
+            BYE => Self::Bye,
+            _ => Self::Unknown {
+                kind,
+                is_critical: flags & CRITICAL != 0,
+            },
+        })
+    }
+
+    /// Appends the message as one frame. Texts are cut and cleaned to what `parse` accepts.
+    ///
+    /// **Panics** (bug): when a block or list of ranges is longer than one message may be.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let flags = match self {
+            Self::Unknown {
+                is_critical: true, ..
+            } => CRITICAL,
+            _ => 0,
+        };
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.kind().to_be_bytes());
+        out.extend_from_slice(&flags.to_be_bytes());
+        self.emit_body(out);
+        let len = out.len() - start - FRAME_HEADER_LEN;
+        assert!(len <= BODY_LEN_MAX, "a message is longer than any may be");
+        let len = u32::try_from(len).expect("checked against the longest body");
+        out[start..start + 4].copy_from_slice(&len.to_be_bytes());
+    }
+
+    fn emit_body(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Hello(hello) => hello.emit(out),
+            Self::Welcome(welcome) => welcome.emit(out),
+            Self::Refused { reason, text } => {
+                out.extend_from_slice(&reason.to_wire().to_be_bytes());
+                emit_text(out, text, TEXT_LEN_MAX);
+            }
+            Self::Have(list) | Self::Need(list) => list.emit(out),
+            Self::PassEnd(end) => end.emit(out),
+            Self::Complete { pass } => out.extend_from_slice(&pass.to_be_bytes()),
+            Self::Seals(seals) => {
+                out.extend_from_slice(&seals.bytes.to_be_bytes());
+                out.extend_from_slice(&seals.hash);
+            }
+            Self::Block(block) => block.emit(out),
+            Self::Pos(pos) => pos.emit(out),
+            Self::Progress(progress) => {
+                out.push(progress.phase.to_wire());
+                progress.numbers.emit(out);
+            }
+            Self::Done(done) => {
+                out.extend_from_slice(&done.root);
+                done.numbers.emit(out);
+            }
+            Self::Error { code, text } => {
+                out.extend_from_slice(&code.to_wire().to_be_bytes());
+                emit_text(out, text, TEXT_LEN_MAX);
+            }
+            Self::Acknowledged | Self::Bye | Self::Unknown { .. } => {}
+        }
+    }
+
+    const fn kind(&self) -> u16 {
+        match self {
+            Self::Hello(_) => HELLO,
+            Self::Welcome(_) => WELCOME,
+            Self::Refused { .. } => REFUSED,
+            Self::Have(_) => HAVE,
+            Self::Need(_) => NEED,
+            Self::PassEnd(_) => PASS_END,
+            Self::Complete { .. } => COMPLETE,
+            Self::Seals(_) => SEALS,
+            Self::Block(_) => BLOCK,
+            Self::Pos(_) => POS,
+            Self::Progress(_) => PROGRESS,
+            Self::Done(_) => DONE,
+            Self::Acknowledged => ACKNOWLEDGED,
+            Self::Error { .. } => ERROR,
+            Self::Bye => BYE,
+            Self::Unknown { kind, .. } => *kind,
+        }
+    }
+
+    /// The message's name in logs.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "HELLO",
+            Self::Welcome(_) => "WELCOME",
+            Self::Refused { .. } => "REFUSED",
+            Self::Have(_) => "HAVE",
+            Self::Need(_) => "NEED",
+            Self::PassEnd(_) => "PASS_END",
+            Self::Complete { .. } => "COMPLETE",
+            Self::Seals(_) => "SEALS",
+            Self::Block(_) => "BLOCK",
+            Self::Pos(_) => "POS",
+            Self::Progress(_) => "PROGRESS",
+            Self::Done(_) => "DONE",
+            Self::Acknowledged => "ACKNOWLEDGED",
+            Self::Error { .. } => "ERROR",
+            Self::Bye => "BYE",
+            Self::Unknown { .. } => "UNKNOWN",
+        }
+    }
+}
+
+impl<'a> Hello<'a> {
+    fn read(r: &mut Reader<'a>) -> Result<Self, ParseError> {
+        if r.array("greeting magic")? != GREETING {
+            return Err(forbidden("greeting magic", 0, 0));
+        }
+        let hello = Self {
+            version_min: r.u8("oldest version")?,
+            version_max: r.u8("newest version")?,
+            instance: r.u64("instance")?,
+            session: r.u64("session")?,
+            name: r.text("receiver name", NAME_LEN_MAX)?,
+        };
+        if hello.name.is_empty() {
+            return Err(forbidden("receiver name", r.offset(), 0));
+        }
+        Ok(hello)
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&GREETING);
+        out.extend_from_slice(&[self.version_min, self.version_max]);
+        out.extend_from_slice(&self.instance.to_be_bytes());
+        out.extend_from_slice(&self.session.to_be_bytes());
+        emit_text(out, self.name, NAME_LEN_MAX);
+    }
+}
+
+impl Welcome {
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        Ok(Self {
+            version: r.u8("version")?,
+            slot: r.u32("slot")?,
+            plan: r.array("plan")?,
+            session: r.u64("session")?,
+            receiver_count: r.u32("receiver count")?,
+            report_interval_us: r.u32("report interval")?,
+            report_sqns: r.u32("report distance")?,
+            manifest_bytes: r.u64("manifest bytes")?,
+            is_late: r.flag("late flag")?,
+        })
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.push(self.version);
+        out.extend_from_slice(&self.slot.to_be_bytes());
+        out.extend_from_slice(&self.plan);
+        out.extend_from_slice(&self.session.to_be_bytes());
+        out.extend_from_slice(&self.receiver_count.to_be_bytes());
+        out.extend_from_slice(&self.report_interval_us.to_be_bytes());
+        out.extend_from_slice(&self.report_sqns.to_be_bytes());
+        out.extend_from_slice(&self.manifest_bytes.to_be_bytes());
+        out.push(u8::from(self.is_late));
+    }
+}
+
+impl PassEnd {
+    fn read(r: &mut Reader<'_>) -> Result<Self, ParseError> {
+        let pass = r.u32("pass")?;
+        let has_position = r.flag("position flag")?;
+        let position = r.u64("position")?;
+        Ok(Self {
+            pass,
+            position: has_position.then_some(position),
+        })
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.pass.to_be_bytes());
+        out.push(u8::from(self.position.is_some()));
+        out.extend_from_slice(&self.position.unwrap_or(0).to_be_bytes());
+    }
+}
+
+impl<'a> Block<'a> {
+    fn read(r: &mut Reader<'a>) -> Result<Self, ParseError> {
+        let object = ObjectId(r.u32("object")?);
+        let offset = r.u64("offset")?;
+        let len = r.remaining();
+        if len == 0 || len > BLOCK_DATA_MAX || offset.checked_add(len as u64).is_none() {
+            return Err(forbidden("block length", r.offset(), len as u64));
+        }
+        Ok(Self {
+            object,
+            offset,
+            data: r.take("block data", len)?,
+        })
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.object.0.to_be_bytes());
+        out.extend_from_slice(&self.offset.to_be_bytes());
+        out.extend_from_slice(self.data);
+    }
+}
+
+const GREETING: [u8; 4] = *b"TWLC";
+const CRITICAL: u16 = 0x0001;
+
+const HELLO: u16 = 1;
+const WELCOME: u16 = 2;
+const REFUSED: u16 = 3;
+const HAVE: u16 = 4;
+const NEED: u16 = 5;
+const PASS_END: u16 = 6;
+const COMPLETE: u16 = 7;
+const SEALS: u16 = 8;
+const BLOCK: u16 = 9;
+const POS: u16 = 10;
+const PROGRESS: u16 = 11;
+const DONE: u16 = 12;
+const ACKNOWLEDGED: u16 = 13;
+const ERROR: u16 = 14;
+const BYE: u16 = 15;
+
+#[cfg(test)]
+mod tests;

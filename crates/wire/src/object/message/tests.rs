@@ -1,0 +1,218 @@
+//! Every message survives emit and parse; no bytes make parse panic.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::object::{BlockHeader, Decoder, HELLO_LEN_MAX, fuzzing};
+
+/// One of each kind, with fields that would show a swap.
+fn one_of_each<'a>(scratch: &'a mut Vec<u8>) -> Vec<Message<'a>> {
+    let ranges = Ranges::encode(scratch, &mut [1..5, 9..10, 1 << 40..1 << 41].into_iter());
+    let list = RangeList {
+        pass: 3,
+        object: ObjectId::CONTENT,
+        is_last: true,
+        ranges,
+    };
+    vec![
+        Message::Hello(Hello {
+            version_min: 1,
+            version_max: 2,
+            instance: 3,
+            session: 4,
+            name: "größe",
+        }),
+        Message::Welcome(Welcome {
+            version: 1,
+            slot: 2,
+            plan: [3; 16],
+            session: 4,
+            receiver_count: 5,
+            report_interval_us: 6,
+            report_sqns: 7,
+            manifest_bytes: 8,
+            is_late: true,
+        }),
+        Message::Refused {
+            reason: Refusal::DuplicateName,
+            text: "twice",
+        },
+        Message::Have(list),
+        Message::Need(list),
+        Message::PassEnd(PassEnd {
+            pass: 9,
+            position: Some(1 << 33),
+        }),
+        Message::PassEnd(PassEnd {
+            pass: 9,
+            position: None,
+        }),
+        Message::Complete { pass: 7 },
+        Message::Seals(Seals {
+            bytes: 64,
+            hash: [9; 32],
+        }),
+        Message::Block(Block {
+            object: ObjectId::MANIFEST,
+            offset: 5,
+            data: b"data",
+        }),
+        Message::Pos(Pos {
+            contiguous: 1,
+            lead: 2,
+            held: 3,
+            rate: 4,
+            queue_delay_us: 5,
+            host_drops: 6,
+            lost: 7,
+            naks: 8,
+            echo_us: 9,
+            echo_age_us: 10,
+        }),
+        Message::Progress(Progress {
+            phase: Phase::Verifying,
+            numbers: Progressed {
+                held: 1,
+                verified: 2,
+                lost: 3,
+                repairs_asked: 4,
+                repairs_got: 5,
+            },
+        }),
+        Message::Done(Done {
+            root: [1; 32],
+            numbers: DoneNumbers {
+                bytes: 1,
+                lost: 2,
+                repairs_asked: 3,
+                repairs_got: 4,
+                time_ns: 5,
+            },
+        }),
+        Message::Acknowledged,
+        Message::Error {
+            code: ErrorCode::DiskFull,
+            text: "full",
+        },
+        Message::Bye,
+        Message::Unknown {
+            kind: 999,
+            is_critical: true,
+        },
+    ]
+}
+
+#[test]
+fn every_message_survives_the_stream_byte_by_byte() {
+    let mut scratch = Vec::new();
+    let messages = one_of_each(&mut scratch);
+    let mut stream = Vec::new();
+    for message in &messages {
+        message.emit(&mut stream);
+    }
+    for step in [1, 3, 7, 1000, stream.len()] {
+        let mut decoder = Decoder::new(BODY_LEN_MAX);
+        let mut seen = 0;
+        for piece in stream.chunks(step) {
+            decoder.push(piece);
+            while let Some(message) = decoder.next_message().unwrap() {
+                assert_eq!(message, messages[seen], "{}", message.name());
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, messages.len(), "in steps of {step}");
+    }
+}
+
+#[test]
+fn every_truncation_of_a_body_is_refused_or_shorter() {
+    let mut scratch = Vec::new();
+    for message in one_of_each(&mut scratch) {
+        let mut frame = Vec::new();
+        message.emit(&mut frame);
+        let body = &frame[FRAME_HEADER_LEN..];
+        for len in 0..body.len() {
+            if let Ok(read) = Message::parse(message.kind(), 0, &body[..len]) {
+                let is_open_ended = matches!(read, Message::Block(_));
+                assert!(is_open_ended, "{} of {len} bytes", message.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn appended_fields_of_a_later_version_are_skipped() {
+    let mut frame = Vec::new();
+    Message::Complete { pass: 1 }.emit(&mut frame);
+    frame.extend_from_slice(b"more");
+    let body = &frame[FRAME_HEADER_LEN..];
+    assert_eq!(Message::parse(COMPLETE, 0, body), Ok(Message::Complete { pass: 1 }));
+}
+
+#[test]
+fn texts_are_cleaned_for_terminals() {
+    let mut frame = Vec::new();
+    let text = format!("bad\u{1b}[2J{}", "x".repeat(2 * TEXT_LEN_MAX));
+    let code = ErrorCode::Io;
+    Message::Error { code, text: &text }.emit(&mut frame);
+    let Message::Error { text, .. } = Message::parse(ERROR, 0, &frame[8..]).unwrap() else {
+        panic!("another message came back");
+    };
+    assert!(text.starts_with("bad?[2J") && text.len() == TEXT_LEN_MAX);
+    assert!(Message::parse(ERROR, 0, b"\0\x01\0\x01\x1b").is_err());
+}
+
+#[test]
+fn ranges_must_ascend_and_not_touch() {
+    let mut scratch = Vec::new();
+    for bad in [vec![5..5], vec![6..5], vec![1..3, 3..4], vec![4..6, 1..2]] {
+        let list = RangeList {
+            pass: 0,
+            object: ObjectId::CONTENT,
+            is_last: false,
+            ranges: Ranges::encode(&mut scratch, &mut bad.into_iter()),
+        };
+        let mut frame = Vec::new();
+        Message::Need(list).emit(&mut frame);
+        assert!(Message::parse(NEED, 0, &frame[8..]).is_err());
+    }
+}
+
+#[test]
+fn a_stream_that_is_not_ours_is_refused_early() {
+    let mut decoder = Decoder::new(HELLO_LEN_MAX);
+    decoder.push(b"GET / HTTP/1.1\r\n");
+    assert!(decoder.next_message().is_err());
+    let mut decoder = Decoder::new(HELLO_LEN_MAX);
+    decoder.push(&u32::MAX.to_be_bytes());
+    assert!(decoder.next_message().is_err(), "refused by its length alone");
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_streams_never_panic(data in proptest::collection::vec(any::<u8>(), 0..600)) {
+        fuzzing::stream(&data);
+        fuzzing::manifest(&data);
+        fuzzing::block(&data);
+    }
+
+    #[test]
+    fn arbitrary_bodies_of_each_kind_keep_the_identity(
+        kind in 0_u16..20,
+        body in proptest::collection::vec(any::<u8>(), 0..300),
+    ) {
+        let mut frame = u32::try_from(body.len()).unwrap().to_be_bytes().to_vec();
+        frame.extend_from_slice(&kind.to_be_bytes());
+        frame.extend_from_slice(&[0, 0]);
+        frame.extend_from_slice(&body);
+        fuzzing::stream(&frame);
+    }
+
+    #[test]
+    fn block_headers_keep_the_identity(bytes in proptest::array::uniform16(any::<u8>())) {
+        if let Ok((header, rest)) = BlockHeader::parse(&bytes) {
+            prop_assert!(rest.is_empty());
+            prop_assert_eq!(header.to_bytes(), bytes);
+        }
+    }
+}

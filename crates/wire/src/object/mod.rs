@@ -1,0 +1,58 @@
+//! The bytes of the object protocol and of the control connection.
+//!
+//! Three formats, none of which knows what a file system or a socket is:
+//!
+//! * [`BlockHeader`]: 16 bytes in front of each piece of an object, in PGM data packets.
+//! * [`Message`]: what the two ends say on the control connection (TCP), framed by length;
+//!   [`Decoder`] finds the frames in a byte stream with a bounded buffer.
+//! * [`Manifest`]: the contents of object 0, the sorted list of what a plan delivers.
+//!
+//! All numbers are big-endian. Every parser checks bounds and gives a [`ParseError`](crate::ParseError); none panics
+//! and none allocates more than the bytes it was given.
+//!
+//! **Spec**: `design-transport.md` section 5; version [`VERSION`].
+
+mod block;
+pub use block::{BlockHeader, BlockKind, ObjectId};
+
+mod decoder;
+pub use decoder::{Decoder, StreamError};
+
+mod manifest;
+pub use manifest::{
+    EntryKind, EntryRef, MANIFEST_HEADER_LEN, Manifest, ManifestEntries, ManifestHeader, Mtime,
+};
+
+mod message;
+pub use message::{
+    Block, Done, DoneNumbers, ErrorCode, Hello, Message, PassEnd, Phase, Pos, Progress, Progressed,
+    RangeList, Ranges, Refusal, Seals, Welcome,
+};
+
+mod reader;
+
+pub mod fuzzing;
+
+/// The version of the control protocol and of the block header that this code speaks.
+pub const VERSION: u8 = 1;
+
+/// Bytes in front of every message on a control connection.
+pub const FRAME_HEADER_LEN: usize = 8;
+
+/// The longest message body that is ever sent or accepted.
+pub const BODY_LEN_MAX: usize = 65_536;
+
+/// The longest body accepted before the peer has said who it is.
+pub const HELLO_LEN_MAX: usize = 512;
+
+/// The longest receiver name, in bytes.
+pub const NAME_LEN_MAX: usize = 255;
+
+/// The longest explanation in an error or refusal, in bytes.
+pub const TEXT_LEN_MAX: usize = 1_000;
+
+/// The most ranges in one HAVE or NEED message; longer lists are split over several.
+pub const RANGES_MAX: usize = 2_000;
+
+/// The most object bytes in one BLOCK message.
+pub const BLOCK_DATA_MAX: usize = 32_768;

@@ -1,0 +1,134 @@
+//! A cursor over bytes that cannot read past their end.
+
+use crate::{Fault, ParseError};
+
+/// Reads big-endian fields one after the other.
+#[derive(Clone, Debug)]
+pub(super) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// Offset of the next field.
+    pub(super) const fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// Bytes not yet read.
+    pub(super) const fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    pub(super) fn take(&mut self, what: &'static str, len: usize) -> Result<&'a [u8], ParseError> {
+        let available = self.remaining();
+        if len > available {
+            return Err(short(what, self.at, len, available));
+        }
+        let taken = &self.bytes[self.at..self.at + len];
+        self.at += len;
+        Ok(taken)
+    }
+
+    pub(super) fn array<const N: usize>(
+        &mut self,
+        what: &'static str,
+    ) -> Result<[u8; N], ParseError> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(what, N)?);
+        Ok(array)
+    }
+
+    pub(super) fn u8(&mut self, what: &'static str) -> Result<u8, ParseError> {
+        Ok(self.array::<1>(what)?[0])
+    }
+
+    pub(super) fn u16(&mut self, what: &'static str) -> Result<u16, ParseError> {
+        Ok(u16::from_be_bytes(self.array(what)?))
+    }
+
+    pub(super) fn u32(&mut self, what: &'static str) -> Result<u32, ParseError> {
+        Ok(u32::from_be_bytes(self.array(what)?))
+    }
+
+    pub(super) fn u64(&mut self, what: &'static str) -> Result<u64, ParseError> {
+        Ok(u64::from_be_bytes(self.array(what)?))
+    }
+
+    /// A byte that is 0 or 1.
+    pub(super) fn flag(&mut self, what: &'static str) -> Result<bool, ParseError> {
+        match self.u8(what)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(forbidden(what, self.at - 1, u64::from(other))),
+        }
+    }
+
+    /// A text of at most `max` bytes with its length in front: UTF-8, without control characters,
+    /// because names and explanations end up on terminals.
+    pub(super) fn text(&mut self, what: &'static str, max: usize) -> Result<&'a str, ParseError> {
+        let start = self.at;
+        let len = usize::from(self.u16(what)?);
+        if len > max {
+            return Err(forbidden(what, start, len as u64));
+        }
+        let bytes = self.take(what, len)?;
+        let text = std::str::from_utf8(bytes).map_err(|_| forbidden(what, start, 0))?;
+        if let Some(control) = text.chars().find(|c| c.is_control()) {
+            return Err(forbidden(what, start, u64::from(u32::from(control))));
+        }
+        Ok(text)
+    }
+}
+
+/// Appends a text as [`Reader::text`] reads it: cut to `max` bytes, control characters replaced.
+pub(super) fn emit_text(out: &mut Vec<u8>, text: &str, max: usize) {
+    let at = out.len();
+    out.extend_from_slice(&[0, 0]);
+    let mut buffer = [0; 4];
+    for c in text.chars() {
+        let c = if c.is_control() { '?' } else { c };
+        let encoded = c.encode_utf8(&mut buffer);
+        if out.len() - at - 2 + encoded.len() > max {
+            break;
+        }
+        out.extend_from_slice(encoded.as_bytes());
+    }
+    let len = u16::try_from(out.len() - at - 2).expect("a text is cut to fewer than 64 KiB");
+    out[at..at + 2].copy_from_slice(&len.to_be_bytes());
+}
+
+/// The bytes end before the field does.
+#[cold]
+pub(super) const fn short(
+    layer: &'static str,
+    offset: usize,
+    needed: usize,
+    available: usize,
+) -> ParseError {
+    ParseError {
+        layer,
+        offset,
+        needed,
+        available,
+        limited_by: "the end of the bytes",
+        what: Fault::Truncated,
+    }
+}
+
+/// The field is whole and holds what the format does not allow.
+#[cold]
+pub(super) const fn forbidden(layer: &'static str, offset: usize, value: u64) -> ParseError {
+    ParseError {
+        layer,
+        offset,
+        needed: 0,
+        available: 0,
+        limited_by: "the format",
+        what: Fault::Value(value),
+    }
+}

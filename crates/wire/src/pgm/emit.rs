@@ -1,0 +1,186 @@
+//! Values to bytes: one way out for every packet.
+//!
+//! Fills in what follows from the rest: type, PRESENT and NETWORK flags, OPT_LENGTH, END, TSDU
+//! length, checksum. Does not reorder options: network-significant ones come first and our own
+//! mark last, as RFC 3208 section 9.1 wants, because the caller lists them so.
+//!
+//! ```text
+//! Addressing + Flags + Body + options + TSDU  --emit-->         a whole packet, appended
+//!                          the same, but only the TSDU's sum  --emit_head-->  what precedes a TSDU
+//!                                                                     that lies in place already
+//! ```
+
+use super::{Body, Flags, Gsi, Header, OPTIONS_MAX, Options, Packet, PgmOption, Tsi};
+use crate::{checksum, cursor::Writer};
+
+/// The fields of the common header that do not follow from the rest of the packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Addressing {
+    /// As in [`Header::source_port`].
+    pub source_port: u16,
+    /// As in [`Header::destination_port`].
+    pub destination_port: u16,
+    /// The data source's identifier.
+    pub gsi: Gsi,
+}
+
+impl Addressing {
+    /// For packets from the source of `tsi` to receivers at `data_destination_port`.
+    #[must_use]
+    pub const fn downstream(tsi: Tsi, data_destination_port: u16) -> Self {
+        Self {
+            source_port: tsi.port,
+            destination_port: data_destination_port,
+            gsi: tsi.gsi,
+        }
+    }
+
+    /// For packets from a receiver at `data_destination_port` to the source of `tsi`.
+    #[must_use]
+    pub const fn upstream(tsi: Tsi, data_destination_port: u16) -> Self {
+        Self {
+            source_port: data_destination_port,
+            destination_port: tsi.port,
+            gsi: tsi.gsi,
+        }
+    }
+}
+
+/// Appends a complete packet, checksum included, to `out`.
+///
+/// **Panics** (bug): as [`emit_flagged`].
+pub fn emit(
+    out: &mut Vec<u8>,
+    addressing: &Addressing,
+    body: &Body,
+    options: &[PgmOption<'_>],
+    tsdu: &[u8],
+) {
+    emit_flagged(out, addressing, Flags::NONE, body, options, tsdu);
+}
+
+/// Appends a complete packet with further `flags` (parity) to `out`.
+///
+/// **Panics** (bug): with more than 16 options, an option of more than 255 bytes or a TSDU of more
+/// than 65,535.
+pub fn emit_flagged(
+    out: &mut Vec<u8>,
+    addressing: &Addressing,
+    flags: Flags,
+    body: &Body,
+    options: &[PgmOption<'_>],
+    tsdu: &[u8],
+) {
+    let tsdu_len = u16::try_from(tsdu.len()).expect("a TSDU is at most 65,535 bytes long");
+    let start = out.len();
+    let tsdu_at = start + head_len(body, options);
+    out.resize(tsdu_at + tsdu.len(), 0);
+    let (head, room) = out[start..].split_at_mut(tsdu_at - start);
+    let tsdu_sum = checksum::copy_and_sum(room, tsdu);
+    emit_head(head, addressing, flags, body, options, (tsdu_len, tsdu_sum));
+}
+
+/// Bytes of a packet before its TSDU.
+#[must_use]
+pub fn head_len(body: &Body, options: &[PgmOption<'_>]) -> usize {
+    let chain = match options {
+        [] => 0,
+        _ => Options::LENGTH_LEN + options.iter().map(PgmOption::wire_len).sum::<usize>(),
+    };
+    Header::LEN + body.wire_len() + chain
+}
+
+/// Writes what precedes a TSDU of the given length and partial sum (see [`checksum`]).
+///
+/// `head` begins where the packet begins; exactly [`head_len`] bytes of it are written and the
+/// packet is complete when the TSDU follows them.
+///
+/// **Panics** (bug): when `head` is too short, and as [`emit_flagged`].
+/// **Cost**: no allocation; one pass over the head.
+#[inline]
+pub fn emit_head(
+    head: &mut [u8],
+    addressing: &Addressing,
+    flags: Flags,
+    body: &Body,
+    options: &[PgmOption<'_>],
+    (tsdu_len, tsdu_sum): (u16, u64),
+) {
+    assert!(
+        options.len() <= OPTIONS_MAX,
+        "a packet carries at most 16 options"
+    );
+    let header = Header {
+        source_port: addressing.source_port,
+        destination_port: addressing.destination_port,
+        kind: body.kind(),
+        flags: flags_for(flags, body, options),
+        checksum: 0,
+        gsi: addressing.gsi,
+        tsdu_len,
+    };
+    let mut writer = Writer::new(head);
+    header.write(&mut writer);
+    body.emit(&mut writer);
+    if !options.is_empty() {
+        emit_chain(options, &mut writer);
+    }
+    let len = writer.position();
+    let sum = checksum::join(checksum::sum(&head[..len]), len, tsdu_sum);
+    head[Header::CHECKSUM_AT..Header::CHECKSUM_AT + 2]
+        .copy_from_slice(&checksum::finish(sum).to_be_bytes());
+}
+
+impl Packet<'_> {
+    /// Appends the packet again, made anew from what was read.
+    ///
+    /// The same bytes, but for what the format reserves (sent as zero) and the checksum (made).
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let header = self.header();
+        let addressing = Addressing {
+            source_port: header.source_port,
+            destination_port: header.destination_port,
+            gsi: header.gsi,
+        };
+        let mut options = [PgmOption::Syn; OPTIONS_MAX];
+        let mut count = 0;
+        for (place, option) in options.iter_mut().zip(self.options()) {
+            *place = option;
+            count += 1;
+        }
+        let parity = Flags(header.flags.0 & (Flags::PARITY | Flags::VAR_PKTLEN).0);
+        let body = self.body();
+        emit_flagged(
+            out,
+            &addressing,
+            parity,
+            &body,
+            &options[..count],
+            self.tsdu(),
+        );
+    }
+}
+
+fn flags_for(flags: Flags, body: &Body, options: &[PgmOption<'_>]) -> Flags {
+    let mut flags = flags.without(Flags::PRESENT | Flags::NETWORK);
+    if !options.is_empty() {
+        flags |= Flags::PRESENT;
+    }
+    let kind = body.kind();
+    if options
+        .iter()
+        .any(|option| option.is_network_significant(kind))
+    {
+        flags |= Flags::NETWORK;
+    }
+    flags
+}
+
+fn emit_chain(options: &[PgmOption<'_>], writer: &mut Writer<'_>) {
+    let total = Options::LENGTH_LEN + options.iter().map(PgmOption::wire_len).sum::<usize>();
+    writer.put(&[0, 4]);
+    writer.u16(u16::try_from(total).expect("16 options fit OPT_LENGTH's total"));
+    for (index, option) in options.iter().enumerate() {
+        option.emit(index + 1 == options.len(), writer);
+    }
+}

@@ -1,0 +1,62 @@
+//! NAK, NNAK and NCF: requests for repairs and their confirmations share one body.
+//!
+//! ```text
+//!  0        4     6      8                 n     n+2     n+4        n = 12 (IPv4) or 24 (IPv6)
+//! +--------+-----+------+-----------------+-----+-------+---------------------+
+//! |  sqn   | AFI | res. | source NLA 4/16 | AFI | res.  | group NLA 4 / 16    |
+//! +--------+-----+------+-----------------+-----+-------+---------------------+
+//! ```
+//!
+//! Further sequence numbers follow in an OPT_NAK_LIST.
+//!
+//! **Spec**: RFC 3208 section 8.3.
+
+use std::{fmt, net::IpAddr};
+
+use crate::{
+    ParseError, Sqn,
+    cursor::{Reader, Writer, nla_len},
+};
+
+/// The body of NAK, NNAK and NCF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nak {
+    /// The missing packet; for parity, the transmission group with the count less one in the low
+    /// bits.
+    pub sqn: Sqn,
+    /// The data source's unicast address.
+    pub source_nla: IpAddr,
+    /// The multicast group of the session.
+    pub group_nla: IpAddr,
+}
+
+impl Nak {
+    pub(super) const fn len(&self) -> usize {
+        4 + nla_len(self.source_nla) + nla_len(self.group_nla)
+    }
+
+    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
+        Ok(Self {
+            sqn: reader.sqn()?,
+            source_nla: reader.nla()?,
+            group_nla: reader.nla()?,
+        })
+    }
+
+    pub(super) fn emit(&self, writer: &mut Writer<'_>) {
+        writer.sqn(self.sqn);
+        writer.nla(self.source_nla);
+        writer.nla(self.group_nla);
+    }
+}
+
+impl fmt::Display for Nak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            sqn,
+            source_nla,
+            group_nla,
+        } = self;
+        write!(f, "sqn {sqn} source {source_nla} group {group_nla}")
+    }
+}

@@ -1,0 +1,156 @@
+//! OPT_CR and OPT_CRQST: load reports of network elements and receivers.
+//!
+//! **Spec**: RFC 3208 section 12.7.
+
+use std::{fmt, net::IpAddr};
+
+use super::Contents;
+use crate::{
+    ParseError, Sqn,
+    cursor::{Reader, Writer, nla_len},
+};
+
+/// Which loads are reported or asked for: L, P and R in the option's fourth byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loads {
+    /// L: the worst link that network elements measure.
+    pub link: bool,
+    /// P: the worst path that network elements measure.
+    pub path: bool,
+    /// R: the worst path that receivers measure.
+    pub receiver: bool,
+}
+
+impl Loads {
+    const fn of(specific: u8) -> Self {
+        Self {
+            link: specific & 4 != 0,
+            path: specific & 2 != 0,
+            receiver: specific & 1 != 0,
+        }
+    }
+
+    const fn specific(self) -> u8 {
+        (self.link as u8) << 2 | (self.path as u8) << 1 | self.receiver as u8
+    }
+}
+
+impl fmt::Display for Loads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = [
+            (self.link, " link"),
+            (self.path, " path"),
+            (self.receiver, " receiver"),
+        ];
+        for (_, name) in bits.iter().filter(|(is_set, _)| *is_set) {
+            f.write_str(name)?;
+        }
+        Ok(())
+    }
+}
+
+/// A congestion report. Only in NAKs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cr {
+    /// Which of the values below are reported.
+    pub loads: Loads,
+    /// The point in the data to which the report refers.
+    pub reference: Sqn,
+    /// The worst link, as network elements measure it.
+    pub worst_link: u16,
+    /// The worst path, as network elements measure it.
+    pub worst_path: u16,
+    /// The worst path, as receivers measure it.
+    pub worst_receiver_path: u16,
+    /// The receiver that reported the worst path.
+    pub worst_receiver: IpAddr,
+}
+
+impl<'a> Contents<'a> for Cr {
+    const NAME: &'static str = "OPT_CR";
+    const KIND: u8 = 0x10;
+
+    fn parse(reader: &mut Reader<'a>, specific: u8) -> Result<Self, ParseError> {
+        let reference = reader.sqn()?;
+        let worst_link = reader.u16()?;
+        let worst_path = reader.u16()?;
+        let worst_receiver_path = reader.u16()?;
+        reader.u16()?;
+        Ok(Self {
+            loads: Loads::of(specific),
+            reference,
+            worst_link,
+            worst_path,
+            worst_receiver_path,
+            worst_receiver: reader.nla()?,
+        })
+    }
+
+    fn value_len(&self) -> usize {
+        12 + nla_len(self.worst_receiver)
+    }
+
+    fn emit(&self, writer: &mut Writer<'_>) {
+        writer.sqn(self.reference);
+        writer.u16(self.worst_link);
+        writer.u16(self.worst_path);
+        writer.u16(self.worst_receiver_path);
+        writer.u16(0);
+        writer.nla(self.worst_receiver);
+    }
+
+    fn specific(&self) -> u8 {
+        self.loads.specific()
+    }
+}
+
+impl fmt::Display for Cr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            loads,
+            reference,
+            worst_link,
+            worst_path,
+            worst_receiver_path,
+            worst_receiver,
+        } = self;
+        write!(
+            f,
+            "cr{loads} at {reference} link {worst_link} path {worst_path} "
+        )?;
+        write!(f, "receiver {worst_receiver_path} {worst_receiver}")
+    }
+}
+
+/// A request for congestion reports. Only in SPMs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crqst {
+    /// Which loads the source wants to hear of.
+    pub loads: Loads,
+}
+
+impl<'a> Contents<'a> for Crqst {
+    const NAME: &'static str = "OPT_CRQST";
+    const KIND: u8 = 0x11;
+
+    fn parse(_reader: &mut Reader<'a>, specific: u8) -> Result<Self, ParseError> {
+        let loads = Loads::of(specific);
+        Ok(Self { loads })
+    }
+
+    fn value_len(&self) -> usize {
+        0
+    }
+
+    fn emit(&self, _writer: &mut Writer<'_>) {}
+
+    fn specific(&self) -> u8 {
+        self.loads.specific()
+    }
+}
+
+impl fmt::Display for Crqst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "crqst{}", self.loads)
+    }
+}

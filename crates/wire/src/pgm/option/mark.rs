@@ -1,0 +1,334 @@
+//! Our own option: says in every SPM what kind of session this is and how to report on it.
+//!
+//! A private option, ignored by other implementations (OPX "ignore", not network-significant,
+//! last in its chain). Option type 0x6E may belong to others too: only the magic makes it ours.
+//!
+//! ```text
+//!  0       4         5         6          8          10             12                16
+//! +-------+---------+---------+----------+----------+--------------+-----------------+
+//! | magic | version | profile | required | optional | control port | receiver count  |
+//! +-------+---------+---------+----------+----------+--------------+-----------------+
+//!  16           24          32               40                   44         48
+//! +------------+-----------+----------------+--------------------+----------+
+//! | session id | tx time us| announced rate | limiting receiver  | reserved |
+//! +------------+-----------+----------------+--------------------+----------+
+//! ```
+//!
+//! Versions: the high half of the byte is the major version. Every version keeps the first eight
+//! bytes as they are, and one major version only ever appends: a receiver reads a longer option of
+//! its major version, and of another major version just enough to refuse it by name.
+
+use std::fmt;
+
+use super::{Contents, LENGTH_FIELD};
+use crate::{
+    Fault, ParseError,
+    cursor::{Reader, Writer},
+};
+
+/// What a session of ours says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Major version in the high four bits, minor in the low; [`Mark::VERSION`] to send.
+    pub version: u8,
+    /// How the data is to be read.
+    pub profile: Profile,
+    /// Features without which the session cannot be followed; an unknown bit is a refusal.
+    pub required: u16,
+    /// Features that may be ignored.
+    pub optional: u16,
+    /// The sender's TCP port for reports; 0 when it takes none.
+    pub control_port: u16,
+    /// Receivers that the sender counts.
+    pub receiver_count: u32,
+    /// A random number of this session, the same on every path and control connection.
+    pub session_id: u64,
+    /// The sender's clock when this SPM was made, in microseconds from an origin of its own.
+    pub tx_time_us: u64,
+    /// The rate the sender goes at, in bytes per second including headers; 0 is unlimited.
+    pub announced_rate: u64,
+    /// The receiver that limits the rate, by its slot; [`Mark::NO_RECEIVER`] when none does.
+    pub limiting_receiver: u32,
+}
+
+impl Mark {
+    /// The version that this crate writes: 1.0.
+    pub const VERSION: u8 = 0x10;
+    /// "TWLN": what tells our option from another with the same type.
+    pub const MAGIC: u32 = 0x5457_4C4E;
+    /// `limiting_receiver` when no receiver limits the rate.
+    pub const NO_RECEIVER: u32 = u32::MAX;
+    /// Bytes of the value in the version that this crate writes.
+    pub const LEN: usize = 48;
+
+    /// A mark of `profile` for session `session_id` with nothing else to say.
+    #[must_use]
+    pub const fn new(profile: Profile, session_id: u64) -> Self {
+        Self {
+            version: Self::VERSION,
+            profile,
+            required: 0,
+            optional: 0,
+            control_port: 0,
+            receiver_count: 0,
+            session_id,
+            tx_time_us: 0,
+            announced_rate: 0,
+            limiting_receiver: Self::NO_RECEIVER,
+        }
+    }
+
+    /// The major version.
+    #[must_use]
+    pub const fn major(&self) -> u8 {
+        self.version >> 4
+    }
+
+    /// The minor version.
+    #[must_use]
+    pub const fn minor(&self) -> u8 {
+        self.version & 0x0F
+    }
+
+    /// Checks that an end that knows the features in `known` can follow this session.
+    ///
+    /// **Errors**: why not, in the order version, profile, features. The other fields of a mark of
+    /// another major version mean nothing.
+    pub const fn check(&self, known: u16) -> Result<(), Refusal> {
+        if self.major() != Self::VERSION >> 4 {
+            return Err(Refusal::Version(self.version));
+        }
+        if let Profile::Other(code) = self.profile {
+            return Err(Refusal::Profile(code));
+        }
+        match self.required & !known {
+            0 => Ok(()),
+            missing => Err(Refusal::Features(missing)),
+        }
+    }
+
+    /// True when the value of an option of our type carries our magic.
+    pub(super) fn is_ours(value: &[u8]) -> bool {
+        value.len() >= Self::PREFIX_LEN && value.starts_with(&Self::MAGIC.to_be_bytes())
+    }
+
+    /// What every version keeps: magic, version, profile, required features.
+    const PREFIX_LEN: usize = 8;
+}
+
+impl<'a> Contents<'a> for Mark {
+    const NAME: &'static str = "our SPM option";
+    const KIND: u8 = 0x6E;
+
+    fn parse(reader: &mut Reader<'a>, _specific: u8) -> Result<Self, ParseError> {
+        let all = reader.rest();
+        let start = reader.fault(Fault::Length);
+        let mut mark = Self::new(Profile::Other(0), 0);
+        reader.u32()?;
+        mark.version = reader.u8()?;
+        mark.profile = Profile::of(reader.u8()?);
+        mark.required = reader.u16()?;
+        let is_known = mark.major() == Self::VERSION >> 4;
+        if !is_known || all.len() < Self::LEN {
+            if is_known {
+                return Err(ParseError {
+                    needed: Self::LEN,
+                    limited_by: LENGTH_FIELD,
+                    ..start
+                });
+            }
+            reader.skip_all();
+            return Ok(mark);
+        }
+        mark.optional = reader.u16()?;
+        mark.control_port = reader.u16()?;
+        mark.receiver_count = reader.u32()?;
+        mark.session_id = reader.u64()?;
+        mark.tx_time_us = reader.u64()?;
+        mark.announced_rate = reader.u64()?;
+        mark.limiting_receiver = reader.u32()?;
+        reader.skip_all();
+        Ok(mark)
+    }
+
+    fn value_len(&self) -> usize {
+        Self::LEN
+    }
+
+    fn emit(&self, writer: &mut Writer<'_>) {
+        writer.u32(Self::MAGIC);
+        writer.u8(self.version);
+        writer.u8(self.profile.code());
+        writer.u16(self.required);
+        writer.u16(self.optional);
+        writer.u16(self.control_port);
+        writer.u32(self.receiver_count);
+        writer.u64(self.session_id);
+        writer.u64(self.tx_time_us);
+        writer.u64(self.announced_rate);
+        writer.u32(self.limiting_receiver);
+        writer.u32(0);
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            profile,
+            required,
+            optional,
+            control_port,
+            receiver_count,
+            session_id,
+            tx_time_us,
+            announced_rate,
+            limiting_receiver,
+            ..
+        } = self;
+        write!(f, "towline {}.{} {profile}", self.major(), self.minor())?;
+        write!(f, " session {session_id:#018x} control {control_port}")?;
+        write!(
+            f,
+            " features {required:#06x} {optional:#06x} time {tx_time_us} us"
+        )?;
+        write!(f, " rate {announced_rate} receivers {receiver_count}")?;
+        match *limiting_receiver {
+            Self::NO_RECEIVER => Ok(()),
+            slot => write!(f, " limited by {slot}"),
+        }
+    }
+}
+
+/// How a session's data is to be read; fixed for the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Untouched application messages, in order.
+    Messages,
+    /// Blocks of files.
+    Objects,
+    /// Frames with a deadline.
+    Frames,
+    /// A profile that this crate does not know.
+    Other(u8),
+}
+
+impl Profile {
+    /// The code on the wire.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Messages => 1,
+            Self::Objects => 2,
+            Self::Frames => 3,
+            Self::Other(code) => code,
+        }
+    }
+
+    /// The profile with this code.
+    #[must_use]
+    pub const fn of(code: u8) -> Self {
+        match code {
+            1 => Self::Messages,
+            2 => Self::Objects,
+            3 => Self::Frames,
+            code => Self::Other(code),
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Messages => f.write_str("messages"),
+            Self::Objects => f.write_str("objects"),
+            Self::Frames => f.write_str("frames"),
+            Self::Other(code) => write!(f, "profile {code}"),
+        }
+    }
+}
+
+/// Why a session of ours cannot be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Another major version; the whole byte is here.
+    Version(u8),
+    /// A profile that does not exist in this version.
+    Profile(u8),
+    /// Required features that this end does not know, as bits.
+    Features(u16),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(byte) => {
+                let (theirs, ours) = (byte >> 4, Mark::VERSION >> 4);
+                write!(
+                    f,
+                    "the sender speaks session version {theirs}, this end {ours}"
+                )
+            }
+            Self::Profile(code) => write!(f, "the session's profile {code} is unknown here"),
+            Self::Features(bits) => {
+                write!(f, "the session requires features {bits:#06x} unknown here")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of(mark: &Mark) -> Vec<u8> {
+        let mut bytes = vec![0; Mark::LEN];
+        mark.emit(&mut Writer::new(&mut bytes));
+        bytes
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Mark, ParseError> {
+        Mark::parse(&mut Reader::new(bytes, 0, "test", "test"), 0)
+    }
+
+    #[test]
+    fn a_longer_option_of_our_version_is_read() {
+        let mark = Mark {
+            version: 0x13,
+            control_port: 7500,
+            tx_time_us: 1 << 40,
+            ..Mark::new(Profile::Objects, 99)
+        };
+        let mut bytes = bytes_of(&mark);
+        assert_eq!(parse(&bytes), Ok(mark));
+        bytes.extend([1, 2, 3, 4]);
+        assert_eq!(parse(&bytes), Ok(mark));
+        assert_eq!(mark.check(0), Ok(()));
+    }
+
+    #[test]
+    fn a_shorter_option_of_our_version_is_wrong() {
+        let bytes = bytes_of(&Mark::new(Profile::Frames, 1));
+        for len in 0..Mark::LEN {
+            assert!(parse(&bytes[..len]).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_refused_by_name() {
+        let mut mark = Mark::new(Profile::Other(9), 1);
+        mark.required = 0b101;
+        assert_eq!(mark.check(0), Err(Refusal::Profile(9)));
+        mark.profile = Profile::Messages;
+        assert_eq!(mark.check(0b100), Err(Refusal::Features(1)));
+        assert_eq!(mark.check(0b101), Ok(()));
+        mark.version = 0x20;
+        let prefix = &bytes_of(&mark)[..Mark::PREFIX_LEN];
+        let refusal = parse(prefix).unwrap().check(0xFFFF).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            "the sender speaks session version 2, this end 1"
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! OPT_PARITY_PRM, OPT_PARITY_GRP, OPT_CURR_TGSIZE: forward error correction.
+//!
+//! Deviation: in OPT_PARITY_PRM the RFC (and Wireshark) put pro-active at 0x02 and on-demand at
+//! 0x01; OpenPGM has them the other way round. [`ParityPrm`] keeps the bits, and the reader says
+//! which reading it wants.
+//!
+//! **Spec**: RFC 3208 section 11.8.
+
+use std::fmt;
+
+use super::Contents;
+use crate::{
+    ParseError,
+    cursor::{Reader, Writer},
+};
+
+/// What parity a source offers. Only in SPMs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParityPrm {
+    /// The flags as on the wire (seven bits).
+    pub flags: u8,
+    /// Data packets of a full transmission group; a power of two.
+    pub group_size: u32,
+}
+
+impl ParityPrm {
+    /// An offer, its flags placed as `reading` has them.
+    #[must_use]
+    pub const fn new(
+        is_proactive: bool,
+        is_on_demand: bool,
+        group_size: u32,
+        reading: ParityReading,
+    ) -> Self {
+        let (proactive, on_demand) = reading.masks();
+        let first = if is_proactive { proactive } else { 0 };
+        let second = if is_on_demand { on_demand } else { 0 };
+        Self {
+            flags: first | second,
+            group_size,
+        }
+    }
+
+    /// True when parity is sent without being asked for.
+    #[must_use]
+    pub const fn is_proactive(&self, reading: ParityReading) -> bool {
+        self.flags & reading.masks().0 != 0
+    }
+
+    /// True when parity NAKs are answered.
+    #[must_use]
+    pub const fn is_on_demand(&self, reading: ParityReading) -> bool {
+        self.flags & reading.masks().1 != 0
+    }
+}
+
+/// Which bit of OPT_PARITY_PRM means what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ParityReading {
+    /// As the RFC writes: pro-active 0x02, on-demand 0x01.
+    Rfc,
+    /// As OpenPGM has it: pro-active 0x01, on-demand 0x02.
+    OpenPgm,
+    /// Either bit means both: for peers of unknown make. Sets both bits when sending either.
+    #[default]
+    Lax,
+}
+
+impl ParityReading {
+    /// The bits for pro-active and for on-demand.
+    const fn masks(self) -> (u8, u8) {
+        match self {
+            Self::Rfc => (0x02, 0x01),
+            Self::OpenPgm => (0x01, 0x02),
+            Self::Lax => (0x03, 0x03),
+        }
+    }
+}
+
+impl<'a> Contents<'a> for ParityPrm {
+    const NAME: &'static str = "OPT_PARITY_PRM";
+    const KIND: u8 = 0x08;
+
+    fn parse(reader: &mut Reader<'a>, specific: u8) -> Result<Self, ParseError> {
+        Ok(Self {
+            flags: specific,
+            group_size: reader.u32()?,
+        })
+    }
+
+    fn value_len(&self) -> usize {
+        4
+    }
+
+    fn emit(&self, writer: &mut Writer<'_>) {
+        writer.u32(self.group_size);
+    }
+
+    fn specific(&self) -> u8 {
+        self.flags & 0x7F
+    }
+}
+
+impl fmt::Display for ParityPrm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (flags, size) = (self.flags, self.group_size);
+        write!(f, "parity-prm flags {flags:#04x} group {size}")
+    }
+}
+
+/// Which k parity packets of a group this one belongs to. Only in parity packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParityGrp {
+    /// The parity packet's index divided by k; never 0 (then the option is left out).
+    pub group: u32,
+}
+
+impl<'a> Contents<'a> for ParityGrp {
+    const NAME: &'static str = "OPT_PARITY_GRP";
+    const KIND: u8 = 0x09;
+
+    fn parse(reader: &mut Reader<'a>, _specific: u8) -> Result<Self, ParseError> {
+        let group = reader.u32()?;
+        Ok(Self { group })
+    }
+
+    fn value_len(&self) -> usize {
+        4
+    }
+
+    fn emit(&self, writer: &mut Writer<'_>) {
+        writer.u32(self.group);
+    }
+}
+
+impl fmt::Display for ParityGrp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "parity-grp {}", self.group)
+    }
+}
+
+/// The number of data packets in a transmission group that is not full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CurrTgsize {
+    /// Data packets in this group; at most the full size.
+    pub size: u32,
+}
+
+impl<'a> Contents<'a> for CurrTgsize {
+    const NAME: &'static str = "OPT_CURR_TGSIZE";
+    const KIND: u8 = 0x0A;
+
+    fn parse(reader: &mut Reader<'a>, _specific: u8) -> Result<Self, ParseError> {
+        let size = reader.u32()?;
+        Ok(Self { size })
+    }
+
+    fn value_len(&self) -> usize {
+        4
+    }
+
+    fn emit(&self, writer: &mut Writer<'_>) {
+        writer.u32(self.size);
+    }
+}
+
+impl fmt::Display for CurrTgsize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "curr-tgsize {}", self.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_readings_swap_the_flags() {
+        let offer = ParityPrm::new(true, false, 64, ParityReading::Rfc);
+        assert_eq!(offer.flags, 0x02);
+        assert!(offer.is_proactive(ParityReading::Rfc));
+        assert!(!offer.is_on_demand(ParityReading::Rfc));
+        assert!(offer.is_on_demand(ParityReading::OpenPgm));
+        assert!(!offer.is_proactive(ParityReading::OpenPgm));
+        assert!(offer.is_proactive(ParityReading::Lax) && offer.is_on_demand(ParityReading::Lax));
+    }
+
+    #[test]
+    fn a_lax_offer_is_understood_by_both() {
+        let offer = ParityPrm::new(false, true, 8, ParityReading::Lax);
+        assert!(offer.is_on_demand(ParityReading::Rfc));
+        assert!(offer.is_on_demand(ParityReading::OpenPgm));
+        let none = ParityPrm::new(false, false, 8, ParityReading::Lax);
+        assert!(!none.is_on_demand(ParityReading::Lax));
+    }
+}

@@ -1,0 +1,313 @@
+//! A whole packet: checked once, read as often as wanted.
+//!
+//! Does not look at the checksum unless asked ([`verify_checksum`]), and does not judge whether an
+//! option belongs to this type of packet: the state machines do.
+//!
+//! **Invariant**: everything a getter needs was checked by [`Packet::parse`].
+
+use std::{fmt, ops::Range};
+
+use super::{Ack, Data, Flags, Header, Nak, Options, PacketType, Poll, Polr, Spm};
+use crate::{
+    Fault, ParseError, checksum,
+    cursor::{Reader, Writer},
+};
+
+/// One PGM packet within borrowed bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    tpdu: &'a [u8],
+    header: Header,
+    body: Body,
+    /// Where the options after OPT_LENGTH begin; `tsdu_at` when there are none.
+    options_at: usize,
+    tsdu_at: usize,
+}
+
+impl<'a> Packet<'a> {
+    /// Checks and reads a whole packet. `tpdu` is the UDP payload, all of it.
+    ///
+    /// **Errors**: version or type unknown; too short for its body; the option chain or an option
+    /// malformed; the TSDU length not exactly what is left; data in a packet that carries none.
+    ///
+    /// **Cost**: about 10 ns for a data packet without options; no allocation.
+    #[inline]
+    pub fn parse(tpdu: &'a [u8]) -> Result<Self, ParseError> {
+        let header = Header::parse(tpdu)?;
+        if !header.kind.is_data() || header.flags.contains(Flags::PRESENT) {
+            return Self::parse_any(tpdu, header);
+        }
+        let mut reader = body_reader(tpdu, header.kind);
+        let data = Data::parse(&mut reader)?;
+        if tpdu.len() - Data::HEAD_LEN != usize::from(header.tsdu_len) {
+            return Err(wrong_tsdu_len(tpdu.len(), Data::HEAD_LEN, header.tsdu_len));
+        }
+        let is_new = matches!(header.kind, PacketType::Odata);
+        Ok(Self {
+            tpdu,
+            header,
+            body: if is_new {
+                Body::Odata(data)
+            } else {
+                Body::Rdata(data)
+            },
+            options_at: Data::HEAD_LEN,
+            tsdu_at: Data::HEAD_LEN,
+        })
+    }
+
+    #[inline(never)]
+    fn parse_any(tpdu: &'a [u8], header: Header) -> Result<Self, ParseError> {
+        let mut reader = body_reader(tpdu, header.kind);
+        let body = Body::parse(header.kind, &mut reader)?;
+        let body_end = Header::LEN + reader.position();
+        let (options_at, tsdu_at) = if header.flags.contains(Flags::PRESENT) {
+            let len = Options::check(reader.rest(), header.flags, body_end)?;
+            (body_end + Options::LENGTH_LEN, body_end + len)
+        } else {
+            (body_end, body_end)
+        };
+        if tpdu.len() - tsdu_at != usize::from(header.tsdu_len) {
+            return Err(wrong_tsdu_len(tpdu.len(), tsdu_at, header.tsdu_len));
+        }
+        if header.tsdu_len != 0 && !header.kind.is_data() {
+            return Err(no_tsdu_allowed(header));
+        }
+        Ok(Self {
+            tpdu,
+            header,
+            body,
+            options_at,
+            tsdu_at,
+        })
+    }
+
+    /// The common header.
+    #[inline]
+    #[must_use]
+    pub const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What stands between header and options.
+    #[inline]
+    #[must_use]
+    pub const fn body(&self) -> Body {
+        self.body
+    }
+
+    /// The options, in their order on the wire.
+    #[inline]
+    #[must_use]
+    pub fn options(&self) -> Options<'a> {
+        Options::of(&self.tpdu[self.options_at..self.tsdu_at], self.header.flags)
+    }
+
+    /// The data; empty for types that carry none.
+    #[inline]
+    #[must_use]
+    pub fn tsdu(&self) -> &'a [u8] {
+        &self.tpdu[self.tsdu_at..]
+    }
+
+    /// Where the data lies within the packet.
+    #[inline]
+    #[must_use]
+    pub const fn tsdu_range(&self) -> Range<usize> {
+        self.tsdu_at..self.tpdu.len()
+    }
+
+    /// The bytes that were parsed.
+    #[inline]
+    #[must_use]
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.tpdu
+    }
+}
+
+impl fmt::Display for Packet<'_> {
+    /// One line with every field: header, body, options, data length, checksum.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.header)?;
+        match self.body {
+            Body::Spmr => {}
+            body => write!(f, " {body}")?,
+        }
+        for option in self.options() {
+            write!(f, " [{option}]")?;
+        }
+        if self.header.kind.is_data() {
+            write!(f, " length {}", self.header.tsdu_len)?;
+        }
+        match self.header.checksum {
+            0 => f.write_str(" no checksum"),
+            checksum => write!(f, " checksum {checksum:#06x}"),
+        }
+    }
+}
+
+/// What stands between the common header and the options, by packet type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Source path message.
+    Spm(Spm),
+    /// Poll request.
+    Poll(Poll),
+    /// Poll response.
+    Polr(Polr),
+    /// Original data.
+    Odata(Data),
+    /// Repair data.
+    Rdata(Data),
+    /// Negative acknowledgement.
+    Nak(Nak),
+    /// Null negative acknowledgement.
+    Nnak(Nak),
+    /// NAK confirmation.
+    Ncf(Nak),
+    /// SPM request: has no body.
+    Spmr,
+    /// PGMCC acknowledgement.
+    Ack(Ack),
+}
+
+impl Body {
+    /// The packet type that this is the body of.
+    #[must_use]
+    pub const fn kind(&self) -> PacketType {
+        match self {
+            Self::Spm(_) => PacketType::Spm,
+            Self::Poll(_) => PacketType::Poll,
+            Self::Polr(_) => PacketType::Polr,
+            Self::Odata(_) => PacketType::Odata,
+            Self::Rdata(_) => PacketType::Rdata,
+            Self::Nak(_) => PacketType::Nak,
+            Self::Nnak(_) => PacketType::Nnak,
+            Self::Ncf(_) => PacketType::Ncf,
+            Self::Spmr => PacketType::Spmr,
+            Self::Ack(_) => PacketType::Ack,
+        }
+    }
+
+    /// Bytes of the body.
+    #[must_use]
+    pub const fn wire_len(&self) -> usize {
+        match self {
+            Self::Spm(spm) => spm.len(),
+            Self::Poll(poll) => poll.len(),
+            Self::Polr(_) => Polr::LEN,
+            Self::Odata(_) | Self::Rdata(_) => Data::LEN,
+            Self::Nak(nak) | Self::Nnak(nak) | Self::Ncf(nak) => nak.len(),
+            Self::Spmr => 0,
+            Self::Ack(_) => Ack::LEN,
+        }
+    }
+
+    fn parse(kind: PacketType, reader: &mut Reader<'_>) -> Result<Self, ParseError> {
+        Ok(match kind {
+            PacketType::Spm => Self::Spm(Spm::parse(reader)?),
+            PacketType::Poll => Self::Poll(Poll::parse(reader)?),
+            PacketType::Polr => Self::Polr(Polr::parse(reader)?),
+            PacketType::Odata => Self::Odata(Data::parse(reader)?),
+            PacketType::Rdata => Self::Rdata(Data::parse(reader)?),
+            PacketType::Nak => Self::Nak(Nak::parse(reader)?),
+            PacketType::Nnak => Self::Nnak(Nak::parse(reader)?),
+            PacketType::Ncf => Self::Ncf(Nak::parse(reader)?),
+            PacketType::Spmr => Self::Spmr,
+            PacketType::Ack => Self::Ack(Ack::parse(reader)?),
+        })
+    }
+
+    pub(super) fn emit(&self, writer: &mut Writer<'_>) {
+        match self {
+            Self::Spm(spm) => spm.emit(writer),
+            Self::Poll(poll) => poll.emit(writer),
+            Self::Polr(polr) => polr.emit(writer),
+            Self::Odata(data) | Self::Rdata(data) => data.emit(writer),
+            Self::Nak(nak) | Self::Nnak(nak) | Self::Ncf(nak) => nak.emit(writer),
+            Self::Spmr => {}
+            Self::Ack(ack) => ack.emit(writer),
+        }
+    }
+}
+
+impl fmt::Display for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Spm(spm) => spm.fmt(f),
+            Self::Poll(poll) => poll.fmt(f),
+            Self::Polr(polr) => polr.fmt(f),
+            Self::Odata(data) | Self::Rdata(data) => data.fmt(f),
+            Self::Nak(nak) | Self::Nnak(nak) | Self::Ncf(nak) => nak.fmt(f),
+            Self::Spmr => Ok(()),
+            Self::Ack(ack) => ack.fmt(f),
+        }
+    }
+}
+
+/// What the checksum of a packet says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChecksumState {
+    /// It matches.
+    Good,
+    /// The sender made none: allowed but for data.
+    Absent,
+    /// It does not match, or there is no room for one.
+    Bad,
+}
+
+/// Compares a packet's checksum with its bytes.
+///
+/// **Cost**: one pass over the packet. **Spec**: RFC 3208 section 8.
+#[inline]
+#[must_use]
+pub fn verify_checksum(tpdu: &[u8]) -> ChecksumState {
+    match tpdu.first_chunk::<{ Header::LEN }>() {
+        None => ChecksumState::Bad,
+        Some([.., 0, 0, _, _, _, _, _, _, _, _]) => ChecksumState::Absent,
+        Some(_) if checksum::fold(checksum::sum(tpdu)) == 0xFFFF => ChecksumState::Good,
+        Some(_) => ChecksumState::Bad,
+    }
+}
+
+#[inline]
+fn body_reader(tpdu: &[u8], kind: PacketType) -> Reader<'_> {
+    let body = tpdu.get(Header::LEN..).unwrap_or_default();
+    Reader::new(body, Header::LEN, kind.name(), "the packet's end")
+}
+
+#[cold]
+fn wrong_tsdu_len(packet_len: usize, at: usize, tsdu_len: u16) -> ParseError {
+    let (needed, available) = (usize::from(tsdu_len), packet_len - at);
+    let is_short = available < needed;
+    ParseError {
+        layer: "TSDU",
+        offset: at,
+        needed,
+        available,
+        limited_by: if is_short {
+            "the packet's end"
+        } else {
+            TSDU_LENGTH
+        },
+        what: if is_short {
+            Fault::Truncated
+        } else {
+            Fault::Surplus
+        },
+    }
+}
+
+#[cold]
+fn no_tsdu_allowed(header: Header) -> ParseError {
+    ParseError {
+        layer: header.kind.name(),
+        offset: Header::LEN - 2,
+        needed: 0,
+        available: usize::from(header.tsdu_len),
+        limited_by: TSDU_LENGTH,
+        what: Fault::Length,
+    }
+}
+
+const TSDU_LENGTH: &str = "the TSDU length";
