@@ -106,10 +106,16 @@ impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLong { len, max } => {
-                write!(f, "a control message claims {len} bytes where {max} are allowed")
+                write!(
+                    f,
+                    "a control message claims {len} bytes where {max} are allowed"
+                )
             }
             Self::Unknown { kind } => {
-                write!(f, "control message kind {kind} must be understood and is not known here")
+                write!(
+                    f,
+                    "control message kind {kind} must be understood and is not known here"
+                )
             }
             Self::Message(error) => write!(f, "control message: {error}"),
         }

@@ -41,7 +41,11 @@ impl<'a> Manifest<'a> {
         }
         if reader.remaining() != 0 {
             let left = reader.remaining() as u64;
-            return Err(forbidden("bytes after the last entry", reader.offset(), left));
+            return Err(forbidden(
+                "bytes after the last entry",
+                reader.offset(),
+                left,
+            ));
         }
         Ok(Self { header, entries })
     }
@@ -75,7 +79,9 @@ impl<'a> Manifest<'a> {
         let mut count: u32 = 0;
         for entry in entries {
             entry.emit(out);
-            count = count.checked_add(1).expect("a plan has fewer than 2^32 entries");
+            count = count
+                .checked_add(1)
+                .expect("a plan has fewer than 2^32 entries");
         }
         out[start + COUNT_AT..start + COUNT_AT + 4].copy_from_slice(&count.to_be_bytes());
     }
@@ -295,7 +301,10 @@ mod tests {
         assert_eq!(manifest.header().entry_count, 3);
         let entries: Vec<_> = manifest.entries().collect();
         assert_eq!(entries[1].path, b"d/f");
-        assert_eq!((entries[2].kind, entries[2].target), (EntryKind::Symlink, &b"f"[..]));
+        assert_eq!(
+            (entries[2].kind, entries[2].target),
+            (EntryKind::Symlink, &b"f"[..])
+        );
         assert_eq!(entries[0].mtime.seconds, -1);
         let mut again = Vec::new();
         Manifest::emit(&mut again, manifest.header(), manifest.entries());

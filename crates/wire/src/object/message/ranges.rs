@@ -67,10 +67,7 @@ impl<'a> Ranges<'a> {
     ///
     /// The ranges must be ascending and must not touch; an iterator left with more goes into
     /// further messages.
-    pub fn encode(
-        scratch: &'a mut Vec<u8>,
-        ranges: &mut impl Iterator<Item = Range<u64>>,
-    ) -> Self {
+    pub fn encode(scratch: &'a mut Vec<u8>, ranges: &mut impl Iterator<Item = Range<u64>>) -> Self {
         scratch.clear();
         for range in ranges.take(RANGES_MAX) {
             scratch.extend_from_slice(&range.start.to_be_bytes());
@@ -104,7 +101,7 @@ impl<'a> Ranges<'a> {
 }
 
 /// The most bytes a whole list message takes.
-pub const RANGE_LIST_LEN_MAX: usize = FRAME_HEADER_LEN + 11 + RANGES_MAX * RANGE_LEN;
+const RANGE_LIST_LEN_MAX: usize = FRAME_HEADER_LEN + 11 + RANGES_MAX * RANGE_LEN;
 
 const RANGE_LEN: usize = 16;
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::object::{BlockHeader, Decoder, HELLO_LEN_MAX, fuzzing};
+use crate::object::{BlockHeader, Decoder, HELLO_LEN_MAX, StreamError, fuzzing};
 
 /// One of each kind, with fields that would show a swap.
 fn one_of_each<'a>(scratch: &'a mut Vec<u8>) -> Vec<Message<'a>> {
@@ -97,7 +97,7 @@ fn one_of_each<'a>(scratch: &'a mut Vec<u8>) -> Vec<Message<'a>> {
         Message::Bye,
         Message::Unknown {
             kind: 999,
-            is_critical: true,
+            is_critical: false,
         },
     ]
 }
@@ -146,7 +146,20 @@ fn appended_fields_of_a_later_version_are_skipped() {
     Message::Complete { pass: 1 }.emit(&mut frame);
     frame.extend_from_slice(b"more");
     let body = &frame[FRAME_HEADER_LEN..];
-    assert_eq!(Message::parse(COMPLETE, 0, body), Ok(Message::Complete { pass: 1 }));
+    assert_eq!(
+        Message::parse(COMPLETE, 0, body),
+        Ok(Message::Complete { pass: 1 })
+    );
+}
+
+#[test]
+fn an_unknown_message_that_must_be_understood_ends_the_stream() {
+    let mut frame = Vec::new();
+    let (kind, is_critical) = (999, true);
+    Message::Unknown { kind, is_critical }.emit(&mut frame);
+    let mut decoder = Decoder::new(BODY_LEN_MAX);
+    decoder.push(&frame);
+    assert_eq!(decoder.next_message(), Err(StreamError::Unknown { kind }));
 }
 
 #[test]
@@ -165,12 +178,13 @@ fn texts_are_cleaned_for_terminals() {
 #[test]
 fn ranges_must_ascend_and_not_touch() {
     let mut scratch = Vec::new();
-    for bad in [vec![5..5], vec![6..5], vec![1..3, 3..4], vec![4..6, 1..2]] {
+    for bad in [[(0, 1), (5, 5)], [(0, 1), (6, 5)], [(1, 3), (3, 4)], [(4, 6), (1, 2)]] {
+        let mut bad = bad.into_iter().map(|(start, end)| start..end);
         let list = RangeList {
             pass: 0,
             object: ObjectId::CONTENT,
             is_last: false,
-            ranges: Ranges::encode(&mut scratch, &mut bad.into_iter()),
+            ranges: Ranges::encode(&mut scratch, &mut bad),
         };
         let mut frame = Vec::new();
         Message::Need(list).emit(&mut frame);
@@ -185,7 +199,10 @@ fn a_stream_that_is_not_ours_is_refused_early() {
     assert!(decoder.next_message().is_err());
     let mut decoder = Decoder::new(HELLO_LEN_MAX);
     decoder.push(&u32::MAX.to_be_bytes());
-    assert!(decoder.next_message().is_err(), "refused by its length alone");
+    assert!(
+        decoder.next_message().is_err(),
+        "refused by its length alone"
+    );
 }
 
 proptest! {
