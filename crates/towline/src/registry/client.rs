@@ -1,0 +1,76 @@
+//! The reading side.
+
+use std::{fs, io, io::Read as _, os::unix::net::UnixStream, path::Path, time::Duration};
+
+use super::{ProcessCounters, directory};
+
+/// Process identifiers of this user's processes that serve their counters, ascending. Sockets that
+/// dead processes have left are cleared away.
+///
+/// # Errors
+/// When the directory exists and cannot be read.
+pub fn processes() -> io::Result<Vec<u32>> {
+    processes_in(&directory::path()?)
+}
+
+/// The counters of one process.
+///
+/// # Errors
+/// `NotFound` when no process of this user with that identifier serves its counters; `InvalidData`
+/// when its answer is of a version that this library does not read.
+pub fn read(pid: u32) -> io::Result<ProcessCounters> {
+    read_in(&directory::path()?, pid)
+}
+
+pub(super) fn processes_in(directory: &Path) -> io::Result<Vec<u32>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    directory::check(directory)?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_suffix(".sock"));
+        let Some(pid) = pid.and_then(|pid| pid.parse().ok()) else {
+            continue;
+        };
+        match UnixStream::connect(directory::socket(directory, pid)) {
+            Ok(_) => found.push(pid),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                // Another reader may have been quicker.
+                drop(fs::remove_file(directory::socket(directory, pid)));
+            }
+            Err(_) => {}
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+pub(super) fn read_in(directory: &Path, pid: u32) -> io::Result<ProcessCounters> {
+    let stream = UnixStream::connect(directory::socket(directory, pid));
+    let stream = stream.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            let text = format!("process {pid} serves no counters to this user");
+            io::Error::new(io::ErrorKind::NotFound, text)
+        }
+        _ => error,
+    })?;
+    directory::check(directory)?;
+    stream.set_read_timeout(Some(READ_TIME_MAX))?;
+    let mut text = Vec::new();
+    stream.take(DOCUMENT_BYTES_MAX).read_to_end(&mut text)?;
+    let document: ProcessCounters = serde_json::from_slice(&text)?;
+    if document.schema != ProcessCounters::SCHEMA || document.version != ProcessCounters::VERSION {
+        let text = format!(
+            "counters of {} version {}",
+            document.schema, document.version
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(document)
+}
+
+const READ_TIME_MAX: Duration = Duration::from_secs(2);
+const DOCUMENT_BYTES_MAX: u64 = 64 << 20;

@@ -1,0 +1,49 @@
+//! Where the sockets are, and that nobody else can put one there.
+
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+/// The directory of the caller's user; it may not exist.
+pub(super) fn path() -> io::Result<PathBuf> {
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty()) {
+        Some(runtime) => Ok(PathBuf::from(runtime).join("towline")),
+        None => Ok(PathBuf::from(format!("/tmp/towline-{}", user()?))),
+    }
+}
+
+/// Makes the directory, or proves that the one there is ours alone.
+pub(super) fn create(path: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(PRIVATE).create(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check(path),
+        Err(error) => Err(error),
+    }
+}
+
+/// An error unless `path` is a directory (not a link to one) that only this user may enter.
+pub(super) fn check(path: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(path)?;
+    if !found.is_dir() || found.uid() != user()? {
+        let text = format!("{} is not a directory of this user", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    if found.mode() & 0o077 != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(PRIVATE))?;
+    }
+    Ok(())
+}
+
+/// The socket of one process.
+pub(super) fn socket(directory: &Path, pid: u32) -> PathBuf {
+    directory.join(format!("{pid}.sock"))
+}
+
+/// The effective user, without a system call of our own.
+fn user() -> io::Result<u32> {
+    Ok(fs::metadata("/proc/self")?.uid())
+}
+
+const PRIVATE: u32 = 0o700;
