@@ -1,0 +1,66 @@
+//! What the machine is, and how busy it was.
+
+use std::fs;
+
+/// The machine in one line: processor, cores, kernel.
+pub(crate) fn describe() -> String {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("unknown processor", |(_, model)| model);
+    let cores = cpuinfo
+        .lines()
+        .filter(|line| line.starts_with("processor"))
+        .count();
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{model}, {cores} cores, Linux {}", kernel.trim())
+}
+
+/// The machine's clock ticks since boot, summed over its cores.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ticks {
+    busy: u64,
+    steal: u64,
+    all: u64,
+}
+
+impl Ticks {
+    /// Reads `/proc/stat`. Kernel work done on behalf of nobody counts as busy.
+    pub(crate) fn read() -> Self {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let values: Vec<u64> = stat
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .skip(1)
+            .filter_map(|text| text.parse().ok())
+            .collect();
+        let at = |index: usize| values.get(index).copied().unwrap_or(0);
+        let all = values.iter().take(8).sum();
+        Self {
+            busy: all - at(3) - at(4) - at(7),
+            steal: at(7),
+            all,
+        }
+    }
+
+    /// Busy seconds between `earlier` and this reading.
+    pub(crate) fn busy_seconds_since(self, earlier: Self) -> f64 {
+        (self.busy - earlier.busy) as f64 / TICKS_PER_SECOND
+    }
+
+    /// Thousandths of the time that the hypervisor gave to others.
+    pub(crate) const fn steal_permille_since(self, earlier: Self) -> u64 {
+        let all = self.all - earlier.all;
+        if all == 0 {
+            0
+        } else {
+            (self.steal - earlier.steal) * 1000 / all
+        }
+    }
+}
+
+/// USER_HZ is 100 on every Linux architecture that this runs on.
+const TICKS_PER_SECOND: f64 = 100.0;

@@ -1,0 +1,127 @@
+//! Running the programs under test and reading what they print.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Compiles one of the yardsticks in `bench/` and gives the program's path.
+pub(crate) fn compile(source: &str, flags: &[&str]) -> Result<PathBuf, String> {
+    let root = root();
+    let out = root
+        .join("target")
+        .join(Path::new(source).with_extension(""));
+    let output = Command::new("cc")
+        .args(["-O3", "-march=native", "-o"])
+        .arg(&out)
+        .arg(root.join("bench").join(source))
+        .args(flags)
+        .output()
+        .map_err(|error| format!("cc: {error} (install a C compiler)"))?;
+    if !output.status.success() {
+        return Err(format!(
+            "cc {source}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        ));
+    }
+    Ok(out)
+}
+
+/// The flags that `pkg-config` gives for `package`.
+pub(crate) fn pkg_config(package: &str) -> Result<Vec<String>, String> {
+    let output = Command::new("pkg-config")
+        .args(["--cflags", "--libs", package])
+        .output()
+        .map_err(|error| format!("pkg-config: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{package} is not installed (Debian: libpgm-dev)"));
+    }
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text.split_whitespace().map(str::to_owned).collect())
+}
+
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest
+        .ancestors()
+        .nth(2)
+        .unwrap_or(manifest)
+        .to_path_buf()
+}
+
+/// A started program whose output is kept.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    what: String,
+}
+
+impl Running {
+    /// Starts `command`.
+    pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
+        let what = format!("{:?}", command.get_program());
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{what}: {error}"))?;
+        Ok(Self { child, what })
+    }
+
+    /// Waits for the program's end, at most `limit`, and gives its standard output.
+    pub(crate) fn finish(mut self, limit: Duration) -> Result<String, String> {
+        let end = Instant::now() + limit;
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) if Instant::now() < end => thread::sleep(Duration::from_millis(20)),
+                Ok(None) => {
+                    self.stop();
+                    return Err(format!("{}: not done in {limit:?}", self.what));
+                }
+                Err(error) => return Err(format!("{}: {error}", self.what)),
+            }
+        };
+        let stdout = read(self.child.stdout.as_mut());
+        let stderr = read(self.child.stderr.as_mut());
+        if status.success() {
+            Ok(stdout)
+        } else {
+            Err(format!(
+                "{}: {status}: {} {}",
+                self.what,
+                stdout.trim(),
+                stderr.trim()
+            ))
+        }
+    }
+
+    fn stop(&mut self) {
+        // Both fail only when the program is gone already, which is what is wanted.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn read(stream: Option<&mut impl std::io::Read>) -> String {
+    let mut text = String::new();
+    if let Some(stream) = stream {
+        // A program that prints something other than text is caught by its missing figures.
+        drop(stream.read_to_string(&mut text));
+    }
+    text
+}
+
+/// The number that follows `key` in `text`.
+pub(crate) fn number_after(text: &str, key: &str) -> Option<f64> {
+    let rest = &text[text.find(key)? + key.len()..];
+    rest.split_whitespace()
+        .next()?
+        .trim_matches([':', ','])
+        .parse()
+        .ok()
+}

@@ -1,0 +1,106 @@
+//! What one run gave, and what many gave together.
+
+use std::fmt;
+
+/// One complete run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    /// Messages per second as the receiver counted them.
+    pub(crate) rate: f64,
+    /// Messages that the receiver did not get.
+    pub(crate) missing: u64,
+    /// Busy seconds of the whole machine during the run.
+    pub(crate) cpu_seconds: f64,
+    /// Payload bytes that the receiver got.
+    pub(crate) bytes: f64,
+    /// Thousandths of the time that the hypervisor gave to others.
+    pub(crate) steal_permille: u64,
+}
+
+impl Sample {
+    fn cpu_seconds_per_gb(&self) -> f64 {
+        self.cpu_seconds / (self.bytes / 1e9)
+    }
+}
+
+impl fmt::Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.0} msg/s, {:.2} CPU s/GB",
+            self.rate,
+            self.cpu_seconds_per_gb()
+        )
+    }
+}
+
+/// The runs of one peer, in the order of the pairs.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    /// Who ran.
+    pub(crate) name: String,
+    samples: Vec<Sample>,
+}
+
+impl Series {
+    /// An empty series for `name`.
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            samples: Vec::new(),
+        }
+    }
+
+    /// Adds the run of the next pair.
+    pub(crate) fn push(&mut self, sample: Sample) {
+        self.samples.push(sample);
+    }
+
+    /// Minimum, median and maximum rate, in messages per second.
+    pub(crate) fn rate(&self) -> [f64; 3] {
+        spread(self.samples.iter().map(|sample| sample.rate))
+    }
+
+    /// Median CPU seconds per gigabyte.
+    pub(crate) fn cpu_seconds_per_gb(&self) -> f64 {
+        spread(self.samples.iter().map(Sample::cpu_seconds_per_gb))[1]
+    }
+
+    /// Minimum, median and maximum of `self`'s rate over `other`'s, pair by pair.
+    pub(crate) fn ratio_to(&self, other: &Self) -> [f64; 3] {
+        let pairs = self.samples.iter().zip(&other.samples);
+        spread(pairs.map(|(ours, theirs)| ours.rate / theirs.rate))
+    }
+}
+
+fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => [0.0; 3],
+        n => [values[0], values[n / 2], values[n - 1]],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_taken_pair_by_pair() {
+        let mut ours = Series::new("ours");
+        let mut theirs = Series::new("theirs");
+        for (a, b) in [(10.0, 5.0), (30.0, 10.0), (8.0, 2.0)] {
+            ours.push(Sample {
+                rate: a,
+                ..Sample::default()
+            });
+            theirs.push(Sample {
+                rate: b,
+                ..Sample::default()
+            });
+        }
+        assert_eq!(ours.ratio_to(&theirs), [2.0, 3.0, 4.0]);
+        assert_eq!(theirs.rate(), [2.0, 5.0, 10.0]);
+    }
+}

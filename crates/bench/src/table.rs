@@ -1,0 +1,26 @@
+//! The table that a bench prints.
+
+use crate::sample::Series;
+
+/// Renders the series as rows; the first is ours, and every row shows our ratio to it.
+pub(crate) fn render(series: &[Series]) -> String {
+    let mut text = format!(
+        "{:<34} {:>12} {:>25} {:>9} {:>22}\n",
+        "peer", "msg/s", "(min .. max)", "CPU s/GB", "ours / peer (spread)"
+    );
+    let Some(ours) = series.first() else {
+        return text;
+    };
+    for row in series {
+        let [min, median, max] = row.rate();
+        let [low, ratio, high] = ours.ratio_to(row);
+        text += &format!(
+            "{:<34} {median:>12.0} {:>25} {:>9.2} {:>22}\n",
+            row.name,
+            format!("({min:.0} .. {max:.0})"),
+            row.cpu_seconds_per_gb(),
+            format!("{ratio:.2} ({low:.2} .. {high:.2})"),
+        );
+    }
+    text
+}
