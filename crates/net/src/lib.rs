@@ -1,1 +1,17 @@
 //! Io over real sockets: groups, interfaces, control connections, fault interception.
+//!
+//! [`UdpIo`] is what the run loop drives in the shipped programs. Which interface to use is decided
+//! elsewhere and handed in as an index and a local address.
+#![forbid(unsafe_code)]
+
+mod error;
+pub use error::NetError;
+
+pub mod interface;
+pub use interface::{Interface, InterfaceError, Interfaces};
+
+mod options;
+pub use options::{SocketOptions, WaitStrategy};
+
+mod udp;
+pub use udp::{Role, UdpCounters, UdpIo, UdpSetup, Waker};

@@ -16,11 +16,22 @@ mod call;
 
 pub mod clock;
 
+/// The errno values that callers tell apart.
+pub mod errno {
+    pub use libc::{
+        EACCES, EADDRINUSE, EAGAIN, EBADF, ECONNREFUSED, ECONNRESET, EHOSTDOWN, EHOSTUNREACH,
+        EINTR, EINVAL, EIO, EMFILE, EMSGSIZE, ENETDOWN, ENETUNREACH, ENFILE, ENOBUFS, ENODEV,
+        ENOMEM, ENOPROTOOPT, ENOSYS, ENOTSOCK, EOPNOTSUPP, EPERM, EPROTO,
+    };
+}
+
 pub mod message;
 pub use message::{Control, Inbox, Received};
 
 pub mod poll;
 pub use poll::{Epoll, Interest, Ready, TimerFd, WakeFd};
+
+pub mod tcp;
 
 mod udp;
 pub use udp::{Family, FilterOp, PathMtu, UdpSocket};

@@ -1,0 +1,75 @@
+//! Environment errors: what was attempted, on what, why it failed, and what to do about it.
+
+use std::{fmt::Display, io};
+
+/// An operation that the system refused.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {operation} {target}: {cause}{}", hint(.remedy.as_ref()))]
+pub struct NetError {
+    operation: &'static str,
+    target: String,
+    cause: String,
+    remedy: Option<String>,
+    errno: Option<i32>,
+}
+
+impl NetError {
+    /// `operation` (a verb) on `target` failed with a system error.
+    pub fn system(operation: &'static str, target: impl Display, error: &io::Error) -> Self {
+        Self {
+            operation,
+            target: target.to_string(),
+            cause: error.to_string(),
+            remedy: None,
+            errno: error.raw_os_error(),
+        }
+    }
+
+    /// `operation` (a verb) on `target` makes no sense for the reason `cause`.
+    pub fn refused(operation: &'static str, target: impl Display, cause: impl Display) -> Self {
+        Self {
+            operation,
+            target: target.to_string(),
+            cause: cause.to_string(),
+            remedy: None,
+            errno: None,
+        }
+    }
+
+    /// Adds what the reader can do about it, as a sentence without a full stop.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Display) -> Self {
+        self.remedy = Some(remedy.to_string());
+        self
+    }
+
+    /// The errno, when the system gave one.
+    #[must_use]
+    pub const fn errno(&self) -> Option<i32> {
+        self.errno
+    }
+
+    /// What to do about it, when something can be done.
+    #[must_use]
+    pub fn remedy_text(&self) -> Option<&str> {
+        self.remedy.as_deref()
+    }
+}
+
+fn hint(remedy: Option<&String>) -> String {
+    remedy.map_or_else(String::new, |remedy| format!("; {remedy}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_operation_target_cause_and_remedy() {
+        let error = NetError::refused("join", "239.1.1.1", "no interface").remedy("name one");
+        assert_eq!(
+            error.to_string(),
+            "cannot join 239.1.1.1: no interface; name one"
+        );
+    }
+}

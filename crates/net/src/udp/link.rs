@@ -1,0 +1,441 @@
+//! Control connections: non-blocking TCP with bounded queues.
+//!
+//! ```text
+//!  open ──> Connecting ──> Open ──close──> Flushing ──queue empty──> Lingering ──EOF or time──> gone
+//!  accept ───────────────> Open ──EOF, reset──> gone (Closed is told)
+//! ```
+//!
+//! A connection that we close sends what is queued, then its end, and is kept until the peer has
+//! seen it: closing at once would let unread bytes turn into a reset that destroys the last report.
+//! After [`Links::close`] no event of that connection follows.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io::{self, Read as _, Write as _},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    time::Duration,
+};
+
+use base::{Instant, LinkEvent, LinkId};
+use sys::{Interest, Ready, clock, errno, tcp};
+
+use super::{
+    Tally,
+    readiness::{Readiness, Signal},
+};
+use crate::{NetError, SocketOptions};
+
+/// All control connections of a session, dialled and accepted.
+#[derive(Debug)]
+pub(super) struct Links {
+    listener: Option<TcpListener>,
+    /// Kept open so that a connection can still be accepted, and refused, when descriptors run out.
+    spare: Option<std::fs::File>,
+    links: BTreeMap<u32, Link>,
+    next: u32,
+    events: VecDeque<(LinkId, LinkEvent)>,
+    /// What the last poll found ready.
+    ready: VecDeque<(u32, Ready)>,
+    /// When connections that we closed are given up, earliest first.
+    lingering: VecDeque<(Instant, u32)>,
+    may_accept: bool,
+    queue_bytes: usize,
+    links_max: usize,
+    silence: Duration,
+}
+
+impl Links {
+    pub(super) fn new(options: &SocketOptions) -> Self {
+        Self {
+            listener: None,
+            spare: None,
+            links: BTreeMap::new(),
+            next: 0,
+            events: VecDeque::new(),
+            ready: VecDeque::new(),
+            lingering: VecDeque::new(),
+            may_accept: false,
+            queue_bytes: options.link_queue_bytes,
+            links_max: options.links_max,
+            silence: options.link_silence,
+        }
+    }
+
+    /// Accepts connections on `address`; gives the address bound.
+    pub(super) fn listen(
+        &mut self,
+        address: SocketAddr,
+        readiness: &Readiness,
+    ) -> Result<SocketAddr, NetError> {
+        let fault = |error: io::Error| {
+            let fault = NetError::system("accept control connections on", address, &error);
+            match error.kind() {
+                io::ErrorKind::AddrInUse => fault.remedy(
+                    "another program listens there: choose another control port, or 0 for any",
+                ),
+                _ => fault,
+            }
+        };
+        let listener = tcp::listen(address, BACKLOG).map_err(fault)?;
+        let bound = listener.local_addr().map_err(fault)?;
+        readiness.add(&listener, Signal::LISTENER, Interest::READ)?;
+        self.spare = std::fs::File::open("/dev/null").ok();
+        self.listener = Some(listener);
+        Ok(bound)
+    }
+
+    /// Dials; Opened or Closed follows.
+    pub(super) fn open(
+        &mut self,
+        peer: SocketAddr,
+        readiness: &Readiness,
+        tally: &mut Tally,
+    ) -> LinkId {
+        let id = self.number();
+        let stream = tcp::connect(peer);
+        if stream.is_ok_and(|stream| self.adopt(id, stream, State::Connecting, readiness)) {
+            return id;
+        }
+        tally.counters.links_failed += 1;
+        self.events.push_back((id, LinkEvent::Closed));
+        id
+    }
+
+    /// Queues what there is room for; gives the number of bytes taken.
+    pub(super) fn send(
+        &mut self,
+        id: LinkId,
+        bytes: &[u8],
+        readiness: &Readiness,
+        tally: &mut Tally,
+    ) -> usize {
+        let Some(link) = self.links.get_mut(&id.0) else {
+            return 0;
+        };
+        if !matches!(link.state, State::Connecting | State::Open) {
+            return 0;
+        }
+        let taken = bytes.len().min(self.queue_bytes - link.queue.len());
+        let was_empty = link.queue.is_empty();
+        link.queue.extend(&bytes[..taken]);
+        if taken < bytes.len() {
+            link.owes_writable = true;
+            tally.counters.link_queue_full += 1;
+        }
+        if was_empty && link.state == State::Open {
+            // A failure shows again when the connection is read, which the kernel will ask for.
+            let _told_by_reading = link.flush(tally);
+        }
+        link.follow(id, readiness);
+        taken
+    }
+
+    /// Sends what is queued, then the end. Nothing more is told of this connection.
+    pub(super) fn close(&mut self, id: LinkId, readiness: &Readiness, tally: &mut Tally) {
+        self.events.retain(|&(other, _)| other != id);
+        let Some(link) = self.links.get_mut(&id.0) else {
+            return;
+        };
+        match link.state {
+            State::Connecting if link.queue.is_empty() => {
+                self.links.remove(&id.0);
+            }
+            State::Connecting | State::Open => {
+                let was_open = link.state == State::Open;
+                link.state = if was_open {
+                    State::Flushing
+                } else {
+                    State::ConnectingToFlush
+                };
+                self.lingering
+                    .push_back((clock::monotonic() + LINGER, id.0));
+                let is_alive = !was_open || link.flush(tally).is_ok();
+                if is_alive {
+                    link.follow(id, readiness);
+                } else {
+                    self.links.remove(&id.0);
+                }
+            }
+            State::ConnectingToFlush | State::Flushing | State::Lingering => {}
+        }
+    }
+
+    /// The next event; bytes that arrived replace the contents of `data`.
+    pub(super) fn event(
+        &mut self,
+        data: &mut Vec<u8>,
+        readiness: &Readiness,
+        tally: &mut Tally,
+    ) -> Option<(LinkId, LinkEvent)> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            if self.may_accept {
+                self.accept(readiness, tally);
+                continue;
+            }
+            let (id, ready) = self.ready.pop_front()?;
+            let event = self.serve(id, ready, data, readiness, tally);
+            if let Some(event) = event {
+                return Some((LinkId(id), event));
+            }
+        }
+    }
+
+    /// Forgets what the last poll found, and connections whose peer does not want to see the end.
+    pub(super) fn begin_poll(&mut self) {
+        self.ready.clear();
+        self.may_accept = false;
+        if self.lingering.is_empty() {
+            return;
+        }
+        let now = clock::monotonic();
+        while let Some(&(deadline, id)) = self.lingering.front() {
+            if deadline > now {
+                break;
+            }
+            self.lingering.pop_front();
+            self.links.remove(&id);
+        }
+    }
+
+    /// A descriptor of ours is ready.
+    pub(super) fn note_ready(&mut self, token: u64, ready: Ready) {
+        if token == Signal::LISTENER.0 {
+            self.may_accept = true;
+            return;
+        }
+        let id = token.checked_sub(Signal::LINKS).map(u32::try_from);
+        if let Some(Ok(id)) = id {
+            self.ready.push_back((id, ready));
+        }
+    }
+
+    /// True when [`Links::event`] has something to look at.
+    pub(super) fn has_work(&self) -> bool {
+        self.may_accept || !self.events.is_empty() || !self.ready.is_empty()
+    }
+
+    /// Connections whose queue has not left, or whose peer has not seen the end.
+    pub(super) fn unfinished(&self) -> usize {
+        let is_unfinished = |link: &&Link| link.state != State::Open || !link.queue.is_empty();
+        self.links.values().filter(is_unfinished).count()
+    }
+
+    fn accept(&mut self, readiness: &Readiness, tally: &mut Tally) {
+        let Some(listener) = &self.listener else {
+            self.may_accept = false;
+            return;
+        };
+        match listener.accept() {
+            Ok((stream, peer)) => {
+                let id = self.number();
+                let has_room = self.links.len() < self.links_max;
+                if has_room
+                    && stream.set_nonblocking(true).is_ok()
+                    && self.adopt(id, stream, State::Open, readiness)
+                {
+                    tally.counters.links_accepted += 1;
+                    self.events.push_back((id, LinkEvent::Accepted { peer }));
+                } else {
+                    tally.counters.links_refused += 1;
+                }
+            }
+            Err(error) if is_out_of_descriptors(&error) => {
+                // Without this the connection would stay in the backlog and keep us awake.
+                tally.counters.links_refused += 1;
+                self.spare = None;
+                let refused = listener.accept();
+                drop(refused);
+                self.spare = std::fs::File::open("/dev/null").ok();
+                self.may_accept = self.spare.is_some();
+            }
+            Err(_nothing_more) => self.may_accept = false,
+        }
+    }
+
+    fn serve(
+        &mut self,
+        id: u32,
+        ready: Ready,
+        data: &mut Vec<u8>,
+        readiness: &Readiness,
+        tally: &mut Tally,
+    ) -> Option<LinkEvent> {
+        let link = self.links.get_mut(&id)?;
+        let mut event = None;
+        if matches!(link.state, State::Connecting | State::ConnectingToFlush) {
+            let is_open = matches!(link.stream.take_error(), Ok(None));
+            if !is_open {
+                return self.fail(id, tally);
+            }
+            tally.counters.links_opened += 1;
+            if link.state == State::Connecting {
+                link.state = State::Open;
+                event = Some(LinkEvent::Opened);
+            } else {
+                link.state = State::Flushing;
+            }
+        }
+        if ready.writable && link.flush(tally).is_err() {
+            return self.fail(id, tally);
+        }
+        if link.owes_writable && link.queue.len() <= self.queue_bytes / 2 {
+            link.owes_writable = false;
+            if link.state == State::Open {
+                self.events.push_back((LinkId(id), LinkEvent::Writable));
+            }
+        }
+        link.follow(LinkId(id), readiness);
+        if event.is_some() || !ready.readable {
+            return event;
+        }
+        match link.read(data) {
+            Arrived::Bytes => {
+                tally.counters.link_received_bytes += data.len() as u64;
+                (link.state == State::Open).then_some(LinkEvent::Data)
+            }
+            Arrived::Nothing => None,
+            Arrived::End => {
+                let was_open = link.state == State::Open;
+                self.links.remove(&id);
+                was_open.then_some(LinkEvent::Closed)
+            }
+            Arrived::Failure => self.fail(id, tally),
+        }
+    }
+
+    /// Drops a connection that is beyond use; the owner is told unless it closed it itself.
+    fn fail(&mut self, id: u32, tally: &mut Tally) -> Option<LinkEvent> {
+        tally.counters.links_failed += 1;
+        let link = self.links.remove(&id)?;
+        self.events.retain(|&(other, _)| other != LinkId(id));
+        matches!(link.state, State::Connecting | State::Open).then_some(LinkEvent::Closed)
+    }
+
+    fn adopt(
+        &mut self,
+        id: LinkId,
+        stream: TcpStream,
+        state: State,
+        readiness: &Readiness,
+    ) -> bool {
+        let is_ready = stream.set_nodelay(true).is_ok()
+            && tcp::set_silence_limit(&stream, self.silence).is_ok();
+        let interest = match state {
+            State::Connecting => Interest::BOTH,
+            _ => Interest::READ,
+        };
+        if !is_ready || readiness.add(&stream, signal(id), interest).is_err() {
+            return false;
+        }
+        let link = Link {
+            stream,
+            state,
+            queue: VecDeque::new(),
+            owes_writable: false,
+            interest,
+        };
+        self.links.insert(id.0, link);
+        true
+    }
+
+    fn number(&mut self) -> LinkId {
+        let id = LinkId(self.next);
+        self.next += 1;
+        id
+    }
+}
+
+#[derive(Debug)]
+struct Link {
+    stream: TcpStream,
+    state: State,
+    queue: VecDeque<u8>,
+    /// The owner was told to wait for room.
+    owes_writable: bool,
+    interest: Interest,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Connecting,
+    /// Closed by us before it was open, with bytes still to send.
+    ConnectingToFlush,
+    Open,
+    /// Closed by us, with bytes still to send.
+    Flushing,
+    /// Closed by us; the peer has not closed yet.
+    Lingering,
+}
+
+/// What reading gave.
+enum Arrived {
+    Bytes,
+    Nothing,
+    End,
+    Failure,
+}
+
+impl Link {
+    /// Writes what the kernel takes; announces the end once a closed connection's queue is empty.
+    fn flush(&mut self, tally: &mut Tally) -> io::Result<()> {
+        while !self.queue.is_empty() {
+            let (front, _) = self.queue.as_slices();
+            match self.stream.write(front) {
+                Ok(written) => {
+                    self.queue.drain(..written);
+                    tally.counters.link_sent_bytes += written as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        if self.state == State::Flushing {
+            self.stream.shutdown(Shutdown::Write)?;
+            self.state = State::Lingering;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, data: &mut Vec<u8>) -> Arrived {
+        data.clear();
+        // On WouldBlock the bytes read until then are in `data`.
+        match (&self.stream).take(READ_BYTES_MAX).read_to_end(data) {
+            _ if !data.is_empty() => Arrived::Bytes,
+            Ok(_none) => Arrived::End,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Arrived::Nothing,
+            Err(_reset) => Arrived::Failure,
+        }
+    }
+
+    /// Asks the kernel for what the state needs to know.
+    fn follow(&mut self, id: LinkId, readiness: &Readiness) {
+        let is_connecting = matches!(self.state, State::Connecting | State::ConnectingToFlush);
+        let interest = Interest {
+            readable: true,
+            writable: is_connecting || !self.queue.is_empty(),
+        };
+        if interest != self.interest {
+            self.interest = interest;
+            readiness.modify(&self.stream, signal(id), interest);
+        }
+    }
+}
+
+fn signal(id: LinkId) -> Signal {
+    Signal(Signal::LINKS + u64::from(id.0))
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(errno::EMFILE | errno::ENFILE))
+}
+
+/// Connections not yet accepted: a thousand receivers may dial at once.
+const BACKLOG: u16 = 4096;
+/// Bytes of one Data event.
+const READ_BYTES_MAX: u64 = 64 << 10;
+/// How long a closed connection is kept for its peer to see the end.
+const LINGER: Duration = Duration::from_secs(5);

@@ -1,0 +1,306 @@
+//! The run loop's world over real sockets: UDP for packets, TCP for control connections, epoll.
+//!
+//! ```text
+//!              recv ──> readiness (epoll) ──> group socket ─┐
+//!                                         └─> upstream ─────┴──> batch
+//! run ──> send ──> upstream socket (GSO | sendmmsg | sendmsg)
+//!   link_* <──> control connections            wait ──> block | busy | spin
+//! ```
+//!
+//! It knows nothing of PGM: it moves runs and batches. One descriptor ([`UdpIo::as_raw_fd`]) becomes
+//! readable when there is anything to do, for owners with a loop of their own.
+//!
+//! Invariants: nothing but `wait` blocks; no allocation for packets or runs; every datagram, call
+//! and failure is counted.
+
+use std::{
+    net::SocketAddr,
+    os::fd::{AsRawFd, RawFd},
+};
+
+use base::{Instant, Io, IoFault, LinkEvent, LinkId, Outcome, RecvBatch, Run, RunLimit};
+use sys::{Interest, RawAddress, clock};
+
+use crate::NetError;
+
+mod counters;
+pub use counters::UdpCounters;
+
+mod link;
+use link::Links;
+
+mod open;
+use open::Ports;
+pub use open::{Role, UdpSetup};
+
+mod readiness;
+pub use readiness::Waker;
+use readiness::{Readiness, Signal};
+
+mod receive;
+use receive::{Collector, GRO_BYTES_MAX};
+
+mod send;
+use send::{Blocked, Sender};
+
+mod tally;
+use tally::Tally;
+
+/// The sockets of one session and the loop's way to wait for them.
+#[derive(Debug)]
+pub struct UdpIo {
+    setup: UdpSetup,
+    ports: Ports,
+    sender: Sender,
+    collector: Collector,
+    links: Links,
+    readiness: Readiness,
+    tally: Tally,
+    /// Receives since the kernel was last asked what else is ready.
+    receives_since_poll: u32,
+    /// Which socket is asked first; they take turns.
+    group_first: bool,
+}
+
+impl UdpIo {
+    /// Opens the sockets of a session.
+    ///
+    /// # Errors
+    /// What the system refused, on which address, and what to do about it.
+    pub fn open(setup: UdpSetup) -> Result<Self, NetError> {
+        let mut tally = Tally::default();
+        let ports = Ports::open(&setup, &mut tally)?;
+        let readiness = Readiness::new(setup.options.wait)?;
+        readiness.add(&ports.upstream.socket, Signal::UPSTREAM, Interest::READ)?;
+        if let Some(group) = &ports.group {
+            readiness.add(&group.socket, Signal::GROUP, Interest::READ)?;
+        }
+        let mut has_gro = setup.options.gro;
+        for port in ports.iter() {
+            has_gro &= port.socket.set_gro(has_gro).is_ok();
+        }
+        if setup.options.gro && !has_gro {
+            tally.warn("the kernel does not know UDP GRO (Linux 5.0): receiving without".into());
+        }
+        if !has_gro {
+            for port in ports.iter() {
+                // Off is the default; this undoes what worked on one socket only.
+                let _was_off_already = port.socket.set_gro(false);
+            }
+        }
+        Ok(Self {
+            sender: Sender::new(&ports.upstream.socket, &setup.options),
+            collector: Collector::new(setup.path, has_gro),
+            links: Links::new(&setup.options),
+            ports,
+            readiness,
+            tally,
+            setup,
+            receives_since_poll: 0,
+            group_first: true,
+        })
+    }
+
+    /// Accepts control connections on `address` (port 0: any free one). Gives the address bound.
+    ///
+    /// # Errors
+    /// When the address or port is not to be had.
+    pub fn listen(&mut self, address: SocketAddr) -> Result<SocketAddr, NetError> {
+        let address = self.setup.scoped(address);
+        self.links.listen(address, &self.readiness)
+    }
+
+    /// Receive buffers of the shape that suits these sockets: a few long ones for coalesced
+    /// datagrams, many short ones without.
+    #[must_use]
+    pub fn batch(&self) -> RecvBatch {
+        if self.collector.has_gro() {
+            RecvBatch::new(GRO_SLOTS, GRO_BYTES_MAX)
+        } else {
+            RecvBatch::new(PLAIN_SLOTS, PLAIN_SLOT_BYTES)
+        }
+    }
+
+    /// A handle by which another thread ends a wait.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    pub fn waker(&self) -> Result<Waker, NetError> {
+        self.readiness.waker()
+    }
+
+    /// Makes [`UdpIo::as_raw_fd`] readable at `deadline` too: for owners that wait by themselves
+    /// instead of calling [`Io::wait`].
+    pub fn arm(&mut self, deadline: Option<Instant>) {
+        let blocked = self.sender.blocked;
+        let deadline = match blocked {
+            Blocked::Beyond => Some(retry_at(deadline)),
+            _ => deadline,
+        };
+        self.readiness.arm(deadline);
+        let upstream = &self.ports.upstream.socket;
+        self.readiness
+            .ask_for_room(upstream, blocked == Blocked::Socket);
+    }
+
+    /// The next warning: something works, but not as asked.
+    pub fn take_warning(&mut self) -> Option<String> {
+        self.tally.take_warning()
+    }
+
+    /// Everything counted so far.
+    #[must_use]
+    pub fn counters(&self) -> &UdpCounters {
+        &self.tally.counters
+    }
+
+    /// Where upstream packets arrive and all packets leave from.
+    #[must_use]
+    pub fn upstream_address(&self) -> SocketAddr {
+        self.ports.upstream.bound
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub const fn setup(&self) -> &UdpSetup {
+        &self.setup
+    }
+
+    /// Control connections that still have bytes to send, or wait for their peer to see the end.
+    #[must_use]
+    pub fn links_unfinished(&self) -> usize {
+        self.links.unfinished()
+    }
+
+    /// Asks the kernel what is ready, waiting up to `deadline`, and spreads the word.
+    fn poll(&mut self, deadline: Option<Instant>) {
+        self.receives_since_poll = 0;
+        self.links.begin_poll();
+        let (ports, links) = (&mut self.ports, &mut self.links);
+        self.readiness
+            .wait(deadline, &mut self.tally, |signal, ready| match signal {
+                Signal::UPSTREAM => ports.upstream.is_ready |= ready.readable,
+                Signal::GROUP => {
+                    if let Some(group) = &mut ports.group {
+                        group.is_ready |= ready.readable;
+                    }
+                }
+                Signal(token) => links.note_ready(token, ready),
+            });
+    }
+
+    fn is_anything_ready(&self) -> bool {
+        self.ports.iter().any(|port| port.is_ready) || self.links.has_work()
+    }
+}
+
+impl Io for UdpIo {
+    fn now(&mut self) -> Instant {
+        clock::monotonic()
+    }
+
+    fn recv(&mut self, batch: &mut RecvBatch) -> Result<usize, IoFault> {
+        self.collector
+            .fit(batch.slot_bytes(), self.ports.iter(), &mut self.tally);
+        self.receives_since_poll += 1;
+        if self.receives_since_poll > RECEIVES_PER_POLL || !self.is_anything_ready() {
+            self.poll(Some(Instant::ZERO));
+        }
+        let Self {
+            ports,
+            collector,
+            tally,
+            group_first,
+            ..
+        } = self;
+        let mut filled = 0;
+        *group_first = !*group_first;
+        for is_group in [*group_first, !*group_first] {
+            let port = if is_group {
+                ports.group.as_mut()
+            } else {
+                Some(&mut ports.upstream)
+            };
+            if let Some(port) = port.filter(|port| port.is_ready) {
+                filled += collector.collect(port, batch, tally)?;
+            }
+        }
+        Ok(filled)
+    }
+
+    fn send(&mut self, run: &Run<'_>) -> Outcome {
+        let to = RawAddress::from(self.setup.scoped(run.to));
+        self.sender
+            .send(&self.ports.upstream.socket, &to, run, &mut self.tally)
+    }
+
+    fn run_limit(&self) -> RunLimit {
+        self.sender.limit()
+    }
+
+    fn link_open(&mut self, peer: SocketAddr) -> LinkId {
+        let peer = self.setup.scoped(peer);
+        self.links.open(peer, &self.readiness, &mut self.tally)
+    }
+
+    fn link_event(&mut self, data: &mut Vec<u8>) -> Option<(LinkId, LinkEvent)> {
+        self.links.event(data, &self.readiness, &mut self.tally)
+    }
+
+    fn link_send(&mut self, link: LinkId, bytes: &[u8]) -> usize {
+        self.links
+            .send(link, bytes, &self.readiness, &mut self.tally)
+    }
+
+    fn link_close(&mut self, link: LinkId) {
+        self.links.close(link, &self.readiness, &mut self.tally);
+    }
+
+    fn wait(&mut self, until: Option<Instant>) {
+        self.tally.counters.waits += 1;
+        if self.is_anything_ready() {
+            return;
+        }
+        let blocked = std::mem::replace(&mut self.sender.blocked, Blocked::No);
+        let until = match blocked {
+            Blocked::Beyond => Some(retry_at(until)),
+            _ => until,
+        };
+        let upstream = &self.ports.upstream.socket;
+        self.readiness
+            .ask_for_room(upstream, blocked == Blocked::Socket);
+        self.poll(until);
+    }
+}
+
+impl AsRawFd for UdpIo {
+    /// Readable when the owner should take a turn.
+    fn as_raw_fd(&self) -> RawFd {
+        self.readiness.as_raw_fd()
+    }
+}
+
+impl Ports {
+    fn iter(&self) -> impl Iterator<Item = &open::Port> {
+        self.group.iter().chain([&self.upstream])
+    }
+}
+
+/// When to try again although nothing will tell that there is room.
+fn retry_at(deadline: Option<Instant>) -> Instant {
+    let retry = clock::monotonic() + RETRY_AFTER;
+    deadline.map_or(retry, |deadline| deadline.min(retry))
+}
+
+/// Buffers of a batch when datagrams arrive coalesced: each can hold a whole run.
+const GRO_SLOTS: usize = 4;
+const PLAIN_SLOTS: usize = 64;
+/// A jumbo frame, rounded up.
+const PLAIN_SLOT_BYTES: usize = 9216;
+/// Under a flood one socket never runs dry; the others are looked at this often all the same.
+const RECEIVES_PER_POLL: u32 = 8;
+/// How long a full queue beyond the socket is given to drain.
+const RETRY_AFTER: std::time::Duration = std::time::Duration::from_micros(100);
+
+#[cfg(test)]
+mod tests;

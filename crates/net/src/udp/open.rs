@@ -1,0 +1,409 @@
+//! Opening the sockets of a session: who binds what, and what is set on them.
+//!
+//! ```text
+//!            group socket                      upstream socket
+//! source     group:port, all but our own       local:port   data leaves, NAKs and SPMRs arrive
+//! receiver   group:port  (unicast: own:port)   local:any    NAKs and SPMRs leave
+//! ```
+//!
+//! A receiver never binds the unicast port, so that the source on the same host gets its NAKs. The
+//! kernel filters groups: a socket bound to a group gets nothing that was sent elsewhere.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use base::{PathId, Socket};
+use sys::{Family, FilterOp, PathMtu, UdpSocket, errno};
+
+use super::Tally;
+use crate::{NetError, SocketOptions};
+
+/// Which end of a session the sockets serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Sends data; takes upstream packets on the session's port.
+    Source,
+    /// Takes data; sends upstream packets from any port.
+    Receiver,
+}
+
+/// Where the sockets of a session are opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpSetup {
+    /// Which end this is.
+    pub role: Role,
+    /// The group and port. For a unicast session: the receiver's address and port, at both ends.
+    pub destination: SocketAddr,
+    /// The only source to receive from, for source-specific multicast.
+    pub source: Option<IpAddr>,
+    /// Index of the interface to use.
+    pub interface: u32,
+    /// Our address on that interface, of the destination's family.
+    pub local: IpAddr,
+    /// The number by which the state machines know this interface.
+    pub path: PathId,
+    /// Everything else.
+    pub options: SocketOptions,
+}
+
+impl UdpSetup {
+    /// A session of `role` at `destination` by the interface with this index and local address.
+    #[must_use]
+    pub fn new(role: Role, destination: SocketAddr, interface: u32, local: IpAddr) -> Self {
+        Self {
+            role,
+            destination,
+            source: None,
+            interface,
+            local,
+            path: PathId::default(),
+            options: SocketOptions::default(),
+        }
+    }
+
+    /// Receives from this source only.
+    #[must_use]
+    pub fn source(mut self, source: Option<IpAddr>) -> Self {
+        self.source = source;
+        self
+    }
+
+    /// Uses these options.
+    #[must_use]
+    pub fn options(mut self, options: SocketOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The address to send to and bind, with the interface as scope where IPv6 needs one.
+    pub(crate) fn scoped(&self, address: SocketAddr) -> SocketAddr {
+        match address {
+            SocketAddr::V6(v6) if v6.scope_id() == 0 && needs_scope(*v6.ip()) => {
+                SocketAddrV6::new(*v6.ip(), v6.port(), 0, self.interface).into()
+            }
+            other => other,
+        }
+    }
+
+    fn local_at(&self, port: u16) -> SocketAddr {
+        self.scoped(SocketAddr::new(self.local, port))
+    }
+}
+
+/// One socket and what the receive path needs to know about it.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) socket: UdpSocket,
+    pub(super) kind: Socket,
+    /// What was bound: the destination of every datagram, unless the kernel says otherwise.
+    pub(super) bound: SocketAddr,
+    /// Something may be there to receive.
+    pub(super) is_ready: bool,
+    /// The kernel's drop count when last seen.
+    pub(super) overflow: u32,
+}
+
+impl Port {
+    fn new(socket: UdpSocket, kind: Socket, bound: SocketAddr) -> Result<Self, NetError> {
+        if bound.ip().is_unspecified() {
+            set(
+                "ask for destinations on",
+                bound,
+                socket.set_packet_info(true),
+            )?;
+        }
+        Ok(Self {
+            socket,
+            kind,
+            bound,
+            is_ready: true,
+            overflow: 0,
+        })
+    }
+}
+
+/// The sockets of a session.
+#[derive(Debug)]
+pub(super) struct Ports {
+    pub(super) upstream: Port,
+    pub(super) group: Option<Port>,
+}
+
+impl Ports {
+    /// Opens what `setup` asks for. Gives warnings about what the system granted only in part.
+    pub(super) fn open(setup: &UdpSetup, tally: &mut Tally) -> Result<Self, NetError> {
+        setup.check()?;
+        let upstream = setup.open_upstream(tally)?;
+        let is_multicast = setup.destination.ip().is_multicast();
+        let group = if is_multicast || setup.role == Role::Receiver {
+            Some(setup.open_group(tally)?)
+        } else {
+            None
+        };
+        Ok(Self { upstream, group })
+    }
+}
+
+impl UdpSetup {
+    fn check(&self) -> Result<(), NetError> {
+        let destination = self.destination.ip();
+        if self.destination.port() == 0 {
+            return Err(NetError::refused("use", self.destination, "port 0")
+                .remedy("name a port from 1 to 65535"));
+        }
+        if destination.is_ipv4() != self.local.is_ipv4() {
+            let cause = format!(
+                "the interface's address {} is of another family",
+                self.local
+            );
+            return Err(NetError::refused("use", self.destination, cause)
+                .remedy("choose an interface that has an address of the group's family"));
+        }
+        if destination.is_unspecified() || self.local.is_multicast() {
+            return Err(NetError::refused(
+                "use",
+                self.destination,
+                "not an address that traffic can be sent to",
+            ));
+        }
+        if self
+            .source
+            .is_some_and(|source| source.is_ipv4() != destination.is_ipv4())
+        {
+            return Err(NetError::refused(
+                "receive from one source of",
+                self.destination,
+                "source and group are of different families",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The socket that sends, and that a source takes upstream packets on.
+    fn open_upstream(&self, tally: &mut Tally) -> Result<Port, NetError> {
+        let port = match self.role {
+            Role::Source => self.destination.port(),
+            Role::Receiver => 0,
+        };
+        let socket = self.socket(tally)?;
+        let bound = self.local_at(port);
+        let fault = |error: &std::io::Error| bind_fault(self.role, bound, error);
+        socket.bind(bound).map_err(|error| fault(&error))?;
+        let bound = socket.local_addr().map_err(|error| fault(&error))?;
+        let options = &self.options;
+        if self.destination.ip().is_multicast() {
+            socket
+                .set_multicast_interface(self.interface, self.local)
+                .map_err(|e| {
+                    let target = format!("from {} (interface {})", self.local, self.interface);
+                    NetError::system("send multicast", target, &e)
+                        .remedy("choose another interface; `towline ifaces` lists them")
+                })?;
+            set(
+                "set the hop limit of",
+                bound,
+                socket.set_multicast_hops(options.hops),
+            )?;
+            let looped = socket.set_multicast_loop(options.multicast_loop);
+            set("set multicast loop on", bound, looped)?;
+        } else if self.role == Role::Source {
+            let hops = socket.set_unicast_hops(options.hops.max(1));
+            set("set the hop limit of", bound, hops)?;
+        }
+        set(
+            "set the DSCP of",
+            bound,
+            socket.set_traffic_class(options.dscp << 2),
+        )?;
+        set(
+            "set don't-fragment on",
+            bound,
+            socket.set_path_mtu(PathMtu::Probe),
+        )?;
+        let granted = socket
+            .set_send_buffer(options.send_buffer_bytes)
+            .map_err(|e| NetError::system("set the send buffer of", bound, &e))?;
+        note_clipped("send", options.send_buffer_bytes, granted, tally);
+        Port::new(socket, Socket::Upstream, bound)
+    }
+
+    /// The socket that takes what is sent to the group, or to a unicast session's receiver.
+    fn open_group(&self, tally: &mut Tally) -> Result<Port, NetError> {
+        let socket = self.socket(tally)?;
+        let is_multicast = self.destination.ip().is_multicast();
+        let bound = self.scoped(self.destination);
+        if is_multicast {
+            set("share the port of", bound, socket.set_reuse_address(true))?;
+        }
+        socket
+            .bind(bound)
+            .map_err(|error| bind_fault(Role::Receiver, bound, &error))?;
+        if is_multicast {
+            // Old kernels cannot switch it off for IPv6; membership is still checked by address,
+            // and the state machines drop what is not for them.
+            let _kernel_too_old = socket.set_multicast_all(false);
+            if self.role == Role::Source {
+                let filter = socket.attach_filter(&all_but_from(self.local_at(bound.port())));
+                set("filter our own packets on", bound, filter)?;
+            }
+            let source = self.source.filter(|_| self.role == Role::Receiver);
+            socket
+                .join(bound.ip(), self.interface, source)
+                .map_err(|error| join_fault(self, source, &error))?;
+        }
+        Port::new(socket, Socket::Group, bound)
+    }
+
+    /// A socket with everything set that does not depend on the role.
+    fn socket(&self, tally: &mut Tally) -> Result<UdpSocket, NetError> {
+        let target = self.destination;
+        let socket = UdpSocket::new(Family::of(&target))
+            .map_err(|e| NetError::system("open a UDP socket for", target, &e))?;
+        set("count drops on", target, socket.set_overflow_report(true))?;
+        let asked = self.options.receive_buffer_bytes;
+        let granted = socket
+            .set_receive_buffer(asked)
+            .map_err(|e| NetError::system("set the receive buffer of", target, &e))?;
+        note_clipped("receive", asked, granted, tally);
+        Ok(socket)
+    }
+}
+
+fn set(
+    operation: &'static str,
+    target: SocketAddr,
+    result: std::io::Result<()>,
+) -> Result<(), NetError> {
+    result.map_err(|error| NetError::system(operation, target, &error))
+}
+
+fn bind_fault(role: Role, bound: SocketAddr, error: &std::io::Error) -> NetError {
+    let fault = NetError::system("bind", bound, error);
+    match (error.kind(), role) {
+        (std::io::ErrorKind::AddrInUse, Role::Source) => fault.remedy(
+            "another sender on this host uses this port: stop it, or choose another port or \
+             local address",
+        ),
+        (std::io::ErrorKind::AddrInUse, Role::Receiver) => fault.remedy(
+            "another program on this host has the port for itself: stop it, or choose another port",
+        ),
+        (std::io::ErrorKind::AddrNotAvailable, _) => {
+            fault.remedy("this host has no such address; `towline ifaces` lists those it has")
+        }
+        (std::io::ErrorKind::PermissionDenied, _) => {
+            fault.remedy("ports below 1024 need CAP_NET_BIND_SERVICE: choose a higher one")
+        }
+        _ => fault,
+    }
+}
+
+fn join_fault(setup: &UdpSetup, source: Option<IpAddr>, error: &std::io::Error) -> NetError {
+    let group = setup.destination.ip();
+    let target = match source {
+        Some(source) => format!("{source}@{group} on interface {}", setup.interface),
+        None => format!("{group} on interface {}", setup.interface),
+    };
+    let fault = NetError::system("join", target, error);
+    match error.raw_os_error() {
+        Some(errno::ENOBUFS) => fault
+            .remedy("this host is in too many groups: raise sysctl net.ipv4.igmp_max_memberships"),
+        Some(errno::ENODEV) => {
+            fault.remedy("there is no such interface; `towline ifaces` lists them")
+        }
+        _ => fault,
+    }
+}
+
+fn note_clipped(which: &str, asked: usize, granted: usize, tally: &mut Tally) {
+    if granted >= asked {
+        return;
+    }
+    tally.counters.clipped_buffers += 1;
+    let letter = if which == "send" { 'w' } else { 'r' };
+    tally.warn(format!(
+        "the {which} buffer is {granted} bytes instead of {asked}: \
+         run `sysctl -w net.core.{letter}mem_max={asked}` or give CAP_NET_ADMIN"
+    ));
+}
+
+/// A filter that passes all but what was sent from exactly this address and port: a source's own
+/// packets, which come back to it when multicast loops.
+fn all_but_from(own: SocketAddr) -> Vec<FilterOp> {
+    let (offset, words): (u32, Vec<u32>) = match own.ip() {
+        IpAddr::V4(ip) => (12, vec![Ipv4Addr::to_bits(ip)]),
+        IpAddr::V6(ip) => (8, words_of(ip)),
+    };
+    let checks = u8::try_from(words.len()).expect("an address has at most four words");
+    // Jumps count the instructions in between; every mismatch goes to the `accept` at the end.
+    let mut program = vec![
+        FilterOp(LOAD_HALF, 0, 0, UDP_SOURCE_PORT),
+        FilterOp(JUMP_EQUAL, 0, 2 * checks + 1, own.port().into()),
+    ];
+    for (index, &word) in (0_u8..).zip(&words) {
+        let at = NETWORK_HEADER + offset + 4 * u32::from(index);
+        program.push(FilterOp(LOAD_WORD, 0, 0, at));
+        let to_accept = 2 * (checks - index - 1) + 1;
+        program.push(FilterOp(JUMP_EQUAL, 0, to_accept, word));
+    }
+    program.push(FilterOp(RETURN, 0, 0, 0));
+    program.push(FilterOp(RETURN, 0, 0, u32::MAX));
+    program
+}
+
+fn words_of(ip: Ipv6Addr) -> Vec<u32> {
+    let word = |part: &[u8]| u32::from_be_bytes(part.try_into().expect("chunks of four"));
+    ip.octets().chunks_exact(4).map(word).collect()
+}
+
+/// Link-local unicast, and multicast of interface or link scope, mean nothing without an interface.
+fn needs_scope(ip: Ipv6Addr) -> bool {
+    let [first, ..] = ip.segments();
+    first & 0xffc0 == 0xfe80 || (first & 0xff00 == 0xff00 && matches!(first & 0xf, 1 | 2))
+}
+
+/// Classic BPF: load a 16-bit word from the packet.
+const LOAD_HALF: u16 = 0x28;
+/// Classic BPF: load a 32-bit word from the packet.
+const LOAD_WORD: u16 = 0x20;
+/// Classic BPF: jump when the accumulator equals the operand.
+const JUMP_EQUAL: u16 = 0x15;
+/// Classic BPF: accept this many bytes, 0 being none.
+const RETURN: u16 = 0x06;
+/// The filter of a UDP socket sees the UDP header first.
+const UDP_SOURCE_PORT: u32 = 0;
+/// Added to an offset, it counts from the network header (`SKF_NET_OFF`).
+const NETWORK_HEADER: u32 = 0xfff0_0000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_scoped_addresses_need_an_interface() {
+        for (text, expected) in [
+            ("fe80::1", true),
+            ("ff02::1", true),
+            ("ff15::1", false),
+            ("ff01::1", true),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(needs_scope(text.parse().unwrap()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_that_contradict_each_other_are_refused() {
+        let at = |group: &str, local: &str| {
+            UdpSetup::new(
+                Role::Source,
+                group.parse().unwrap(),
+                1,
+                local.parse().unwrap(),
+            )
+            .check()
+        };
+        assert!(at("239.1.1.1:7500", "10.0.0.1").is_ok());
+        assert!(at("239.1.1.1:0", "10.0.0.1").is_err());
+        assert!(at("239.1.1.1:7500", "::1").is_err());
+        assert!(at("0.0.0.0:7500", "10.0.0.1").is_err());
+    }
+}

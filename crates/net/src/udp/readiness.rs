@@ -1,0 +1,199 @@
+//! Waiting: one epoll descriptor over everything, and the strategies by which a loop waits on it.
+
+use std::{
+    cell::Cell,
+    os::fd::{AsFd, AsRawFd as _, RawFd},
+    time::Duration,
+};
+
+use base::Instant;
+use sys::{Epoll, Interest, Ready, TimerFd, UdpSocket, WakeFd, clock};
+
+use super::Tally;
+use crate::{NetError, WaitStrategy};
+
+/// Which descriptor an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Signal(pub(super) u64);
+
+impl Signal {
+    pub(super) const UPSTREAM: Self = Self(0);
+    pub(super) const GROUP: Self = Self(1);
+    const TIMER: Self = Self(2);
+    const WAKE: Self = Self(3);
+    pub(super) const LISTENER: Self = Self(4);
+    /// Control connection `n` is `LINKS + n`.
+    pub(super) const LINKS: u64 = 16;
+}
+
+/// Everything a session waits for.
+#[derive(Debug)]
+pub(super) struct Readiness {
+    epoll: Epoll,
+    timer: TimerFd,
+    wake: WakeFd,
+    strategy: WaitStrategy,
+    armed: Option<Instant>,
+    asks_for_room: bool,
+}
+
+impl Readiness {
+    pub(super) fn new(strategy: WaitStrategy) -> Result<Self, NetError> {
+        let fault = |error: std::io::Error| {
+            NetError::system("wait for", "sockets", &error)
+                .remedy("raise the limit of open files (ulimit -n)")
+        };
+        let readiness = Self {
+            epoll: Epoll::new(EVENTS_MAX).map_err(fault)?,
+            timer: TimerFd::new().map_err(fault)?,
+            wake: WakeFd::new().map_err(fault)?,
+            strategy,
+            armed: None,
+            asks_for_room: false,
+        };
+        readiness.add(&readiness.timer, Signal::TIMER, Interest::READ)?;
+        readiness.add(&readiness.wake, Signal::WAKE, Interest::READ)?;
+        Ok(readiness)
+    }
+
+    pub(super) fn add(
+        &self,
+        fd: &impl AsFd,
+        signal: Signal,
+        interest: Interest,
+    ) -> Result<(), NetError> {
+        self.epoll
+            .add(fd.as_fd(), signal.0, interest)
+            .map_err(|error| NetError::system("wait for", "a socket", &error))
+    }
+
+    /// Changes what is asked of a descriptor that was added.
+    pub(super) fn modify(&self, fd: &impl AsFd, signal: Signal, interest: Interest) {
+        let result = self.epoll.modify(fd.as_fd(), signal.0, interest);
+        debug_assert!(
+            result.is_ok(),
+            "only descriptors that were added: {result:?}"
+        );
+    }
+
+    pub(super) fn waker(&self) -> Result<Waker, NetError> {
+        let wake = self.wake.try_clone();
+        wake.map(Waker)
+            .map_err(|error| NetError::system("make", "a wake-up", &error))
+    }
+
+    /// Makes the epoll descriptor readable at `deadline`.
+    pub(super) fn arm(&mut self, deadline: Option<Instant>) {
+        if self.armed != deadline {
+            let result = self.timer.set(deadline);
+            debug_assert!(result.is_ok(), "any time can be set: {result:?}");
+            self.armed = deadline;
+        }
+    }
+
+    /// Has the epoll descriptor tell when the socket takes more, or no longer.
+    pub(super) fn ask_for_room(&mut self, socket: &UdpSocket, on: bool) {
+        if self.asks_for_room != on {
+            self.asks_for_room = on;
+            let interest = Interest {
+                readable: true,
+                writable: on,
+            };
+            self.modify(socket, Signal::UPSTREAM, interest);
+        }
+    }
+
+    /// Waits by strategy until something is ready or `until` has passed (then it only looks), and
+    /// tells `note` about each descriptor that is.
+    pub(super) fn wait(
+        &mut self,
+        until: Option<Instant>,
+        tally: &mut Tally,
+        mut note: impl FnMut(Signal, Ready),
+    ) {
+        if until == Some(Instant::ZERO) {
+            self.look(Some(Duration::ZERO), tally, &mut note);
+            return;
+        }
+        let mut polls = match self.strategy {
+            WaitStrategy::Block => 0,
+            WaitStrategy::Busy { polls } => polls,
+            WaitStrategy::Spin => u32::MAX,
+        };
+        while polls > 0 {
+            if self.look(Some(Duration::ZERO), tally, &mut note) > 0 || is_past(until) {
+                return;
+            }
+            if self.strategy != WaitStrategy::Spin {
+                polls -= 1;
+            }
+            std::hint::spin_loop();
+        }
+        let timeout = until.map(|until| until.since(clock::monotonic()));
+        if timeout != Some(Duration::ZERO) {
+            tally.counters.sleeps += 1;
+            wake_on_time();
+        }
+        self.look(timeout, tally, &mut note);
+    }
+
+    fn look(
+        &mut self,
+        timeout: Option<Duration>,
+        tally: &mut Tally,
+        note: &mut impl FnMut(Signal, Ready),
+    ) -> usize {
+        let Ok(ready) = self.epoll.wait(timeout) else {
+            return 0;
+        };
+        let count = ready.len();
+        let (mut is_due, mut is_woken) = (false, false);
+        for ready in ready {
+            match Signal(ready.token) {
+                Signal::TIMER => is_due = true,
+                Signal::WAKE => is_woken = true,
+                signal => note(signal, ready),
+            }
+        }
+        if is_due && self.timer.take() {
+            self.armed = None;
+        }
+        if is_woken && self.wake.take() {
+            tally.counters.wakes += 1;
+        }
+        count
+    }
+
+    pub(super) fn as_raw_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+}
+
+/// Ends the wait of a [`crate::UdpIo`] from another thread.
+#[derive(Debug)]
+pub struct Waker(WakeFd);
+
+impl Waker {
+    /// Ends the present wait, or the next one if none is under way.
+    pub fn wake(&self) {
+        self.0.raise();
+    }
+}
+
+fn is_past(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| clock::monotonic() >= until)
+}
+
+/// Has the kernel wake this thread when asked, not up to 50 us later. Once for each thread.
+fn wake_on_time() {
+    thread_local! {
+        static IS_SET: Cell<bool> = const { Cell::new(false) };
+    }
+    if !IS_SET.replace(true) {
+        let result = clock::set_timer_slack(Duration::from_nanos(1));
+        debug_assert!(result.is_ok(), "every thread may set its own: {result:?}");
+    }
+}
+
+/// Descriptors told of in one call; more follow in the next.
+const EVENTS_MAX: usize = 256;

@@ -1,0 +1,142 @@
+//! Receiving: as many datagrams a call as the batch has room for, coalesced where the kernel can.
+//!
+//! A socket that gave less than it was asked for is empty, and is not asked again before the kernel
+//! says so. What the kernel dropped for want of room it tells beside the next message.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    os::fd::AsFd as _,
+};
+
+use base::{Arrival, Datagram, IoFault, PathId, RecvBatch};
+use sys::{Inbox, errno, message::MANY_MAX};
+
+use super::{Tally, open::Port};
+
+/// What the receiving side remembers between calls.
+#[derive(Debug)]
+pub(super) struct Collector {
+    inbox: Inbox,
+    path: PathId,
+    has_gro: bool,
+}
+
+impl Collector {
+    pub(super) fn new(path: PathId, has_gro: bool) -> Self {
+        Self {
+            inbox: Inbox::new(MANY_MAX),
+            path,
+            has_gro,
+        }
+    }
+
+    pub(super) const fn has_gro(&self) -> bool {
+        self.has_gro
+    }
+
+    /// Switches coalescing off when the batch's buffers are too short for it.
+    pub(super) fn fit<'a>(
+        &mut self,
+        slot_bytes: usize,
+        ports: impl Iterator<Item = &'a Port>,
+        tally: &mut Tally,
+    ) {
+        if !self.has_gro || slot_bytes >= GRO_BYTES_MAX {
+            return;
+        }
+        self.has_gro = false;
+        for port in ports {
+            if let Err(error) = port.socket.set_gro(false) {
+                tally.warn(format!("cannot switch GRO off on {}: {error}", port.bound));
+            }
+        }
+        tally.warn(format!(
+            "receive buffers of {slot_bytes} bytes are too short for GRO ({GRO_BYTES_MAX}): \
+             receiving without"
+        ));
+    }
+
+    /// Fills free buffers of the batch from one socket. Gives the number of buffers filled.
+    pub(super) fn collect(
+        &mut self,
+        port: &mut Port,
+        batch: &mut RecvBatch,
+        tally: &mut Tally,
+    ) -> Result<usize, IoFault> {
+        let room = (batch.slots() - batch.filled()).min(MANY_MAX);
+        if room == 0 {
+            return Ok(0);
+        }
+        for _try in 0..TRIES_MAX {
+            tally.counters.receive_calls += 1;
+            let error = match self.inbox.receive(port.socket.as_fd(), batch.free_slots()) {
+                Ok(count) => {
+                    port.is_ready = count == room;
+                    for index in 0..count {
+                        self.take(index, port, batch, tally);
+                    }
+                    return Ok(count);
+                }
+                Err(error) => error,
+            };
+            match error.raw_os_error().unwrap_or(0) {
+                errno::EAGAIN => break,
+                errno::EINTR => tally.counters.receive_interrupted += 1,
+                errno::ECONNREFUSED
+                | errno::EHOSTUNREACH
+                | errno::ENETUNREACH
+                | errno::EHOSTDOWN
+                | errno::EPROTO
+                | errno::EMSGSIZE => tally.counters.receive_icmp += 1,
+                errno::EBADF | errno::ENOTSOCK => return Err(beyond_use(port, &error)),
+                _ => {
+                    tally.counters.receive_failed += 1;
+                    break;
+                }
+            }
+        }
+        port.is_ready = false;
+        Ok(0)
+    }
+
+    #[inline]
+    fn take(&self, index: usize, port: &mut Port, batch: &mut RecvBatch, tally: &mut Tally) {
+        let message = self.inbox.message(index);
+        let counters = &mut tally.counters;
+        let len = message.len;
+        let segment = message.segment.unwrap_or(len);
+        counters.received_buffers += 1;
+        counters.received_bytes += len as u64;
+        counters.received_datagrams += len.div_ceil(segment.max(1)).max(1) as u64;
+        counters.gro_buffers += u64::from(segment < len);
+        counters.truncated_buffers += u64::from(message.is_truncated);
+        if let Some(overflow) = message.overflow {
+            counters.kernel_drops += u64::from(overflow.wrapping_sub(port.overflow));
+            port.overflow = overflow;
+        }
+        batch.push(Datagram {
+            len,
+            segment,
+            arrival: Arrival {
+                path: self.path,
+                socket: port.kind,
+                source: message.source.unwrap_or(NOWHERE),
+                destination: message.destination.unwrap_or_else(|| port.bound.ip()),
+            },
+        });
+    }
+}
+
+fn beyond_use(port: &Port, error: &io::Error) -> IoFault {
+    IoFault {
+        text: format!("cannot receive on {}: {error}", port.bound),
+    }
+}
+
+/// The longest message that coalesced datagrams can make.
+pub(super) const GRO_BYTES_MAX: usize = 65_535;
+/// A source that the kernel did not name; it always does.
+const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+/// Calls repeated for passing errors before the rest waits for the next turn.
+const TRIES_MAX: u32 = 8;

@@ -1,0 +1,423 @@
+//! Sending runs: segmented by the kernel when it can, many datagrams a call when it cannot.
+//!
+//! ```text
+//! run ──> one datagram? ──> sendmsg
+//!     ──> GSO ──> sendmsg with a segment size; refused? ──> fewer segments, then without GSO
+//!     ──> sendmmsg, 64 datagrams a call
+//! ```
+//!
+//! Invariants: datagrams leave in the order of the run; what is reported as sent left; the bytes of
+//! a run are never copied here.
+
+use std::{
+    io::{self, IoSlice},
+    os::fd::AsFd as _,
+};
+
+use base::{Outcome, Run, RunLimit};
+use sys::{
+    Control, PathMtu, RawAddress, UdpSocket, errno,
+    message::{self, MANY_MAX},
+};
+
+use super::{Tally, UdpCounters};
+use crate::SocketOptions;
+
+/// What the sending side remembers between runs.
+#[derive(Debug)]
+pub(super) struct Sender {
+    limit: RunLimit,
+    has_gso: bool,
+    is_ipv6: bool,
+    /// Whether and why the last run was turned back.
+    pub(super) blocked: Blocked,
+    warned: [bool; Refusal::COUNT],
+}
+
+/// Whether and why the last run was turned back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blocked {
+    /// It was not.
+    No,
+    /// The socket buffer is full: the kernel tells when there is room.
+    Socket,
+    /// A queue or memory is full, and nothing tells when that is over.
+    Beyond,
+}
+
+impl Sender {
+    pub(super) fn new(socket: &UdpSocket, options: &SocketOptions) -> Self {
+        let is_ipv6 = socket.family() == sys::Family::V6;
+        let headers = LINK_HEADER_BYTES + if is_ipv6 { 40 } else { 20 } + UDP_HEADER_BYTES;
+        let whole = options.gso_bytes_max.saturating_sub(headers);
+        let has_gso = options.gso && socket.has_gso() && whole >= RUN_BYTES_LEAST;
+        let limit = if has_gso {
+            RunLimit {
+                bytes: whole.min(RUN_BYTES_MAX),
+                datagrams: SEGMENTS_MAX,
+            }
+        } else {
+            LIMIT_WITHOUT_GSO
+        };
+        Self {
+            limit,
+            has_gso,
+            is_ipv6,
+            blocked: Blocked::No,
+            warned: [false; Refusal::COUNT],
+        }
+    }
+
+    pub(super) const fn limit(&self) -> RunLimit {
+        self.limit
+    }
+
+    /// Sends as much of the run as the socket takes.
+    pub(super) fn send(
+        &mut self,
+        socket: &UdpSocket,
+        to: &RawAddress,
+        run: &Run<'_>,
+        tally: &mut Tally,
+    ) -> Outcome {
+        tally.counters.runs += 1;
+        self.blocked = Blocked::No;
+        let dispatch = Dispatch {
+            socket,
+            to,
+            run,
+            control: run.hops.map_or(Control::new(), |hops| {
+                Control::new().hops(hops, self.is_ipv6)
+            }),
+        };
+        let count = run.datagram_count();
+        let mut sent = 0;
+        let mut tries = 0;
+        while sent < count {
+            match self.step(&dispatch, sent, tally) {
+                Ok(progress) => {
+                    let counters = &mut tally.counters;
+                    counters.gso_runs += u64::from(progress.is_segmented);
+                    counters.sent_datagrams += progress.datagrams as u64;
+                    counters.sent_bytes += progress.bytes as u64;
+                    sent += progress.datagrams;
+                    tries = 0;
+                }
+                Err(refusal) if refusal.is_passing() && tries < TRIES_MAX => {
+                    refusal.count(&mut tally.counters);
+                    tries += 1;
+                }
+                Err(refusal) => return self.conclude(refusal, sent, &dispatch, tally),
+            }
+        }
+        Outcome::Sent { datagrams: count }
+    }
+
+    /// Sends the next part of a run, falling back to humbler ways where the kernel refuses one.
+    fn step(
+        &mut self,
+        dispatch: &Dispatch<'_>,
+        sent: usize,
+        tally: &mut Tally,
+    ) -> Result<Progress, Refusal> {
+        let left = dispatch.run.datagram_count() - sent;
+        let whole_segments = self.limit.bytes / dispatch.run.segment.max(1);
+        if left == 1 || (self.has_gso && whole_segments < 2) {
+            return self.step_single(dispatch, sent, tally);
+        }
+        tally.counters.send_calls += 1;
+        if !self.has_gso {
+            return match dispatch.many(sent) {
+                Err(error) if Refusal::of(&error) == Refusal::TooBig => {
+                    self.step_single(dispatch, sent, tally)
+                }
+                result => result.map_err(|error| Refusal::of(&error)),
+            };
+        }
+        let error = match dispatch.segmented(sent, self.limit) {
+            Ok(progress) => return Ok(progress),
+            Err(error) => error,
+        };
+        let refusal = Refusal::of(&error);
+        if !matches!(
+            refusal,
+            Refusal::TooBig | Refusal::Invalid | Refusal::Unsupported
+        ) {
+            return Err(refusal);
+        }
+        // One datagram by itself tells whether segmentation was refused, or its length.
+        let progress = self.step_single(dispatch, sent, tally)?;
+        if !progress.is_fragmented {
+            self.reduce_gso(left, &error, tally);
+        }
+        Ok(progress)
+    }
+
+    /// Sends one datagram, in fragments when it has become longer than the path takes.
+    fn step_single(
+        &mut self,
+        dispatch: &Dispatch<'_>,
+        sent: usize,
+        tally: &mut Tally,
+    ) -> Result<Progress, Refusal> {
+        tally.counters.send_calls += 1;
+        match dispatch.single(sent) {
+            Ok(progress) => return Ok(progress),
+            Err(error) => match Refusal::of(&error) {
+                Refusal::TooBig => {}
+                refusal => return Err(refusal),
+            },
+        }
+        let in_fragments = dispatch.socket.set_path_mtu(PathMtu::Fragment);
+        let result = in_fragments.and_then(|()| dispatch.single(sent));
+        let whole_again = dispatch.socket.set_path_mtu(PathMtu::Probe);
+        debug_assert!(whole_again.is_ok(), "an option that was set before");
+        let mut progress = result.map_err(|error| Refusal::of(&error))?;
+        progress.is_fragmented = true;
+        tally.counters.fragmented_datagrams += 1;
+        self.warn_once(Refusal::TooBig, tally, || {
+            format!(
+                "datagrams of {} bytes to {} are longer than the interface's MTU takes and leave \
+                 in fragments: lower the session's MTU",
+                progress.bytes, dispatch.run.to
+            )
+        });
+        Ok(progress)
+    }
+
+    /// The kernel refused a run and took its first datagram alone.
+    fn reduce_gso(&mut self, left: usize, error: &io::Error, tally: &mut Tally) {
+        tally.counters.gso_fallbacks += 1;
+        if self.limit.datagrams > SEGMENTS_OLD && left > SEGMENTS_OLD {
+            // Kernels before 6.9 segment 64 at most.
+            self.limit.datagrams = SEGMENTS_OLD;
+            return;
+        }
+        self.has_gso = false;
+        self.limit = LIMIT_WITHOUT_GSO;
+        tally.warn(format!(
+            "kernel segmentation (UDP GSO) does not work here ({error}): sending goes on with one \
+             datagram a buffer, at about a third of the speed"
+        ));
+    }
+
+    /// What becomes of a run when the rest of it does not leave.
+    fn conclude(
+        &mut self,
+        refusal: Refusal,
+        sent: usize,
+        dispatch: &Dispatch<'_>,
+        tally: &mut Tally,
+    ) -> Outcome {
+        refusal.count(&mut tally.counters);
+        self.blocked = match refusal {
+            Refusal::Full => Blocked::Socket,
+            Refusal::NoBuffers | Refusal::Interrupted => Blocked::Beyond,
+            _ => Blocked::No,
+        };
+        if sent > 0 {
+            tally.counters.short_runs += 1;
+            return Outcome::Sent { datagrams: sent };
+        }
+        if self.blocked != Blocked::No {
+            tally.counters.blocked += 1;
+            return Outcome::Blocked;
+        }
+        self.warn_once(refusal, tally, || {
+            let to = dispatch.run.to;
+            format!("sending to {to} fails: {}", refusal.explanation())
+        });
+        match refusal {
+            Refusal::TooBig => Outcome::TooBig,
+            _ => Outcome::Failed,
+        }
+    }
+
+    fn warn_once(&mut self, refusal: Refusal, tally: &mut Tally, text: impl FnOnce() -> String) {
+        if !std::mem::replace(&mut self.warned[refusal as usize], true) {
+            tally.warn(text());
+        }
+    }
+}
+
+/// One run on its way to one destination.
+struct Dispatch<'a> {
+    socket: &'a UdpSocket,
+    to: &'a RawAddress,
+    run: &'a Run<'a>,
+    control: Control,
+}
+
+/// What one call sent.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    datagrams: usize,
+    bytes: usize,
+    is_segmented: bool,
+    is_fragmented: bool,
+}
+
+impl Dispatch<'_> {
+    /// The datagram after the first `sent`, by itself.
+    fn single(&self, sent: usize) -> io::Result<Progress> {
+        let datagram = self.run.datagrams().nth(sent).unwrap_or(&[]);
+        let pieces = [IoSlice::new(datagram)];
+        let bytes = message::send(self.socket.as_fd(), self.to, &pieces, &self.control)?;
+        Ok(Progress {
+            datagrams: 1,
+            bytes,
+            ..Progress::default()
+        })
+    }
+
+    /// As many as one call takes, each a message of its own.
+    fn many(&self, sent: usize) -> io::Result<Progress> {
+        let mut datagrams = [IoSlice::new(&[]); MANY_MAX];
+        let mut count = 0;
+        for (slot, datagram) in datagrams.iter_mut().zip(self.run.datagrams().skip(sent)) {
+            *slot = IoSlice::new(datagram);
+            count += 1;
+        }
+        let datagrams = &datagrams[..count];
+        let left = message::send_many(self.socket.as_fd(), self.to, datagrams, &self.control)?;
+        Ok(Progress {
+            datagrams: left,
+            bytes: datagrams[..left]
+                .iter()
+                .map(|datagram| datagram.len())
+                .sum(),
+            ..Progress::default()
+        })
+    }
+
+    /// As many as `limit` allows, segmented by the kernel.
+    fn segmented(&self, sent: usize, limit: RunLimit) -> io::Result<Progress> {
+        // A back-to-back log gives one range, and then the room for many need not be prepared.
+        if let [_one] = self.run.ranges {
+            self.segmented_in(&mut [IoSlice::new(&[])], sent, limit)
+        } else {
+            self.segmented_in(&mut [IoSlice::new(&[]); SEGMENTS_MAX], sent, limit)
+        }
+    }
+
+    fn segmented_in<'a>(
+        &'a self,
+        pieces: &mut [IoSlice<'a>],
+        sent: usize,
+        limit: RunLimit,
+    ) -> io::Result<Progress> {
+        let segment = self.run.segment.max(1);
+        let mut skip = sent * segment;
+        let mut room = limit.datagrams.min(limit.bytes / segment) * segment;
+        let mut bytes = 0;
+        let mut count = 0;
+        for piece in self.run.pieces() {
+            let rest = piece.get(skip..).unwrap_or(&[]);
+            skip = skip.saturating_sub(piece.len());
+            let taken = &rest[..rest.len().min(room)];
+            if taken.is_empty() {
+                continue;
+            }
+            if count == pieces.len() {
+                break;
+            }
+            pieces[count] = IoSlice::new(taken);
+            count += 1;
+            bytes += taken.len();
+            room -= taken.len();
+        }
+        let segment_field = u16::try_from(segment).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let control = self.control.segment(segment_field);
+        message::send(self.socket.as_fd(), self.to, &pieces[..count], &control)?;
+        Ok(Progress {
+            datagrams: bytes.div_ceil(segment),
+            bytes,
+            is_segmented: true,
+            is_fragmented: false,
+        })
+    }
+}
+
+/// What a failed send call means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    Full,
+    NoBuffers,
+    Interrupted,
+    Icmp,
+    TooBig,
+    Invalid,
+    Unsupported,
+    Denied,
+    Unreachable,
+    Other,
+}
+
+impl Refusal {
+    const COUNT: usize = 10;
+
+    fn of(error: &io::Error) -> Self {
+        match error.raw_os_error().unwrap_or(0) {
+            errno::EAGAIN => Self::Full,
+            errno::ENOBUFS | errno::ENOMEM => Self::NoBuffers,
+            errno::EINTR => Self::Interrupted,
+            errno::ECONNREFUSED | errno::EHOSTUNREACH | errno::EPROTO => Self::Icmp,
+            errno::EMSGSIZE => Self::TooBig,
+            errno::EINVAL => Self::Invalid,
+            errno::EIO | errno::EOPNOTSUPP => Self::Unsupported,
+            errno::EPERM | errno::EACCES => Self::Denied,
+            errno::ENETUNREACH | errno::ENETDOWN | errno::EHOSTDOWN => Self::Unreachable,
+            _ => Self::Other,
+        }
+    }
+
+    /// Worth repeating at once: nothing is wrong with this datagram or its destination.
+    const fn is_passing(self) -> bool {
+        matches!(self, Self::Interrupted | Self::Icmp)
+    }
+
+    const fn count(self, counters: &mut UdpCounters) {
+        let counter = match self {
+            Self::Full => &mut counters.send_full,
+            Self::NoBuffers => &mut counters.send_no_buffers,
+            Self::Interrupted => &mut counters.send_interrupted,
+            Self::Icmp => &mut counters.send_icmp,
+            Self::TooBig => &mut counters.send_too_big,
+            Self::Denied => &mut counters.send_denied,
+            Self::Unreachable => &mut counters.send_unreachable,
+            Self::Invalid | Self::Unsupported | Self::Other => &mut counters.send_failed,
+        };
+        *counter += 1;
+    }
+
+    const fn explanation(self) -> &'static str {
+        match self {
+            Self::Full | Self::NoBuffers | Self::Interrupted => "no room at the moment",
+            Self::Icmp => "the other end or a router refuses; is the receiver running?",
+            Self::TooBig => "a datagram is longer than UDP can carry; lower the session's MTU",
+            Self::Denied => "a packet filter on this host forbids it; look at `nft list ruleset`",
+            Self::Unreachable => "no route or the interface is down; look at `ip route get`",
+            Self::Invalid | Self::Unsupported | Self::Other => "the system refuses",
+        }
+    }
+}
+
+/// What one system call passes on without segmentation: the messages of one sendmmsg.
+const LIMIT_WITHOUT_GSO: RunLimit = RunLimit {
+    bytes: 64_000,
+    datagrams: MANY_MAX,
+};
+/// Longer runs are segmented in software although the interface could (measured at 65,504), and
+/// GRO on the way in keeps within 65,535 with headers.
+const RUN_BYTES_MAX: usize = 64_000;
+/// Below this a run is not worth its name.
+const RUN_BYTES_LEAST: usize = 2 * 1500;
+/// Segments of one call since Linux 6.9.
+const SEGMENTS_MAX: usize = 128;
+/// Segments of one call before.
+const SEGMENTS_OLD: usize = 64;
+/// Ethernet.
+const LINK_HEADER_BYTES: usize = 14;
+const UDP_HEADER_BYTES: usize = 8;
+/// Repetitions of a call that failed for a passing reason.
+const TRIES_MAX: u32 = 8;

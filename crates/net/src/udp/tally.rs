@@ -1,0 +1,29 @@
+//! What the sockets of a session tell their owner: counters, and warnings in words.
+
+use std::collections::VecDeque;
+
+use super::UdpCounters;
+
+/// Counters and the warnings not yet collected.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) counters: UdpCounters,
+    warnings: VecDeque<String>,
+}
+
+impl Tally {
+    /// Keeps a warning for the owner. Beyond the bound the oldest is forgotten; all are counted.
+    pub(super) fn warn(&mut self, text: String) {
+        self.counters.warnings += 1;
+        if self.warnings.len() == WARNINGS_MAX {
+            self.warnings.pop_front();
+        }
+        self.warnings.push_back(text);
+    }
+
+    pub(super) fn take_warning(&mut self) -> Option<String> {
+        self.warnings.pop_front()
+    }
+}
+
+const WARNINGS_MAX: usize = 32;
