@@ -5,3 +5,6 @@ mod config;
 pub use config::{
     Config, ConfigBuilder, ConfigError, Intervals, LateJoin, PARAMETERS, Parameter, Role,
 };
+
+mod source;
+pub use source::{Burst, Full, Slot, Source, SourceCounters, SourceSetup};

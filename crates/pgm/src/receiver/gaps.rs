@@ -40,8 +40,8 @@ pub(super) struct Gaps {
     count_max: usize,
     /// No deadline lies before it.
     wake: Instant,
-    /// The last scan; the next one is at least [`Timing::scan_interval`] later.
-    scanned: Instant,
+    /// No scan before it: [`Timing::scan_interval`] after the last one.
+    rested: Instant,
     /// The draw that gaps found at the same time share: when it was made, and its deadline.
     draw: (Instant, Instant),
     /// Some range may be `Lost`.
@@ -55,10 +55,12 @@ pub(super) struct Gap {
     pub(super) end: u64,
     pub(super) due: Instant,
     pub(super) state: NakState,
+    /// When the newest part of it was missed.
+    pub(super) found: Instant,
     /// NAKs that no NCF followed.
-    pub(super) ncf_tries: u8,
+    pub(super) ncf_tries: u16,
     /// Confirmations that no data followed.
-    pub(super) data_tries: u8,
+    pub(super) data_tries: u16,
     /// Times in a row that another receiver's NAK silenced ours.
     pub(super) silenced: u8,
 }
@@ -93,7 +95,7 @@ impl Gaps {
             list: VecDeque::new(),
             count_max,
             wake: Instant::NEVER,
-            scanned: Instant::ZERO,
+            rested: Instant::ZERO,
             draw: (Instant::NEVER, Instant::NEVER),
             has_lost: false,
         }
@@ -106,7 +108,7 @@ impl Gaps {
 
     /// Notes that `first..end`, after everything known, is missing. Nothing happens for an empty
     /// range; false when there is no room.
-    pub(super) fn open(&mut self, first: u64, end: u64, due: Instant) -> bool {
+    pub(super) fn open(&mut self, first: u64, end: u64, now: Instant, due: Instant) -> bool {
         if first >= end {
             return true;
         }
@@ -118,14 +120,30 @@ impl Gaps {
             let last = self.list.back_mut().expect("the list has a last range");
             if waiting || (full && last.state != NakState::Lost) {
                 last.end = end;
+                last.found = now;
                 return true;
             }
         }
         if self.list.len() > self.count_max {
             return false;
         }
-        self.list.push_back(Gap::new(first, end, due));
+        self.list.push_back(Gap::new(first, end, now, due));
         self.wake_at(due);
+        true
+    }
+
+    /// Notes that `first..end`, after everything known, is lost; false when there is no room.
+    pub(super) fn open_lost(&mut self, first: u64, end: u64) -> bool {
+        match self.list.back_mut() {
+            Some(last) if last.end == first && last.state == NakState::Lost => last.end = end,
+            _ if self.list.len() > self.count_max => return false,
+            _ => {
+                let mut gap = Gap::new(first, end, Instant::NEVER, Instant::NEVER);
+                gap.lose();
+                self.list.push_back(gap);
+            }
+        }
+        self.has_lost = true;
         true
     }
 
@@ -207,9 +225,7 @@ impl Gaps {
                 }
                 lost += self.list[index].lose();
                 self.has_lost = true;
-                if index > 0 && self.list[index - 1].merges_with(&self.list[index]) {
-                    self.list[index - 1].end = self.list[index].end;
-                    self.list.remove(index);
+                if self.merge_back(index) {
                     continue;
                 }
             }
@@ -319,7 +335,7 @@ impl Gaps {
             self.has_lost |= gap.state == NakState::Lost;
             self.wake = self.wake.min(gap.due);
             if kept > 0 && self.list[kept - 1].merges_with(&gap) {
-                self.list[kept - 1].end = gap.end;
+                self.list[kept - 1].grow(&gap);
             } else {
                 self.list[kept] = gap;
                 kept += 1;
@@ -327,8 +343,8 @@ impl Gaps {
             index += 1;
         }
         self.list.truncate(kept);
-        self.scanned = now;
-        self.wake = self.wake.max(now + timing.scan_interval);
+        self.rested = now + timing.scan_interval;
+        self.wake = self.wake.max(self.rested);
         lost
     }
 
@@ -361,10 +377,7 @@ impl Gaps {
             }
             change(&mut self.list[index]);
             self.wake_at(self.list[index].due);
-            if index > 0 && self.list[index - 1].merges_with(&self.list[index]) {
-                self.list[index - 1].end = self.list[index].end;
-                self.list.remove(index);
-            } else {
+            if !self.merge_back(index) {
                 index += 1;
             }
         }
@@ -378,18 +391,30 @@ impl Gaps {
         self.list.insert(index + 1, rest);
     }
 
+    /// Merges the range at `index` into the one before it, if they differ in nothing.
+    fn merge_back(&mut self, index: usize) -> bool {
+        let merges = index > 0 && self.list[index - 1].merges_with(&self.list[index]);
+        if merges {
+            let gap = self.list[index];
+            self.list[index - 1].grow(&gap);
+            self.list.remove(index);
+        }
+        merges
+    }
+
     fn wake_at(&mut self, due: Instant) {
-        self.wake = self.wake.min(due.max(self.scanned));
+        self.wake = self.wake.min(due.max(self.rested));
     }
 }
 
 impl Gap {
-    const fn new(first: u64, end: u64, due: Instant) -> Self {
+    const fn new(first: u64, end: u64, found: Instant, due: Instant) -> Self {
         Self {
             first,
             end,
             due,
             state: NakState::BackOff,
+            found,
             ncf_tries: 0,
             data_tries: 0,
             silenced: 0,
@@ -435,7 +460,7 @@ impl Gap {
             NakState::Lost => return 0,
         };
         *tries = tries.saturating_add(1);
-        if *tries >= tries_max {
+        if *tries >= tries_max && now.since(self.found) >= timing.repair_time_max {
             return self.lose();
         }
         self.state = NakState::BackOff;
@@ -443,7 +468,14 @@ impl Gap {
         0
     }
 
-    /// True when `next` begins where this ends and differs in nothing else.
+    /// Takes `next`, which begins where this ends, in.
+    fn grow(&mut self, next: &Self) {
+        self.end = next.end;
+        self.found = self.found.max(next.found);
+    }
+
+    /// True when `next` begins where this ends and differs in nothing that its timer looks
+    /// at.
     fn merges_with(&self, next: &Self) -> bool {
         let lost = self.state == NakState::Lost && next.state == NakState::Lost;
         let same = self.state == next.state

@@ -1,0 +1,313 @@
+//! Messages cut into several packets: where a piece belongs, and the one that is being put together.
+//!
+//! Does not order anything: pieces come in sequence. In: one piece after the other. Out: the whole
+//! message, or how many packets of it must be given up.
+//!
+//! ```text
+//! sqn      41        42        43
+//! offset   0         1428      2856        apdu_len 3000
+//!          |---------|---------|--|        first = 41 in all three
+//! ```
+//!
+//! Invariants: nothing is allocated for a claimed length, only for bytes that came; the buffer is
+//! at most `apdu_bytes_max` long and counts against the memory bound for held data.
+//!
+//! **Spec**: RFC 3208 section 9.2.3.
+
+use wire::{Sqn, pgm::Fragment};
+
+use super::held::{Entry, HeldStore};
+
+/// Where one packet's payload belongs in its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Packets of the message before this one.
+    pub(super) index: u32,
+    /// Bytes of the message before this payload.
+    pub(super) offset: u32,
+    /// Bytes of the whole message.
+    pub(super) apdu_len: u32,
+}
+
+/// What a receiver accepts of fragmented messages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartLimits {
+    pub(super) apdu_bytes_max: usize,
+    pub(super) fragments_max: u32,
+}
+
+impl Part {
+    /// Bytes of its stored form.
+    pub(super) const LEN: usize = 12;
+
+    /// What the option of a packet `sqn` with `len` bytes of payload says, or `None` when it
+    /// contradicts itself or goes beyond `limits`.
+    pub(super) fn of(
+        fragment: &Fragment,
+        sqn: Sqn,
+        len: usize,
+        limits: &PartLimits,
+    ) -> Option<Self> {
+        let index = u32::try_from(sqn.distance_from(fragment.first)).ok()?;
+        let is_sound = fragment.holds(len)
+            && index < limits.fragments_max
+            && fragment.apdu_len as usize <= limits.apdu_bytes_max
+            && (index == 0) == (fragment.offset == 0)
+            && (len > 0 || fragment.apdu_len == 0);
+        is_sound.then_some(Self {
+            index,
+            offset: fragment.offset,
+            apdu_len: fragment.apdu_len,
+        })
+    }
+
+    /// True when the payload of `len` bytes is the whole message.
+    pub(super) const fn is_whole(&self, len: usize) -> bool {
+        self.offset == 0 && self.apdu_len as usize == len
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..4].copy_from_slice(&self.index.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.offset.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.apdu_len.to_be_bytes());
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
+        let word = |at: usize| {
+            let bytes = bytes[at..at + 4].try_into().expect("the slice is four bytes long");
+            u32::from_be_bytes(bytes)
+        };
+        Self {
+            index: word(0),
+            offset: word(4),
+            apdu_len: word(8),
+        }
+    }
+}
+
+/// The message that is being put together.
+#[derive(Debug, Default)]
+pub(super) struct Assembly {
+    buffer: Vec<u8>,
+    /// Bytes of the shared bound that the buffer takes.
+    borrowed: usize,
+    state: State,
+    /// Position of the first packet.
+    first: u64,
+    /// Packets so far.
+    parts: u32,
+    apdu_len: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Idle,
+    Growing,
+    /// Complete, and not yet handed out.
+    Complete,
+}
+
+/// What became of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// Taken; more pieces are to come.
+    Taken,
+    /// Taken, and the message is complete.
+    Completed,
+    /// It does not continue the message at hand; nothing changed.
+    Stray,
+    /// The memory bound is reached; nothing changed.
+    NoRoom,
+}
+
+impl Assembly {
+    /// Adds the piece at position `sqn`.
+    pub(super) fn add(
+        &mut self,
+        store: &mut HeldStore,
+        sqn: u64,
+        part: &Part,
+        payload: &[u8],
+    ) -> Fit {
+        let fit = self.prepare(store, sqn, part, payload.len());
+        if matches!(fit, Fit::Taken | Fit::Completed) {
+            self.buffer.extend_from_slice(payload);
+        }
+        fit
+    }
+
+    /// Adds the piece at position `sqn` that is held as `entry`.
+    pub(super) fn add_held(&mut self, store: &mut HeldStore, entry: &Entry, part: &Part) -> Fit {
+        let fit = self.prepare(store, entry.sqn, part, store.payload(entry).len());
+        if matches!(fit, Fit::Taken | Fit::Completed) {
+            self.buffer.extend_from_slice(store.payload(entry));
+        }
+        fit
+    }
+
+    /// Decides whether the piece fits, makes room for it and counts it in; its bytes come next.
+    fn prepare(&mut self, store: &mut HeldStore, sqn: u64, part: &Part, len: usize) -> Fit {
+        let starts = self.state == State::Idle && part.index == 0;
+        if !starts && !self.continues(sqn, part) {
+            return Fit::Stray;
+        }
+        let start = if starts { 0 } else { self.buffer.len() };
+        if !self.make_room(store, start + len, part.apdu_len as usize) {
+            return Fit::NoRoom;
+        }
+        if starts {
+            self.buffer.clear();
+            self.first = sqn;
+            self.parts = 0;
+            self.apdu_len = part.apdu_len;
+        }
+        self.parts += 1;
+        if start + len == self.apdu_len as usize {
+            self.state = State::Complete;
+            Fit::Completed
+        } else {
+            self.state = State::Growing;
+            Fit::Taken
+        }
+    }
+
+    /// Gives the message at hand up: the position of its first packet.
+    pub(super) fn abandon(&mut self) -> Option<u64> {
+        let was_growing = self.state == State::Growing;
+        self.state = State::Idle;
+        was_growing.then_some(self.first)
+    }
+
+    /// Marks the complete message as handed out: the position of its first packet. Its bytes stay
+    /// readable until the next piece comes.
+    pub(super) fn hand_out(&mut self) -> Option<u64> {
+        if self.state != State::Complete {
+            return None;
+        }
+        self.state = State::Idle;
+        Some(self.first)
+    }
+
+    /// The message's bytes so far.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.state == State::Idle
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.state == State::Complete
+    }
+
+    /// Forgets everything and gives the memory back.
+    pub(super) fn clear(&mut self, store: &mut HeldStore) {
+        store.return_bytes(self.borrowed);
+        *self = Self::default();
+    }
+
+    fn continues(&self, sqn: u64, part: &Part) -> bool {
+        self.state == State::Growing
+            && part.index == self.parts
+            && sqn == self.first + u64::from(self.parts)
+            && part.offset as usize == self.buffer.len()
+            && part.apdu_len == self.apdu_len
+    }
+
+    /// Grows the buffer by doubling, up to what the message will need.
+    fn make_room(&mut self, store: &mut HeldStore, needed: usize, apdu_len: usize) -> bool {
+        if needed <= self.borrowed {
+            return true;
+        }
+        let target = needed.max(self.borrowed * 2).min(apdu_len.max(needed));
+        if !store.borrow_bytes(target - self.borrowed) {
+            return false;
+        }
+        self.borrowed = target;
+        self.buffer.reserve_exact(target - self.buffer.len());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: PartLimits = PartLimits {
+        apdu_bytes_max: 100,
+        fragments_max: 4,
+    };
+
+    fn part(sqn: u32, first: u32, offset: u32, apdu_len: u32, len: usize) -> Option<Part> {
+        let first = Sqn(first);
+        let fragment = Fragment {
+            first,
+            offset,
+            apdu_len,
+        };
+        Part::of(&fragment, Sqn(sqn), len, &LIMITS)
+    }
+
+    #[test]
+    fn a_fragment_must_agree_with_itself_and_the_limits() {
+        assert!(part(7, 7, 0, 100, 10).is_some());
+        assert!(part(2, u32::MAX, 30, 100, 10).is_some(), "across the wrap");
+        for (what, bad) in [
+            ("first after itself", part(6, 7, 10, 100, 10)),
+            ("offset 0 but not first", part(8, 7, 0, 100, 10)),
+            ("first with an offset", part(7, 7, 10, 100, 10)),
+            ("beyond the message", part(8, 7, 95, 100, 10)),
+            ("overflowing offset", part(8, 7, u32::MAX, 100, 10)),
+            ("too long", part(7, 7, 0, 101, 10)),
+            ("too many", part(11, 7, 50, 100, 10)),
+            ("empty", part(8, 7, 50, 100, 0)),
+        ] {
+            assert_eq!(bad, None, "{what}");
+        }
+    }
+
+    #[test]
+    fn pieces_in_sequence_make_the_message() {
+        let mut store = HeldStore::new(1000, 500);
+        let mut assembly = Assembly::default();
+        let parts = [
+            part(7, 7, 0, 5, 2).unwrap(),
+            part(8, 7, 2, 5, 2).unwrap(),
+            part(9, 7, 4, 5, 1).unwrap(),
+        ];
+        assert_eq!(assembly.add(&mut store, 8, &parts[1], b"cd"), Fit::Stray);
+        assert_eq!(assembly.add(&mut store, 7, &parts[0], b"ab"), Fit::Taken);
+        assert_eq!(assembly.add(&mut store, 9, &parts[2], b"e"), Fit::Stray);
+        assert_eq!(assembly.add(&mut store, 8, &parts[1], b"cd"), Fit::Taken);
+        assert_eq!(assembly.add(&mut store, 9, &parts[2], b"e"), Fit::Completed);
+        assert_eq!(assembly.bytes(), b"abcde");
+        assert_eq!(assembly.hand_out(), Some(7));
+        assert_eq!(assembly.hand_out(), None);
+        assembly.clear(&mut store);
+        assert_eq!(store.used_bytes(), 0);
+    }
+
+    #[test]
+    fn memory_follows_the_bytes_and_never_the_claim() {
+        let mut store = HeldStore::new(1000, 500);
+        let mut assembly = Assembly::default();
+        let first = part(7, 7, 0, 100, 10).unwrap();
+        assert_eq!(assembly.add(&mut store, 7, &first, &[0; 10]), Fit::Taken);
+        assert_eq!(store.used_bytes(), 10);
+        assert!(store.borrow_bytes(985));
+        let second = part(8, 7, 10, 100, 10).unwrap();
+        assert_eq!(assembly.add(&mut store, 8, &second, &[0; 10]), Fit::NoRoom);
+        assert_eq!(assembly.abandon(), Some(7));
+        assert_eq!(assembly.abandon(), None);
+    }
+
+    #[test]
+    fn the_stored_form_of_a_part_reads_back() {
+        let part = part(9, 7, 30, 90, 20).unwrap();
+        assert_eq!(Part::from_bytes(&part.to_bytes()), part);
+    }
+}

@@ -1,0 +1,37 @@
+//! What a receiver counts.
+
+base::counters! {
+    /// What a receiver has seen and done, over all its sessions.
+    ///
+    /// `seen = payload + held + control + all drops`, in packets.
+    pub struct ReceiverCounters: "receiver" {
+        seen_packets: Packets, "packets handed in";
+        payload_packets: Packets, "data given out where it lay";
+        payload_bytes: Bytes, "payload given out where it lay";
+        held_packets: Packets, "data copied away until its turn";
+        control_packets: Packets, "control packets understood";
+        odata_packets: Packets, "ODATA accepted";
+        rdata_packets: Packets, "RDATA accepted";
+        spm_packets: Packets, "SPMs accepted";
+        ncf_packets: Packets, "NAK confirmations heard";
+        nak_packets_heard: Packets, "NAKs of other receivers heard";
+        spmr_packets_heard: Packets, "SPM requests of other receivers heard";
+        parity_packets: Packets, "parity packets, NAKs and NCFs, which are not understood";
+        held_messages: Messages, "messages given out after they were held or put together";
+        held_bytes: Bytes, "bytes of those messages";
+        skipped_fragments: Packets, "pieces of a message that had begun before this receiver";
+        broken_messages: Messages, "fragmented messages given up: a piece lost or contradictory";
+        missed_sqns: Sqns, "sequence numbers noticed as missing";
+        lost_events: Events, "times that a loss was reported";
+        lost_sqns: Sqns, "sequence numbers reported as lost";
+        withdrawn_sqns: Sqns, "sequence numbers announced once, never confirmed, and forgotten";
+        nak_packets: Packets, "NAKs made";
+        nak_sqns: Sqns, "sequence numbers asked for in NAKs, repeats included";
+        spmr_packets: Packets, "SPM requests made";
+        sessions_found: Events, "senders heard for the first time";
+        sessions_ended: Events, "sessions that their sender ended";
+        sessions_reset: Events, "sessions that their sender broke off";
+        sessions_expired: Events, "senders not heard of for too long";
+        sessions_evicted: Events, "barely known senders forgotten to make room for others";
+    }
+}

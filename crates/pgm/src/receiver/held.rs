@@ -1,0 +1,283 @@
+//! Where data waits that arrived before its turn: a shared store of pages, and a queue per session.
+//!
+//! Does not decide what to hold or when it is due. In: payloads in any order. Out: the lowest one,
+//! as a slice of its page. A page is filled from its beginning, never moved within, and free again
+//! when nothing in it is wanted any more, so that neither holding nor handing out allocates once
+//! the store has grown to what the session needs.
+//!
+//! ```text
+//! queue    sqn 7 --.   sqn 9 --.   sqn 12 --.        sorted by position
+//! store    page 3 [ 9 | 7 |    ]   page 5 [ 12 | .. free .. ]   free list: page 4
+//! ```
+//!
+//! Invariants: a page belongs to one queue; its `live` is the number of entries that point into
+//! it; pages and borrowed bytes of all queues together stay within the store's bound, those of one
+//! queue within the queue's. Every entry takes at least [`ENTRY_BYTES_MIN`], so that bounded pages
+//! bound the queues too.
+
+use std::collections::VecDeque;
+
+use super::apdu::Part;
+
+/// Pages of all sessions together.
+#[derive(Debug)]
+pub(super) struct HeldStore {
+    pages: Vec<Page>,
+    free: Vec<u32>,
+    /// Bytes in pages that belong to a queue, and bytes borrowed for other buffers.
+    used_bytes: usize,
+    bytes_max: usize,
+    page_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Page {
+    bytes: Box<[u8]>,
+    live: u32,
+}
+
+impl HeldStore {
+    /// A store of at most `bytes_max` bytes in pages of `page_bytes`; at least one page.
+    pub(super) fn new(bytes_max: usize, page_bytes: usize) -> Self {
+        Self {
+            pages: Vec::new(),
+            free: Vec::new(),
+            used_bytes: 0,
+            bytes_max: bytes_max.max(page_bytes),
+            page_bytes,
+        }
+    }
+
+    /// The payload that an entry stands for. Stays intact until something is held again.
+    #[inline]
+    pub(super) fn payload(&self, entry: &Entry) -> &[u8] {
+        let start = entry.offset as usize;
+        &self.pages[entry.page as usize].bytes[start..start + usize::from(entry.len)]
+    }
+
+    /// Takes `bytes` of the bound for a buffer kept elsewhere; false when that is too much.
+    pub(super) fn borrow_bytes(&mut self, bytes: usize) -> bool {
+        let fits = bytes <= self.bytes_max - self.used_bytes;
+        if fits {
+            self.used_bytes += bytes;
+        }
+        fits
+    }
+
+    /// Gives back what [`HeldStore::borrow_bytes`] took.
+    pub(super) fn return_bytes(&mut self, bytes: usize) {
+        self.used_bytes -= bytes;
+    }
+
+    /// Bytes in use, in pages and borrowed.
+    pub(super) const fn used_bytes(&self) -> usize {
+        self.used_bytes
+    }
+
+    fn take_page(&mut self) -> Option<u32> {
+        if !self.borrow_bytes(self.page_bytes) {
+            return None;
+        }
+        self.free.pop().or_else(|| {
+            let page = u32::try_from(self.pages.len()).ok()?;
+            self.pages.push(Page {
+                bytes: vec![0; self.page_bytes].into_boxed_slice(),
+                live: 0,
+            });
+            Some(page)
+        })
+    }
+
+    fn return_page(&mut self, page: u32) {
+        self.return_bytes(self.page_bytes);
+        self.free.push(page);
+    }
+}
+
+/// What one session holds, by position.
+#[derive(Debug)]
+pub(super) struct HeldQueue {
+    entries: VecDeque<Entry>,
+    /// The page being filled, and how far.
+    page: Option<u32>,
+    fill: usize,
+    pages: usize,
+    pages_max: usize,
+    payload_bytes: u64,
+}
+
+/// One held packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) sqn: u64,
+    page: u32,
+    offset: u32,
+    len: u16,
+    kind: Kind,
+}
+
+/// What the bytes of an entry are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A whole message.
+    Whole,
+    /// A fragment; its [`Part`] lies before the payload.
+    Part,
+    /// Nothing usable: the position is taken, its data lost.
+    Broken,
+}
+
+/// What is to be held for one position.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Content {
+    Whole,
+    Part(Part),
+    Broken,
+}
+
+impl HeldQueue {
+    /// A queue of at most `pages_max` pages.
+    pub(super) fn new(pages_max: usize) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            page: None,
+            fill: 0,
+            pages: 0,
+            pages_max,
+            payload_bytes: 0,
+        }
+    }
+
+    /// Copies `payload` in under `sqn`, which is not held yet. False, and nothing changes, when the
+    /// queue or the store is full.
+    pub(super) fn push(
+        &mut self,
+        store: &mut HeldStore,
+        sqn: u64,
+        content: Content,
+        payload: &[u8],
+    ) -> bool {
+        let (kind, payload, head) = match content {
+            Content::Whole => (Kind::Whole, payload, 0),
+            Content::Part(_) => (Kind::Part, payload, Part::LEN),
+            Content::Broken => (Kind::Broken, &[][..], 0),
+        };
+        let Ok(len) = u16::try_from(payload.len()) else {
+            return false;
+        };
+        let Some((page, start)) = self.place(store, head + payload.len()) else {
+            return false;
+        };
+        let bytes = &mut store.pages[page as usize].bytes[start..start + head + payload.len()];
+        if let Content::Part(part) = content {
+            bytes[..Part::LEN].copy_from_slice(&part.to_bytes());
+        }
+        bytes[head..].copy_from_slice(payload);
+        store.pages[page as usize].live += 1;
+        self.payload_bytes += u64::from(len);
+        self.insert(Entry {
+            sqn,
+            page,
+            offset: (start + head) as u32,
+            len,
+            kind,
+        });
+        true
+    }
+
+    /// The entry with the lowest position.
+    #[inline]
+    pub(super) fn front(&self) -> Option<&Entry> {
+        self.entries.front()
+    }
+
+    /// Takes the entry with the lowest position out. Its payload stays readable in the store until
+    /// something is held again.
+    pub(super) fn pop(&mut self, store: &mut HeldStore) -> Option<Entry> {
+        let entry = self.entries.pop_front()?;
+        self.payload_bytes -= u64::from(entry.len);
+        let page = &mut store.pages[entry.page as usize];
+        page.live -= 1;
+        if page.live == 0 {
+            if self.page == Some(entry.page) {
+                self.fill = 0;
+            } else {
+                self.pages -= 1;
+                store.return_page(entry.page);
+            }
+        }
+        Some(entry)
+    }
+
+    /// Forgets everything and gives the pages back.
+    pub(super) fn clear(&mut self, store: &mut HeldStore) {
+        while self.pop(store).is_some() {}
+        if let Some(page) = self.page.take() {
+            self.pages -= 1;
+            store.return_page(page);
+        }
+        self.entries = VecDeque::new();
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Payload bytes held.
+    pub(super) const fn payload_bytes(&self) -> u64 {
+        self.payload_bytes
+    }
+
+    /// True when less than half of the session's pages are taken.
+    pub(super) const fn has_room(&self) -> bool {
+        self.pages * 2 <= self.pages_max
+    }
+
+    /// Finds room for `bytes`; nothing is taken when there is none.
+    fn place(&mut self, store: &mut HeldStore, bytes: usize) -> Option<(u32, usize)> {
+        let step = bytes.max(ENTRY_BYTES_MIN);
+        if let Some(page) = self.page.filter(|_| self.fill + step <= store.page_bytes) {
+            let start = self.fill;
+            self.fill += step;
+            return Some((page, start));
+        }
+        if step > store.page_bytes || self.pages >= self.pages_max {
+            return None;
+        }
+        let page = store.take_page()?;
+        self.page = Some(page);
+        self.pages += 1;
+        self.fill = step;
+        Some((page, 0))
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        match self.entries.back() {
+            Some(back) if back.sqn > entry.sqn => {
+                let index = self.entries.partition_point(|held| held.sqn < entry.sqn);
+                self.entries.insert(index, entry);
+            }
+            _ => self.entries.push_back(entry),
+        }
+    }
+}
+
+impl Entry {
+    /// What is held; the fragment's description is read from the store.
+    #[inline]
+    pub(super) fn content(&self, store: &HeldStore) -> Content {
+        match self.kind {
+            Kind::Whole => Content::Whole,
+            Kind::Broken => Content::Broken,
+            Kind::Part => {
+                let end = self.offset as usize;
+                let bytes = &store.pages[self.page as usize].bytes[end - Part::LEN..end];
+                Content::Part(Part::from_bytes(bytes))
+            }
+        }
+    }
+}
+
+/// Bytes that an entry takes at least, however short its payload.
+const ENTRY_BYTES_MIN: usize = 32;

@@ -1,0 +1,206 @@
+//! The packets that a receiver sends: NAKs and SPM requests, complete, in the order of their making.
+//!
+//! Does not decide when. In: what to ask for, and whom. Out: runs of equally long packets to one
+//! address. Bounded: when it is full, asking waits for its next turn.
+//!
+//! **Spec**: RFC 3208 sections 8.3, 9.3, 13.6. A NAK names the path NLA as the source's address,
+//! because OpenPGM's sources accept no other.
+
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, SocketAddr},
+    ops::Range,
+};
+
+use base::{Budget, Outcome, PathId, Run};
+use wire::{
+    Sqn,
+    pgm::{Addressing, Body, Nak, NakList, PgmOption, Tsi, emit},
+};
+
+/// Packets that wait to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    memory: Vec<u8>,
+    items: VecDeque<Item>,
+    /// Packets in the run that was given out last.
+    in_run: usize,
+    run_range: [Range<usize>; 1],
+}
+
+/// How to reach the sender of a session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Upstream {
+    pub(super) tsi: Tsi,
+    pub(super) destination_port: u16,
+    pub(super) path: PathId,
+    pub(super) to: SocketAddr,
+    pub(super) group: SocketAddr,
+}
+
+#[derive(Clone, Debug)]
+struct Item {
+    range: Range<usize>,
+    to: SocketAddr,
+    path: PathId,
+    hops: Option<u8>,
+}
+
+impl Outbox {
+    /// How many more sequence numbers can be asked for.
+    pub(super) const fn room_sqns(&self) -> u64 {
+        let room = BYTES_MAX.saturating_sub(self.memory.len());
+        (room / NAK_BYTES_MAX) as u64 * SQNS_A_NAK as u64
+    }
+
+    /// Asks the sender for everything in `ranges`, ascending; the number of packets made.
+    pub(super) fn nak(&mut self, upstream: &Upstream, ranges: &[(u64, u64)]) -> u64 {
+        let mut list = [Sqn(0); SQNS_A_NAK];
+        let (mut len, mut packets) = (0, 0);
+        let positions = ranges.iter().flat_map(|&(first, end)| first..end);
+        for position in positions {
+            list[len] = Sqn::of(position);
+            len += 1;
+            if len == SQNS_A_NAK {
+                self.nak_packet(upstream, &list);
+                packets += 1;
+                len = 0;
+            }
+        }
+        if len > 0 {
+            self.nak_packet(upstream, &list[..len]);
+            packets += 1;
+        }
+        packets
+    }
+
+    /// Asks for an SPM: the neighbours hear it first and stay quiet, then the sender.
+    pub(super) fn spmr(&mut self, upstream: &Upstream) -> u64 {
+        if self.memory.len() + 2 * SPMR_BYTES > BYTES_MAX {
+            return 0;
+        }
+        if upstream.group.ip().is_multicast() {
+            self.push(upstream, upstream.group, Some(1), &Body::Spmr, &[]);
+        }
+        self.push(upstream, upstream.to, None, &Body::Spmr, &[]);
+        1
+    }
+
+    /// The next packets to send: as many as are equally long, to one address, within `budget`.
+    pub(super) fn poll_run(&mut self, budget: Budget) -> Option<Run<'_>> {
+        let first = self.items.front()?;
+        let segment = first.range.len();
+        let mut end = first.range.end;
+        self.in_run = 1;
+        for next in self.items.iter().skip(1) {
+            let alike = next.to == first.to && next.path == first.path && next.hops == first.hops;
+            let fits = self.in_run < budget.datagrams && next.range.end - first.range.start <= budget.bytes;
+            if !alike || !fits || next.range.len() > segment {
+                break;
+            }
+            end = next.range.end;
+            self.in_run += 1;
+            if next.range.len() < segment {
+                break;
+            }
+        }
+        self.run_range = [first.range.start..end];
+        Some(Run {
+            path: first.path,
+            to: first.to,
+            hops: first.hops,
+            segment,
+            memory: &self.memory,
+            ranges: &self.run_range,
+        })
+    }
+
+    /// Forgets what left, or will never leave.
+    pub(super) fn run_done(&mut self, outcome: Outcome) {
+        let done = match outcome {
+            Outcome::Sent { datagrams } => datagrams.min(self.in_run),
+            Outcome::Blocked => 0,
+            // A lost request is made again by its timer.
+            Outcome::TooBig | Outcome::Failed => self.in_run,
+        };
+        self.items.drain(..done);
+        self.in_run = 0;
+        self.compact();
+    }
+
+    fn nak_packet(&mut self, upstream: &Upstream, sqns: &[Sqn]) {
+        let body = Body::Nak(Nak {
+            sqn: sqns[0],
+            source_nla: upstream.to.ip(),
+            group_nla: upstream.group.ip(),
+        });
+        match &sqns[1..] {
+            [] => self.push(upstream, upstream.to, None, &body, &[]),
+            more => {
+                let list = PgmOption::NakList(NakList::new(more));
+                self.push(upstream, upstream.to, None, &body, &[list]);
+            }
+        }
+    }
+
+    fn push(
+        &mut self,
+        upstream: &Upstream,
+        to: SocketAddr,
+        hops: Option<u8>,
+        body: &Body,
+        options: &[PgmOption<'_>],
+    ) {
+        let start = self.memory.len();
+        let addressing = Addressing {
+            source_port: upstream.destination_port,
+            destination_port: upstream.tsi.port,
+            gsi: upstream.tsi.gsi,
+        };
+        emit(&mut self.memory, &addressing, body, options, &[]);
+        self.items.push_back(Item {
+            range: start..self.memory.len(),
+            to,
+            path: upstream.path,
+            hops,
+        });
+    }
+
+    /// Gives the memory of sent packets back when all are sent, or they are most of it.
+    fn compact(&mut self) {
+        let Some(first) = self.items.front() else {
+            self.memory.clear();
+            return;
+        };
+        let gone = first.range.start;
+        if gone * 2 < BYTES_MAX {
+            return;
+        }
+        self.memory.drain(..gone);
+        for item in &mut self.items {
+            item.range = item.range.start - gone..item.range.end - gone;
+        }
+    }
+}
+
+/// True for an address that NAKs may be sent to: unicast, of the group's family, and this host
+/// itself only when the sender is on it too.
+pub(super) fn is_fit_for_naks(nla: IpAddr, group: IpAddr, source: IpAddr) -> bool {
+    let broadcast = matches!(nla, IpAddr::V4(v4) if v4.is_broadcast());
+    nla.is_ipv4() == group.is_ipv4()
+        && !nla.is_multicast()
+        && !nla.is_unspecified()
+        && !broadcast
+        && (!nla.is_loopback() || source.is_loopback())
+}
+
+/// Sequence numbers in one NAK: one in its body, the rest in the list.
+pub(super) const SQNS_A_NAK: usize = NakList::SQNS_MAX + 1;
+
+/// Bytes of a full NAK over IPv6.
+const NAK_BYTES_MAX: usize = 16 + 4 + 2 * 20 + 4 + 4 + 4 * NakList::SQNS_MAX;
+
+const SPMR_BYTES: usize = 16;
+
+/// Bytes that wait at most: 400 full NAKs.
+const BYTES_MAX: usize = 128 << 10;

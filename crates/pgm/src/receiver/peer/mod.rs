@@ -1,0 +1,540 @@
+//! One sender, as a receiver knows it: its window, what is held of it, and where it is in its life.
+//!
+//! Does not parse packets nor know other senders. In: one checked packet at a time. Out: a verdict,
+//! and through [`Peer::step`] what became ready. The files: data here, control packets in
+//! `control.rs`, what is handed out later in `drain.rs`, timers in `timer.rs`.
+//!
+//! ```text
+//!          FIN                  all up to the lead given out or lost
+//! Open ----------> Ending{end} ------------------------------------> Over (remembered, ignored)
+//!  | \  RST                                  given out               ^
+//!  |  '----------> Leaving(Reset) -----------------------------------'
+//!  | nothing heard                           given out
+//!  '-------------> Leaving(Expired) -------------------------------> forgotten
+//! ```
+//!
+//! Invariants: in sequence mode nothing is handed out in place while anything earlier waits to be
+//! popped; every position from the window's start on is handed out once or reported lost once;
+//! `is_direct` is true only when the next expected packet can be handed out without a further look.
+
+use std::net::IpAddr;
+
+use base::{DropReason, Instant, PathId, Rng, Verdict};
+use wire::{
+    Sqn,
+    pgm::{Fragment, Mark, Tsi},
+};
+
+use super::{
+    Mode,
+    apdu::{Assembly, Fit, Part},
+    counters::ReceiverCounters,
+    held::{Content, HeldQueue, HeldStore},
+    outbox::Outbox,
+    setup::{Limits, ReceiverSetup, Timing},
+    spmr::SpmRequest,
+    window::{Place, Window},
+};
+use crate::LateJoin;
+
+mod control;
+pub(super) use control::SpmNotes;
+
+mod drain;
+pub(super) use drain::Step;
+
+mod timer;
+pub(super) use timer::Fate;
+
+/// What all sessions of a receiver share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) setup: ReceiverSetup,
+    pub(super) limits: Limits,
+    pub(super) rng: Rng,
+    pub(super) store: HeldStore,
+    pub(super) counters: ReceiverCounters,
+    pub(super) outbox: Outbox,
+    /// Ranges of one request; kept for its memory.
+    pub(super) ranges: Vec<(u64, u64)>,
+}
+
+/// One sender.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) tsi: Tsi,
+    pub(super) session: u32,
+    /// The only address that this session's packets may come from.
+    pub(super) source: IpAddr,
+    scope_id: u32,
+    path: PathId,
+    is_direct: bool,
+    mode: Mode,
+    /// The window has a beginning.
+    is_established: bool,
+    window: Window,
+    held: HeldQueue,
+    assembly: Assembly,
+    phase: Phase,
+    last_spm: Option<Sqn>,
+    /// SPMs in a row that were out of sequence with `last_spm`, but in sequence among themselves.
+    stale: (Sqn, u8),
+    path_nla: Option<IpAddr>,
+    spmr: SpmRequest,
+    timing: Timing,
+    heard: Instant,
+    /// Data packets accepted.
+    data_packets: u64,
+    notices: Notices,
+    mark: Option<Mark>,
+    /// Held data found no room: only the oldest gap is asked for.
+    is_starved: bool,
+    /// Nothing was given out or lost yet: pieces of a message begun earlier are no loss.
+    is_joining: bool,
+}
+
+/// What the application has yet to be told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Notices {
+    /// The session number belonged to another sender, which is forgotten.
+    replaced: bool,
+    found: bool,
+    mark: bool,
+}
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// Nothing comes at or after this position.
+    Ending(u64),
+    /// Over as soon as what was received has been given out.
+    Leaving(Farewell),
+    /// Over, and the application knows: further packets are ignored.
+    Over,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Farewell {
+    Reset,
+    Expired,
+}
+
+/// One data packet.
+#[derive(Clone, Debug)]
+pub(super) struct Incoming<'a> {
+    pub(super) sqn: Sqn,
+    pub(super) trail: Sqn,
+    pub(super) is_repair: bool,
+    pub(super) fragment: Option<Fragment>,
+    pub(super) is_last: bool,
+    pub(super) join_min: Option<Sqn>,
+    /// Where the payload lies in the packet.
+    pub(super) payload_at: usize,
+    pub(super) payload: &'a [u8],
+}
+
+impl Peer {
+    /// A sender heard for the first time, at `source`.
+    pub(super) fn new(
+        now: Instant,
+        session: u32,
+        tsi: Tsi,
+        source: IpAddr,
+        shared: &mut Shared,
+    ) -> Self {
+        let (mode, limits) = (shared.setup.mode, &shared.limits);
+        Self {
+            tsi,
+            session,
+            source,
+            scope_id: 0,
+            path: shared.setup.path,
+            is_direct: false,
+            mode,
+            is_established: false,
+            window: Window::new(mode == Mode::Sequence, 0, limits.span_max, limits.gaps_max),
+            held: HeldQueue::new(limits.pages_max),
+            assembly: Assembly::default(),
+            phase: Phase::Open,
+            last_spm: None,
+            stale: (Sqn(0), 0),
+            path_nla: None,
+            spmr: SpmRequest::start(now, limits, &mut shared.rng),
+            timing: shared.timing(),
+            heard: now,
+            data_packets: 0,
+            notices: Notices {
+                found: true,
+                ..Notices::default()
+            },
+            mark: None,
+            is_starved: false,
+            is_joining: true,
+        }
+    }
+
+    /// Takes the packet if it is the expected one and nothing stands in its way: its position.
+    #[inline]
+    pub(super) fn take_direct(&mut self, now: Instant, sqn: Sqn, trail: Sqn) -> Option<u64> {
+        let position = self.window.next;
+        if !self.is_direct || sqn != Sqn::of(position) {
+            return None;
+        }
+        let trail = trail.extend(position);
+        if trail > self.window.trail {
+            if trail > self.window.contiguous() {
+                return None;
+            }
+            self.window.trail = trail;
+        }
+        self.window.take_next();
+        self.heard = now;
+        self.data_packets += 1;
+        Some(position)
+    }
+
+    /// Takes one data packet, whatever its place.
+    pub(super) fn data(
+        &mut self,
+        now: Instant,
+        data: &Incoming<'_>,
+        shared: &mut Shared,
+    ) -> Result<Verdict, DropReason> {
+        if self.is_over() {
+            self.heard = now;
+            return Err(DropReason::Ended);
+        }
+        self.begin_at_data(now, data, shared);
+        let position = data.sqn.extend(self.window.next);
+        if self.is_past_end(position) {
+            return Err(DropReason::Ended);
+        }
+        let place = self.window.place(position);
+        if place == Place::Nowhere(DropReason::BehindWindow) {
+            return Err(DropReason::BehindWindow);
+        }
+        let verdict = match place {
+            Place::Nowhere(reason) => Err(reason),
+            _ => self.place_data(now, position, place, data, shared),
+        };
+        if verdict != Err(DropReason::BeyondWindow) {
+            self.heard = now;
+        }
+        self.see_trail(data.trail.extend(position), shared);
+        if data.is_last && verdict.is_ok() {
+            self.finish(position + 1);
+        }
+        self.look_again();
+        verdict
+    }
+
+    /// True when [`Peer::step`] would give something.
+    pub(super) fn has_ready(&self) -> bool {
+        let Notices {
+            replaced,
+            found,
+            mark,
+        } = self.notices;
+        let base = self.window.base;
+        let data = match self.mode {
+            Mode::Sequence => {
+                self.assembly.is_complete()
+                    || self.held.front().is_some_and(|entry| entry.sqn == base)
+                    || self.window.gaps.is_lost_at(base)
+            }
+            Mode::Arrival => !self.held.is_empty() || self.window.gaps.has_lost(),
+        };
+        replaced || found || mark || data || self.is_leaving()
+    }
+
+    /// True for a session that is over and known to be.
+    pub(super) fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// True when the session has shown enough to be kept when room is needed.
+    pub(super) fn is_proven(&self) -> bool {
+        let enough = if self.last_spm.is_some() {
+            PROVEN_DATA_PACKETS
+        } else {
+            PROVEN_DATA_PACKETS_WITHOUT_SPM
+        };
+        self.data_packets >= enough && !self.is_over()
+    }
+
+    /// True when the application knows the session number as this sender's, and not as over.
+    pub(super) fn is_announced(&self) -> bool {
+        self.notices.replaced || (!self.notices.found && !self.is_over())
+    }
+
+    /// Notes that the session number was another sender's, and that the application knows that one.
+    pub(super) fn replace_another(&mut self) {
+        self.notices.replaced = true;
+    }
+
+    /// Gives up all memory; the session is over and its packets are ignored.
+    pub(super) fn retire(&mut self, store: &mut HeldStore) {
+        self.held.clear(store);
+        self.assembly.clear(store);
+        self.phase = Phase::Over;
+        self.is_direct = false;
+        self.notices = Notices::default();
+        self.spmr = SpmRequest::QUIET;
+        self.window.gaps.truncate(0);
+    }
+
+    pub(super) const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    pub(super) const fn path_nla(&self) -> Option<IpAddr> {
+        self.path_nla
+    }
+
+    pub(super) const fn is_established(&self) -> bool {
+        self.is_established
+    }
+
+    pub(super) const fn held_bytes(&self) -> u64 {
+        self.held.payload_bytes()
+    }
+
+    pub(super) const fn mark(&self) -> Option<&Mark> {
+        self.mark.as_ref()
+    }
+
+    /// Puts data that has a place where it belongs.
+    fn place_data(
+        &mut self,
+        now: Instant,
+        position: u64,
+        place: Place,
+        data: &Incoming<'_>,
+        shared: &mut Shared,
+    ) -> Result<Verdict, DropReason> {
+        let content = content_of(data, shared);
+        let kept = match self.mode {
+            Mode::Sequence => self.keep_in_sequence(position, &content, data, shared),
+            Mode::Arrival => self.keep_on_arrival(position, &content, data, shared),
+        };
+        let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
+        if kept == Err(DropReason::NoRoom) {
+            self.is_starved = true;
+            self.window.miss(position, now, due);
+            return Err(DropReason::NoRoom);
+        }
+        if place == Place::Ahead {
+            shared.counters.missed_sqns += position - self.window.next;
+        }
+        self.window.take(position, place, now, due);
+        if self.mode == Mode::Sequence && kept == Ok(Kept::InTurn) {
+            self.window.base = position + 1;
+        }
+        self.data_packets += 1;
+        match (kept, content) {
+            (Err(reason), _) => Err(reason),
+            (Ok(Kept::InTurn), Content::Whole) => {
+                self.is_joining = false;
+                Ok(Verdict::Payload {
+                    session: self.session,
+                    sqn: position,
+                    range: data.payload_at..data.payload_at + data.payload.len(),
+                })
+            }
+            (Ok(_), _) => Ok(Verdict::Held),
+        }
+    }
+
+    /// Sequence mode: uses the packet now if it is its turn, holds it otherwise.
+    fn keep_in_sequence(
+        &mut self,
+        position: u64,
+        content: &Content,
+        data: &Incoming<'_>,
+        shared: &mut Shared,
+    ) -> Result<Kept, DropReason> {
+        let is_turn = position == self.window.base
+            && !self.notices.found
+            && !self.notices.replaced
+            && !self.assembly.is_complete();
+        match content {
+            Content::Whole if is_turn && self.assembly.is_idle() => return Ok(Kept::InTurn),
+            Content::Part(part) if is_turn => {
+                match self.assembly.add(&mut shared.store, position, part, data.payload) {
+                    Fit::Taken | Fit::Completed => return Ok(Kept::InTurn),
+                    Fit::NoRoom => return Err(DropReason::NoRoom),
+                    Fit::Stray => {}
+                }
+            }
+            _ => {}
+        }
+        if !self.held.push(&mut shared.store, position, *content, data.payload) {
+            return Err(DropReason::NoRoom);
+        }
+        match content {
+            Content::Broken => Ok(Kept::Broken),
+            _ => Ok(Kept::Held),
+        }
+    }
+
+    /// Arrival mode: everything is used at once, but for the packet that the session began with.
+    ///
+    /// Deviation from RFC 3208 section 6.1: messages in pieces are not put together in this mode;
+    /// they are refused and reported as lost, so that no half message is ever given out.
+    fn keep_on_arrival(
+        &mut self,
+        position: u64,
+        content: &Content,
+        data: &Incoming<'_>,
+        shared: &mut Shared,
+    ) -> Result<Kept, DropReason> {
+        let content = match content {
+            Content::Whole if !self.notices.found && !self.notices.replaced => {
+                return Ok(Kept::InTurn);
+            }
+            Content::Part(_) => &Content::Broken,
+            other => other,
+        };
+        match (self.held.push(&mut shared.store, position, *content, data.payload), content) {
+            (false, _) => Err(DropReason::NoRoom),
+            (true, Content::Broken) => Ok(Kept::Broken),
+            (true, _) => Ok(Kept::Held),
+        }
+    }
+
+    /// Gives the window its beginning, if data may and must do that.
+    fn begin_at_data(&mut self, now: Instant, data: &Incoming<'_>, shared: &mut Shared) {
+        let position = if self.is_established {
+            data.sqn.extend(self.window.next)
+        } else {
+            FIRST_LAP + u64::from(data.sqn.0)
+        };
+        if self.is_established {
+            if self.is_overtaken_beginning(position, data) {
+                let end = self.window.next;
+                let trail = self.window.trail;
+                self.begin(position, shared);
+                self.window.trail = trail;
+                let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
+                self.window.announce(end, false, now, due);
+            }
+            return;
+        }
+        let trail = data.trail.extend(position).min(position);
+        let start = match (shared.limits.late_join, data.join_min) {
+            (LateJoin::Now, _) | (LateJoin::Offered, None) => position,
+            (LateJoin::Offered, Some(min)) => min.extend(position).clamp(trail, position),
+            (LateJoin::Window, _) => trail,
+        };
+        let oldest = position.saturating_sub(shared.limits.span_max - 1);
+        self.begin(start.max(oldest), shared);
+    }
+
+    /// Data that an SPM overtook on its way: the session begins with it, not after it. Only new
+    /// data shortly before counts; a repair for somebody else may be as old as the window.
+    fn is_overtaken_beginning(&self, position: u64, data: &Incoming<'_>) -> bool {
+        let base = self.window.base;
+        self.data_packets == 0
+            && self.window.next == base
+            && !data.is_repair
+            && position < base
+            && position >= self.window.trail
+            && base - position <= OVERTAKEN_MAX
+    }
+
+    fn begin(&mut self, start: u64, shared: &Shared) {
+        let (span_max, gaps_max) = (shared.limits.span_max, shared.limits.gaps_max);
+        self.window = Window::new(self.mode == Mode::Sequence, start, span_max, gaps_max);
+        self.is_established = true;
+    }
+
+    fn see_trail(&mut self, trail: u64, shared: &mut Shared) {
+        let _ = shared;
+        if trail > self.window.trail {
+            self.window.advance_trail(trail);
+        }
+    }
+
+    fn finish(&mut self, end: u64) {
+        if self.phase == Phase::Open && end >= self.window.contiguous() {
+            self.phase = Phase::Ending(end);
+        }
+    }
+
+    fn is_past_end(&self, position: u64) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            Phase::Ending(end) => position >= end,
+            Phase::Leaving(_) | Phase::Over => true,
+        }
+    }
+
+    /// True when everything is in place for the session's last event.
+    fn is_leaving(&self) -> bool {
+        match self.phase {
+            Phase::Open | Phase::Over => false,
+            Phase::Ending(end) => self.window.contiguous() >= end,
+            Phase::Leaving(_) => true,
+        }
+    }
+
+    /// Finds out whether the next expected packet can take the short way.
+    fn look_again(&mut self) {
+        let quiet = !self.notices.found && !self.notices.replaced && self.phase == Phase::Open;
+        self.is_direct = quiet
+            && self.is_established
+            && match self.mode {
+                Mode::Arrival => true,
+                Mode::Sequence => {
+                    self.window.gaps.is_empty()
+                        && self.held.is_empty()
+                        && self.assembly.is_idle()
+                        && self.window.base == self.window.next
+                }
+            };
+        if self.is_starved && self.held.has_room() {
+            self.is_starved = false;
+        }
+    }
+}
+
+/// What became of data that had a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// Handed out, or added to the message at hand.
+    InTurn,
+    Held,
+    /// Its position is taken, its contents are of no use.
+    Broken,
+}
+
+/// What the payload is: a message, a piece of one, or useless.
+fn content_of(data: &Incoming<'_>, shared: &Shared) -> Content {
+    let Some(fragment) = &data.fragment else {
+        return Content::Whole;
+    };
+    let len = data.payload.len();
+    match Part::of(fragment, data.sqn, len, &shared.limits.parts) {
+        None => Content::Broken,
+        Some(part) if part.is_whole(len) => Content::Whole,
+        Some(part) => Content::Part(part),
+    }
+}
+
+impl Shared {
+    /// The timers that a new session begins with.
+    fn timing(&self) -> Timing {
+        self.limits.timing
+    }
+}
+
+/// Positions begin one lap up, so that subtraction never leaves 64 bits.
+const FIRST_LAP: u64 = 1 << 32;
+
+/// Data packets after which a session is kept when room is needed, with and without an SPM.
+const PROVEN_DATA_PACKETS: u64 = 4;
+const PROVEN_DATA_PACKETS_WITHOUT_SPM: u64 = 16;
+
+/// How far an SPM may overtake the data it announces, in packets.
+const OVERTAKEN_MAX: u64 = 64;

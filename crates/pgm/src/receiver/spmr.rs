@@ -1,0 +1,96 @@
+//! When to ask a new sender for an SPM: without one, no NAK may be sent.
+//!
+//! Does not make packets. In: heard requests, the SPM, time. Out: "ask".
+//!
+//! ```text
+//!            due: ask                        SPM, from anywhere
+//! BackOff ------------> Waiting --.               |
+//!    |  heard a request    ^      | due: draw     v
+//!    '---------------------'      '--> BackOff   Quiet
+//! ```
+//!
+//! The wait doubles from the configured number of retries on: a receiver never gives up asking,
+//! since giving up would lose data, but an unanswered one becomes quiet.
+//!
+//! **Spec**: RFC 3208 section 13.5. Deviation: the RFC does not end the repetition, nor slow it.
+
+use std::time::Duration;
+
+use base::{Instant, Rng};
+
+use super::setup::Limits;
+
+/// The request state of one session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SpmRequest {
+    state: State,
+    due: Instant,
+    tries: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Quiet,
+    BackOff,
+    Waiting,
+}
+
+impl SpmRequest {
+    /// No request is wanted.
+    pub(super) const QUIET: Self = Self {
+        state: State::Quiet,
+        due: Instant::NEVER,
+        tries: 0,
+    };
+
+    /// A session without an SPM: ask after a random wait.
+    pub(super) fn start(now: Instant, limits: &Limits, rng: &mut Rng) -> Self {
+        Self {
+            state: State::BackOff,
+            due: now + rng.duration_up_to(limits.spmr_delay),
+            tries: 0,
+        }
+    }
+
+    /// Another receiver asked: wait for the answer with it.
+    pub(super) fn heard(&mut self, now: Instant, limits: &Limits) {
+        if self.state == State::BackOff {
+            self.state = State::Waiting;
+            self.due = now + limits.spmr_interval;
+        }
+    }
+
+    /// Moves on when the time has come. True when a request must be sent.
+    pub(super) fn expire(&mut self, now: Instant, limits: &Limits, rng: &mut Rng) -> bool {
+        if now < self.due {
+            return false;
+        }
+        match self.state {
+            State::Quiet => false,
+            State::Waiting => {
+                self.state = State::BackOff;
+                self.due = now + rng.duration_up_to(limits.spmr_delay);
+                false
+            }
+            State::BackOff => {
+                self.state = State::Waiting;
+                self.due = now + self.wait(limits);
+                self.tries = self.tries.saturating_add(1);
+                true
+            }
+        }
+    }
+
+    /// When [`SpmRequest::expire`] has something to do.
+    pub(super) const fn due(&self) -> Instant {
+        self.due
+    }
+
+    fn wait(&self, limits: &Limits) -> Duration {
+        let beyond = self.tries.saturating_sub(limits.spmr_retries).min(DOUBLINGS_MAX);
+        limits.spmr_interval * (1 << beyond)
+    }
+}
+
+/// How often the wait doubles at most.
+const DOUBLINGS_MAX: u32 = 5;

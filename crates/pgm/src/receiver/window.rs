@@ -1,0 +1,253 @@
+//! One sender's receive window: what is known to exist, what is missing, what was handed out.
+//!
+//! Does not touch payloads. In: positions of data, edges that the sender announces, repairs given
+//! up. Out: where a packet belongs, and what may be handed out next.
+//!
+//! ```text
+//!        trail            base            confirmed     next                        base + span
+//!  ........|................|..#####..####...#####|........|............................|........
+//!   gone     handed out       gaps (.) and received (#)       first not heard of          beyond
+//!                                                  \______/
+//!                                     announced once by SPM or NCF alone: may be a mistake
+//! ```
+//!
+//! - `base`: the next position to hand out (`Mode::Sequence`); unused in `Mode::Arrival`, where the
+//!   first gap takes its place.
+//! - `next`: one past the last position known to exist. All of `base..next` was received, except
+//!   for what [`Gaps`] lists.
+//! - `confirmed <= next`: what lies beyond was announced only once. A single forged or corrupt SPM
+//!   must not make a receiver give up what was never sent, so that an announcement that nobody
+//!   repeats and no data follows is withdrawn when its NAKs remain unanswered.
+//! - A trail beyond `next` is believed when a second packet tells the same, for the same reason.
+//! - Nothing at or beyond `base + span` is tracked; what an SPM announces there is noted, and taken
+//!   up as `base` moves.
+//!
+//! **Spec**: RFC 3208 sections 3.4, 6.1 to 6.3.
+
+use base::{DropReason, Instant};
+
+use super::gaps::{Gap, Gaps, NakState};
+
+/// The window's edges and gaps, in 64-bit positions.
+#[derive(Debug)]
+pub(super) struct Window {
+    is_sequence: bool,
+    pub(super) base: u64,
+    pub(super) next: u64,
+    pub(super) trail: u64,
+    confirmed: u64,
+    /// One past the highest lead that was announced twice.
+    noted: u64,
+    /// One past the lead of the latest announcement.
+    announced: u64,
+    /// A trail beyond `next` that one packet told; 0 for none.
+    claimed_trail: u64,
+    span_max: u64,
+    pub(super) gaps: Gaps,
+}
+
+/// Where a data packet belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The first position not heard of.
+    Next,
+    /// Beyond it: a gap opens.
+    Ahead,
+    /// In the gap with this index.
+    Gap(usize),
+    /// Nowhere, for this reason.
+    Nowhere(DropReason),
+}
+
+impl Window {
+    /// An empty window that waits for `base`.
+    pub(super) fn new(is_sequence: bool, base: u64, span_max: u64, gaps_max: usize) -> Self {
+        Self {
+            is_sequence,
+            base,
+            next: base,
+            trail: 0,
+            confirmed: base,
+            noted: base,
+            announced: base,
+            claimed_trail: 0,
+            span_max,
+            gaps: Gaps::new(gaps_max),
+        }
+    }
+
+    /// The first position that was not handed out or given up.
+    #[inline]
+    pub(super) fn contiguous(&self) -> u64 {
+        if self.is_sequence {
+            self.base
+        } else {
+            self.gaps.first().unwrap_or(self.next)
+        }
+    }
+
+    /// One past the last position that is tracked.
+    fn limit(&self) -> u64 {
+        self.contiguous() + self.span_max
+    }
+
+    /// Where the data packet at `position` belongs.
+    pub(super) fn place(&self, position: u64) -> Place {
+        if position >= self.next {
+            return if position >= self.limit() {
+                Place::Nowhere(DropReason::BeyondWindow)
+            } else if position == self.next {
+                Place::Next
+            } else if self.gaps.can_open(self.next) {
+                Place::Ahead
+            } else {
+                Place::Nowhere(DropReason::NoRoom)
+            };
+        }
+        match self.gaps.locate(position) {
+            Some(index) if self.gaps.can_fill(index, position) => Place::Gap(index),
+            Some(_) => Place::Nowhere(DropReason::NoRoom),
+            None if position < self.trail => Place::Nowhere(DropReason::BehindWindow),
+            None => Place::Nowhere(DropReason::Duplicate),
+        }
+    }
+
+    /// Notes that the data at `position`, which `place` found a place for, was received. A gap that
+    /// this opens is due at `due`.
+    pub(super) fn take(&mut self, position: u64, place: Place, now: Instant, due: Instant) {
+        match place {
+            Place::Next => self.next = position + 1,
+            Place::Ahead => {
+                self.gaps.open(self.next, position, now, due);
+                self.next = position + 1;
+            }
+            Place::Gap(index) => self.gaps.fill(index, position),
+            Place::Nowhere(_) => return,
+        }
+        self.confirmed = self.confirmed.max(position + 1);
+    }
+
+    /// Takes the expected packet: [`Window::take`] for the undisturbed flow.
+    #[inline]
+    pub(super) fn take_next(&mut self) {
+        self.next += 1;
+        self.confirmed = self.next;
+        if self.is_sequence {
+            self.base = self.next;
+        }
+    }
+
+    /// Notes that `position` exists although its data could not be kept.
+    pub(super) fn miss(&mut self, position: u64, now: Instant, due: Instant) {
+        if position >= self.next && self.gaps.open(self.next, position + 1, now, due) {
+            self.next = position + 1;
+        }
+        self.confirmed = self.confirmed.max(self.next.min(position + 1));
+    }
+
+    /// The sender announced that everything before `end` was sent. True when a gap opened.
+    ///
+    /// What two announcements in a row agree on is certain; what one alone says is asked for, but
+    /// not given up. With `is_certain` one is enough.
+    pub(super) fn announce(
+        &mut self,
+        end: u64,
+        is_certain: bool,
+        now: Instant,
+        due: Instant,
+    ) -> bool {
+        let agreed = if is_certain { end } else { end.min(self.announced) };
+        self.announced = end;
+        self.noted = self.noted.max(agreed);
+        self.confirmed = self.confirmed.max(self.noted.min(self.next));
+        self.extend(end, now, due)
+    }
+
+    /// Takes up what was noted beyond the window, when it has moved.
+    pub(super) fn extend_to_noted(&mut self, now: Instant, due: Instant) -> bool {
+        self.noted > self.next && self.extend(self.noted, now, due)
+    }
+
+    fn extend(&mut self, end: u64, now: Instant, due: Instant) -> bool {
+        let end = end.min(self.limit());
+        let opens = end > self.next && self.gaps.open(self.next, end, now, due);
+        if opens {
+            self.next = end;
+            self.confirmed = self.confirmed.max(self.noted.min(end));
+        }
+        opens
+    }
+
+    /// The NCF or NAK for `first..end` names positions that exist: the window grows to hold them.
+    /// False when they lie beyond what is tracked.
+    pub(super) fn hint(&mut self, end: u64, now: Instant, due: Instant) -> bool {
+        end <= self.limit() && (end <= self.next || self.extend(end, now, due))
+    }
+
+    /// The sender announced that nothing before `trail` can be repaired any more. Gives the number
+    /// of positions given up.
+    ///
+    /// The caller has seen that `trail` is beyond [`Window::trail`].
+    pub(super) fn advance_trail(&mut self, trail: u64) -> u64 {
+        if trail > self.next {
+            let told_before = std::mem::replace(&mut self.claimed_trail, trail);
+            return self.jump(told_before.min(trail));
+        }
+        self.claimed_trail = 0;
+        self.trail = trail;
+        self.confirmed = self.confirmed.max(trail);
+        match self.gaps.first() {
+            Some(first) if first < trail => self.gaps.lose_before(trail),
+            _ => 0,
+        }
+    }
+
+    /// The sender moved on past everything known here, up to `trail`.
+    fn jump(&mut self, trail: u64) -> u64 {
+        if trail <= self.next {
+            return 0;
+        }
+        let lost = self.gaps.lose_before(self.next);
+        if !self.gaps.open_lost(self.next, trail) {
+            return lost;
+        }
+        let lost = lost + trail - self.next;
+        self.trail = trail;
+        self.next = trail;
+        self.confirmed = trail;
+        lost
+    }
+
+    /// Gives up everything that is missing, noted announcements included.
+    pub(super) fn lose_all(&mut self) -> u64 {
+        let lost = self.gaps.lose_before(self.next);
+        let end = self.noted;
+        if end <= self.next || !self.gaps.open_lost(self.next, end) {
+            return lost;
+        }
+        let lost = lost + end - self.next;
+        self.next = end;
+        lost
+    }
+
+    /// Withdraws what was announced once only and has just been given up: it may never have been
+    /// sent. Gives the number of positions withdrawn.
+    pub(super) fn withdraw(&mut self) -> u64 {
+        let confirmed = self.confirmed;
+        let unsure = |gap: &&Gap| gap.state == NakState::Lost && gap.end > confirmed;
+        let Some(gap) = self.gaps.last().filter(unsure) else {
+            return 0;
+        };
+        if gap.end != self.next {
+            return 0;
+        }
+        let end = confirmed.max(gap.first);
+        self.gaps.truncate(end);
+        let withdrawn = self.next - end;
+        self.next = end;
+        withdrawn
+    }
+}
+
+#[cfg(test)]
+mod tests;

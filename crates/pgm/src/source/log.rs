@@ -1,0 +1,376 @@
+//! The transmit log: the send buffer and the repair window in one piece of memory.
+//!
+//! It stores complete TPDUs and knows where each lies; it does not build them, send them, or know
+//! why an edge is held.
+//!
+//! ```text
+//!   ring    | n+3 | n+4 |  free  | n (oldest) | n+1 | n+2 |/skipped/|
+//!                       ^head    ^offset of trail
+//!   index   one 16-byte record per sqn, at sqn modulo its length: offset, length, last repair
+//!   edges   trail <= hold <= unsent <= lead, 64-bit positions; lead is one past the newest
+//!           [trail, unsent) was sent and can be repaired, [unsent, lead) waits for its first time
+//! ```
+//!
+//! Invariants: records lie back to back in order of their numbers, but for one skip at the ring's
+//! end; no record spans the end; a record at or above `hold` is never evicted, so its bytes never
+//! move or change (except by [`TransmitLog::turn_into_rdata`]).
+//!
+//! **Spec**: RFC 3208 sections 3.3, 16 ("advance with data": only new data moves the trail).
+
+use base::Instant;
+use wire::{
+    Sqn, checksum,
+    pgm::{Data, Header, PacketType},
+};
+
+/// Sent and unsent packets.
+///
+/// **Cost**: allocates ring and index once; every operation is a few loads and stores.
+#[derive(Debug)]
+pub(super) struct TransmitLog {
+    ring: Vec<u8>,
+    index: Vec<Record>,
+    index_mask: u64,
+    sqns_max: u64,
+    head: usize,
+    trail: u64,
+    unsent: u64,
+    lead: u64,
+    unsent_bytes: usize,
+}
+
+impl TransmitLog {
+    /// A log of `ring_bytes` bytes and `sqns_max` packets whose first packet will be at `first`.
+    pub(super) fn new(ring_bytes: usize, sqns_max: u32, first: u64) -> Self {
+        let slots = u64::from(sqns_max).next_power_of_two().max(64);
+        Self {
+            ring: vec![0; ring_bytes],
+            index: vec![Record::default(); slots as usize],
+            index_mask: slots - 1,
+            sqns_max: u64::from(sqns_max),
+            head: 0,
+            trail: first,
+            unsent: first,
+            lead: first,
+            unsent_bytes: 0,
+        }
+    }
+
+    /// Finds `len` bytes in one piece and numbers for `count` packets, evicting old packets below
+    /// `hold` as needed. The place stays free until [`TransmitLog::push`].
+    #[inline]
+    pub(super) fn place(&mut self, len: usize, count: u64, hold: u64) -> Option<usize> {
+        loop {
+            if self.lead - self.trail + count <= self.sqns_max
+                && let Some(offset) = self.free_offset(len)
+            {
+                return Some(offset);
+            }
+            if self.trail >= hold {
+                return None;
+            }
+            self.trail += 1;
+        }
+    }
+
+    #[inline]
+    fn free_offset(&mut self, len: usize) -> Option<usize> {
+        if self.trail == self.lead {
+            self.head = 0;
+            return (len <= self.ring.len()).then_some(0);
+        }
+        let oldest = self.record(self.trail).offset as usize;
+        if self.head <= oldest {
+            (len <= oldest - self.head).then_some(self.head)
+        } else if len <= self.ring.len() - self.head {
+            Some(self.head)
+        } else {
+            (len <= oldest).then_some(0)
+        }
+    }
+
+    /// Takes the packet of `len` bytes at `offset`, where [`TransmitLog::place`] found room, as the
+    /// newest. Gives its position.
+    #[inline]
+    pub(super) fn push(&mut self, offset: usize, len: usize) -> u64 {
+        let position = self.lead;
+        self.index[(position & self.index_mask) as usize] = Record {
+            offset: offset as u32,
+            len: len as u32,
+            repaired_at_ns: NEVER_REPAIRED,
+        };
+        self.head = offset + len;
+        self.lead += 1;
+        self.unsent_bytes += len;
+        position
+    }
+
+    /// What [`TransmitLog::rollback`] needs to take back all later pushes.
+    pub(super) const fn checkpoint(&self) -> Checkpoint {
+        Checkpoint {
+            head: self.head,
+            lead: self.lead,
+            unsent_bytes: self.unsent_bytes,
+        }
+    }
+
+    /// Takes back every push since `checkpoint`. Nothing may have been sent in between.
+    pub(super) const fn rollback(&mut self, checkpoint: Checkpoint) {
+        self.head = checkpoint.head;
+        self.lead = checkpoint.lead;
+        self.unsent_bytes = checkpoint.unsent_bytes;
+    }
+
+    /// The unsent packets that can leave as one run: back to back, of equal length, the last may be
+    /// shorter. At least one when anything is unsent, at most `datagrams` and `bytes` otherwise.
+    #[inline]
+    pub(super) fn unsent_run(&self, bytes: usize, datagrams: usize) -> LogRun {
+        let mut run = LogRun::default();
+        if self.unsent == self.lead {
+            return run;
+        }
+        let first = self.record(self.unsent);
+        run.offset = first.offset as usize;
+        run.segment = first.len as usize;
+        run.len = run.segment;
+        run.count = 1;
+        let count_max = datagrams.min((self.lead - self.unsent) as usize);
+        while run.count < count_max {
+            let record = self.record(self.unsent + run.count as u64);
+            let len = record.len as usize;
+            let is_adjacent = record.offset as usize == run.offset + run.len;
+            if !is_adjacent || len > run.segment || run.len + len > bytes {
+                break;
+            }
+            run.len += len;
+            run.count += 1;
+            if len < run.segment {
+                break;
+            }
+        }
+        run
+    }
+
+    /// The first `count` unsent packets have left. Gives their bytes.
+    pub(super) fn mark_sent(&mut self, count: usize) -> usize {
+        let end = self.unsent + count as u64;
+        assert!(end <= self.lead, "more packets were sent than are unsent");
+        let bytes: usize = (self.unsent..end)
+            .map(|position| self.record(position).len as usize)
+            .sum();
+        self.unsent = end;
+        self.unsent_bytes -= bytes;
+        bytes
+    }
+
+    /// Makes the stored packet a repair: type RDATA and the present trail, checksum to match.
+    ///
+    /// Only the header's own checksum is needed to find the new one, so the payload is not touched.
+    /// **Panics** (bug): when the packet was not sent yet; it would never be ODATA then.
+    /// **Spec**: RFC 3208 section 8.2 (RD_TRAIL is the present trail); RFC 1624.
+    pub(super) fn turn_into_rdata(&mut self, position: u64) {
+        assert!(
+            (self.trail..self.unsent).contains(&position),
+            "a packet was repaired outside the window of sent packets"
+        );
+        let trail = Sqn::of(self.trail).0;
+        let offset = self.record(position).offset as usize;
+        let head = self.ring[offset..]
+            .first_chunk_mut::<{ Data::HEAD_LEN }>()
+            .expect("a record holds a whole data header");
+        let old_trail = read_u32(head, Data::TRAIL_AT);
+        let old_type = read_u16(head, Header::TYPE_AT);
+        let new_type = u16::from(PacketType::Rdata.code()) << 8 | old_type & 0xFF;
+        if old_trail == trail && old_type == new_type {
+            return;
+        }
+        let check = read_u16(head, Header::CHECKSUM_AT);
+        let check = checksum::adjust(check, old_type, new_type);
+        let check = checksum::adjust_u32(check, old_trail, trail);
+        write(head, Header::TYPE_AT, &new_type.to_be_bytes());
+        write(head, Header::CHECKSUM_AT, &check.to_be_bytes());
+        write(head, Data::TRAIL_AT, &trail.to_be_bytes());
+    }
+
+    /// Notes that the packet has just been repaired.
+    pub(super) fn set_repaired_at(&mut self, position: u64, now: Instant) {
+        self.index[(position & self.index_mask) as usize].repaired_at_ns = now.as_nanos();
+    }
+
+    /// When the packet was last repaired.
+    pub(super) fn repaired_at(&self, position: u64) -> Option<Instant> {
+        let ns = self.record(position).repaired_at_ns;
+        (ns != NEVER_REPAIRED).then(|| Instant::from_nanos(ns))
+    }
+
+    /// Where the packet lies in [`TransmitLog::memory`].
+    #[inline]
+    pub(super) fn range(&self, position: u64) -> std::ops::Range<usize> {
+        let record = self.record(position);
+        let offset = record.offset as usize;
+        offset..offset + record.len as usize
+    }
+
+    /// The ring.
+    #[inline]
+    pub(super) fn memory(&self) -> &[u8] {
+        &self.ring
+    }
+
+    /// The ring, to write packets that are not pushed yet.
+    #[inline]
+    pub(super) fn memory_mut(&mut self) -> &mut [u8] {
+        &mut self.ring
+    }
+
+    /// The oldest packet that can be repaired.
+    #[inline]
+    pub(super) const fn trail(&self) -> u64 {
+        self.trail
+    }
+
+    /// The first packet that was never sent.
+    #[inline]
+    pub(super) const fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// One past the newest packet.
+    #[inline]
+    pub(super) const fn lead(&self) -> u64 {
+        self.lead
+    }
+
+    /// Bytes of the packets that were never sent.
+    #[inline]
+    pub(super) const fn unsent_bytes(&self) -> usize {
+        self.unsent_bytes
+    }
+
+    /// Number of sequence numbers that [`super::repair::RepairQueue`] must tell apart.
+    pub(super) const fn index_slots(&self) -> u64 {
+        self.index_mask + 1
+    }
+
+    #[inline]
+    fn record(&self, position: u64) -> &Record {
+        &self.index[(position & self.index_mask) as usize]
+    }
+}
+
+/// Where one packet lies and when it was last repaired. 16 bytes: four to a cache line.
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    offset: u32,
+    len: u32,
+    repaired_at_ns: u64,
+}
+
+/// The state of a log before some pushes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Checkpoint {
+    head: usize,
+    lead: u64,
+    unsent_bytes: usize,
+}
+
+/// Consecutive packets that can be sent by one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LogRun {
+    /// Where they begin.
+    pub(super) offset: usize,
+    /// Bytes together.
+    pub(super) len: usize,
+    /// Bytes of each but the last.
+    pub(super) segment: usize,
+    /// Number of packets; 0 for none.
+    pub(super) count: usize,
+}
+
+const fn read_u16(head: &[u8; Data::HEAD_LEN], at: usize) -> u16 {
+    u16::from_be_bytes([head[at], head[at + 1]])
+}
+
+const fn read_u32(head: &[u8; Data::HEAD_LEN], at: usize) -> u32 {
+    u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+}
+
+fn write<const N: usize>(head: &mut [u8; Data::HEAD_LEN], at: usize, bytes: &[u8; N]) {
+    head[at..at + N].copy_from_slice(bytes);
+}
+
+const NEVER_REPAIRED: u64 = u64::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(log: &mut TransmitLog, len: usize, hold: u64) -> Option<u64> {
+        let offset = log.place(len, 1, hold)?;
+        Some(log.push(offset, len))
+    }
+
+    #[test]
+    fn records_lie_back_to_back_and_skip_the_end() {
+        let mut log = TransmitLog::new(100, 64, 7);
+        for expected in 7..10 {
+            assert_eq!(filled(&mut log, 30, 7), Some(expected));
+        }
+        assert_eq!(log.unsent_run(1000, 10).len, 90);
+        assert_eq!(filled(&mut log, 30, 7), None, "10 bytes are left");
+        assert_eq!(log.trail(), 7);
+        assert_eq!(log.mark_sent(2), 60);
+        assert_eq!(filled(&mut log, 30, 9), Some(10));
+        assert_eq!((log.trail(), log.range(10)), (8, 0..30));
+        // 9 at the ring's end and 10 at its beginning are two runs.
+        assert_eq!(
+            (log.unsent_run(1000, 10).count, log.unsent_bytes()),
+            (1, 60)
+        );
+    }
+
+    #[test]
+    fn a_run_ends_with_the_first_shorter_packet_and_before_a_longer_one() {
+        let mut log = TransmitLog::new(1000, 64, 0);
+        for len in [50, 50, 40, 40, 60] {
+            filled(&mut log, len, 0);
+        }
+        let run = log.unsent_run(1000, 10);
+        assert_eq!((run.count, run.segment, run.len), (3, 50, 140));
+        assert_eq!(log.unsent_run(139, 10).count, 2);
+        assert_eq!(
+            log.unsent_run(1, 10).count,
+            1,
+            "one leaves whatever its length"
+        );
+        log.mark_sent(3);
+        assert_eq!(log.unsent_run(1000, 10).len, 40);
+        log.mark_sent(1);
+        assert_eq!(log.unsent_run(1000, 10).len, 60);
+        log.mark_sent(1);
+        assert_eq!(log.unsent_run(1000, 10), LogRun::default());
+    }
+
+    #[test]
+    fn the_number_of_packets_is_bounded_too() {
+        let mut log = TransmitLog::new(10_000, 16, 0);
+        for position in 0..16 {
+            assert_eq!(filled(&mut log, 10, 0), Some(position));
+        }
+        assert_eq!(filled(&mut log, 10, 0), None);
+        log.mark_sent(16);
+        assert_eq!(filled(&mut log, 10, 16), Some(16));
+        assert_eq!(log.trail(), 1);
+    }
+
+    #[test]
+    fn a_rollback_takes_pushes_back() {
+        let mut log = TransmitLog::new(100, 16, 0);
+        filled(&mut log, 10, 0);
+        let checkpoint = log.checkpoint();
+        filled(&mut log, 20, 0);
+        log.rollback(checkpoint);
+        assert_eq!((log.lead(), log.unsent_bytes()), (1, 10));
+        assert_eq!(log.place(20, 1, 0), Some(10));
+    }
+}

@@ -1,0 +1,508 @@
+//! The sending end of a PGM session, sans-IO: window, repairs, confirmations, SPMs, rate.
+//!
+//! It does not open sockets, read clocks or judge receivers; who must not be left behind is told to
+//! it with [`Source::set_hold`]. In: messages ([`Source::offer`], [`Source::reserve`]), what
+//! receivers send upstream ([`Source::handle`]), time. Out: runs of complete packets.
+//!
+//! ```text
+//!   offer / reserve+commit --> transmit log --poll_run--> ODATA   (first time: nothing is touched)
+//!                                  |  ^
+//!   NAK --handle--> repair set ----+  +-- turned into RDATA in place, checksum by RFC 1624
+//!               \-> NCF queue -----------poll_run--> NCF
+//!   timers, SPMR -----------------------poll_run--> SPM
+//!
+//!   trail <= hold <= unsent <= lead          64-bit positions, low 32 bits on the wire
+//!   |  sent, can be repaired  |  waits  |    lead is one past the newest packet
+//! ```
+//!
+//! Order of sending (RFC 3208 section 5.1.3): NCF, SPM, then repairs within their share, then new
+//! data. The rate limit counts everything with IP and UDP headers and is never exceeded by more
+//! than one burst and the configured catch-up.
+//!
+//! Invariants:
+//! - every position is sent as ODATA exactly once, in order, and from then on only as RDATA;
+//! - a packet is not evicted while it is unsent, waits for repair, or is held by `set_hold`; when
+//!   that leaves no room the offerer is told [`Full::Window`]: that is the back-pressure;
+//! - memory is what the configuration says, allocated by [`Source::new`];
+//! - each upstream packet is counted as handled or as dropped for one reason.
+//!
+//! Deviations are marked in place: here and in `upstream` (confirmations for data never sent) and
+//! `spm` (the active interval).
+//!
+//! **Spec**: RFC 3208 sections 3.3, 5, 8.1, 8.2, 9.2, 9.3.4, 9.4, 9.6.2, 9.7.2, 13.4, 16.2.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    ops::Range,
+    time::Duration,
+};
+
+use base::{DropCounters, Instant, PathId, Rng, earliest};
+use wire::{
+    Sqn,
+    pgm::{Addressing, Fragment, Mark, PgmOption, Tsi},
+};
+
+use crate::Config;
+
+mod log;
+mod ncf;
+mod pacer;
+mod repair;
+mod spm;
+mod transmit;
+mod upstream;
+mod write;
+
+pub use write::{Burst, Slot};
+
+use log::TransmitLog;
+use ncf::NcfQueue;
+use pacer::{Pacer, time_of};
+use repair::RepairQueue;
+use spm::SpmSchedule;
+use transmit::Pending;
+
+#[cfg(test)]
+mod tests;
+
+/// The sending end of one session. See the module for what it does.
+///
+/// Commands: `offer`, `reserve`, `reserve_burst`, `set_*`, `close`. Input: `handle`,
+/// `handle_timeout`. Output: `poll_run` with `run_done`, until it gives `None`. The order of the
+/// calls is that of every sans-IO type (see the base crate).
+#[derive(Debug)]
+pub struct Source {
+    config: Config,
+    setup: SourceSetup,
+    addressing: Addressing,
+    log: TransmitLog,
+    repairs: RepairQueue,
+    repair_cursor: u64,
+    ncfs: NcfQueue,
+    spm: SpmSchedule,
+    spm_sqn: Sqn,
+    pacer: Pacer,
+    repair_pacer: Pacer,
+    ncf_pacer: Pacer,
+    flow_hold: u64,
+    first: u64,
+    limits: Limits,
+    closing: Closing,
+    blocked: bool,
+    now: Instant,
+    pending: Pending,
+    control: Vec<u8>,
+    ranges: Vec<Range<usize>>,
+    repaired: Vec<u64>,
+    counters: SourceCounters,
+    drops: DropCounters,
+}
+
+/// What a source is made of besides its parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceSetup {
+    /// The session's identifier; unpredictable to those off the path.
+    pub tsi: Tsi,
+    /// The data-destination port that receivers listen for.
+    pub destination_port: u16,
+    /// Where downstream packets go; a unicast address serves a single receiver.
+    pub group: SocketAddr,
+    /// The address that receivers send NAKs to, and the network source of all packets.
+    pub nla: IpAddr,
+    /// The interface to leave by.
+    pub path: PathId,
+    /// The first packet's sequence number.
+    pub first_sqn: u32,
+    /// Determines every random choice (the SPMs' first number).
+    pub seed: u64,
+    /// Our own SPM option; left out when the configuration says `strict_pgm`.
+    pub mark: Option<Mark>,
+}
+
+impl Source {
+    /// A source whose first SPM is due at `now`.
+    ///
+    /// **Cost**: allocates the window (`tx_window_bytes`) and 16 bytes for each of its packets; the
+    /// operating system gives the memory as it is first used.
+    #[must_use]
+    pub fn new(config: Config, mut setup: SourceSetup, now: Instant) -> Self {
+        if config.strict_pgm() {
+            setup.mark = None;
+        }
+        let first = (1 << 32) + u64::from(setup.first_sqn);
+        let log = TransmitLog::new(config.tx_window_bytes(), config.tx_window_sqns(), first);
+        let repairs = RepairQueue::new(log.index_slots());
+        let catch_up = config.pacing_catch_up();
+        let mut source = Self {
+            config,
+            setup,
+            addressing: Addressing::downstream(setup.tsi, setup.destination_port),
+            log,
+            repairs,
+            repair_cursor: first,
+            ncfs: NcfQueue::new(),
+            spm: SpmSchedule::new(&config, now),
+            spm_sqn: Sqn(Rng::new(setup.seed).next_u32()),
+            pacer: Pacer::new(config.rate(), catch_up, now),
+            repair_pacer: Pacer::new(0, catch_up, now),
+            ncf_pacer: Pacer::new(0, catch_up, now),
+            flow_hold: u64::MAX,
+            first,
+            limits: Limits::new(&config, &setup),
+            closing: Closing::Open,
+            blocked: false,
+            now,
+            pending: Pending::None,
+            control: Vec::with_capacity(CONTROL_BYTES),
+            ranges: Vec::with_capacity(GATHER_MAX),
+            repaired: Vec::with_capacity(GATHER_MAX),
+            counters: SourceCounters::default(),
+            drops: DropCounters::default(),
+        };
+        source.set_rate(config.rate());
+        source
+    }
+
+    /// Changes the limit over everything that is sent, in bytes a second; 0 for none. The shares
+    /// of repairs and confirmations follow.
+    pub fn set_rate(&mut self, rate: u64) {
+        self.pacer.set_rate(rate);
+        if rate == 0 {
+            self.repair_pacer.set_rate(self.config.repair_rate());
+            self.ncf_pacer.set_rate(0);
+            self.spm.set_spacing(Duration::ZERO);
+        } else {
+            let share = u128::from(rate) * u128::from(self.config.repair_share()) / 100;
+            let share = u64::try_from(share).unwrap_or(rate).max(1);
+            self.repair_pacer.set_rate(share);
+            self.ncf_pacer.set_rate((rate / NCF_PART).max(1));
+            let spm_bytes = SPM_BYTES + self.limits.datagram_overhead;
+            self.spm
+                .set_spacing(time_of(spm_bytes, (rate / SPM_PART).max(1)));
+        }
+    }
+
+    /// Keeps everything from `position` on in the window, whatever that does to the offerer: flow
+    /// control by receivers that report. `None` lets the window move freely.
+    pub const fn set_hold(&mut self, position: Option<u64>) {
+        self.flow_hold = match position {
+            Some(position) => position,
+            None => u64::MAX,
+        };
+    }
+
+    /// Changes what SPMs announce: rate in bytes a second, receivers counted, and the slot of the
+    /// one that limits the rate ([`Mark::NO_RECEIVER`] for none). Nothing without a mark.
+    pub const fn set_announced(&mut self, rate: u64, receiver_count: u32, limiting: u32) {
+        if let Some(mark) = &mut self.setup.mark {
+            mark.announced_rate = rate;
+            mark.receiver_count = receiver_count;
+            mark.limiting_receiver = limiting;
+        }
+    }
+
+    /// Our own SPM option, to change what it says from the next SPM on.
+    pub const fn mark_mut(&mut self) -> Option<&mut Mark> {
+        self.setup.mark.as_mut()
+    }
+
+    /// Takes no more data. When everything has been sent, SPMs carry OPT_FIN, three in quick
+    /// succession first, and NAKs are answered for `linger` more.
+    ///
+    /// **Spec**: RFC 3208 section 9.7.2.
+    pub fn close(&mut self, now: Instant) {
+        self.now = now;
+        if matches!(self.closing, Closing::Open) {
+            self.closing = Closing::Sending;
+        }
+        self.advance_closing(now);
+    }
+
+    /// Does what is due at `now`. What there is to send then comes from `poll_run`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.advance_closing(now);
+    }
+
+    /// When `poll_run` or `handle_timeout` next has something to do; a time that has passed means
+    /// now. While the network is blocked nothing is due but the end.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        if matches!(self.closing, Closing::Over) {
+            return None;
+        }
+        let end = match self.closing {
+            Closing::Finished { until } => Some(until),
+            _ => None,
+        };
+        if self.blocked {
+            return end;
+        }
+        let mut due = self.spm.due();
+        if !self.ncfs.is_empty() {
+            due = due.min(self.ncf_pacer.due());
+        }
+        if !self.repairs.is_empty() {
+            due = due.min(self.repair_pacer.due());
+        }
+        if self.log.unsent() < self.log.lead() {
+            due = Instant::ZERO;
+        }
+        earliest(end, Some(due.max(self.pacer.due())))
+    }
+
+    /// True while something waits for the rate limit alone.
+    #[must_use]
+    pub fn is_rate_limited(&self, now: Instant) -> bool {
+        let waits = self.log.unsent() < self.log.lead()
+            || !self.repairs.is_empty()
+            || !self.ncfs.is_empty();
+        waits && !self.pacer.is_ready(now)
+    }
+
+    /// True when nothing is unsent and no repair is queued.
+    #[must_use]
+    pub const fn is_drained(&self) -> bool {
+        self.log.unsent() == self.log.lead() && self.repairs.is_empty()
+    }
+
+    /// True when the source was closed and its time to answer NAKs is over: it is silent now.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        matches!(self.closing, Closing::Over)
+    }
+
+    /// True once [`Source::close`] was called.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        !matches!(self.closing, Closing::Open)
+    }
+
+    /// The longest message that fits one packet without options.
+    #[must_use]
+    pub const fn max_tsdu(&self) -> usize {
+        self.limits.tsdu
+    }
+
+    /// The longest piece of a message that is cut into several packets.
+    #[must_use]
+    pub const fn max_fragment_tsdu(&self) -> usize {
+        self.limits.fragment_tsdu
+    }
+
+    /// The longest message that [`Source::offer`] takes.
+    #[must_use]
+    pub const fn max_apdu(&self) -> usize {
+        self.limits.apdu
+    }
+
+    /// The oldest packet that can be repaired.
+    #[must_use]
+    pub const fn trail(&self) -> u64 {
+        self.log.trail()
+    }
+
+    /// The first packet that must stay: unsent, waiting for repair, or held by flow control.
+    #[must_use]
+    pub fn hold(&self) -> u64 {
+        let edge = self.log.unsent().min(self.repairs.oldest());
+        edge.min(self.flow_hold).max(self.log.trail())
+    }
+
+    /// The first packet that was never sent. TXW_LEAD on the wire is the one before.
+    #[must_use]
+    pub const fn unsent(&self) -> u64 {
+        self.log.unsent()
+    }
+
+    /// One past the newest packet taken.
+    #[must_use]
+    pub const fn lead(&self) -> u64 {
+        self.log.lead()
+    }
+
+    /// Bytes of packets taken and not yet sent.
+    #[must_use]
+    pub const fn backlog_bytes(&self) -> usize {
+        self.log.unsent_bytes()
+    }
+
+    /// Packets that wait to be repaired.
+    #[must_use]
+    pub const fn repair_backlog(&self) -> u64 {
+        self.repairs.len()
+    }
+
+    /// The limit over everything that is sent, in bytes a second; 0 for none.
+    #[must_use]
+    pub const fn rate(&self) -> u64 {
+        self.pacer.rate()
+    }
+
+    /// The session's identifier.
+    #[must_use]
+    pub const fn tsi(&self) -> Tsi {
+        self.setup.tsi
+    }
+
+    /// The parameters.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What the source has done.
+    #[must_use]
+    pub const fn counters(&self) -> &SourceCounters {
+        &self.counters
+    }
+
+    /// Upstream packets thrown away, by reason.
+    #[must_use]
+    pub const fn drops(&self) -> &DropCounters {
+        &self.drops
+    }
+
+    fn advance_closing(&mut self, now: Instant) {
+        match self.closing {
+            Closing::Sending if self.log.unsent() == self.log.lead() => {
+                let until = now + self.config.linger();
+                self.closing = Closing::Finished { until };
+                self.spm.quicken(now);
+            }
+            Closing::Finished { until } if now >= until => self.closing = Closing::Over,
+            _ => {}
+        }
+    }
+}
+
+/// How far the end of the session has come.
+#[derive(Clone, Copy, Debug)]
+enum Closing {
+    /// Data is taken.
+    Open,
+    /// No more data is taken; some is unsent.
+    Sending,
+    /// All was sent; SPMs carry OPT_FIN and NAKs are answered.
+    Finished {
+        /// When this ends.
+        until: Instant,
+    },
+    /// Silent.
+    Over,
+}
+
+/// Sizes that follow from the configuration.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    tsdu: usize,
+    fragment_tsdu: usize,
+    apdu: usize,
+    burst_bytes: usize,
+    backlog_bytes: usize,
+    backlog_sqns: u64,
+    datagram_overhead: usize,
+}
+
+impl Limits {
+    fn new(config: &Config, setup: &SourceSetup) -> Self {
+        let ip_header = if setup.nla.is_ipv4() { 20 } else { 40 };
+        let datagram_overhead = ip_header + UDP_HEADER;
+        let tpdu = config.mtu() - datagram_overhead;
+        let syn = if config.send_syn() { SYN_BYTES } else { 0 };
+        let tsdu = tpdu - DATA_HEAD - syn;
+        let fragment_tsdu = tpdu - DATA_HEAD - syn - FRAGMENT_BYTES;
+        let (window, sqns) = (config.tx_window_bytes(), config.tx_window_sqns());
+        let fragments = config.fragments_max().min(sqns / 2).max(1) as usize;
+        let records_bytes = fragments.saturating_mul(fragment_tsdu).max(tsdu);
+        // A message of n bytes takes n times this much of the ring.
+        let stored = window / 2 * fragment_tsdu / tpdu;
+        Self {
+            tsdu,
+            fragment_tsdu,
+            apdu: config.apdu_bytes_max().min(records_bytes).min(stored),
+            burst_bytes: window / 4,
+            backlog_bytes: config.tx_backlog_bytes().min(window / 4),
+            backlog_sqns: u64::from(sqns / 4).max(1),
+            datagram_overhead,
+        }
+    }
+}
+
+/// Why nothing was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// The window is held by unsent data, queued repairs or flow control: send, then try again.
+    Window,
+    /// Longer than can ever be taken.
+    TooLong {
+        /// The longest that is.
+        max: usize,
+    },
+    /// The source was closed.
+    Closed,
+}
+
+impl std::fmt::Display for Full {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Window => f.write_str("the transmit window is full"),
+            Self::TooLong { max } => write!(f, "longer than the {max} bytes that can be taken"),
+            Self::Closed => f.write_str("the source was closed"),
+        }
+    }
+}
+
+impl std::error::Error for Full {}
+
+base::counters! {
+    /// What a source has done.
+    pub struct SourceCounters: "source" {
+        odata_packets: Packets, "ODATA sent";
+        odata_bytes: Bytes, "TPDU bytes sent as ODATA";
+        rdata_packets: Packets, "RDATA sent";
+        rdata_bytes: Bytes, "TPDU bytes sent as RDATA";
+        spms: Packets, "SPMs sent";
+        ncfs: Packets, "NAK confirmations sent";
+        wire_bytes: Bytes, "everything sent, with IP and UDP headers";
+        taken: Sqns, "packets taken into the window";
+        fragmented: Messages, "messages cut into several packets";
+        full: Events, "offers refused because the window is held";
+        blocked: Events, "runs that the network had no room for";
+        too_big: Packets, "packets that are longer than the path takes";
+        failed: Packets, "packets that the network refused";
+        upstream_packets: Packets, "packets looked at";
+        upstream_handled: Packets, "packets understood and meant for this source";
+        naks: Packets, "NAKs understood";
+        nak_sqns: Sqns, "sequence numbers asked for";
+        nak_queued: Sqns, "asked for and queued for repair";
+        nak_merged: Sqns, "asked for while already queued";
+        nak_eliminated: Sqns, "asked for again within the elimination interval";
+        nak_behind: Sqns, "asked for after they left the window";
+        nak_beyond: Sqns, "asked for before they were sent: stray or forged";
+        ncf_suppressed: Packets, "NAKs that got no confirmation because too many came at once";
+        nnaks: Packets, "null NAKs heard";
+        spmrs: Packets, "SPM requests heard";
+    }
+}
+
+const UDP_HEADER: usize = 8;
+/// Header and body of ODATA.
+const DATA_HEAD: usize = wire::pgm::Data::HEAD_LEN;
+/// OPT_LENGTH and OPT_FRAGMENT.
+const FRAGMENT_BYTES: usize = 20;
+/// OPT_LENGTH and OPT_SYN.
+const SYN_BYTES: usize = 8;
+/// An IPv6 SPM with every option that a source sends, rounded up.
+const SPM_BYTES: usize = 128;
+/// Capacity of the buffer in which SPMs and NCFs are built.
+const CONTROL_BYTES: usize = 512;
+/// Most repairs in one run, and the most pieces a gathering send call takes here.
+const GATHER_MAX: usize = 128;
+/// A run has at most this many bytes (the GSO limit, with room for headers).
+const RUN_BYTES_MAX: usize = 64_000;
+/// Confirmations take at most this part of a limited rate.
+const NCF_PART: u64 = 8;
+/// SPMs take at most this part of a limited rate.
+const SPM_PART: u64 = 16;

@@ -1,0 +1,126 @@
+//! NAK confirmations that wait to be sent: a short queue of complete TPDUs.
+//!
+//! It does not decide which NAK deserves one. Bounded: when it is full a confirmation is not made,
+//! which the receiver's own repetition of the NAK repairs.
+//!
+//! **Spec**: RFC 3208 sections 5.2, 9.3.4.
+
+use std::ops::Range;
+
+/// Complete NCFs, first in first out.
+///
+/// **Cost**: one allocation of 80 KiB.
+#[derive(Debug)]
+pub(super) struct NcfQueue {
+    memory: Vec<u8>,
+    lens: [u16; SLOTS],
+    front: usize,
+    len: usize,
+}
+
+impl NcfQueue {
+    pub(super) fn new() -> Self {
+        Self {
+            memory: vec![0; SLOTS * SLOT_BYTES],
+            lens: [0; SLOTS],
+            front: 0,
+            len: 0,
+        }
+    }
+
+    /// Queues a TPDU; false when the queue is full.
+    pub(super) fn push(&mut self, tpdu: &[u8]) -> bool {
+        if self.len == SLOTS {
+            return false;
+        }
+        assert!(tpdu.len() <= SLOT_BYTES, "an NCF is at most 320 bytes long");
+        let slot = (self.front + self.len) % SLOTS;
+        self.memory[slot * SLOT_BYTES..][..tpdu.len()].copy_from_slice(tpdu);
+        self.lens[slot] = tpdu.len() as u16;
+        self.len += 1;
+        true
+    }
+
+    /// Puts the places of the first NCFs of equal length into `ranges`: at least one when there is
+    /// any, at most `datagrams` and `bytes` otherwise. The last may be shorter than the others.
+    pub(super) fn gather(&self, bytes: usize, datagrams: usize, ranges: &mut Vec<Range<usize>>) {
+        ranges.clear();
+        let mut total = 0;
+        let segment = usize::from(self.lens[self.front]);
+        for i in 0..self.len.min(datagrams.max(1)) {
+            let slot = (self.front + i) % SLOTS;
+            let len = usize::from(self.lens[slot]);
+            if i > 0 && (len > segment || total + len > bytes) {
+                break;
+            }
+            ranges.push(slot * SLOT_BYTES..slot * SLOT_BYTES + len);
+            total += len;
+            if len < segment {
+                break;
+            }
+        }
+    }
+
+    /// Takes the first NCF out; its length.
+    pub(super) fn pop(&mut self) -> Option<usize> {
+        let len = usize::from(self.lens[self.front]);
+        self.len = self.len.checked_sub(1)?;
+        self.front = (self.front + 1) % SLOTS;
+        Some(len)
+    }
+
+    pub(super) fn memory(&self) -> &[u8] {
+        &self.memory
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// More than half full: NAKs come faster than confirmations may leave.
+    pub(super) const fn is_storm(&self) -> bool {
+        self.len > SLOTS / 2
+    }
+}
+
+const SLOTS: usize = 256;
+/// An IPv6 NCF with a full list is 316 bytes long.
+const SLOT_BYTES: usize = 320;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_lengths_leave_together() {
+        let mut queue = NcfQueue::new();
+        for len in [36, 36, 36, 40, 36, 44] {
+            assert!(queue.push(&vec![7; len]));
+        }
+        let mut ranges = Vec::new();
+        let mut gather = |queue: &NcfQueue, bytes, datagrams| {
+            queue.gather(bytes, datagrams, &mut ranges);
+            ranges
+                .iter()
+                .map(ExactSizeIterator::len)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(gather(&queue, 1000, 10), [36, 36, 36]);
+        assert_eq!(gather(&queue, 80, 10), [36, 36]);
+        assert_eq!(gather(&queue, 1, 10), [36]);
+        assert_eq!(gather(&queue, 1000, 2), [36, 36]);
+        assert_eq!((0..3).filter_map(|_| queue.pop()).sum::<usize>(), 108);
+        assert_eq!(gather(&queue, 1000, 10), [40, 36]);
+    }
+
+    #[test]
+    fn it_is_bounded_and_empties() {
+        let mut queue = NcfQueue::new();
+        for _ in 0..SLOTS {
+            assert!(queue.push(&[1; 36]));
+        }
+        assert!(queue.is_storm() && !queue.push(&[1; 36]));
+        assert_eq!(std::iter::from_fn(|| queue.pop()).count(), SLOTS);
+        assert!(queue.is_empty() && queue.pop().is_none());
+    }
+}

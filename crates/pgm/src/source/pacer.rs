@@ -1,0 +1,125 @@
+//! When the next burst may leave: a deadline schedule with bounded catch-up.
+//!
+//! It does not know packets. Each burst moves the deadline by the time its bytes take at the rate,
+//! whatever the host's lateness; lateness beyond `catch_up` is forgotten.
+//!
+//! ```text
+//!   deadline   |----burst A----|----burst B----|--C--|
+//!   sent       A               .   B           C
+//!                               <-> late: B's time still counts from its deadline
+//! ```
+//!
+//! Invariant: over any interval t the bytes sent are at most `rate * (t + catch_up)` plus the last
+//! burst, which is the token bucket of RFC 3208 section 5.1.2 without a bucket to fill.
+//!
+//! **Spec**: RFC 3208 sections 5.1.1, 5.1.2.
+
+use std::time::Duration;
+
+use base::Instant;
+
+/// A limit in bytes a second, or none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pacer {
+    rate: u64,
+    due: Instant,
+    catch_up: Duration,
+}
+
+impl Pacer {
+    /// A limit of `rate` bytes a second (0 for none) that may be used from `now` on.
+    pub(super) const fn new(rate: u64, catch_up: Duration, now: Instant) -> Self {
+        Self {
+            rate,
+            due: now,
+            catch_up,
+        }
+    }
+
+    /// Changes the limit; what was already sent still counts at the old one.
+    pub(super) const fn set_rate(&mut self, rate: u64) {
+        self.rate = rate;
+    }
+
+    /// Counts `bytes` that have just left.
+    pub(super) fn spend(&mut self, now: Instant, bytes: usize) {
+        if self.rate != 0 {
+            self.spend_time(now, time_of(bytes, self.rate));
+        }
+    }
+
+    /// Counts something that takes up `time` of its own.
+    pub(super) fn spend_time(&mut self, now: Instant, time: Duration) {
+        self.due = self.due.max(now - self.catch_up) + time;
+    }
+
+    /// True when a burst may leave.
+    #[inline]
+    pub(super) fn is_ready(&self, now: Instant) -> bool {
+        self.due <= now
+    }
+
+    /// When the next burst may leave.
+    #[inline]
+    pub(super) const fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Bytes a second; 0 for no limit.
+    pub(super) const fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// How many packets of `packet_bytes` make a burst of `quantum`: at least 2, so that batches
+    /// survive low rates.
+    #[inline]
+    pub(super) fn burst_packets(&self, quantum: Duration, packet_bytes: usize) -> usize {
+        if self.rate == 0 {
+            return usize::MAX;
+        }
+        let bytes = u128::from(self.rate) * quantum.as_nanos() / NS_PER_S;
+        usize::try_from(bytes / packet_bytes.max(1) as u128)
+            .unwrap_or(usize::MAX)
+            .max(2)
+    }
+}
+
+/// How long `bytes` take at `rate` bytes a second, rounded up so that the rate is never exceeded.
+pub(super) fn time_of(bytes: usize, rate: u64) -> Duration {
+    let ns = (bytes as u128 * NS_PER_S).div_ceil(u128::from(rate.max(1)));
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+const NS_PER_S: u128 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_is_made_up_for_within_its_bound() {
+        let ms = |n: u64| Instant::from_nanos(n * 1_000_000);
+        let mut pacer = Pacer::new(1_000_000, Duration::from_millis(2), ms(10));
+        assert!(pacer.is_ready(ms(10)) && !pacer.is_ready(ms(9)));
+        pacer.spend(ms(10), 1000);
+        assert_eq!(pacer.due(), ms(11));
+        pacer.spend(ms(12), 1000);
+        assert_eq!(pacer.due(), ms(12), "a millisecond late, and made up for");
+        pacer.spend(ms(50), 1000);
+        assert_eq!(
+            pacer.due(),
+            ms(49),
+            "38 ms late: two of them are made up for"
+        );
+    }
+
+    #[test]
+    fn bursts_have_two_packets_at_least() {
+        let quantum = Duration::from_micros(250);
+        let bursts = |rate| Pacer::new(rate, quantum, Instant::ZERO).burst_packets(quantum, 1000);
+        assert_eq!(bursts(1), 2);
+        assert_eq!(bursts(100_000_000), 25);
+        assert_eq!(bursts(0), usize::MAX);
+        assert_eq!(time_of(1, 3), Duration::from_nanos(333_333_334));
+    }
+}

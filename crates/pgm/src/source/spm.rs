@@ -1,0 +1,224 @@
+//! When the next SPM is due: at the start and the end, while data flows, after data, on request.
+//!
+//! It does not build SPMs. In: what was sent and asked for, with its time. Out: one deadline.
+//!
+//! ```text
+//!   start  S h S h S            three, IHB_MIN apart, so that one lost burst cannot hide the session
+//!   data   d d d S d d d S      every spm_active
+//!   idle   d h S 2h S 4h S ...  IHB_MIN doubling to IHB_MAX; each data packet starts over
+//!   always                      never more than spm_ambient apart
+//!   SPMR                        at once, but IHB_MIN after the last SPM
+//! ```
+//!
+//! Deviation: section 5.1.6 has the ambient timer alone send SPMs while data flows; the active
+//! interval is far shorter, so that a loss before a pause of the sender is found within
+//! milliseconds and NAKs learn the way at once. The ambient timer remains as the upper bound.
+//!
+//! **Spec**: RFC 3208 sections 5.1.4, 5.1.5, 5.1.6, 9.7.2, 13.4.
+
+use std::time::Duration;
+
+use base::Instant;
+
+use crate::{Config, Intervals};
+
+/// The SPM timers of one source.
+#[derive(Clone, Debug)]
+pub(super) struct SpmSchedule {
+    active: Duration,
+    ambient: Duration,
+    heartbeat_min: Duration,
+    heartbeat_max: Duration,
+    explicit: Intervals,
+    spacing: Duration,
+    last: Option<Instant>,
+    heartbeat_step: usize,
+    heartbeat_due: Instant,
+    quick_left: u32,
+    has_data_since: bool,
+    requested: Option<Instant>,
+}
+
+impl SpmSchedule {
+    /// A schedule whose first SPM is due at `now`.
+    pub(super) const fn new(config: &Config, now: Instant) -> Self {
+        Self {
+            active: config.spm_active(),
+            ambient: config.spm_ambient(),
+            heartbeat_min: config.spm_heartbeat_min(),
+            heartbeat_max: config.spm_heartbeat_max(),
+            explicit: config.spm_heartbeat(),
+            spacing: Duration::ZERO,
+            last: None,
+            heartbeat_step: 0,
+            heartbeat_due: now,
+            quick_left: QUICK_COUNT,
+            has_data_since: false,
+            requested: None,
+        }
+    }
+
+    /// Keeps SPMs at least this far apart, so that they stay a small part of a low rate.
+    pub(super) const fn set_spacing(&mut self, spacing: Duration) {
+        self.spacing = spacing;
+    }
+
+    /// ODATA or RDATA has left.
+    pub(super) fn data_sent(&mut self, now: Instant) {
+        self.has_data_since = true;
+        self.heartbeat_step = 0;
+        self.heartbeat_due = now + self.heartbeat_interval();
+    }
+
+    /// An SPM has left.
+    pub(super) fn spm_sent(&mut self, now: Instant) {
+        if self.quick_left > 0 {
+            self.quick_left -= 1;
+        } else if now >= self.heartbeat_due {
+            self.heartbeat_step += 1;
+        }
+        self.heartbeat_due = now + self.heartbeat_interval();
+        self.last = Some(now);
+        self.has_data_since = false;
+        self.requested = None;
+    }
+
+    /// An SPMR asks for an SPM. False when one was already asked for.
+    pub(super) fn request(&mut self, now: Instant) -> bool {
+        if self.requested.is_some() {
+            return false;
+        }
+        let earliest = self.last.map_or(now, |last| last + self.heartbeat_min);
+        self.requested = Some(earliest.max(now));
+        true
+    }
+
+    /// Starts again with a few quick SPMs, the first at `now`: the session's end is announced.
+    pub(super) const fn quicken(&mut self, now: Instant) {
+        self.quick_left = QUICK_COUNT;
+        self.heartbeat_step = 0;
+        self.heartbeat_due = now;
+    }
+
+    /// When the next SPM is due.
+    pub(super) fn due(&self) -> Instant {
+        let Some(last) = self.last else {
+            return self.heartbeat_due;
+        };
+        let active = if self.has_data_since {
+            last + self.active
+        } else {
+            Instant::NEVER
+        };
+        let requested = self.requested.unwrap_or(Instant::NEVER);
+        let soonest = self.heartbeat_due.min(active).min(requested);
+        soonest.max(last + self.spacing).min(last + self.ambient)
+    }
+
+    fn heartbeat_interval(&self) -> Duration {
+        if self.quick_left > 0 {
+            return self.heartbeat_min;
+        }
+        match self.explicit.as_slice() {
+            [] => {
+                let doublings = u32::try_from(self.heartbeat_step.min(31)).unwrap_or(31);
+                let grown = self.heartbeat_min.saturating_mul(1 << doublings);
+                grown.min(self.heartbeat_max)
+            }
+            list => list
+                .get(self.heartbeat_step)
+                .copied()
+                .unwrap_or(self.ambient),
+        }
+    }
+}
+
+/// SPMs in quick succession at the start and at the end of a session.
+const QUICK_COUNT: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Instant {
+        Instant::from_nanos(n * 1_000_000)
+    }
+
+    /// Sends every SPM when it is due until `end`; the times in milliseconds.
+    fn play(schedule: &mut SpmSchedule, end: Instant) -> Vec<u64> {
+        let mut times = Vec::new();
+        while schedule.due() <= end {
+            let now = schedule.due();
+            schedule.spm_sent(now);
+            times.push(now.as_nanos() / 1_000_000);
+        }
+        times
+    }
+
+    fn config() -> Config {
+        let text = [
+            ("spm_heartbeat_min", "100ms"),
+            ("spm_heartbeat_max", "1s"),
+            ("spm_ambient", "10s"),
+        ];
+        let mut builder = Config::builder();
+        for (name, value) in text {
+            builder.set(name, value).unwrap();
+        }
+        builder.build().unwrap()
+    }
+
+    #[test]
+    fn three_at_the_start_then_doubling_to_the_maximum() {
+        let mut schedule = SpmSchedule::new(&config(), ms(0));
+        let times = play(&mut schedule, ms(4500));
+        assert_eq!(times, [0, 100, 200, 300, 500, 900, 1700, 2700, 3700]);
+    }
+
+    #[test]
+    fn data_brings_the_active_interval_and_then_the_heartbeat_again() {
+        let mut schedule = SpmSchedule::new(&config(), ms(0));
+        play(&mut schedule, ms(2700));
+        schedule.data_sent(ms(2800));
+        assert_eq!(schedule.due(), ms(2800), "the last SPM is long past");
+        schedule.spm_sent(ms(2800));
+        schedule.data_sent(ms(2801));
+        assert_eq!(schedule.due(), ms(2810));
+        schedule.spm_sent(ms(2810));
+        assert_eq!(play(&mut schedule, ms(3700)), [2910, 3110, 3510]);
+    }
+
+    #[test]
+    fn an_explicit_list_is_followed_to_its_end() {
+        let list = [100, 100, 1300].map(Duration::from_millis);
+        let config = config()
+            .to_builder()
+            .spm_heartbeat(Intervals::new(&list).unwrap())
+            .build()
+            .unwrap();
+        let mut schedule = SpmSchedule::new(&config, ms(0));
+        let times = play(&mut schedule, ms(20_000));
+        assert_eq!(times, [0, 100, 200, 300, 400, 1700, 11_700]);
+    }
+
+    #[test]
+    fn requests_are_answered_once_an_interval() {
+        let mut schedule = SpmSchedule::new(&config(), ms(0));
+        play(&mut schedule, ms(1000));
+        assert!(schedule.request(ms(1200)));
+        assert!(!schedule.request(ms(1200)));
+        assert_eq!(schedule.due(), ms(1200));
+        schedule.spm_sent(ms(1200));
+        assert!(schedule.request(ms(1201)));
+        assert_eq!(schedule.due(), ms(1300));
+    }
+
+    #[test]
+    fn spacing_and_ambient_bound_every_interval() {
+        let mut schedule = SpmSchedule::new(&config(), ms(0));
+        schedule.set_spacing(Duration::from_millis(400));
+        assert_eq!(play(&mut schedule, ms(1300)), [0, 400, 800, 1200]);
+        schedule.set_spacing(Duration::from_secs(60));
+        assert_eq!(schedule.due(), ms(11_200));
+    }
+}

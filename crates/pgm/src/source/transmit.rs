@@ -1,0 +1,321 @@
+//! What leaves next, and what becomes of it.
+//!
+//! A run is a peek: nothing changes until [`Source::run_done`] says how much of it left, but that
+//! repairs are turned into RDATA in place, which they are from their first sending on anyway.
+//!
+//! ```text
+//!   poll_run:  rate limit reached? -> None
+//!              NCFs within their limit -> SPM due -> repairs within their share -> ODATA -> None
+//! ```
+//!
+//! **Spec**: RFC 3208 sections 5.1.1 to 5.1.6, 5.3, 8.1.
+
+use base::{Budget, Instant, Outcome, Run};
+use wire::pgm::{Body, Join, Spm, emit};
+
+use super::{
+    Closing, Duration, GATHER_MAX, PgmOption, RUN_BYTES_MAX, SPM_BYTES, Source, Sqn, log::LogRun,
+};
+
+impl Source {
+    /// The next run, as a peek: [`Source::run_done`] must follow before anything else is sent.
+    /// `None` when nothing is due; [`Source::next_timeout`] says when to ask again.
+    pub fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
+        self.now = now;
+        self.advance_closing(now);
+        self.pending = Pending::None;
+        if matches!(self.closing, Closing::Over) || !self.pacer.is_ready(now) {
+            return None;
+        }
+        let limit = Budget {
+            bytes: budget.bytes.min(RUN_BYTES_MAX),
+            datagrams: budget.datagrams.max(1),
+        };
+        if !self.ncfs.is_empty() && self.ncf_pacer.is_ready(now) {
+            return Some(self.ncf_run(limit));
+        }
+        if self.spm.due() <= now {
+            return Some(self.spm_run(now));
+        }
+        if !self.repairs.is_empty() && self.repair_pacer.is_ready(now) {
+            return Some(self.repair_run(limit));
+        }
+        self.odata_run(limit)
+    }
+
+    /// What became of the run that `poll_run` gave. Without one, nothing happens.
+    pub fn run_done(&mut self, now: Instant, outcome: Outcome) {
+        self.now = now;
+        let pending = std::mem::replace(&mut self.pending, Pending::None);
+        let count = pending.count(self.ranges.len(), self.repaired.len());
+        if count == 0 {
+            return;
+        }
+        let sent = match outcome {
+            Outcome::Sent { datagrams } => datagrams.min(count),
+            Outcome::Blocked => 0,
+            Outcome::TooBig => {
+                self.counters.too_big += count as u64;
+                count
+            }
+            Outcome::Failed => {
+                self.counters.failed += count as u64;
+                count
+            }
+        };
+        self.blocked = sent < count;
+        self.counters.blocked += u64::from(self.blocked);
+        if sent == 0 {
+            return;
+        }
+        match pending {
+            Pending::None => {}
+            Pending::Ncf => self.ncfs_left(now, sent),
+            Pending::Spm => self.spm_left(now),
+            Pending::Rdata => self.repairs_left(now, sent),
+            Pending::Odata(_) => self.odata_left(now, sent),
+        }
+        self.advance_closing(now);
+    }
+
+    fn ncf_run(&mut self, limit: Budget) -> Run<'_> {
+        let datagrams = limit
+            .datagrams
+            .min(NCF_RUN_MAX)
+            .min(match self.ncf_pacer.rate() {
+                0 => NCF_RUN_MAX,
+                _ => 1,
+            });
+        self.ncfs.gather(limit.bytes, datagrams, &mut self.ranges);
+        self.pending = Pending::Ncf;
+        Run {
+            path: self.setup.path,
+            to: self.setup.group,
+            hops: None,
+            segment: self.ranges[0].len(),
+            memory: self.ncfs.memory(),
+            ranges: &self.ranges,
+        }
+    }
+
+    fn ncfs_left(&mut self, now: Instant, sent: usize) {
+        let interval = Duration::from_nanos(NS_PER_S / u64::from(self.config.ncf_rate()));
+        for _ in 0..sent {
+            let len = self
+                .ncfs
+                .pop()
+                .expect("a confirmation left that was queued");
+            let on_wire = len + self.limits.datagram_overhead;
+            let time = match self.ncf_pacer.rate() {
+                0 => interval,
+                rate => interval.max(super::time_of(on_wire, rate)),
+            };
+            self.ncf_pacer.spend_time(now, time);
+            self.count_on_wire(now, 1, len);
+        }
+        self.counters.ncfs += sent as u64;
+    }
+
+    /// Builds the SPM that is due. **Spec**: RFC 3208 section 8.1; an empty window has a trail one
+    /// above its lead.
+    fn spm_run(&mut self, now: Instant) -> Run<'_> {
+        let trail = Sqn::of(self.log.trail());
+        let spm = Body::Spm(Spm {
+            sqn: self.spm_sqn,
+            trail,
+            lead: Sqn::of(self.log.unsent()).previous(),
+            path_nla: self.setup.nla,
+        });
+        let mut options = [PgmOption::Fin; 3];
+        let mut count = 0;
+        let mut add = |option| {
+            options[count] = option;
+            count += 1;
+        };
+        if self.config.send_join() {
+            add(PgmOption::Join(Join { min: trail }));
+        }
+        if matches!(self.closing, Closing::Finished { .. }) {
+            add(PgmOption::Fin);
+        }
+        if let Some(mut mark) = self.setup.mark {
+            mark.tx_time_us = now.as_nanos() / 1000;
+            add(PgmOption::Mark(mark));
+        }
+        self.control.clear();
+        emit(
+            &mut self.control,
+            &self.addressing,
+            &spm,
+            &options[..count],
+            &[],
+        );
+        debug_assert!(self.control.len() <= SPM_BYTES, "an SPM outgrew its bound");
+        self.ranges.clear();
+        self.ranges.push(0..self.control.len());
+        self.pending = Pending::Spm;
+        Run {
+            path: self.setup.path,
+            to: self.setup.group,
+            hops: None,
+            segment: self.control.len(),
+            memory: &self.control,
+            ranges: &self.ranges,
+        }
+    }
+
+    fn spm_left(&mut self, now: Instant) {
+        self.spm.spm_sent(now);
+        self.spm_sqn = self.spm_sqn.next();
+        self.counters.spms += 1;
+        self.count_on_wire(now, 1, self.ranges[0].len());
+    }
+
+    /// Gathers repairs of equal length, the last may be shorter, in ascending rounds.
+    fn repair_run(&mut self, limit: Budget) -> Run<'_> {
+        self.ranges.clear();
+        self.repaired.clear();
+        let first = self.next_repair(self.repair_cursor);
+        let segment = self.log.range(first).len();
+        let datagrams = self.datagrams_max(limit, segment).min(GATHER_MAX);
+        let datagrams = datagrams.min(
+            self.repair_pacer
+                .burst_packets(self.config.pacing_quantum(), self.on_wire(segment)),
+        );
+        let (mut position, mut bytes) = (first, 0);
+        loop {
+            let range = self.log.range(position);
+            if !self.repaired.is_empty()
+                && (range.len() > segment || bytes + range.len() > limit.bytes)
+            {
+                break;
+            }
+            self.log.turn_into_rdata(position);
+            bytes += range.len();
+            self.repaired.push(position);
+            let is_last = range.len() < segment || self.repaired.len() >= datagrams;
+            match self.ranges.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => self.ranges.push(range),
+            }
+            match self.repairs.next_from(position + 1) {
+                Some(next) if !is_last => position = next,
+                _ => break,
+            }
+        }
+        self.pending = Pending::Rdata;
+        Run {
+            path: self.setup.path,
+            to: self.setup.group,
+            hops: None,
+            segment,
+            memory: self.log.memory(),
+            ranges: &self.ranges,
+        }
+    }
+
+    fn next_repair(&self, cursor: u64) -> u64 {
+        self.repairs
+            .next_from(cursor)
+            .unwrap_or_else(|| self.repairs.oldest())
+    }
+
+    fn repairs_left(&mut self, now: Instant, sent: usize) {
+        let mut bytes = 0;
+        for &position in &self.repaired[..sent] {
+            self.repairs.remove(position);
+            self.log.set_repaired_at(position, now);
+            bytes += self.log.range(position).len();
+            self.repair_cursor = position + 1;
+        }
+        self.counters.rdata_packets += sent as u64;
+        self.counters.rdata_bytes += bytes as u64;
+        let on_wire = bytes + sent * self.limits.datagram_overhead;
+        self.repair_pacer.spend(now, on_wire);
+        self.count_on_wire(now, sent, bytes);
+        self.spm.data_sent(now);
+    }
+
+    #[inline]
+    fn odata_run(&mut self, limit: Budget) -> Option<Run<'_>> {
+        if self.log.unsent() == self.log.lead() {
+            return None;
+        }
+        let segment = self.log.range(self.log.unsent()).len();
+        let datagrams = self.datagrams_max(limit, segment);
+        let run = self.log.unsent_run(limit.bytes, datagrams);
+        self.ranges.clear();
+        self.ranges.push(run.offset..run.offset + run.len);
+        self.pending = Pending::Odata(run);
+        Some(Run {
+            path: self.setup.path,
+            to: self.setup.group,
+            hops: None,
+            segment: run.segment,
+            memory: self.log.memory(),
+            ranges: &self.ranges,
+        })
+    }
+
+    fn odata_left(&mut self, now: Instant, sent: usize) {
+        let bytes = self.log.mark_sent(sent);
+        self.counters.odata_packets += sent as u64;
+        self.counters.odata_bytes += bytes as u64;
+        self.count_on_wire(now, sent, bytes);
+        self.spm.data_sent(now);
+    }
+
+    /// Datagrams of one run under the caller's budget and the rate limit.
+    #[inline]
+    fn datagrams_max(&self, limit: Budget, segment: usize) -> usize {
+        let burst = self
+            .pacer
+            .burst_packets(self.config.pacing_quantum(), self.on_wire(segment));
+        limit.datagrams.min(burst)
+    }
+
+    /// Counts what left against the rate: TPDUs, IP and UDP headers.
+    #[inline]
+    fn count_on_wire(&mut self, now: Instant, datagrams: usize, bytes: usize) {
+        let on_wire = bytes + datagrams * self.limits.datagram_overhead;
+        self.counters.wire_bytes += on_wire as u64;
+        self.pacer.spend(now, on_wire);
+    }
+
+    #[inline]
+    const fn on_wire(&self, tpdu_bytes: usize) -> usize {
+        tpdu_bytes + self.limits.datagram_overhead
+    }
+}
+
+/// The run that was given out and not yet answered for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pending {
+    /// None.
+    None,
+    /// The first confirmations of their queue, as many as there are ranges.
+    Ncf,
+    /// The SPM in the control buffer.
+    Spm,
+    /// The repairs listed in `repaired`.
+    Rdata,
+    /// The first unsent packets.
+    Odata(LogRun),
+}
+
+impl Pending {
+    /// Number of datagrams in the run.
+    const fn count(&self, ranges: usize, repaired: usize) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Ncf => ranges,
+            Self::Spm => 1,
+            Self::Rdata => repaired,
+            Self::Odata(run) => run.count,
+        }
+    }
+}
+
+/// Confirmations in one run: their burst against the NCF limit.
+const NCF_RUN_MAX: usize = 16;
+const NS_PER_S: u64 = 1_000_000_000;

@@ -1,0 +1,168 @@
+//! What receivers send to the source: NAKs, null NAKs, SPM requests.
+//!
+//! It does not send; it queues confirmations, repairs and SPMs. Each packet ends as handled or as
+//! dropped for one reason. A NAK costs at most 63 look-ups, whatever it asks for.
+//!
+//! ```text
+//!   NAK --> addresses and ports ours? --> each sqn: beyond | behind | queued | eliminated | queue it
+//!                                     \-> NCF with the same list
+//! ```
+//!
+//! Deviation: section 5.2 wants an NCF for any NAK. A NAK that names a packet never sent gets
+//! none: it is stray or forged, and its confirmation would make receivers wait for, or extend their
+//! windows to, data that does not exist. A NAK for packets that left the window is confirmed, and
+//! the SPM that tells the trail follows at once.
+//!
+//! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4.
+
+use base::{Arrival, DropReason, Instant, Verdict};
+use wire::pgm::{
+    Body, ChecksumState, Flags, Header, Nak, NakList, Packet, PgmOption, emit, verify_checksum,
+};
+
+use super::{Closing, Source, Sqn};
+
+impl Source {
+    /// Takes one packet that arrived on either socket.
+    ///
+    /// **Cost**: at most 63 index look-ups and one copy of a control packet; no allocation.
+    pub fn handle(&mut self, now: Instant, _arrival: &Arrival, tpdu: &[u8]) -> Verdict {
+        self.now = now;
+        self.counters.upstream_packets += 1;
+        match self.take_upstream(now, tpdu) {
+            Ok(()) => {
+                self.counters.upstream_handled += 1;
+                Verdict::Control
+            }
+            Err(reason) => {
+                self.drops.count(reason);
+                Verdict::Drop(reason)
+            }
+        }
+    }
+
+    fn take_upstream(&mut self, now: Instant, tpdu: &[u8]) -> Result<(), DropReason> {
+        let header = Header::parse(tpdu)?;
+        if !header.kind.is_upstream() {
+            let is_ours = header.tsi() == self.setup.tsi;
+            return Err(if is_ours {
+                DropReason::Looped
+            } else {
+                DropReason::NotForUs
+            });
+        }
+        if header.upstream_tsi() != self.setup.tsi
+            || header.source_port != self.setup.destination_port
+        {
+            return Err(DropReason::NotForUs);
+        }
+        let packet = Packet::parse(tpdu)?;
+        if verify_checksum(tpdu) == ChecksumState::Bad {
+            return Err(DropReason::BadChecksum);
+        }
+        if matches!(self.closing, Closing::Over) {
+            return Err(DropReason::Ended);
+        }
+        match packet.body() {
+            Body::Nak(nak) => self.take_nak(now, &packet, nak),
+            Body::Nnak(nak) => {
+                self.check_addresses(nak)?;
+                self.counters.nnaks += 1;
+                Ok(())
+            }
+            Body::Spmr => {
+                self.counters.spmrs += 1;
+                self.spm.request(now);
+                Ok(())
+            }
+            // This source sends no POLL and elects no PGMCC receiver, so nobody can mean it.
+            Body::Spm(_)
+            | Body::Poll(_)
+            | Body::Polr(_)
+            | Body::Odata(_)
+            | Body::Rdata(_)
+            | Body::Ncf(_)
+            | Body::Ack(_) => Err(DropReason::Unexpected),
+        }
+    }
+
+    fn take_nak(&mut self, now: Instant, packet: &Packet<'_>, nak: Nak) -> Result<(), DropReason> {
+        self.check_addresses(nak)?;
+        if packet.header().flags.contains(Flags::PARITY) {
+            return Err(DropReason::Unexpected);
+        }
+        let listed = packet.options().find_map(|option| match option {
+            PgmOption::NakList(list) => Some(list),
+            _ => None,
+        });
+        let mut sqns = [Sqn(0); 1 + NakList::SQNS_MAX];
+        sqns[0] = nak.sqn;
+        let mut count = 1;
+        for sqn in listed.iter().flat_map(NakList::iter) {
+            *sqns.get_mut(count).ok_or(DropReason::Malformed)? = sqn;
+            count += 1;
+        }
+        let sqns = &sqns[..count];
+        let near = self.log.unsent();
+        let beyond = sqns.iter().filter(|sqn| sqn.extend(near) >= near).count();
+        if beyond > 0 {
+            self.counters.nak_beyond += beyond as u64;
+            return Err(DropReason::BeyondWindow);
+        }
+        self.counters.naks += 1;
+        self.counters.nak_sqns += count as u64;
+        let mut is_news = false;
+        for sqn in sqns {
+            is_news |= self.ask_repair(now, sqn.extend(near));
+        }
+        if self.ncfs.is_storm() && !is_news {
+            self.counters.ncf_suppressed += 1;
+            return Ok(());
+        }
+        self.confirm(nak, &sqns[1..]);
+        Ok(())
+    }
+
+    /// The source NLA and the group NLA of a NAK must be ours: it may be meant for another session
+    /// with the same identifier, or sent by someone who never saw our SPMs.
+    fn check_addresses(&self, nak: Nak) -> Result<(), DropReason> {
+        if nak.source_nla == self.setup.nla && nak.group_nla == self.setup.group.ip() {
+            Ok(())
+        } else {
+            Err(DropReason::NotForUs)
+        }
+    }
+
+    /// Queues a repair; false when it is under way or cannot be made.
+    fn ask_repair(&mut self, now: Instant, position: u64) -> bool {
+        if position < self.log.trail() {
+            self.counters.nak_behind += 1;
+            self.spm.request(now);
+            return false;
+        }
+        if self.repairs.contains(position) {
+            self.counters.nak_merged += 1;
+            return false;
+        }
+        let repaired_at = self.log.repaired_at(position);
+        if repaired_at.is_some_and(|at| now.since(at) < self.config.elimination_interval()) {
+            self.counters.nak_eliminated += 1;
+            return false;
+        }
+        self.counters.nak_queued += 1;
+        self.repairs.insert(position);
+        true
+    }
+
+    /// Queues the NCF: the NAK again, list and all, travelling downstream.
+    fn confirm(&mut self, nak: Nak, list: &[Sqn]) {
+        let ncf = Body::Ncf(nak);
+        let options = [PgmOption::NakList(NakList::new(list))];
+        let options = if list.is_empty() { &[][..] } else { &options };
+        self.control.clear();
+        emit(&mut self.control, &self.addressing, &ncf, options, &[]);
+        if !self.ncfs.push(&self.control) {
+            self.counters.ncf_suppressed += 1;
+        }
+    }
+}

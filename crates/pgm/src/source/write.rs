@@ -1,0 +1,277 @@
+//! How data enters the transmit log: copied, written in place, or in bursts.
+//!
+//! It does not send. A record is complete, header and checksum included, when it is committed; the
+//! trail in its header may lag behind when it leaves, which is harmless: it never runs ahead.
+//!
+//! **Spec**: RFC 3208 sections 8.2, 9.2.2, 9.6.2.
+
+use wire::{
+    checksum,
+    pgm::{Body, Data, Flags, emit_head},
+};
+
+use super::{
+    Closing, DATA_HEAD, FRAGMENT_BYTES, Fragment, Full, PgmOption, SYN_BYTES, Source, Sqn,
+};
+
+impl Source {
+    /// Copies a message into the log, in one packet or, when it is longer than [`Source::max_tsdu`],
+    /// in several with OPT_FRAGMENT. Gives the position of its first packet.
+    ///
+    /// **Cost**: one pass over the message, which copies and sums it; no allocation.
+    ///
+    /// # Errors
+    /// See [`Full`]: nothing was taken.
+    #[inline]
+    pub fn offer(&mut self, apdu: &[u8]) -> Result<u64, Full> {
+        if apdu.len() > self.limits.tsdu {
+            return self.offer_fragments(apdu);
+        }
+        self.check_room()?;
+        let at = self.place(DATA_HEAD + self.syn_bytes() + apdu.len())?;
+        let head = DATA_HEAD + self.syn_bytes();
+        let room = &mut self.log.memory_mut()[at + head..at + head + apdu.len()];
+        let sum = checksum::copy_and_sum(room, apdu);
+        Ok(self.commit_record(at, apdu.len(), sum, None))
+    }
+
+    /// A writable payload of `len` bytes in the log. Nothing is taken until [`Slot::commit`].
+    ///
+    /// # Errors
+    /// See [`Full`]; a payload has at most [`Source::max_tsdu`] bytes.
+    #[inline]
+    pub fn reserve(&mut self, len: usize) -> Result<Slot<'_>, Full> {
+        if len > self.limits.tsdu {
+            let max = self.limits.tsdu;
+            return Err(Full::TooLong { max });
+        }
+        self.check_room()?;
+        let at = self.place(DATA_HEAD + self.syn_bytes() + len)?;
+        Ok(Slot {
+            source: self,
+            at,
+            len,
+        })
+    }
+
+    /// Room for `count` payloads of `len` bytes each, which leave as few runs: to read a file or a
+    /// frame straight into the log. Nothing is taken until a commit.
+    ///
+    /// # Errors
+    /// See [`Full`]; a burst takes at most a quarter of the window.
+    pub fn reserve_burst(&mut self, len: usize, count: usize) -> Result<Burst<'_>, Full> {
+        if len > self.limits.tsdu {
+            let max = self.limits.tsdu;
+            return Err(Full::TooLong { max });
+        }
+        let stride = DATA_HEAD + len;
+        let syn = self.syn_bytes();
+        let fits = self.limits.burst_bytes / stride;
+        let count_max = fits.min(self.limits.backlog_sqns as usize).max(1);
+        if count == 0 || count > count_max {
+            let max = count_max * len;
+            return Err(Full::TooLong { max });
+        }
+        self.check_room()?;
+        let at = self.place_many(syn + stride * count, count)?;
+        Ok(Burst {
+            source: self,
+            at,
+            syn,
+            len,
+            count,
+        })
+    }
+
+    /// A message in several packets: all of them or none.
+    #[inline(never)]
+    fn offer_fragments(&mut self, apdu: &[u8]) -> Result<u64, Full> {
+        if apdu.len() > self.limits.apdu {
+            let max = self.limits.apdu;
+            return Err(Full::TooLong { max });
+        }
+        self.check_room()?;
+        let first = self.log.lead();
+        let checkpoint = self.log.checkpoint();
+        let taken = self.counters.taken;
+        let mut offset = 0;
+        for piece in apdu.chunks(self.limits.fragment_tsdu) {
+            let head = DATA_HEAD + FRAGMENT_BYTES + self.syn_extra();
+            let Ok(at) = self.place(head + piece.len()) else {
+                self.log.rollback(checkpoint);
+                self.counters.taken = taken;
+                return Err(Full::Window);
+            };
+            let room = &mut self.log.memory_mut()[at + head..at + head + piece.len()];
+            let sum = checksum::copy_and_sum(room, piece);
+            let fragment = Fragment {
+                first: Sqn::of(first),
+                offset,
+                apdu_len: apdu.len() as u32,
+            };
+            offset += piece.len() as u32;
+            self.commit_record(at, piece.len(), sum, Some(fragment));
+        }
+        self.counters.fragmented += 1;
+        Ok(first)
+    }
+
+    /// Refuses data when the source is closed or enough waits to be sent: a longer backlog would
+    /// take the place of the history from which repairs are made.
+    #[inline]
+    fn check_room(&mut self) -> Result<(), Full> {
+        if !matches!(self.closing, Closing::Open) {
+            return Err(Full::Closed);
+        }
+        let waiting = self.log.lead() - self.log.unsent();
+        if self.log.unsent_bytes() >= self.limits.backlog_bytes
+            || waiting >= self.limits.backlog_sqns
+        {
+            self.counters.full += 1;
+            return Err(Full::Window);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn place(&mut self, len: usize) -> Result<usize, Full> {
+        self.place_many(len, 1)
+    }
+
+    /// Room for `count` records of `bytes` together in one piece, and for their numbers.
+    #[inline]
+    fn place_many(&mut self, bytes: usize, count: usize) -> Result<usize, Full> {
+        let hold = self.hold();
+        self.log.place(bytes, count as u64, hold).ok_or_else(|| {
+            self.counters.full += 1;
+            Full::Window
+        })
+    }
+
+    /// Completes the record at `at`, whose payload is in place, and takes it.
+    #[inline]
+    fn commit_record(
+        &mut self,
+        at: usize,
+        tsdu_len: usize,
+        tsdu_sum: u64,
+        fragment: Option<Fragment>,
+    ) -> u64 {
+        let data = Body::Odata(Data {
+            sqn: Sqn::of(self.log.lead()),
+            trail: Sqn::of(self.log.trail()),
+        });
+        let has_syn = self.is_syn_due();
+        let options = match (fragment, has_syn) {
+            (None, false) => &[][..],
+            (None, true) => &[PgmOption::Syn],
+            (Some(fragment), false) => &[PgmOption::Fragment(fragment)],
+            (Some(fragment), true) => &[PgmOption::Fragment(fragment), PgmOption::Syn],
+        };
+        let head_len = match (fragment, has_syn) {
+            (None, _) => DATA_HEAD + self.syn_bytes(),
+            (Some(_), _) => DATA_HEAD + FRAGMENT_BYTES + self.syn_extra(),
+        };
+        let tsdu = (tsdu_len as u16, tsdu_sum);
+        let head = &mut self.log.memory_mut()[at..at + head_len];
+        emit_head(head, &self.addressing, Flags::NONE, &data, options, tsdu);
+        self.counters.taken += 1;
+        self.log.push(at, head_len + tsdu_len)
+    }
+
+    /// The first packet of a session may say so.
+    #[inline]
+    const fn is_syn_due(&self) -> bool {
+        self.config.send_syn() && self.log.lead() == self.first
+    }
+
+    #[inline]
+    const fn syn_bytes(&self) -> usize {
+        if self.is_syn_due() { SYN_BYTES } else { 0 }
+    }
+
+    /// OPT_SYN beside another option needs no OPT_LENGTH of its own.
+    #[inline]
+    const fn syn_extra(&self) -> usize {
+        if self.is_syn_due() { SYN_BYTES - 4 } else { 0 }
+    }
+}
+
+/// Room for one payload. Dropped without a commit, it leaves no trace.
+#[derive(Debug)]
+pub struct Slot<'a> {
+    source: &'a mut Source,
+    at: usize,
+    len: usize,
+}
+
+impl Slot<'_> {
+    /// The payload to write. It holds old bytes until then.
+    #[inline]
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        let start = self.at + DATA_HEAD + self.source.syn_bytes();
+        &mut self.source.log.memory_mut()[start..start + self.len]
+    }
+
+    /// Takes the payload as the next packet; its position.
+    ///
+    /// **Cost**: one pass over the payload, for the checksum.
+    #[inline]
+    pub fn commit(self) -> u64 {
+        let start = self.at + DATA_HEAD + self.source.syn_bytes();
+        let sum = checksum::sum(&self.source.log.memory()[start..start + self.len]);
+        self.source.commit_record(self.at, self.len, sum, None)
+    }
+}
+
+/// Room for several payloads of equal length, back to back.
+#[derive(Debug)]
+pub struct Burst<'a> {
+    source: &'a mut Source,
+    at: usize,
+    /// Bytes of OPT_SYN in the first record.
+    syn: usize,
+    len: usize,
+    count: usize,
+}
+
+impl Burst<'_> {
+    /// Number of payloads.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The payload number `index` to write. It holds old bytes until then.
+    ///
+    /// **Panics** (bug): when `index` is not below [`Burst::count`].
+    #[inline]
+    pub fn slot(&mut self, index: usize) -> &mut [u8] {
+        assert!(index < self.count, "a burst was written past its end");
+        let start = self.payload_at(index);
+        &mut self.source.log.memory_mut()[start..start + self.len]
+    }
+
+    /// Takes all payloads; the position of the first.
+    pub fn commit(self) -> u64 {
+        let count = self.count;
+        self.commit_first(count)
+    }
+
+    /// Takes the first `count` payloads (all when there are fewer); the position of the first.
+    pub fn commit_first(self, count: usize) -> u64 {
+        let first = self.source.log.lead();
+        for index in 0..count.min(self.count) {
+            let start = self.payload_at(index);
+            let sum = checksum::sum(&self.source.log.memory()[start..start + self.len]);
+            let syn = if index == 0 { self.syn } else { 0 };
+            let at = start - DATA_HEAD - syn;
+            self.source.commit_record(at, self.len, sum, None);
+        }
+        first
+    }
+
+    const fn payload_at(&self, index: usize) -> usize {
+        self.at + self.syn + index * (DATA_HEAD + self.len) + DATA_HEAD
+    }
+}
