@@ -43,6 +43,13 @@ impl Data {
         })
     }
 
+    /// The sum of the body's 16-bit words.
+    #[inline]
+    pub(super) const fn word_sum(&self) -> u32 {
+        let (sqn, trail) = (self.sqn.0, self.trail.0);
+        (sqn >> 16) + (sqn & 0xFFFF) + (trail >> 16) + (trail & 0xFFFF)
+    }
+
     #[inline]
     pub(super) fn emit(&self, writer: &mut Writer<'_>) {
         writer.sqn(self.sqn);

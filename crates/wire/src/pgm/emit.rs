@@ -10,7 +10,9 @@
 //!                                                                     that lies in place already
 //! ```
 
-use super::{Body, Flags, Gsi, Header, OPTIONS_MAX, Options, Packet, PgmOption, Tsi};
+use super::{
+    Body, Data, Flags, Gsi, Header, OPTIONS_MAX, Options, Packet, PacketType, PgmOption, Tsi,
+};
 use crate::{checksum, cursor::Writer};
 
 /// The fields of the common header that do not follow from the rest of the packet.
@@ -106,21 +108,30 @@ pub fn emit_head(
     options: &[PgmOption<'_>],
     (tsdu_len, tsdu_sum): (u16, u64),
 ) {
+    if let (Body::Odata(data) | Body::Rdata(data), []) = (body, options) {
+        let flags = flags.without(FROM_OPTIONS);
+        let header = header_of(addressing, body.kind(), flags, tsdu_len);
+        return emit_plain_data(head, header, *data, tsdu_sum);
+    }
+    emit_any_head(head, addressing, flags, body, options, (tsdu_len, tsdu_sum));
+}
+
+#[inline(never)]
+fn emit_any_head(
+    head: &mut [u8],
+    addressing: &Addressing,
+    flags: Flags,
+    body: &Body,
+    options: &[PgmOption<'_>],
+    (tsdu_len, tsdu_sum): (u16, u64),
+) {
     assert!(
         options.len() <= OPTIONS_MAX,
         "a packet carries at most 16 options"
     );
-    let header = Header {
-        source_port: addressing.source_port,
-        destination_port: addressing.destination_port,
-        kind: body.kind(),
-        flags: flags_for(flags, body, options),
-        checksum: 0,
-        gsi: addressing.gsi,
-        tsdu_len,
-    };
+    let flags = flags_for(flags, body, options);
     let mut writer = Writer::new(head);
-    header.write(&mut writer);
+    header_of(addressing, body.kind(), flags, tsdu_len).write(&mut writer);
     body.emit(&mut writer);
     if !options.is_empty() {
         emit_chain(options, &mut writer);
@@ -129,6 +140,19 @@ pub fn emit_head(
     let sum = checksum::join(checksum::sum(&head[..len]), len, tsdu_sum);
     head[Header::CHECKSUM_AT..Header::CHECKSUM_AT + 2]
         .copy_from_slice(&checksum::finish(sum).to_be_bytes());
+}
+
+/// The hot path: the checksum comes from the fields, so that nothing written is read back.
+#[inline]
+fn emit_plain_data(head: &mut [u8], mut header: Header, data: Data, tsdu_sum: u64) {
+    let head = head
+        .first_chunk_mut::<{ Data::HEAD_LEN }>()
+        .expect("room for the head of a data packet");
+    let sum = checksum::of_words(header.word_sum() + data.word_sum()) + tsdu_sum;
+    header.checksum = checksum::finish(sum);
+    let mut writer = Writer::new(head);
+    header.write(&mut writer);
+    data.emit(&mut writer);
 }
 
 impl Packet<'_> {
@@ -161,8 +185,25 @@ impl Packet<'_> {
     }
 }
 
+const fn header_of(
+    addressing: &Addressing,
+    kind: PacketType,
+    flags: Flags,
+    tsdu_len: u16,
+) -> Header {
+    Header {
+        source_port: addressing.source_port,
+        destination_port: addressing.destination_port,
+        kind,
+        flags,
+        checksum: 0,
+        gsi: addressing.gsi,
+        tsdu_len,
+    }
+}
+
 fn flags_for(flags: Flags, body: &Body, options: &[PgmOption<'_>]) -> Flags {
-    let mut flags = flags.without(Flags::PRESENT | Flags::NETWORK);
+    let mut flags = flags.without(FROM_OPTIONS);
     if !options.is_empty() {
         flags |= Flags::PRESENT;
     }
@@ -184,3 +225,6 @@ fn emit_chain(options: &[PgmOption<'_>], writer: &mut Writer<'_>) {
         option.emit(index + 1 == options.len(), writer);
     }
 }
+
+/// Flags that follow from the options alone.
+const FROM_OPTIONS: Flags = Flags::PRESENT.with(Flags::NETWORK);

@@ -83,6 +83,20 @@ impl Header {
         writer.u16(self.tsdu_len);
     }
 
+    /// The sum of the header's 16-bit words, the checksum counted as it stands.
+    #[inline]
+    pub(super) const fn word_sum(&self) -> u32 {
+        let [a, b, c, d, e, f] = self.gsi.0;
+        word(self.kind.code(), self.flags.0)
+            + word(a, b)
+            + word(c, d)
+            + word(e, f)
+            + self.source_port as u32
+            + self.destination_port as u32
+            + self.checksum as u32
+            + self.tsdu_len as u32
+    }
+
     /// The session, read as in a packet that travels from the source to the receivers.
     #[inline]
     #[must_use]
@@ -121,6 +135,10 @@ impl fmt::Display for Header {
         let (from, to) = (self.source_port, self.destination_port);
         write!(f, "{name} {gsi} {from} > {to}{}", self.flags)
     }
+}
+
+const fn word(high: u8, low: u8) -> u32 {
+    u16::from_be_bytes([high, low]) as u32
 }
 
 #[cold]
