@@ -1,1 +1,36 @@
 //! Objects (files) and reports over any transport, as pure state machines.
+//!
+//! Two pairs of machines, both speaking the control protocol of [`wire::object`] over control
+//! connections, and both ignorant of sockets, threads, disks and of PGM:
+//!
+//! ```text
+//!              sender                                   receiver
+//!   messages   Registry   <--- HELLO, POS, BYE ---      Reporter
+//!   objects    PlanSender <--- HAVE, NEED, DONE ---     PlanReceiver
+//!                 |                                        |
+//!              Content (bytes to send)                  Store (bytes to keep)
+//! ```
+//!
+//! The contract is that of `base`: `handle_link(now, link, event, data)` for what a connection
+//! does, then drain: `poll_link()` gives a [`LinkCommand`], answered by `link_sent` or
+//! `link_opened`; `next_timeout()` says when `handle_timeout(now)` is due; `pop_event()` gives what
+//! the owner is told. Nothing here reads a clock, sleeps, spawns or depends on hash order.
+//!
+//! Invariants: everything kept for a peer is bounded by configuration and by what the peer has
+//! really sent, never by what it claims; a peer that breaks the protocol loses its connection and
+//! nobody else notices.
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod fabric;
+
+mod link;
+pub use link::LinkCommand;
+
+mod registry;
+pub use registry::{
+    LeaveReason, Policy, ReceiverStatus, Registry, RegistryConfig, RegistryCounters, RegistryEvent,
+};
+
+mod reporter;
+pub use reporter::{ReceiverStats, Reporter, ReporterConfig, ReporterCounters, ReporterEvent};

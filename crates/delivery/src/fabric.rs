@@ -1,0 +1,203 @@
+//! Tests only: control connections between machines in memory, with every partial send and every
+//! cut of the stream that TCP allows, drawn from a seed.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+};
+
+use base::{Instant, LinkEvent, LinkId, Rng};
+
+use crate::LinkCommand;
+
+/// What the fabric needs of a machine.
+pub(crate) trait Linked {
+    fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]);
+    fn poll_link(&mut self) -> Option<LinkCommand<'_>>;
+    fn link_sent(&mut self, link: LinkId, taken: usize);
+    fn link_opened(&mut self, key: u32, link: LinkId);
+}
+
+/// All connections. Nodes are numbered; node `n` has the address 10.0.0.`n`.
+#[derive(Debug)]
+pub(crate) struct Fabric {
+    rng: Rng,
+    next: u32,
+    /// Link -> (its node, the other node, the other end).
+    ends: BTreeMap<LinkId, (usize, usize, LinkId)>,
+    inbox: BTreeMap<usize, VecDeque<(LinkId, LinkEvent, Vec<u8>)>>,
+    /// Nodes that accept connections.
+    pub(crate) listening: Vec<usize>,
+    pub(crate) bytes: u64,
+}
+
+impl Fabric {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            rng: Rng::new(seed),
+            next: 1,
+            ends: BTreeMap::new(),
+            inbox: BTreeMap::new(),
+            listening: vec![0],
+            bytes: 0,
+        }
+    }
+
+    pub(crate) fn address(node: usize) -> SocketAddr {
+        let last = u8::try_from(node).unwrap();
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), 4000)
+    }
+
+    /// Lets `node` do all it wants; true when it wanted anything.
+    pub(crate) fn pump(&mut self, node: usize, machine: &mut dyn Linked) -> bool {
+        let mut is_busy = false;
+        for _ in 0..64 {
+            match machine.poll_link() {
+                None => break,
+                Some(LinkCommand::Open { peer, key }) => {
+                    let link = self.open(node, peer);
+                    machine.link_opened(key, link);
+                }
+                Some(LinkCommand::Send { link, bytes }) => {
+                    let most = self.rng.between(1, 2 * bytes.len() as u64 + 40_000);
+                    let taken = bytes.len().min(usize::try_from(most).unwrap());
+                    let (bytes, is_short) = (bytes[..taken].to_vec(), taken < bytes.len());
+                    self.send(node, link, bytes, is_short);
+                    machine.link_sent(link, taken);
+                }
+                Some(LinkCommand::Close { link }) => self.close(link),
+            }
+            is_busy = true;
+        }
+        is_busy
+    }
+
+    /// Gives `node` up to `count` of its events; true when there was any.
+    pub(crate) fn deliver(
+        &mut self,
+        now: Instant,
+        node: usize,
+        machine: &mut dyn Linked,
+        count: usize,
+    ) -> bool {
+        for n in 0..count {
+            let Some((link, event, data)) = self.inbox.entry(node).or_default().pop_front() else {
+                return n > 0;
+            };
+            if event == LinkEvent::Data && data.len() > 1 && self.rng.chance(1, 4) {
+                let cut = usize::try_from(self.rng.between(1, data.len() as u64 - 1)).unwrap();
+                machine.handle_link(now, link, event, &data[..cut]);
+                machine.handle_link(now, link, event, &data[cut..]);
+            } else {
+                machine.handle_link(now, link, event, &data);
+            }
+        }
+        true
+    }
+
+    /// The node's process is gone: its connections are reset, its events vanish.
+    pub(crate) fn crash(&mut self, node: usize) {
+        self.inbox.remove(&node);
+        let gone: Vec<_> = self
+            .ends
+            .iter()
+            .filter(|(_, end)| end.0 == node)
+            .map(|(l, _)| *l)
+            .collect();
+        for link in gone {
+            self.close(link);
+        }
+    }
+
+    /// Resets every connection of a node without killing it.
+    pub(crate) fn cut(&mut self, node: usize) {
+        let links: Vec<_> = self
+            .ends
+            .iter()
+            .filter(|(_, end)| end.0 == node)
+            .map(|(l, _)| *l)
+            .collect();
+        for link in links {
+            self.close(link);
+            self.push(node, link, LinkEvent::Closed, Vec::new());
+        }
+    }
+
+    fn open(&mut self, node: usize, peer: SocketAddr) -> LinkId {
+        let (near, far) = (LinkId(self.next), LinkId(self.next + 1));
+        self.next += 2;
+        let target = self
+            .listening
+            .iter()
+            .copied()
+            .find(|&node| Self::address(node) == peer);
+        let Some(target) = target else {
+            self.push(node, near, LinkEvent::Closed, Vec::new());
+            return near;
+        };
+        self.ends.insert(near, (node, target, far));
+        self.ends.insert(far, (target, node, near));
+        self.push(node, near, LinkEvent::Opened, Vec::new());
+        let peer = Self::address(node);
+        self.push(target, far, LinkEvent::Accepted { peer }, Vec::new());
+        near
+    }
+
+    pub(crate) fn send(&mut self, node: usize, link: LinkId, bytes: Vec<u8>, is_short: bool) {
+        if let Some(&(_, target, far)) = self.ends.get(&link) {
+            self.bytes += bytes.len() as u64;
+            self.push(target, far, LinkEvent::Data, bytes);
+        }
+        if is_short {
+            self.push(node, link, LinkEvent::Writable, Vec::new());
+        }
+    }
+
+    fn close(&mut self, link: LinkId) {
+        if let Some((_, target, far)) = self.ends.remove(&link) {
+            self.ends.remove(&far);
+            self.push(target, far, LinkEvent::Closed, Vec::new());
+        }
+    }
+
+    /// A connection of the test's own, to speak whatever it likes on.
+    pub(crate) fn dial(&mut self, node: usize, target: usize) -> LinkId {
+        self.open(node, Self::address(target))
+    }
+
+    /// What arrived for a node that is not a machine.
+    pub(crate) fn take(&mut self, node: usize) -> Vec<(LinkEvent, Vec<u8>)> {
+        let events = self.inbox.remove(&node).unwrap_or_default();
+        events
+            .into_iter()
+            .map(|(_, event, data)| (event, data))
+            .collect()
+    }
+
+    fn push(&mut self, node: usize, link: LinkId, event: LinkEvent, data: Vec<u8>) {
+        self.inbox
+            .entry(node)
+            .or_default()
+            .push_back((link, event, data));
+    }
+}
+
+macro_rules! linked {
+    ($($type:ty),+) => {
+        $(impl $crate::fabric::Linked for $type {
+            fn handle_link(&mut self, now: ::base::Instant, link: ::base::LinkId, event: ::base::LinkEvent, data: &[u8]) {
+                <$type>::handle_link(self, now, link, event, data);
+            }
+            fn poll_link(&mut self) -> Option<$crate::LinkCommand<'_>> {
+                <$type>::poll_link(self)
+            }
+            fn link_sent(&mut self, link: ::base::LinkId, taken: usize) {
+                <$type>::link_sent(self, link, taken);
+            }
+            fn link_opened(&mut self, key: u32, link: ::base::LinkId) {
+                <$type>::link_opened(self, key, link);
+            }
+        })+
+    };
+}
+pub(crate) use linked;

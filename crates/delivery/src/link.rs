@@ -1,0 +1,325 @@
+//! Control connections as the machines see them: a decoder and a bounded queue each.
+//!
+//! It frames and queues; it does not know what the messages mean.
+//!
+//! ```text
+//!   Data ----> decoder ----> messages           queue() ----> out ----> poll() ----> link_sent()
+//! ```
+//!
+//! Invariants: a link is in `sendable` exactly when it has bytes queued and is not blocked; a link
+//! that closes goes out of `links` once its bytes are gone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::SocketAddr,
+};
+
+use base::LinkId;
+use wire::object::{BODY_LEN_MAX, Decoder, HELLO_LEN_MAX, Message};
+
+/// What a machine wants done with control connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkCommand<'a> {
+    /// Dial `peer`; the connection's number is given by `link_opened(key, link)`.
+    Open {
+        /// Where to.
+        peer: SocketAddr,
+        /// By which the machine recognises its request.
+        key: u32,
+    },
+    /// Send these bytes; `link_sent(link, taken)` says how many were taken.
+    Send {
+        /// On which connection.
+        link: LinkId,
+        /// From the front of its queue.
+        bytes: &'a [u8],
+    },
+    /// Close the connection after what was taken has been sent.
+    Close {
+        /// Which.
+        link: LinkId,
+    },
+}
+
+/// All control connections of one machine.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    links: BTreeMap<LinkId, Link>,
+    sendable: BTreeSet<LinkId>,
+    opens: VecDeque<(SocketAddr, u32)>,
+    closes: VecDeque<LinkId>,
+    /// Where the round over the sendable links goes on, so that none is starved.
+    turn: u32,
+}
+
+#[derive(Debug)]
+struct Link {
+    decoder: Option<Decoder>,
+    body_len_max: usize,
+    out: Vec<u8>,
+    head: usize,
+    is_blocked: bool,
+    is_closing: bool,
+}
+
+impl Links {
+    /// Asks for a connection.
+    pub(crate) fn open(&mut self, peer: SocketAddr, key: u32) {
+        self.opens.push_back((peer, key));
+    }
+
+    /// Withdraws a request that was not yet polled.
+    pub(crate) fn withdraw(&mut self, key: u32) {
+        self.opens.retain(|&(_, asked)| asked != key);
+    }
+
+    /// Takes a connection in. Until [`Links::greeted`] only short messages are accepted.
+    pub(crate) fn insert(&mut self, link: LinkId) {
+        let fresh = Link {
+            decoder: Some(Decoder::new(HELLO_LEN_MAX)),
+            body_len_max: HELLO_LEN_MAX,
+            out: Vec::new(),
+            head: 0,
+            is_blocked: false,
+            is_closing: false,
+        };
+        self.links.insert(link, fresh);
+    }
+
+    /// The peer has said who it is: longer messages are accepted.
+    pub(crate) fn greeted(&mut self, link: LinkId) {
+        if let Some(entry) = self.links.get_mut(&link) {
+            entry.body_len_max = BODY_LEN_MAX;
+        }
+    }
+
+    /// True while messages of the link are to be handled.
+    pub(crate) fn is_open(&self, link: LinkId) -> bool {
+        self.links.get(&link).is_some_and(|entry| !entry.is_closing)
+    }
+
+    /// Number of connections, closing ones included.
+    pub(crate) fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    /// True when no byte, request or closing is left to be done.
+    pub(crate) fn is_idle(&self) -> bool {
+        let is_quiet = |link: &Link| link.queued() == 0 && !link.is_closing;
+        self.opens.is_empty() && self.closes.is_empty() && self.links.values().all(is_quiet)
+    }
+
+    /// Borrows the link's decoder out, so that its messages can be handled with the machine.
+    pub(crate) fn take_decoder(&mut self, link: LinkId) -> Option<Decoder> {
+        let entry = self.links.get_mut(&link)?;
+        if entry.is_closing {
+            return None;
+        }
+        entry.decoder.take()
+    }
+
+    /// Sets the decoder to the limit that holds for the link at this moment.
+    pub(crate) fn limit(&self, link: LinkId, decoder: &mut Decoder) {
+        if let Some(entry) = self.links.get(&link) {
+            decoder.set_body_len_max(entry.body_len_max);
+        }
+    }
+
+    /// Gives the decoder back; dropped when the link is gone.
+    pub(crate) fn put_decoder(&mut self, link: LinkId, decoder: Decoder) {
+        if let Some(entry) = self.links.get_mut(&link) {
+            entry.decoder = Some(decoder);
+        }
+    }
+
+    /// Queues a message. False when the link is gone or its queue is full: the peer does not read,
+    /// and the caller gives it up.
+    #[must_use]
+    pub(crate) fn queue(&mut self, link: LinkId, message: &Message<'_>) -> bool {
+        self.queue_with(link, |out| message.emit(out))
+    }
+
+    /// As [`Links::queue`], with the bytes of whole messages written by `emit`.
+    #[must_use]
+    pub(crate) fn queue_with(&mut self, link: LinkId, emit: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let Some(entry) = self.links.get_mut(&link) else {
+            return false;
+        };
+        if entry.is_closing || entry.queued() > QUEUE_MAX {
+            return false;
+        }
+        entry.compact();
+        emit(&mut entry.out);
+        if !entry.is_blocked {
+            self.sendable.insert(link);
+        }
+        true
+    }
+
+    /// Bytes queued and not yet taken; `None` for a link that is gone.
+    pub(crate) fn queued(&self, link: LinkId) -> Option<usize> {
+        let entry = self.links.get(&link)?;
+        (!entry.is_closing).then(|| entry.queued())
+    }
+
+    /// Closes the link once its queue is empty.
+    pub(crate) fn close(&mut self, link: LinkId) {
+        let Some(entry) = self.links.get_mut(&link) else {
+            return;
+        };
+        entry.is_closing = true;
+        entry.decoder = None;
+        if entry.queued() == 0 {
+            self.finish(link);
+        }
+    }
+
+    /// Closes the link whatever is queued: the peer does not read or is not to be talked to.
+    pub(crate) fn abort(&mut self, link: LinkId) {
+        if self.links.contains_key(&link) {
+            self.finish(link);
+        }
+    }
+
+    fn finish(&mut self, link: LinkId) {
+        self.forget(link);
+        self.closes.push_back(link);
+    }
+
+    /// The back end says the link is over.
+    pub(crate) fn forget(&mut self, link: LinkId) {
+        self.links.remove(&link);
+        self.sendable.remove(&link);
+    }
+
+    /// The link has room again.
+    pub(crate) fn writable(&mut self, link: LinkId) {
+        if let Some(entry) = self.links.get_mut(&link) {
+            entry.is_blocked = false;
+            if entry.queued() > 0 {
+                self.sendable.insert(link);
+            }
+        }
+    }
+
+    /// See [`LinkCommand::Send`].
+    pub(crate) fn sent(&mut self, link: LinkId, taken: usize) {
+        let Some(entry) = self.links.get_mut(&link) else {
+            return;
+        };
+        entry.head += taken.min(entry.queued());
+        self.sendable.remove(&link);
+        if entry.queued() > 0 {
+            entry.is_blocked = true;
+            return;
+        }
+        entry.compact();
+        if entry.is_closing {
+            self.finish(link);
+        }
+    }
+
+    /// The next command: dial, then close, then send in turn.
+    pub(crate) fn poll(&mut self) -> Option<LinkCommand<'_>> {
+        if let Some((peer, key)) = self.opens.pop_front() {
+            return Some(LinkCommand::Open { peer, key });
+        }
+        if let Some(link) = self.closes.pop_front() {
+            return Some(LinkCommand::Close { link });
+        }
+        let after = self.sendable.range(LinkId(self.turn)..).next();
+        let link = *after.or_else(|| self.sendable.first())?;
+        self.turn = link.0.wrapping_add(1);
+        let entry = &self.links[&link];
+        let bytes = &entry.out[entry.head..];
+        Some(LinkCommand::Send { link, bytes })
+    }
+}
+
+impl Link {
+    const fn queued(&self) -> usize {
+        self.out.len() - self.head
+    }
+
+    /// Drops what was sent when that is most of the buffer, so that a copy stays rare.
+    fn compact(&mut self) {
+        if self.head == self.out.len() {
+            self.out.clear();
+            self.head = 0;
+            self.out.shrink_to(SPARE_MAX);
+        } else if self.head > self.out.len() / 2 {
+            self.out.drain(..self.head);
+            self.head = 0;
+        }
+    }
+}
+
+/// Bytes queued beyond which a peer that does not read is given up. One message goes beyond it.
+const QUEUE_MAX: usize = 1 << 20;
+
+/// Capacity that an idle link may keep.
+const SPARE_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: LinkId = LinkId(3);
+    const B: LinkId = LinkId(5);
+
+    fn send_of(links: &mut Links) -> Option<(LinkId, usize)> {
+        match links.poll()? {
+            LinkCommand::Send { link, bytes } => Some((link, bytes.len())),
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_short_send_waits_for_room() {
+        let mut links = Links::default();
+        links.insert(A);
+        assert!(links.queue(A, &Message::Bye));
+        assert_eq!(send_of(&mut links), Some((A, 8)));
+        links.sent(A, 3);
+        assert_eq!(links.poll(), None);
+        assert!(links.queue(A, &Message::Bye));
+        assert_eq!(links.poll(), None, "still blocked");
+        links.writable(A);
+        assert_eq!(send_of(&mut links), Some((A, 13)));
+        links.sent(A, 13);
+        assert_eq!(links.queued(A), Some(0));
+        assert!(links.is_idle());
+    }
+
+    #[test]
+    fn links_take_turns_and_close_after_their_bytes() {
+        let mut links = Links::default();
+        links.insert(A);
+        links.insert(B);
+        assert!(links.queue(A, &Message::Bye) && links.queue(B, &Message::Bye));
+        links.close(A);
+        assert_eq!(send_of(&mut links), Some((A, 8)));
+        assert_eq!(send_of(&mut links), Some((B, 8)), "peeks, but in turn");
+        links.sent(A, 8);
+        assert_eq!(links.poll(), Some(LinkCommand::Close { link: A }));
+        assert!(!links.queue(A, &Message::Bye), "gone");
+        links.close(B);
+        assert!(!links.queue(B, &Message::Bye), "closing");
+        links.forget(B);
+        assert_eq!(links.poll(), None);
+        assert!(links.is_idle());
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_is_noticed() {
+        let mut links = Links::default();
+        links.insert(A);
+        let mut taken = 0;
+        while links.queue_with(A, |out| out.extend_from_slice(&[0; 1000])) {
+            taken += 1000;
+        }
+        assert!((QUEUE_MAX..QUEUE_MAX + 2000).contains(&taken));
+        links.abort(A);
+        assert_eq!(links.poll(), Some(LinkCommand::Close { link: A }));
+    }
+}

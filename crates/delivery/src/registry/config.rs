@@ -1,0 +1,90 @@
+//! What a registry is told: who is expected and what a slow receiver may do.
+
+use std::time::Duration;
+
+/// What happens when a receiver is slower than the sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// The sender is held back: nothing is forgotten that a tracked receiver has not been given.
+    #[default]
+    Wait,
+    /// The receiver loses data, and is told how much.
+    Lose,
+    /// The receiver is dropped, and told.
+    Drop,
+}
+
+/// Everything a registry can be told, with its defaults.
+#[derive(Clone, Debug)]
+pub struct RegistryConfig {
+    /// The session's number, as in the mark of its SPMs.
+    pub session: u64,
+    /// What happens to slow receivers.
+    pub policy: Policy,
+    /// How many receivers are to join before anything may be forgotten. Default 0.
+    pub expected: u32,
+    /// The most receivers taken in at once. Default 4096.
+    pub receivers_max: u32,
+    /// The longest time a receiver may be behind: without any progress under [`Policy::Wait`] and
+    /// [`Policy::Lose`] (`None`, the default: for ever), behind at all under [`Policy::Drop`]
+    /// (`None`: 2 s).
+    pub stall_timeout: Option<Duration>,
+    /// The longest time from connection to greeting. Default 5 s.
+    pub greeting_timeout: Duration,
+    /// The shortest report interval that receivers are asked for. Default 50 ms.
+    pub report_interval: Duration,
+    /// A receiver reports at the latest after this many positions: a share of the transmit window,
+    /// so that waiting for reports never limits the rate. Default 0, never.
+    pub report_sqns: u32,
+}
+
+impl RegistryConfig {
+    /// The defaults, for session `session`.
+    #[must_use]
+    pub const fn new(session: u64) -> Self {
+        Self {
+            session,
+            policy: Policy::Wait,
+            expected: 0,
+            receivers_max: 4096,
+            stall_timeout: None,
+            greeting_timeout: Duration::from_secs(5),
+            report_interval: Duration::from_millis(50),
+            report_sqns: 0,
+        }
+    }
+
+    /// Connections served at once: room for greetings beside the receivers.
+    pub(super) const fn connections_max(&self) -> usize {
+        self.receivers_max as usize + GREETINGS_MAX
+    }
+
+    /// Names remembered after their receivers have left.
+    pub(super) const fn names_max(&self) -> usize {
+        4 * self.receivers_max as usize
+    }
+
+    /// Reports of all receivers together arrive at most every 0.2 ms.
+    pub(super) fn report_interval_us(&self, receiver_count: u32) -> u32 {
+        let shared = u64::from(receiver_count) * 200;
+        let least = u64::try_from(self.report_interval.as_micros()).unwrap_or(u64::MAX);
+        u32::try_from(shared.max(least)).unwrap_or(u32::MAX)
+    }
+
+    /// How often slowness is looked at.
+    pub(super) fn check_interval(&self) -> Duration {
+        let fraction = self.stall_limit().unwrap_or_default() / 64;
+        fraction.max(Duration::from_millis(250))
+    }
+
+    pub(super) const fn stall_limit(&self) -> Option<Duration> {
+        match (self.stall_timeout, self.policy) {
+            (Some(limit), _) => Some(limit),
+            (None, Policy::Drop) => Some(DROP_AFTER),
+            (None, Policy::Wait | Policy::Lose) => None,
+        }
+    }
+}
+
+const GREETINGS_MAX: usize = 256;
+const DROP_AFTER: Duration = Duration::from_secs(2);

@@ -1,0 +1,110 @@
+//! What a registry tells its owner.
+
+use std::net::SocketAddr;
+
+use wire::object::{ErrorCode, Pos, Refusal};
+
+base::counters! {
+    /// What a registry has counted.
+    pub struct RegistryCounters: "registry" {
+        reports: Events, "position reports taken";
+        reports_ahead: Events, "position reports beyond what was sent; cut to it";
+        refused: Events, "connections refused";
+        greetings_late: Events, "connections closed because no greeting came";
+        violations: Events, "connections closed because the peer broke the protocol";
+        messages_ignored: Events, "control messages without a meaning here";
+        left: Events, "receivers that left or were cut off";
+        dropped: Events, "receivers dropped by policy";
+        events_lost: Events, "events overwritten because nobody took them";
+    }
+}
+
+/// Something that happened to a receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegistryEvent {
+    /// A receiver was taken in.
+    Joined {
+        /// Its number.
+        slot: u32,
+        /// Its name.
+        name: String,
+        /// Its address.
+        peer: SocketAddr,
+    },
+    /// A receiver is gone.
+    Left {
+        /// Its number.
+        slot: u32,
+        /// Its name.
+        name: String,
+        /// Positions it had not been given.
+        behind: u64,
+        /// Why.
+        reason: LeaveReason,
+    },
+    /// A receiver has been behind without any progress for a second.
+    Stalled {
+        /// Its number.
+        slot: u32,
+        /// Its name.
+        name: String,
+        /// Positions it has not been given.
+        behind: u64,
+    },
+    /// A stalled receiver makes progress again.
+    Resumed {
+        /// Its number.
+        slot: u32,
+        /// Its name.
+        name: String,
+    },
+    /// A receiver was dropped for being too slow, and told.
+    Dropped {
+        /// Its number.
+        slot: u32,
+        /// Its name.
+        name: String,
+        /// Positions it had not been given.
+        behind: u64,
+    },
+    /// A connection was refused.
+    Refused {
+        /// Whose.
+        peer: SocketAddr,
+        /// Why.
+        reason: Refusal,
+    },
+}
+
+/// Why a receiver is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaveReason {
+    /// It said good-bye.
+    Bye,
+    /// Its connection was closed or reset: the process or the way to it is gone.
+    Closed,
+    /// It, or this end, gave up with an error.
+    Error {
+        /// For the program.
+        code: ErrorCode,
+        /// For a person.
+        text: String,
+    },
+}
+
+/// Where one receiver stands.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiverStatus<'a> {
+    /// Its number.
+    pub slot: u32,
+    /// Its name.
+    pub name: &'a str,
+    /// Its address.
+    pub peer: SocketAddr,
+    /// The next position it has not been given; `None` before its first report.
+    pub contiguous: Option<u64>,
+    /// Positions behind the sender's lead.
+    pub behind: u64,
+    /// Its last report as it came.
+    pub pos: Pos,
+}

@@ -1,0 +1,559 @@
+//! The sender's side of reports on a message session: who receives, how far, and who holds it back.
+//!
+//! It does not know what a packet is: it turns position reports into one number, [`Registry::hold`],
+//! below which the sender may forget, and applies a named [`Policy`] to those who are slow.
+//!
+//! ```text
+//!   Accepted --> Greeting --HELLO--> Tracked --BYE, close, reset--> gone (Left)
+//!                   |                   |---too slow by policy----> gone (Dropped, and told)
+//!                   '--late, wrong----> gone (Refused, and told)
+//! ```
+//!
+//! Invariants: `order` holds exactly the tracked receivers, by position; a receiver's position never
+//! goes back and never passes the sender's lead.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use base::{Instant, LinkEvent, LinkId, earliest};
+use wire::{
+    Sqn,
+    object::{ErrorCode, Hello, Message, Pos, Refusal, VERSION, Welcome},
+};
+
+use crate::link::{LinkCommand, Links};
+
+mod config;
+pub use config::{Policy, RegistryConfig};
+
+mod event;
+pub use event::{LeaveReason, ReceiverStatus, RegistryCounters, RegistryEvent};
+
+/// The receivers of a message session that report their positions.
+#[derive(Debug)]
+pub struct Registry {
+    config: RegistryConfig,
+    links: Links,
+    greeting: BTreeMap<LinkId, Greeting>,
+    tracked: BTreeMap<LinkId, Tracked>,
+    order: BTreeSet<(u64, LinkId)>,
+    lead: Option<u64>,
+    /// Where the lead was when, oldest first: how long ago a position was the newest.
+    history: VecDeque<(Instant, u64)>,
+    /// Every name that ever joined, with its slot: who comes back keeps it and is not counted twice.
+    slots: BTreeMap<String, u32>,
+    check_at: Option<Instant>,
+    events: VecDeque<RegistryEvent>,
+    counters: RegistryCounters,
+    is_closed: bool,
+}
+
+/// A connection that has not said who it is.
+#[derive(Debug)]
+struct Greeting {
+    peer: SocketAddr,
+    deadline: Instant,
+}
+
+/// A receiver that was taken in.
+#[derive(Debug)]
+struct Tracked {
+    slot: u32,
+    name: String,
+    peer: SocketAddr,
+    /// The next position its application has not been given, in the sender's numbering; 0 until
+    /// its first report, so that nothing is forgotten in between.
+    contiguous: u64,
+    pos: Pos,
+    has_reported: bool,
+    progress_at: Instant,
+    is_stalled: bool,
+}
+
+impl Registry {
+    /// A registry without receivers.
+    #[must_use]
+    pub fn new(config: RegistryConfig) -> Self {
+        Self {
+            config,
+            links: Links::default(),
+            greeting: BTreeMap::new(),
+            tracked: BTreeMap::new(),
+            order: BTreeSet::new(),
+            lead: None,
+            history: VecDeque::new(),
+            slots: BTreeMap::new(),
+            check_at: None,
+            events: VecDeque::new(),
+            counters: RegistryCounters::default(),
+            is_closed: false,
+        }
+    }
+
+    /// Handles what happened on a control connection; `data` holds the bytes of
+    /// [`LinkEvent::Data`].
+    pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        match event {
+            LinkEvent::Accepted { peer } => self.accept(now, link, peer),
+            LinkEvent::Data => self.read(now, link, data),
+            LinkEvent::Writable => self.links.writable(link),
+            LinkEvent::Closed => {
+                self.links.forget(link);
+                self.greeting.remove(&link);
+                self.remove(link, LeaveReason::Closed);
+            }
+            LinkEvent::Opened => {}
+        }
+    }
+
+    /// Says where the sender's lead is: the highest position it has. Receivers' 32-bit positions are
+    /// read near it, and slowness is measured against it. To be called once a turn.
+    pub const fn set_lead(&mut self, lead: u64) {
+        self.lead = Some(lead);
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.check_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.check_at = None;
+        let is_late = |greeting: &Greeting| greeting.deadline <= now;
+        while let Some((&link, _)) = self.greeting.iter().find(|(_, greeting)| is_late(greeting)) {
+            self.greeting.remove(&link);
+            self.counters.greetings_late += 1;
+            self.links.abort(link);
+        }
+        if let Some(lead) = self.lead {
+            if self.history.len() == HISTORY_MAX {
+                self.history.pop_front();
+            }
+            self.history.push_back((now, lead));
+        }
+        let links: Vec<LinkId> = self.tracked.keys().copied().collect();
+        for link in links {
+            self.check(now, link);
+        }
+        self.schedule(now);
+    }
+
+    /// Ends the session: tells every receiver and closes the connections.
+    pub fn close(&mut self, _now: Instant) {
+        self.is_closed = true;
+        for &link in self.greeting.keys() {
+            self.links.abort(link);
+        }
+        self.greeting.clear();
+        for &link in self.tracked.keys() {
+            if self.links.queue(link, &Message::Bye) {
+                self.links.close(link);
+            } else {
+                self.links.abort(link);
+            }
+        }
+        self.tracked.clear();
+        self.order.clear();
+    }
+
+    /// The next thing to do on a control connection.
+    pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
+        self.links.poll()
+    }
+
+    /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
+    pub fn link_sent(&mut self, link: LinkId, taken: usize) {
+        self.links.sent(link, taken);
+    }
+
+    /// The next event about a receiver.
+    pub fn pop_event(&mut self) -> Option<RegistryEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Registry::handle_timeout`] is due.
+    #[must_use]
+    pub const fn next_timeout(&self) -> Option<Instant> {
+        self.check_at
+    }
+
+    /// The position from which on everything must be kept; `None` when nothing is held back.
+    ///
+    /// While expected receivers are missing, policy [`Policy::Wait`] keeps everything.
+    #[must_use]
+    pub fn hold(&self) -> Option<u64> {
+        if self.is_closed || self.config.policy == Policy::Lose {
+            return None;
+        }
+        if self.config.policy == Policy::Wait && !self.has_expected() {
+            return Some(0);
+        }
+        self.order.first().map(|&(position, _)| position)
+    }
+
+    /// True when as many receivers have joined as are expected, whether or not they are still here.
+    #[must_use]
+    pub fn has_expected(&self) -> bool {
+        self.slots.len() >= self.config.expected as usize
+    }
+
+    /// True when every receiver that is here has been given everything below `position`, and none
+    /// that is expected is still to come.
+    #[must_use]
+    pub fn has_confirmed(&self, position: u64) -> bool {
+        let is_behind = |&(contiguous, _): &(u64, LinkId)| contiguous < position;
+        self.has_expected() && !self.order.first().is_some_and(is_behind)
+    }
+
+    /// How many receivers are tracked.
+    #[must_use]
+    pub fn receiver_count(&self) -> u32 {
+        u32::try_from(self.tracked.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The slot of the receiver that is furthest behind, when it is behind the lead at all.
+    #[must_use]
+    pub fn limiting(&self) -> Option<u32> {
+        let &(position, link) = self.order.first()?;
+        let is_behind = self.lead.is_none_or(|lead| position <= lead);
+        is_behind.then(|| self.tracked[&link].slot)
+    }
+
+    /// All tracked receivers.
+    pub fn receivers(&self) -> impl Iterator<Item = ReceiverStatus<'_>> {
+        self.tracked.values().map(|tracked| ReceiverStatus {
+            slot: tracked.slot,
+            name: &tracked.name,
+            peer: tracked.peer,
+            contiguous: tracked.has_reported.then_some(tracked.contiguous),
+            behind: self.behind(tracked),
+            pos: tracked.pos,
+        })
+    }
+
+    /// What has been counted.
+    #[must_use]
+    pub const fn counters(&self) -> &RegistryCounters {
+        &self.counters
+    }
+
+    /// True when nothing is left to be sent on any connection.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.links.is_idle()
+    }
+
+    fn accept(&mut self, now: Instant, link: LinkId, peer: SocketAddr) {
+        self.links.insert(link);
+        if self.is_closed || self.links.len() > self.config.connections_max() {
+            let reason = if self.is_closed {
+                Refusal::Over
+            } else {
+                Refusal::Full
+            };
+            self.refuse(link, peer, reason);
+            return;
+        }
+        let deadline = now + self.config.greeting_timeout;
+        self.greeting.insert(link, Greeting { peer, deadline });
+        self.check_at = earliest(self.check_at, Some(deadline));
+    }
+
+    fn read(&mut self, now: Instant, link: LinkId, data: &[u8]) {
+        let Some(mut decoder) = self.links.take_decoder(link) else {
+            return;
+        };
+        decoder.push(data);
+        loop {
+            self.links.limit(link, &mut decoder);
+            match decoder.next_message() {
+                Ok(Some(message)) => self.message(now, link, &message),
+                Ok(None) => break self.links.put_decoder(link, decoder),
+                Err(error) => break self.violation(link, &error.to_string()),
+            }
+            if !self.links.is_open(link) {
+                break;
+            }
+        }
+    }
+
+    fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>) {
+        if let Some(greeting) = self.greeting.get(&link) {
+            let peer = greeting.peer;
+            match message {
+                Message::Hello(hello) => self.greet(now, link, peer, hello),
+                _ => self.refuse(link, peer, Refusal::Protocol),
+            }
+            return;
+        }
+        match message {
+            Message::Pos(pos) => self.report(now, link, pos),
+            Message::Bye => {
+                self.links.close(link);
+                self.remove(link, LeaveReason::Bye);
+            }
+            Message::Error { code, text } => {
+                self.links.close(link);
+                let text = (*text).to_owned();
+                self.remove(link, LeaveReason::Error { code: *code, text });
+            }
+            Message::Unknown { .. } | Message::Progress(_) => self.counters.messages_ignored += 1,
+            other => {
+                let name = other.name();
+                self.violation(
+                    link,
+                    &format!("{name} does not belong to a message session"),
+                );
+            }
+        }
+    }
+
+    fn greet(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &Hello<'_>) {
+        if let Some(reason) = self.refusal(hello) {
+            self.refuse(link, peer, reason);
+            return;
+        }
+        let slot = self.slot_of(hello.name);
+        let receiver_count = self.config.expected.max(self.receiver_count() + 1);
+        let welcome = Message::Welcome(Welcome {
+            version: VERSION,
+            slot,
+            plan: [0; 16],
+            session: self.config.session,
+            receiver_count,
+            report_interval_us: self.config.report_interval_us(receiver_count),
+            report_sqns: self.config.report_sqns,
+            manifest_bytes: 0,
+            is_late: false,
+        });
+        self.greeting.remove(&link);
+        if !self.links.queue(link, &welcome) {
+            self.links.abort(link);
+            return;
+        }
+        self.links.greeted(link);
+        self.slots.insert(hello.name.to_owned(), slot);
+        self.order.insert((0, link));
+        let name = hello.name.to_owned();
+        self.tracked
+            .insert(link, Tracked::new(now, slot, name, peer));
+        self.event(RegistryEvent::Joined {
+            slot,
+            name: hello.name.to_owned(),
+            peer,
+        });
+        self.schedule(now);
+    }
+
+    fn slot_of(&self, name: &str) -> u32 {
+        let fresh = u32::try_from(self.slots.len()).expect("bounded by the names remembered");
+        self.slots.get(name).copied().unwrap_or(fresh)
+    }
+
+    fn refusal(&self, hello: &Hello<'_>) -> Option<Refusal> {
+        if !(hello.version_min..=hello.version_max).contains(&VERSION) {
+            return Some(Refusal::Version);
+        }
+        if hello.session != self.config.session {
+            return Some(Refusal::WrongSession);
+        }
+        let is_known = self.slots.contains_key(hello.name);
+        if self.tracked.len() >= self.config.receivers_max as usize
+            || (!is_known && self.slots.len() >= self.config.names_max())
+        {
+            return Some(Refusal::Full);
+        }
+        let is_taken = self
+            .tracked
+            .values()
+            .any(|tracked| tracked.name == hello.name);
+        is_taken.then_some(Refusal::DuplicateName)
+    }
+
+    fn refuse(&mut self, link: LinkId, peer: SocketAddr, reason: Refusal) {
+        self.greeting.remove(&link);
+        self.counters.refused += 1;
+        let text = reason.to_string();
+        let text = text.as_str();
+        if self.links.queue(link, &Message::Refused { reason, text }) {
+            self.links.close(link);
+        } else {
+            self.links.abort(link);
+        }
+        self.event(RegistryEvent::Refused { peer, reason });
+    }
+
+    fn report(&mut self, now: Instant, link: LinkId, pos: &Pos) {
+        let Some(tracked) = self.tracked.get_mut(&link) else {
+            return;
+        };
+        self.counters.reports += 1;
+        let end = self.lead.map_or(u64::MAX, |lead| lead + 1);
+        let claimed = match self.lead {
+            Some(lead) => Sqn::of(pos.contiguous).extend(lead),
+            None => pos.contiguous,
+        };
+        if claimed > end {
+            self.counters.reports_ahead += 1;
+        }
+        let contiguous = claimed.min(end);
+        tracked.pos = *pos;
+        if contiguous > tracked.contiguous || !tracked.has_reported {
+            self.order.remove(&(tracked.contiguous, link));
+            tracked.contiguous = contiguous.max(tracked.contiguous);
+            self.order.insert((tracked.contiguous, link));
+            tracked.progress_at = now;
+            tracked.has_reported = true;
+            if tracked.is_stalled {
+                tracked.is_stalled = false;
+                let (slot, name) = (tracked.slot, tracked.name.clone());
+                self.event(RegistryEvent::Resumed { slot, name });
+            }
+        }
+    }
+
+    /// Applies the policy to one receiver.
+    fn check(&mut self, now: Instant, link: LinkId) {
+        let tracked = &self.tracked[&link];
+        let lag = self.lag(now, tracked);
+        if lag.is_zero() {
+            return;
+        }
+        let idle = now.since(tracked.progress_at).min(lag);
+        let lag = match self.config.policy {
+            Policy::Drop => lag,
+            Policy::Wait | Policy::Lose => idle,
+        };
+        let limit = self.config.stall_limit();
+        if limit.is_some_and(|limit| lag >= limit) {
+            self.drop_receiver(link);
+        } else if idle >= STALLED_AFTER && !tracked.is_stalled {
+            let event = RegistryEvent::Stalled {
+                slot: tracked.slot,
+                name: tracked.name.clone(),
+                behind: self.behind(tracked),
+            };
+            self.tracked
+                .entry(link)
+                .and_modify(|tracked| tracked.is_stalled = true);
+            self.event(event);
+        }
+    }
+
+    fn drop_receiver(&mut self, link: LinkId) {
+        let behind = self.behind(&self.tracked[&link]);
+        let text = "too slow for the sender's policy";
+        let code = ErrorCode::TooSlow;
+        if self.links.queue(link, &Message::Error { code, text }) {
+            self.links.close(link);
+        } else {
+            self.links.abort(link);
+        }
+        if let Some(tracked) = self.take(link) {
+            self.counters.dropped += 1;
+            let Tracked { slot, name, .. } = tracked;
+            self.event(RegistryEvent::Dropped { slot, name, behind });
+        }
+    }
+
+    /// For how long a receiver has not had what was the newest then; from joining to the first
+    /// report, all that time. Zero for one that has everything.
+    fn lag(&self, now: Instant, tracked: &Tracked) -> Duration {
+        if !tracked.has_reported {
+            return now.since(tracked.progress_at);
+        }
+        let is_missing = |&&(_, lead): &&(Instant, u64)| lead >= tracked.contiguous;
+        let since = self.history.iter().find(is_missing);
+        since.map_or(Duration::ZERO, |&(at, _)| now.since(at))
+    }
+
+    fn behind(&self, tracked: &Tracked) -> u64 {
+        let end = self.lead.map_or(0, |lead| lead + 1);
+        if tracked.has_reported {
+            end.saturating_sub(tracked.contiguous)
+        } else {
+            0
+        }
+    }
+
+    fn violation(&mut self, link: LinkId, text: &str) {
+        self.counters.violations += 1;
+        let code = ErrorCode::Protocol;
+        if self.links.queue(link, &Message::Error { code, text }) {
+            self.links.close(link);
+        } else {
+            self.links.abort(link);
+        }
+        self.greeting.remove(&link);
+        let text = text.to_owned();
+        self.remove(link, LeaveReason::Error { code, text });
+    }
+
+    fn remove(&mut self, link: LinkId, reason: LeaveReason) {
+        if let Some(tracked) = self.take(link) {
+            self.counters.left += 1;
+            let behind = self.behind(&tracked);
+            let Tracked { slot, name, .. } = tracked;
+            self.event(RegistryEvent::Left {
+                slot,
+                name,
+                behind,
+                reason,
+            });
+        }
+    }
+
+    fn take(&mut self, link: LinkId) -> Option<Tracked> {
+        let tracked = self.tracked.remove(&link)?;
+        self.order.remove(&(tracked.contiguous, link));
+        Some(tracked)
+    }
+
+    fn schedule(&mut self, now: Instant) {
+        let greeting = self
+            .greeting
+            .values()
+            .map(|greeting| greeting.deadline)
+            .min();
+        let check = (!self.tracked.is_empty()).then(|| now + self.config.check_interval());
+        self.check_at = earliest(self.check_at, earliest(greeting, check));
+    }
+
+    fn event(&mut self, event: RegistryEvent) {
+        if self.events.len() == EVENTS_MAX {
+            self.counters.events_lost += 1;
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+}
+
+impl Tracked {
+    fn new(now: Instant, slot: u32, name: String, peer: SocketAddr) -> Self {
+        Self {
+            slot,
+            name,
+            peer,
+            contiguous: 0,
+            pos: Pos::default(),
+            has_reported: false,
+            progress_at: now,
+            is_stalled: false,
+        }
+    }
+}
+
+/// Looks at slowness that are remembered; with [`RegistryConfig::check_interval`] four times the
+/// longest lag that is allowed.
+const HISTORY_MAX: usize = 256;
+
+/// Without progress for so long, a receiver that is behind is called stalled.
+const STALLED_AFTER: Duration = Duration::from_secs(1);
+
+/// Events kept for an owner that does not take them.
+const EVENTS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests;

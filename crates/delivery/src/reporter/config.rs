@@ -1,0 +1,107 @@
+//! What a reporter is told and what it tells.
+
+use wire::object::{ErrorCode, Pos, Refusal};
+
+base::counters! {
+    /// What a reporter has counted.
+    pub struct ReporterCounters: "reporter" {
+        dialled: Events, "control connections asked for";
+        connections_lost: Events, "control connections that ended without a word";
+        reports: Events, "position reports queued";
+        reports_skipped: Events, "position reports left out because the sender does not read them";
+        marks_refused: Events, "marks that named no address to dial, or came beyond the limit";
+        messages_ignored: Events, "control messages without a meaning here";
+        violations: Events, "connections closed because the sender broke the protocol";
+        events_lost: Events, "events overwritten because nobody took them";
+    }
+}
+
+/// Everything a reporter can be told, with its defaults.
+#[derive(Clone, Debug)]
+pub struct ReporterConfig {
+    /// What this receiver is called; unique among the receivers of a session. Cut to 255 bytes.
+    pub name: String,
+    /// Tells two runs of this receiver apart: random.
+    pub instance: u64,
+    /// Seed of the jitter.
+    pub seed: u64,
+    /// The most sessions reported on at once. Default 1024.
+    pub sessions_max: usize,
+}
+
+impl ReporterConfig {
+    /// The defaults, for a receiver called `name`.
+    #[must_use]
+    pub fn new(name: impl Into<String>, instance: u64) -> Self {
+        Self {
+            name: name.into(),
+            instance,
+            seed: instance,
+            sessions_max: 1024,
+        }
+    }
+}
+
+/// Something that happened between this receiver and a sender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReporterEvent {
+    /// The sender tracks this receiver.
+    Joined {
+        /// In which session.
+        session: u32,
+        /// Under which number.
+        slot: u32,
+    },
+    /// The sender does not take this receiver in.
+    Refused {
+        /// In which session.
+        session: u32,
+        /// For the program.
+        reason: Refusal,
+        /// For a person.
+        text: String,
+    },
+    /// The sender gave this receiver up.
+    Dropped {
+        /// In which session.
+        session: u32,
+        /// For the program.
+        code: ErrorCode,
+        /// For a person.
+        text: String,
+    },
+    /// The sender closed the session.
+    Closed {
+        /// Which.
+        session: u32,
+    },
+}
+
+/// What a session suffers, beside its position. Totals since the session was found, but for the
+/// rate and the delay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverStats {
+    /// Positions received beyond the first gap.
+    pub held: u64,
+    /// Bytes delivered per second.
+    pub rate: u64,
+    /// Time that packets spent queued above the least seen, in microseconds.
+    pub queue_delay_us: u32,
+    /// Packets the kernel dropped for want of buffer space.
+    pub host_drops: u64,
+    /// Positions lost for good.
+    pub lost: u64,
+    /// NAKs sent.
+    pub naks: u64,
+}
+
+impl ReceiverStats {
+    pub(crate) const fn apply(&self, pos: &mut Pos) {
+        pos.held = self.held;
+        pos.rate = self.rate;
+        pos.queue_delay_us = self.queue_delay_us;
+        pos.host_drops = self.host_drops;
+        pos.lost = self.lost;
+        pos.naks = self.naks;
+    }
+}

@@ -1,0 +1,524 @@
+//! The receiver's side of reports on message sessions: dials senders that ask for it and says where
+//! this receiver stands.
+//!
+//! It does not receive packets; its owner tells it what marks were heard and how far each session
+//! has come. It dials nobody but the unicast address from which a mark came.
+//!
+//! ```text
+//!   mark --> Waiting(until) --> Dialling --Opened, HELLO--> Greeting --WELCOME--> Reporting --+
+//!               ^                   |                          |                      |       |
+//!               '--- closed --------'--------------------------'----------------------'       |
+//!            Refused or dropped: Silent until the session is over      session over: POS, BYE <'
+//! ```
+//!
+//! Invariants: at most one connection or request per session; a report is sent on change, not more
+//! often than the session's interval allows, and at least once a second.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use base::{Instant, LinkEvent, LinkId, Rng};
+use wire::{
+    object::{Hello, Message, Pos, VERSION, Welcome},
+    pgm::{Mark, Profile},
+};
+
+use crate::link::{LinkCommand, Links};
+
+mod config;
+pub use config::{ReceiverStats, ReporterConfig, ReporterCounters, ReporterEvent};
+
+/// Reports on the sessions that a receiver follows.
+#[derive(Debug)]
+pub struct Reporter {
+    config: ReporterConfig,
+    rng: Rng,
+    links: Links,
+    sessions: BTreeMap<u32, Session>,
+    by_link: BTreeMap<LinkId, u32>,
+    keys: BTreeMap<u32, u32>,
+    key: u32,
+    events: VecDeque<ReporterEvent>,
+    counters: ReporterCounters,
+    is_leaving: bool,
+}
+
+/// One sender that asks for reports.
+#[derive(Debug)]
+struct Session {
+    peer: SocketAddr,
+    session_id: u64,
+    state: State,
+    attempts: u32,
+    limiting: u32,
+    echo_us: u64,
+    echo_at: Instant,
+    pos: Pos,
+    has_position: bool,
+    sent: Pos,
+    sent_at: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Dials at this time.
+    Waiting { until: Instant },
+    /// A request for a connection is out.
+    Dialling { key: u32 },
+    /// The greeting is out, or will be once the connection opens.
+    Greeting { link: LinkId },
+    /// Taken in.
+    Reporting {
+        link: LinkId,
+        slot: u32,
+        interval: Duration,
+        sqns: u32,
+    },
+    /// The sender does not want this receiver.
+    Silent,
+}
+
+impl Reporter {
+    /// A reporter without sessions.
+    #[must_use]
+    pub fn new(config: ReporterConfig) -> Self {
+        Self {
+            rng: Rng::new(config.seed),
+            config,
+            links: Links::default(),
+            sessions: BTreeMap::new(),
+            by_link: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            key: 0,
+            events: VecDeque::new(),
+            counters: ReporterCounters::default(),
+            is_leaving: false,
+        }
+    }
+
+    /// A mark was heard on `session` from `source`, the address that is also the SPM's path NLA.
+    pub fn mark(&mut self, now: Instant, session: u32, source: IpAddr, mark: &Mark) {
+        if let Some(known) = self.sessions.get_mut(&session) {
+            if known.session_id == mark.session_id {
+                known.limiting = mark.limiting_receiver;
+                known.echo_us = mark.tx_time_us;
+                known.echo_at = now;
+                return;
+            }
+            self.session_over(now, session);
+        }
+        if self.is_leaving || !self.is_wanted(source, mark) {
+            return;
+        }
+        let jitter = DIAL_JITTER_MAX.min(Duration::from_millis(mark.receiver_count.into()));
+        let until = now + self.rng.duration_up_to(jitter);
+        let peer = SocketAddr::new(source, mark.control_port);
+        let fresh = Session::new(now, peer, mark, until);
+        self.sessions.insert(session, fresh);
+    }
+
+    /// How far `session` has come: `contiguous` is the next position the application has not been
+    /// given, `lead` the highest that is known to exist. Cheap; to be called once a turn.
+    pub fn position(&mut self, now: Instant, session: u32, contiguous: u64, lead: u64) {
+        if let Some(known) = self.sessions.get_mut(&session) {
+            known.pos.contiguous = contiguous;
+            known.pos.lead = lead;
+            known.has_position = true;
+            if known.report_at().is_some_and(|at| at <= now) {
+                self.report(now, session);
+            }
+        }
+    }
+
+    /// What `session` suffers, for the next report.
+    pub fn stats(&mut self, session: u32, stats: &ReceiverStats) {
+        if let Some(known) = self.sessions.get_mut(&session) {
+            stats.apply(&mut known.pos);
+        }
+    }
+
+    /// The session ended, expired or was reset: a last report, good-bye.
+    pub fn session_over(&mut self, now: Instant, session: u32) {
+        if matches!(self.state(session), Some(State::Reporting { .. })) {
+            self.report(now, session);
+        }
+        let Some(known) = self.sessions.remove(&session) else {
+            return;
+        };
+        match known.state {
+            State::Reporting { link, .. } | State::Greeting { link } => {
+                self.by_link.remove(&link);
+                if self.links.queue(link, &Message::Bye) {
+                    self.links.close(link);
+                } else {
+                    self.links.abort(link);
+                }
+            }
+            State::Dialling { key } => {
+                self.keys.remove(&key);
+                self.links.withdraw(key);
+            }
+            State::Waiting { .. } | State::Silent => {}
+        }
+    }
+
+    /// Leaves all sessions. [`Reporter::is_idle`] says when the good-byes are out.
+    pub fn leave(&mut self, now: Instant) {
+        self.is_leaving = true;
+        while let Some((&session, _)) = self.sessions.first_key_value() {
+            self.session_over(now, session);
+        }
+    }
+
+    /// Handles what happened on a control connection; `data` holds the bytes of
+    /// [`LinkEvent::Data`].
+    pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        match event {
+            LinkEvent::Opened => self.hello(now, link),
+            LinkEvent::Data => self.read(now, link, data),
+            LinkEvent::Writable => self.links.writable(link),
+            LinkEvent::Closed => {
+                self.links.forget(link);
+                self.lost(now, link);
+            }
+            LinkEvent::Accepted { .. } => {
+                self.links.insert(link);
+                self.links.abort(link);
+            }
+        }
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let sessions: Vec<u32> = self.sessions.keys().copied().collect();
+        for session in sessions {
+            let known = &self.sessions[&session];
+            if known.due().is_none_or(|due| due > now) {
+                continue;
+            }
+            match known.state {
+                State::Waiting { .. } => self.dial(session),
+                State::Reporting { .. } => self.report(now, session),
+                State::Dialling { .. } | State::Greeting { .. } | State::Silent => {}
+            }
+        }
+    }
+
+    /// The next thing to do on a control connection.
+    pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
+        self.links.poll()
+    }
+
+    /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
+    pub fn link_sent(&mut self, link: LinkId, taken: usize) {
+        self.links.sent(link, taken);
+    }
+
+    /// The back end gave the connection asked for with `key` this number.
+    pub fn link_opened(&mut self, key: u32, link: LinkId) {
+        self.links.insert(link);
+        let session = self.keys.remove(&key);
+        let known = session.and_then(|session| self.sessions.get_mut(&session));
+        let (Some(known), Some(session)) = (known, session) else {
+            self.links.abort(link);
+            return;
+        };
+        known.state = State::Greeting { link };
+        self.by_link.insert(link, session);
+    }
+
+    /// The next event.
+    pub fn pop_event(&mut self) -> Option<ReporterEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Reporter::handle_timeout`] is due.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.sessions.values().filter_map(Session::due).min()
+    }
+
+    /// True when the sender of `session` has taken this receiver in.
+    #[must_use]
+    pub fn is_reporting(&self, session: u32) -> bool {
+        matches!(self.state(session), Some(State::Reporting { .. }))
+    }
+
+    /// True when nothing is left to be sent on any connection.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.links.is_idle()
+    }
+
+    /// What has been counted.
+    #[must_use]
+    pub const fn counters(&self) -> &ReporterCounters {
+        &self.counters
+    }
+
+    fn state(&self, session: u32) -> Option<State> {
+        self.sessions.get(&session).map(|known| known.state)
+    }
+
+    fn is_wanted(&mut self, source: IpAddr, mark: &Mark) -> bool {
+        if mark.profile != Profile::Messages || mark.control_port == 0 || mark.check(0).is_err() {
+            return false;
+        }
+        if self.sessions.len() >= self.config.sessions_max || !is_unicast(source) {
+            self.counters.marks_refused += 1;
+            return false;
+        }
+        true
+    }
+
+    fn dial(&mut self, session: u32) {
+        let Some(known) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        self.key = self.key.wrapping_add(1);
+        known.state = State::Dialling { key: self.key };
+        known.attempts = known.attempts.saturating_add(1);
+        self.keys.insert(self.key, session);
+        self.links.open(known.peer, self.key);
+        self.counters.dialled += 1;
+    }
+
+    fn hello(&mut self, now: Instant, link: LinkId) {
+        let known = self
+            .by_link
+            .get(&link)
+            .and_then(|session| self.sessions.get(session));
+        let Some(known) = known else {
+            return;
+        };
+        let hello = Message::Hello(Hello {
+            version_min: VERSION,
+            version_max: VERSION,
+            instance: self.config.instance,
+            session: known.session_id,
+            name: &self.config.name,
+        });
+        if !self.links.queue(link, &hello) {
+            self.links.abort(link);
+            self.lost(now, link);
+        }
+    }
+
+    fn read(&mut self, now: Instant, link: LinkId, data: &[u8]) {
+        let Some(mut decoder) = self.links.take_decoder(link) else {
+            return;
+        };
+        decoder.push(data);
+        loop {
+            match decoder.next_message() {
+                Ok(Some(message)) => self.message(now, link, &message),
+                Ok(None) => break self.links.put_decoder(link, decoder),
+                Err(_) => {
+                    self.counters.violations += 1;
+                    self.links.abort(link);
+                    break self.lost(now, link);
+                }
+            }
+            if !self.links.is_open(link) {
+                break;
+            }
+        }
+    }
+
+    fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>) {
+        let Some(&session) = self.by_link.get(&link) else {
+            return;
+        };
+        match message {
+            Message::Welcome(welcome) => self.welcomed(now, link, session, welcome),
+            Message::Refused { reason, text } => {
+                let (reason, text) = (*reason, (*text).to_owned());
+                self.silence(
+                    link,
+                    session,
+                    ReporterEvent::Refused {
+                        session,
+                        reason,
+                        text,
+                    },
+                );
+            }
+            Message::Error { code, text } => {
+                let (code, text) = (*code, (*text).to_owned());
+                self.silence(
+                    link,
+                    session,
+                    ReporterEvent::Dropped {
+                        session,
+                        code,
+                        text,
+                    },
+                );
+            }
+            Message::Bye => self.silence(link, session, ReporterEvent::Closed { session }),
+            _ => self.counters.messages_ignored += 1,
+        }
+    }
+
+    fn welcomed(&mut self, now: Instant, link: LinkId, session: u32, welcome: &Welcome) {
+        let Some(known) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        if welcome.session != known.session_id || welcome.version != VERSION {
+            self.counters.violations += 1;
+            self.links.abort(link);
+            self.lost(now, link);
+            return;
+        }
+        let asked = Duration::from_micros(welcome.report_interval_us.into());
+        known.state = State::Reporting {
+            link,
+            slot: welcome.slot,
+            interval: asked.clamp(REPORT_INTERVAL_MIN, REPORT_INTERVAL_MAX),
+            sqns: welcome.report_sqns,
+        };
+        known.attempts = 0;
+        let slot = welcome.slot;
+        self.event(ReporterEvent::Joined { session, slot });
+        self.report(now, session);
+    }
+
+    /// The sender is done with this receiver: no further dialling in this session.
+    fn silence(&mut self, link: LinkId, session: u32, event: ReporterEvent) {
+        self.by_link.remove(&link);
+        self.links.close(link);
+        if let Some(known) = self.sessions.get_mut(&session) {
+            known.state = State::Silent;
+        }
+        self.event(event);
+    }
+
+    /// The connection is over without a word: dials again after a while.
+    fn lost(&mut self, now: Instant, link: LinkId) {
+        let Some(session) = self.by_link.remove(&link) else {
+            return;
+        };
+        let Some(known) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        if matches!(known.state, State::Reporting { .. }) {
+            self.counters.connections_lost += 1;
+        }
+        let ceiling = REDIAL_MIN * 2_u32.saturating_pow(known.attempts.min(6));
+        let until = now + REDIAL_MIN + self.rng.duration_up_to(ceiling);
+        known.state = State::Waiting { until };
+    }
+
+    fn report(&mut self, now: Instant, session: u32) {
+        let Some(known) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        let State::Reporting { link, .. } = known.state else {
+            return;
+        };
+        if !known.has_position {
+            return;
+        }
+        known.pos.echo_us = known.echo_us;
+        let age = now.since(known.echo_at).as_micros();
+        known.pos.echo_age_us = u32::try_from(age).unwrap_or(u32::MAX);
+        let pos = known.pos;
+        known.sent = pos;
+        known.sent_at = now;
+        // A sender that does not read its reports is given up; it is dialled again later.
+        if self
+            .links
+            .queued(link)
+            .is_some_and(|queued| queued > REPORTS_QUEUED_MAX)
+        {
+            self.counters.reports_skipped += 1;
+        } else if self.links.queue(link, &Message::Pos(pos)) {
+            self.counters.reports += 1;
+        }
+    }
+
+    fn event(&mut self, event: ReporterEvent) {
+        if self.events.len() == EVENTS_MAX {
+            self.counters.events_lost += 1;
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+}
+
+impl Session {
+    fn new(now: Instant, peer: SocketAddr, mark: &Mark, until: Instant) -> Self {
+        Self {
+            peer,
+            session_id: mark.session_id,
+            state: State::Waiting { until },
+            attempts: 0,
+            limiting: mark.limiting_receiver,
+            echo_us: mark.tx_time_us,
+            echo_at: now,
+            pos: Pos::default(),
+            has_position: false,
+            sent: Pos::default(),
+            sent_at: Instant::ZERO,
+        }
+    }
+
+    /// When this session next has something to do by itself.
+    fn due(&self) -> Option<Instant> {
+        match self.state {
+            State::Waiting { until } => Some(until),
+            State::Reporting { .. } => self.report_at(),
+            State::Dialling { .. } | State::Greeting { .. } | State::Silent => None,
+        }
+    }
+
+    /// When the next report is due with what is known; `None` before the first position.
+    fn report_at(&self) -> Option<Instant> {
+        let State::Reporting {
+            slot,
+            interval,
+            sqns,
+            ..
+        } = self.state
+        else {
+            return None;
+        };
+        if !self.has_position {
+            return None;
+        }
+        let moved = self.pos.contiguous.saturating_sub(self.sent.contiguous);
+        let after = if moved == 0 {
+            KEEP_ALIVE
+        } else if sqns > 0 && moved >= u64::from(sqns) {
+            REPORT_INTERVAL_MIN
+        } else if slot == self.limiting || self.pos.contiguous > self.pos.lead {
+            // The one that holds the rest back, and one that has just caught up, are waited for.
+            interval.min(URGENT_INTERVAL)
+        } else {
+            interval
+        };
+        Some(self.sent_at + after)
+    }
+}
+
+/// Whether a control connection may be opened to `address`.
+fn is_unicast(address: IpAddr) -> bool {
+    let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    !address.is_unspecified() && !address.is_multicast() && !is_broadcast
+}
+
+/// Greetings of many receivers spread over one millisecond for each, at most this long.
+const DIAL_JITTER_MAX: Duration = Duration::from_secs(2);
+const REDIAL_MIN: Duration = Duration::from_millis(100);
+const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(1);
+const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(5);
+const URGENT_INTERVAL: Duration = Duration::from_millis(5);
+const KEEP_ALIVE: Duration = Duration::from_secs(1);
+const REPORTS_QUEUED_MAX: usize = 4096;
+const EVENTS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests;

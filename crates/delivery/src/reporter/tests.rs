@@ -1,0 +1,116 @@
+//! When reports are sent. What they cause is tested with the registry.
+
+use super::*;
+
+const SOURCE: &str = "10.0.0.1";
+const LINK: LinkId = LinkId(4);
+
+fn at(ms: u64) -> Instant {
+    Instant::from_nanos(1_000_000_000 + ms * 1_000_000)
+}
+
+fn mark(limiting: u32) -> Mark {
+    let mut mark = Mark::new(Profile::Messages, 5);
+    mark.control_port = 4000;
+    mark.limiting_receiver = limiting;
+    mark
+}
+
+/// A reporter that was taken in as slot 2 and asked for 50 ms and 100 positions.
+fn reporting() -> Reporter {
+    let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
+    reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(u32::MAX));
+    reporter.handle_timeout(at(0));
+    let Some(LinkCommand::Open { key, .. }) = reporter.poll_link() else {
+        panic!("no connection asked for");
+    };
+    reporter.link_opened(key, LINK);
+    reporter.handle_link(at(0), LINK, LinkEvent::Opened, &[]);
+    let mut bytes = Vec::new();
+    let welcome = Welcome {
+        version: VERSION,
+        slot: 2,
+        plan: [0; 16],
+        session: 5,
+        receiver_count: 3,
+        report_interval_us: 50_000,
+        report_sqns: 100,
+        manifest_bytes: 0,
+        is_late: false,
+    };
+    Message::Welcome(welcome).emit(&mut bytes);
+    reporter.handle_link(at(0), LINK, LinkEvent::Data, &bytes);
+    sent(&mut reporter);
+    reporter
+}
+
+/// Takes what is queued; the number of bytes.
+fn sent(reporter: &mut Reporter) -> usize {
+    match reporter.poll_link() {
+        Some(LinkCommand::Send { link, bytes }) => {
+            let len = bytes.len();
+            reporter.link_sent(link, len);
+            len
+        }
+        _ => 0,
+    }
+}
+
+#[test]
+fn reports_come_on_change_and_at_least_once_a_second() {
+    let mut reporter = reporting();
+    assert_eq!(reporter.next_timeout(), None, "no position is known");
+    reporter.position(at(0), 0, 10, 50);
+    assert!(sent(&mut reporter) > 0, "the first at once");
+    reporter.position(at(20), 0, 20, 50);
+    assert_eq!(sent(&mut reporter), 0);
+    assert_eq!(reporter.next_timeout(), Some(at(50)));
+    reporter.handle_timeout(at(50));
+    assert!(sent(&mut reporter) > 0);
+    assert_eq!(
+        reporter.next_timeout(),
+        Some(at(1050)),
+        "nothing has changed"
+    );
+}
+
+#[test]
+fn who_moves_far_or_limits_or_has_caught_up_reports_sooner() {
+    for (limiting, contiguous, expected) in [(9, 120, 1), (2, 20, 5), (9, 51, 5), (9, 20, 50)] {
+        let mut reporter = reporting();
+        reporter.position(at(0), 0, 10, 50);
+        reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(limiting));
+        let lead = contiguous.max(51) - 1;
+        let lead = if contiguous == 120 { 500 } else { lead };
+        reporter.position(at(0), 0, contiguous, lead);
+        assert_eq!(
+            reporter.next_timeout(),
+            Some(at(expected)),
+            "{limiting} {contiguous}"
+        );
+    }
+}
+
+#[test]
+fn a_sender_that_does_not_read_costs_no_memory() {
+    let mut reporter = reporting();
+    for n in 0..10_000 {
+        reporter.position(at(60 * n), 0, 10 + n, 1 << 30);
+    }
+    assert!(reporter.counters().reports_skipped > 9_000);
+    let Some(LinkCommand::Send { bytes, .. }) = reporter.poll_link() else {
+        panic!("nothing queued");
+    };
+    assert!(bytes.len() < 2 * REPORTS_QUEUED_MAX);
+}
+
+#[test]
+fn hostile_answers_are_survived_and_dialled_again_later() {
+    for bytes in [&b"\xff\xff\xff\xff"[..], b"\0\0\0\x01\0\x02\0\0\x01"] {
+        let mut reporter = reporting();
+        reporter.handle_link(at(1), LINK, LinkEvent::Data, bytes);
+        assert!(!reporter.is_reporting(0));
+        assert_eq!(reporter.counters().violations, 1);
+        assert!(reporter.next_timeout().unwrap() >= at(1) + REDIAL_MIN);
+    }
+}
