@@ -60,7 +60,7 @@ pub fn isolated<F: FnOnce() + Send>(body: F) {
     }
     let test = test_path(any::type_name::<F>());
     if let Err(refusal) = namespace::probe_user_namespace() {
-        skip(test, &LabError::refused(refusal));
+        skip(&LabError::refused(refusal));
         return;
     }
     assert!(
@@ -69,13 +69,28 @@ pub fn isolated<F: FnOnce() + Send>(body: F) {
     );
     let output = run_again(test).unwrap_or_else(|error| panic!("cannot run {test} again: {error}"));
     let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
     // A name that matches no test would pass without running anything.
     let ran = text.contains("test result: ok. 1 passed");
-    assert!(
-        output.status.success() && ran,
-        "{test} inside a user namespace:\n{text}\n{errors}"
-    );
+    if !(output.status.success() && ran) {
+        let text = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
+        // Indented, so that nobody takes the inner summary for one of the outer test program.
+        panic!(
+            "{test} inside a user namespace:\n  | {}",
+            text.replace('\n', "\n  | ")
+        );
+    }
+    repeat(&text);
+}
+
+/// Prints what the test printed inside, which may be the reason for a skip.
+#[expect(clippy::print_stdout, reason = "the test's own words")]
+fn repeat(text: &str) {
+    let printed = text
+        .split_once(" stdout ----\n")
+        .and_then(|(_, rest)| rest.split_once("\n\nsuccesses:\n"));
+    if let Some((printed, _)) = printed {
+        println!("{printed}");
+    }
 }
 
 fn run_again(test: &str) -> io::Result<process::Output> {
@@ -84,7 +99,7 @@ fn run_again(test: &str) -> io::Result<process::Output> {
             test,
             "--exact",
             "--include-ignored",
-            "--nocapture",
+            "--show-output",
             "--test-threads=1",
         ])
         .env(INSIDE, "1")
@@ -100,9 +115,10 @@ fn test_path(type_name: &str) -> &str {
     path.split_once("::").map_or(path, |(_crate, path)| path)
 }
 
-#[expect(clippy::print_stderr, reason = "a test that is skipped says why")]
-fn skip(test: &str, reason: &LabError) {
-    eprintln!("skipped {test}: {reason}");
+#[expect(clippy::print_stdout, reason = "a test that is skipped says why")]
+fn skip(reason: &LabError) {
+    // The suite counts tests that print such a line as skipped.
+    println!("skipped: {reason}");
 }
 
 /// Whether this process may make network namespaces as it is.

@@ -82,7 +82,7 @@ impl Lab {
     /// When the hosts are joined directly, or the kernel refuses.
     pub fn plug(&self, index: usize) -> Result<(), LabError> {
         self.set_cable(index, true)?;
-        self.await_ready_hosts(&self.hosts[index..=index])
+        await_hosts(&self.hosts[index..=index])
     }
 
     fn set_cable(&self, index: usize, up: bool) -> Result<(), LabError> {
@@ -95,15 +95,7 @@ impl Lab {
     fn await_ready(&self) -> Result<(), LabError> {
         let switch_ready = || self.switch.as_ref().map_or(Ok(true), Switch::is_ready);
         await_that("the lab's switch", switch_ready)?;
-        self.await_ready_hosts(&self.hosts)
-    }
-
-    #[expect(clippy::unused_self, reason = "reads as what the lab waits for")]
-    fn await_ready_hosts(&self, hosts: &[Host]) -> Result<(), LabError> {
-        for host in hosts {
-            await_that(&format!("host {}", host.number()), || host.is_ready())?;
-        }
-        Ok(())
+        await_hosts(&self.hosts)
     }
 }
 
@@ -132,6 +124,13 @@ fn join(spec: &LabSpec, one: &Host, other: &Host) -> Result<(), LabError> {
             mtu: spec.mtu_bytes(),
         })?)
     })?
+}
+
+fn await_hosts(hosts: &[Host]) -> Result<(), LabError> {
+    for host in hosts {
+        await_that(&format!("host {}", host.number()), || host.is_ready())?;
+    }
+    Ok(())
 }
 
 fn await_that(what: &str, is_ready: impl Fn() -> Result<bool, LabError>) -> Result<(), LabError> {

@@ -1,8 +1,11 @@
 //! The lab as its users see it: hosts that reach each other, loss that can be measured, nothing
 //! left behind.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    os::unix::process::ExitStatusExt as _,
+    process, thread,
     time::Duration,
 };
 
@@ -96,6 +99,92 @@ fn a_command_runs_inside_its_host() {
             text.contains("10.77.0.2") && !text.contains("10.77.0.1 "),
             "{text}"
         );
+    });
+}
+
+/// How many of `count` packets from host 0 arrive at host 1.
+fn arrivals(lab: &Lab, group: IpAddr, count: u32) -> u32 {
+    let member = member(lab.host(1), group);
+    let source = sender(lab.host(0), group);
+    let mut arrived = 0;
+    for number in 0..count {
+        let to = SocketAddr::new(group, PORT);
+        source.send_to(&number.to_be_bytes(), to).unwrap();
+        // On a virtual cable a packet has arrived, or never will, when the send returns; a few at
+        // a time keep the receive buffer from being the reason.
+        if number % 64 == 63 || number == count - 1 {
+            member.set_nonblocking(true).unwrap();
+            while member.recv(&mut [0; 16]).is_ok() {
+                arrived += 1;
+            }
+        }
+    }
+    member.set_nonblocking(false).unwrap();
+    member
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .unwrap();
+    while member.recv(&mut [0; 16]).is_ok() {
+        arrived += 1;
+    }
+    arrived
+}
+
+#[test]
+fn loss_is_as_set_and_counted() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let host = lab.host(1);
+        for group in [GROUP_V4, GROUP_V6] {
+            if group.is_ipv6() && !host.has_ipv6() {
+                continue;
+            }
+            host.set_loss(0, 1000).unwrap();
+            assert_eq!(arrivals(&lab, group, 5_000), 5_000);
+            assert_eq!(host.lost_packets().unwrap(), 0);
+            // 1 in 10 of 5,000: 500 with a standard deviation of 21.
+            host.set_loss(100, 1000).unwrap();
+            let arrived = arrivals(&lab, group, 5_000);
+            assert!((4_350..4_650).contains(&arrived), "{arrived}");
+            assert_eq!(u64::from(5_000 - arrived), host.lost_packets().unwrap());
+            host.clear_loss().unwrap();
+            assert_eq!(arrivals(&lab, group, 1_000), 1_000);
+        }
+    });
+}
+
+#[test]
+fn a_cable_can_be_pulled_and_an_interface_switched_off() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        lab.unplug(1).unwrap();
+        assert_eq!(arrivals(&lab, GROUP_V4, 10), 0);
+        lab.plug(1).unwrap();
+        ping_group(&lab, GROUP_V4);
+        lab.host(1).set_interface_up(false).unwrap();
+        lab.host(1).set_interface_up(true).unwrap();
+        lab.host(0).set_interface_up(false).unwrap();
+        lab.host(0).set_interface_up(true).unwrap();
+        ping_group(&lab, GROUP_V4);
+        let direct = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        assert!(direct.unplug(0).is_err());
+    });
+}
+
+#[test]
+fn dropping_a_lab_ends_its_processes() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let mut child = lab.host(0).command("sleep").arg("600").spawn().unwrap();
+        let mut shell = lab.host(1).command("sh");
+        let mut parent = shell.args(["-c", "sleep 600; true"]).spawn().unwrap();
+        thread::sleep(Duration::from_millis(50));
+        let namespace = lab.host(1).namespace().id().unwrap();
+        drop(lab);
+        let signal = |status: process::ExitStatus| status.signal();
+        assert_eq!(signal(child.try_wait().unwrap().unwrap()), Some(9));
+        assert_eq!(signal(parent.try_wait().unwrap().unwrap()), Some(9));
+        // The shell's own child was in the host as well.
+        assert_eq!(sys::namespace::end_processes_in(&[namespace]), 0);
     });
 }
 

@@ -85,10 +85,10 @@ impl Request {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    /// The kind it was made with.
-    #[must_use]
-    pub fn kind(&self) -> u16 {
-        u16::from_ne_bytes([self.bytes[4], self.bytes[5]])
+    /// Has the kernel confirm this request, where several are sent together.
+    pub fn want_acknowledgement(&mut self) {
+        let flags = u16::from_ne_bytes([self.bytes[6], self.bytes[7]]) | ACKNOWLEDGE;
+        self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
     }
 
     /// The complete message, with `flags` added to its own and its sequence number set.
@@ -315,6 +315,8 @@ fn split_attribute(bytes: &[u8]) -> Result<Split<'_>, Malformed> {
 
 pub(super) const HEADER_LEN: usize = 16;
 const ATTRIBUTE_HEADER_LEN: usize = 4;
+/// `NLM_F_ACK`.
+const ACKNOWLEDGE: u16 = 4;
 /// `NLA_F_NESTED`.
 const NESTED: u16 = 0x8000;
 /// `NLA_F_NET_BYTEORDER`.

@@ -1,8 +1,9 @@
-//! Synchronous netlink: interfaces, addresses, routes, device features.
+//! Synchronous netlink: interfaces, addresses, routes, device features, packet loss.
 //!
-//! [`Rtnetlink`] lists and changes what `ip` does, without running `ip`; [`Ethtool`] switches device
-//! features. [`message`](Request) is the codec, pure and bounds-checked; [`NetlinkSocket`] the one
-//! place with system calls. It holds no state: each call asks the kernel.
+//! [`Rtnetlink`] lists and changes what `ip` does, without running `ip`; [`Ethtool`] switches
+//! device features; [`RandomLoss`] makes the network lose packets. [`Request`] and [`Reply`] are
+//! the codec, pure and bounds-checked; [`NetlinkSocket`] the one place with system calls. It holds
+//! no state: each call asks the kernel.
 //!
 //! Sockets belong to the network namespace of the thread that opened them.
 
@@ -18,6 +19,9 @@ pub use link::{Link, LinkFlags, LinkState, Veth};
 mod message;
 pub use message::{Attribute, Attributes, Malformed, Replies, Reply, Request};
 
+mod nftables;
+pub use nftables::RandomLoss;
+
 mod route;
 pub use route::{Route, RouteKind, RouteQuery};
 
@@ -26,3 +30,6 @@ pub use rtnetlink::Rtnetlink;
 
 mod socket;
 pub use socket::{NetlinkError, NetlinkSocket, Protocol};
+
+#[cfg(test)]
+mod tests;

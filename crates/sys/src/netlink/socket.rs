@@ -109,33 +109,26 @@ impl NetlinkSocket {
     }
 
     /// Sends several requests as one datagram, as nftables wants its transactions, and waits for
-    /// `acknowledgements` of them.
-    pub(super) fn transaction(
-        &mut self,
-        requests: Vec<Request>,
-        acknowledgements: usize,
-    ) -> Result<(), NetlinkError> {
+    /// the acknowledgement of the one that asks for it, or for the first refusal.
+    pub(super) fn transaction(&mut self, requests: Vec<Request>) -> Result<(), NetlinkError> {
         let mut bytes = Vec::new();
-        let first = self.sequence.wrapping_add(1);
+        let before = self.sequence;
         for request in requests {
             self.sequence = self.sequence.wrapping_add(1);
             bytes.extend(request.finish(flag(libc::NLM_F_REQUEST), self.sequence));
         }
+        let count = self.sequence.wrapping_sub(before);
         self.send_bytes(&bytes)?;
-        let mut acknowledged = 0;
-        while acknowledged < acknowledgements {
+        loop {
             let len = self.read()?;
             for reply in Replies::new(&self.buffer[..len]) {
                 let reply = reply?;
-                let is_ours =
-                    reply.sequence.wrapping_sub(first) <= self.sequence.wrapping_sub(first);
+                let is_ours = (1..=count).contains(&reply.sequence.wrapping_sub(before));
                 if is_ours && i32::from(reply.kind) == libc::NLMSG_ERROR {
-                    check_error(&reply)?;
-                    acknowledged += 1;
+                    return check_error(&reply);
                 }
             }
         }
-        Ok(())
     }
 
     fn send(&mut self, request: Request, flags: u16) -> Result<u32, NetlinkError> {
@@ -325,7 +318,7 @@ fn set_option(fd: &OwnedFd, option: libc::c_int) {
 
 /// `NLMSG_ERROR`: a negated error number (0 is an acknowledgement), the request's header, and with
 /// `NLM_F_ACK_TLVS` attributes that say why.
-fn check_error(reply: &Reply<'_>) -> Result<(), NetlinkError> {
+pub(super) fn check_error(reply: &Reply<'_>) -> Result<(), NetlinkError> {
     let (header, rest) = fixed::<20>(reply.payload, "netlink error")?;
     let errno = u32_at(header, 0).cast_signed().wrapping_neg();
     if errno == 0 {

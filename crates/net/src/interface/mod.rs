@@ -1,0 +1,295 @@
+//! The machine's network interfaces, as plain data, and the choice of one for a group.
+//!
+//! [`Interfaces::read`] asks the kernel for all of them, those that are down included, with their
+//! IPv4 and IPv6 addresses. [`Interfaces::choose`] picks the one to use, or says in words why one
+//! cannot be used. Nothing is invented: what the kernel does not tell is absent.
+//!
+//! It opens no socket for data and changes nothing.
+
+use std::net::IpAddr;
+
+use sys::netlink::{Address, Link, NetlinkError, Route, Rtnetlink};
+pub use sys::netlink::{LinkState, Scope};
+
+mod choice;
+pub use choice::{Choice, Selector};
+
+mod error;
+pub use error::InterfaceError;
+
+mod table;
+
+/// All interfaces of this machine (of the calling thread's network namespace) at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interfaces {
+    list: Vec<Interface>,
+}
+
+impl Interfaces {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    ///
+    /// **Cost**: three netlink dumps, well below a millisecond for a handful of interfaces.
+    pub fn read() -> Result<Self, InterfaceError> {
+        let read = || -> Result<Self, NetlinkError> {
+            let mut netlink = Rtnetlink::open()?;
+            let links = netlink.links()?;
+            let addresses = netlink.addresses()?;
+            let routes = netlink.routes()?;
+            let list = links
+                .iter()
+                .map(|link| Interface::new(link, &addresses, &routes));
+            Ok(Self {
+                list: list.collect(),
+            })
+        };
+        read().map_err(|error| InterfaceError::System {
+            reason: error.to_string(),
+        })
+    }
+
+    /// A snapshot that was made elsewhere: for tests and for replaying a report.
+    #[must_use]
+    pub const fn from_list(list: Vec<Interface>) -> Self {
+        Self { list }
+    }
+
+    /// Every interface, in the kernel's order.
+    #[must_use]
+    pub fn list(&self) -> &[Interface] {
+        &self.list
+    }
+
+    fn by_index(&self, index: u32) -> Option<&Interface> {
+        self.list.iter().find(|interface| interface.index == index)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.list
+            .iter()
+            .map(|interface| interface.name.clone())
+            .collect()
+    }
+}
+
+/// One network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// The kernel's number for it.
+    pub index: u32,
+    /// What it is: `loopback`, `ethernet`, `veth`, `bridge`, `vlan`, ...
+    pub kind: String,
+    /// What it can do and is doing.
+    pub flags: InterfaceFlags,
+    /// Largest IP packet in bytes.
+    pub mtu: u32,
+    /// Operational state; `unknown` is usual for loopback.
+    pub state: LinkState,
+    /// Its addresses, in the kernel's order.
+    pub addresses: Vec<InterfaceAddress>,
+    /// True when the IPv4 default route leaves by it.
+    pub default_route_v4: bool,
+    /// True when the IPv6 default route leaves by it.
+    pub default_route_v6: bool,
+    /// Largest GSO run that it takes in one piece, in bytes with all headers, where known.
+    pub gso_bytes_max: Option<u32>,
+}
+
+impl Interface {
+    fn new(link: &Link, addresses: &[Address], routes: &[Route]) -> Self {
+        let flags = link.flags;
+        let mine = addresses
+            .iter()
+            .filter(|address| address.index == link.index);
+        let has_default = |is_ipv6| {
+            let mut defaults = routes.iter().filter(|route| route.is_default());
+            defaults.any(|route| route.is_ipv6 == is_ipv6 && route.interface == Some(link.index))
+        };
+        Self {
+            name: link.name.clone(),
+            index: link.index,
+            kind: kind(link),
+            flags: InterfaceFlags {
+                up: flags.is_up(),
+                loopback: flags.is_loopback(),
+                broadcast: flags.is_broadcast(),
+                multicast: flags.is_multicast(),
+                running: flags.is_running(),
+                point_to_point: flags.is_point_to_point(),
+            },
+            mtu: link.mtu,
+            state: link.state,
+            addresses: mine.map(InterfaceAddress::new).collect(),
+            default_route_v4: has_default(false),
+            default_route_v6: has_default(true),
+            gso_bytes_max: link.gso_max_size,
+        }
+    }
+
+    /// In one word or two, whether packets pass: `up`, `down`, or `no carrier`.
+    #[must_use]
+    pub const fn condition(&self) -> &'static str {
+        match (self.flags.up, self.flags.running) {
+            (false, _) => "down",
+            (true, false) => "no carrier",
+            (true, true) => "up",
+        }
+    }
+
+    /// The addresses of the family of `like` that can be used as a source.
+    pub(crate) fn usable(&self, like: IpAddr) -> impl Iterator<Item = &InterfaceAddress> {
+        self.addresses.iter().filter(move |address| {
+            address.ip.is_ipv4() == like.is_ipv4()
+                && matches!(
+                    address.state,
+                    AddressState::Usable | AddressState::Deprecated
+                )
+        })
+    }
+}
+
+/// What an interface can do and is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the kernel's flags, one field each"
+)]
+pub struct InterfaceFlags {
+    /// Switched on by the administrator.
+    pub up: bool,
+    /// The loopback interface.
+    pub loopback: bool,
+    /// Can send to all stations.
+    pub broadcast: bool,
+    /// Claims to carry multicast. Loopback does not, though Linux delivers multicast on it.
+    pub multicast: bool,
+    /// Up and with a carrier.
+    pub running: bool,
+    /// Has exactly one peer.
+    pub point_to_point: bool,
+}
+
+impl InterfaceFlags {
+    /// The names of the flags that are set, in a fixed order.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            (self.up, "up"),
+            (self.running, "running"),
+            (self.loopback, "loopback"),
+            (self.point_to_point, "point-to-point"),
+            (self.broadcast, "broadcast"),
+            (self.multicast, "multicast"),
+        ];
+        all.into_iter()
+            .filter_map(|(is_set, name)| is_set.then_some(name))
+    }
+}
+
+/// One address of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// Leading bits that are the network's; none where the system does not say.
+    pub prefix: Option<u8>,
+    /// How far the address is valid.
+    pub scope: Scope,
+    /// The other end of a point-to-point link.
+    pub peer: Option<IpAddr>,
+    /// Whether it can be used.
+    pub state: AddressState,
+}
+
+impl InterfaceAddress {
+    fn new(address: &Address) -> Self {
+        let flags = address.flags;
+        let state = if flags.is_duplicate() {
+            AddressState::Duplicate
+        } else if flags.is_tentative() {
+            AddressState::Tentative
+        } else if flags.is_deprecated() {
+            AddressState::Deprecated
+        } else {
+            AddressState::Usable
+        };
+        Self {
+            ip: address.ip,
+            prefix: Some(address.prefix),
+            scope: address.scope,
+            peer: address.peer,
+            state,
+        }
+    }
+
+    /// True when `ip` is in this address's network; an unknown prefix contains the address alone.
+    #[must_use]
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        let full = if self.ip.is_ipv4() { 32 } else { 128 };
+        network(self.ip, self.prefix.unwrap_or(full)) == network(ip, self.prefix.unwrap_or(full))
+            && self.ip.is_ipv4() == ip.is_ipv4()
+    }
+}
+
+/// Whether an address can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressState {
+    /// It can.
+    Usable,
+    /// Not yet: the kernel asks whether another station has it.
+    Tentative,
+    /// Another station has it.
+    Duplicate,
+    /// For existing connections only.
+    Deprecated,
+}
+
+impl AddressState {
+    /// The state's name in output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Usable => "usable",
+            Self::Tentative => "tentative",
+            Self::Duplicate => "duplicate",
+            Self::Deprecated => "deprecated",
+        }
+    }
+}
+
+/// The address with all but its first `prefix` bits cleared.
+fn network(ip: IpAddr, prefix: u8) -> IpAddr {
+    match ip {
+        IpAddr::V4(v4) => {
+            let host = u32::MAX.checked_shr(u32::from(prefix)).unwrap_or(0);
+            IpAddr::V4((u32::from(v4) & !host).into())
+        }
+        IpAddr::V6(v6) => {
+            let host = u128::MAX.checked_shr(u32::from(prefix)).unwrap_or(0);
+            IpAddr::V6((u128::from(v6) & !host).into())
+        }
+    }
+}
+
+/// The driver kind where the kernel names one, else what the hardware type says.
+fn kind(link: &Link) -> String {
+    if let Some(kind) = &link.kind {
+        return kind.clone();
+    }
+    match link.hardware {
+        1 => "ethernet".to_owned(),
+        32 => "infiniband".to_owned(),
+        512 => "ppp".to_owned(),
+        768 | 769 | 776 | 778 => "tunnel".to_owned(),
+        772 => "loopback".to_owned(),
+        801..=804 => "wifi".to_owned(),
+        65_534 => "none".to_owned(),
+        other => format!("hardware type {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

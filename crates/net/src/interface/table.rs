@@ -1,0 +1,101 @@
+//! Interfaces as a table for the terminal.
+
+use std::fmt::Write as _;
+
+use super::{AddressState, Interface, InterfaceAddress, Interfaces, Scope};
+
+impl Interfaces {
+    /// The table that `towline ifaces` prints: a heading, a line for each interface, and a further
+    /// line for each address after the first. Ends with a line end.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut rows = vec![HEADING.map(str::to_owned)];
+        for interface in &self.list {
+            rows.extend(lines(interface));
+        }
+        let mut widths = [0; COLUMNS];
+        for row in &rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let mut text = String::new();
+        for row in &rows {
+            let mut line = String::new();
+            for (cell, width) in row.iter().zip(widths) {
+                write!(line, "{cell:<width$}  ").expect("writing to a String cannot fail");
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+impl InterfaceAddress {
+    /// The address as the table shows it: `10.77.0.1/24`, with peer, scope and state where they say
+    /// something.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mut text = self.ip.to_string();
+        if let Some(peer) = self.peer {
+            write!(text, " peer {peer}").expect("writing to a String cannot fail");
+        }
+        match self.prefix {
+            Some(prefix) => write!(text, "/{prefix}").expect("writing to a String cannot fail"),
+            None => text.push_str(" (prefix unknown)"),
+        }
+        if !matches!(self.scope, Scope::Global | Scope::Host) {
+            text.push(' ');
+            text.push_str(self.scope.name());
+        }
+        if self.state != AddressState::Usable {
+            text.push(' ');
+            text.push_str(self.state.name());
+        }
+        text
+    }
+}
+
+fn lines(interface: &Interface) -> Vec<[String; COLUMNS]> {
+    let default = match (interface.default_route_v4, interface.default_route_v6) {
+        (true, true) => "IPv4 IPv6",
+        (true, false) => "IPv4",
+        (false, true) => "IPv6",
+        (false, false) => "-",
+    };
+    let multicast = match (interface.flags.multicast, interface.flags.loopback) {
+        (true, _) => "yes",
+        (false, true) => "this machine",
+        (false, false) => "no",
+    };
+    let mut addresses = interface.addresses.iter().map(InterfaceAddress::describe);
+    let mut lines = vec![[
+        interface.name.clone(),
+        interface.index.to_string(),
+        interface.kind.clone(),
+        interface.condition().to_owned(),
+        interface.mtu.to_string(),
+        multicast.to_owned(),
+        default.to_owned(),
+        addresses.next().unwrap_or_else(|| "-".to_owned()),
+    ]];
+    for address in addresses {
+        let mut line: [String; COLUMNS] = Default::default();
+        line[COLUMNS - 1] = address;
+        lines.push(line);
+    }
+    lines
+}
+
+const COLUMNS: usize = 8;
+const HEADING: [&str; COLUMNS] = [
+    "NAME",
+    "INDEX",
+    "KIND",
+    "STATE",
+    "MTU",
+    "MULTICAST",
+    "DEFAULT",
+    "ADDRESSES",
+];

@@ -1,0 +1,276 @@
+//! Choices on machines that are described by hand; the kernel's part is in `tests/interface.rs`.
+
+use std::collections::BTreeMap;
+
+use sys::netlink::RouteQuery;
+
+use super::{
+    choice::{Hop, Routing},
+    *,
+};
+
+/// Routes by destination; strict reverse-path filtering on the named interfaces.
+#[derive(Default)]
+struct Table {
+    hops: BTreeMap<IpAddr, u32>,
+    strict: Vec<&'static str>,
+}
+
+impl Routing for Table {
+    fn hop(&mut self, query: &RouteQuery) -> Option<Hop> {
+        let interface = query
+            .interface
+            .or_else(|| self.hops.get(&query.to).copied())?;
+        Some(Hop {
+            interface,
+            source: None,
+        })
+    }
+
+    fn is_strict(&self, interface: &str) -> bool {
+        self.strict.contains(&interface)
+    }
+}
+
+fn address(text: &str) -> InterfaceAddress {
+    let (ip, prefix) = text.split_once('/').unwrap();
+    let ip: IpAddr = ip.parse().unwrap();
+    InterfaceAddress {
+        ip,
+        prefix: prefix.parse().ok(),
+        scope: if text.starts_with("fe80") {
+            Scope::Link
+        } else {
+            Scope::Global
+        },
+        peer: None,
+        state: AddressState::Usable,
+    }
+}
+
+fn interface(index: u32, name: &str, addresses: &[&str]) -> Interface {
+    let is_loopback = name == "lo";
+    Interface {
+        name: name.to_owned(),
+        index,
+        kind: if is_loopback { "loopback" } else { "ethernet" }.to_owned(),
+        flags: InterfaceFlags {
+            up: true,
+            loopback: is_loopback,
+            broadcast: !is_loopback,
+            multicast: !is_loopback,
+            running: true,
+            point_to_point: false,
+        },
+        mtu: 1500,
+        state: LinkState::Up,
+        addresses: addresses.iter().map(|text| address(text)).collect(),
+        default_route_v4: name == "eth0",
+        default_route_v6: false,
+        gso_bytes_max: Some(65_536),
+    }
+}
+
+/// `eth0` and `eth1` on different networks, `lo`; the kernel routes the groups by `eth0`.
+fn machine() -> (Vec<Interface>, Table) {
+    let list = vec![
+        interface(1, "lo", &["127.0.0.1/8", "::1/128"]),
+        interface(2, "eth0", &["192.0.2.10/24", "fe80::10/64", "fd00::10/64"]),
+        interface(3, "eth1", &["10.77.0.1/24"]),
+    ];
+    let mut table = Table::default();
+    for (to, interface) in [
+        ("239.1.1.1", 2),
+        ("ff15::1", 2),
+        ("192.0.2.1", 2),
+        ("10.77.0.2", 3),
+        ("fd00::1", 2),
+    ] {
+        table.hops.insert(to.parse().unwrap(), interface);
+    }
+    (list, table)
+}
+
+fn choose(
+    list: Vec<Interface>,
+    mut table: Table,
+    wanted: Option<&str>,
+    to: &str,
+) -> Result<Choice, String> {
+    let wanted = wanted.map(|text| text.parse::<Selector>().unwrap());
+    Interfaces::from_list(list)
+        .choose_by(&mut table, wanted.as_ref(), to.parse().unwrap())
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn an_interface_is_found_by_route_name_number_address_and_prefix() {
+    for (wanted, name, local) in [
+        (None, "eth0", "192.0.2.10"),
+        (Some("eth1"), "eth1", "10.77.0.1"),
+        (Some("3"), "eth1", "10.77.0.1"),
+        (Some("10.77.0.1"), "eth1", "10.77.0.1"),
+        (Some("10.77.0.0/24"), "eth1", "10.77.0.1"),
+        (Some("10.77.0.99/24"), "eth1", "10.77.0.1"),
+        (Some("fd00::/16"), "eth0", "192.0.2.10"),
+    ] {
+        let (list, table) = machine();
+        let choice = choose(list, table, wanted, "239.1.1.1").unwrap();
+        assert_eq!(choice.interface.name, name, "{wanted:?}");
+        assert_eq!(choice.local.to_string(), local, "{wanted:?}");
+        assert_eq!(choice.notes, Vec::<String>::new(), "{wanted:?}");
+    }
+}
+
+#[test]
+fn a_group_beyond_the_link_gets_a_source_beyond_the_link() {
+    let (list, table) = machine();
+    let choice = choose(list, table, None, "ff15::1").unwrap();
+    assert_eq!(choice.local.to_string(), "fd00::10");
+    let (list, table) = machine();
+    let choice = choose(list, table, Some("fe80::10"), "ff15::1").unwrap();
+    assert_eq!(
+        choice.local.to_string(),
+        "fe80::10",
+        "the user's own choice"
+    );
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_reason_and_remedy() {
+    let refusal = |change: &dyn Fn(&mut Vec<Interface>, &mut Table), wanted| {
+        let (mut list, mut table) = machine();
+        change(&mut list, &mut table);
+        choose(list, table, wanted, "239.1.1.1").unwrap_err()
+    };
+    let text = refusal(&|list, _| list[1].flags.up = false, None);
+    assert!(
+        text.contains("eth0 is down; `ip link set eth0 up`"),
+        "{text}"
+    );
+    let text = refusal(&|list, _| list[1].flags.multicast = false, None);
+    assert!(text.contains("eth0 cannot carry multicast"), "{text}");
+    let text = refusal(
+        &|list, _| list[1].addresses.retain(|one| one.ip.is_ipv6()),
+        None,
+    );
+    assert!(
+        text.contains("no usable IPv4 address, which 239.1.1.1 needs"),
+        "{text}"
+    );
+    let text = refusal(
+        &|list, _| list[1].addresses[0].state = AddressState::Duplicate,
+        None,
+    );
+    assert!(text.contains("192.0.2.10 is duplicate"), "{text}");
+    let text = refusal(&|_, table| table.hops.clear(), None);
+    assert!(
+        text.contains("no route to 239.1.1.1") && text.contains("eth0, eth1"),
+        "{text}"
+    );
+    let text = refusal(&|_, _| {}, Some("eth7"));
+    assert!(
+        text.contains("no interface matches eth7; there are lo, eth0, eth1"),
+        "{text}"
+    );
+    let text = refusal(
+        &|list, _| list[2].addresses.push(address("192.0.2.11/24")),
+        Some("192.0.2.0/24"),
+    );
+    assert!(text.contains("ambiguous: it matches eth0, eth1"), "{text}");
+}
+
+#[test]
+fn a_way_back_by_another_interface_is_refused_when_filtered_and_noted_when_not() {
+    let shared = |strict: Vec<&'static str>| {
+        let (mut list, mut table) = machine();
+        list[2].addresses = vec![address("192.0.2.11/24")];
+        table.strict = strict;
+        choose(list, table, Some("eth1"), "239.1.1.1")
+    };
+    let text = shared(vec!["eth1"]).unwrap_err();
+    assert!(
+        text.contains("eth1 has no return path: packets to 192.0.2.1 leave by eth0"),
+        "{text}"
+    );
+    assert!(text.contains("net.ipv4.conf.eth1.rp_filter=2"), "{text}");
+    let choice = shared(Vec::new()).unwrap();
+    assert_eq!(choice.notes.len(), 1, "{:?}", choice.notes);
+}
+
+#[test]
+fn loopback_and_a_missing_carrier_are_noted() {
+    let (list, table) = machine();
+    let choice = choose(list, table, Some("lo"), "239.1.1.1").unwrap();
+    assert_eq!(choice.local.to_string(), "127.0.0.1");
+    assert!(
+        choice.notes[0].contains("this machine only"),
+        "{:?}",
+        choice.notes
+    );
+    let (mut list, table) = machine();
+    list[1].flags.running = false;
+    let choice = choose(list, table, None, "239.1.1.1").unwrap();
+    assert!(choice.notes[0].contains("no carrier"), "{:?}", choice.notes);
+}
+
+#[test]
+fn the_only_interface_that_can_is_used_without_a_route() {
+    let (mut list, mut table) = machine();
+    table.hops.remove(&"239.1.1.1".parse().unwrap());
+    list[2].flags.running = false;
+    let choice = choose(list, table, None, "239.1.1.1").unwrap();
+    assert_eq!(choice.interface.name, "eth0");
+    assert!(
+        choice.notes[0].contains("the only one"),
+        "{:?}",
+        choice.notes
+    );
+}
+
+#[test]
+fn a_selector_that_makes_no_sense_is_refused() {
+    for text in [
+        "",
+        "a b",
+        "10.0.0.0/33",
+        "fd00::/129",
+        "eth0/24",
+        "10.0.0.0/x",
+    ] {
+        assert!(text.parse::<Selector>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn the_table_shows_everything_and_invents_nothing() {
+    let (mut list, _) = machine();
+    list[2].addresses[0].prefix = None;
+    list[2].flags.running = false;
+    list[2].addresses.push(InterfaceAddress {
+        peer: Some("10.0.0.2".parse().unwrap()),
+        state: AddressState::Deprecated,
+        ..address("10.0.0.1/32")
+    });
+    let text = Interfaces::from_list(list).table();
+    let expected = "\
+NAME  INDEX  KIND      STATE       MTU   MULTICAST     DEFAULT  ADDRESSES
+lo    1      loopback  up          1500  this machine  -        127.0.0.1/8
+                                                                ::1/128
+eth0  2      ethernet  up          1500  yes           IPv4     192.0.2.10/24
+                                                                fe80::10/64 link
+                                                                fd00::10/64
+eth1  3      ethernet  no carrier  1500  yes           -        10.77.0.1 (prefix unknown)
+                                                                10.0.0.1 peer 10.0.0.2/32 deprecated
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn an_address_contains_its_own_network_only() {
+    let one = address("10.77.0.1/24");
+    assert!(one.contains("10.77.0.200".parse().unwrap()));
+    assert!(!one.contains("10.77.1.1".parse().unwrap()) && !one.contains("::1".parse().unwrap()));
+    assert!(!address("10.77.0.1/unknown").contains("10.77.0.2".parse().unwrap()));
+    assert!(address("10.0.0.1/0").contains("203.0.113.9".parse().unwrap()));
+}

@@ -1,0 +1,282 @@
+//! Random packet loss by a netfilter rule, made over netlink without the `nft` program.
+//!
+//! One table of our own with one chain before everything else and one rule:
+//!
+//! ```text
+//! iifname NAME  l4proto udp  numgen random mod OF < LOST  counter  drop
+//! ```
+//! Replacing it is one transaction, so that no packet passes in between.
+
+use super::{
+    Attributes, NetlinkError, NetlinkSocket, Protocol, Request,
+    message::{Attribute, fixed},
+    socket::flag,
+};
+
+/// The loss rule of one network namespace.
+#[derive(Debug)]
+pub struct RandomLoss {
+    socket: NetlinkSocket,
+}
+
+impl RandomLoss {
+    /// Opens a socket for the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// When the kernel has no netfilter netlink.
+    pub fn open() -> Result<Self, NetlinkError> {
+        let socket = NetlinkSocket::open(Protocol::Netfilter)?;
+        Ok(Self { socket })
+    }
+
+    /// Drops `lost` of `of` UDP packets that arrive by `interface`, each drawn at random, and counts
+    /// them from 0. Replaces what was set before. A GSO run that arrives whole is one draw.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, without nf_tables in the kernel, or (ERANGE) when `of` is 0.
+    pub fn set(&mut self, interface: &str, lost: u32, of: u32) -> Result<(), NetlinkError> {
+        let mut requests = vec![batch(BATCH_BEGIN), table(NEW_TABLE), table(DELETE_TABLE)];
+        requests.extend([table(NEW_TABLE), chain(), rule(interface, lost, of)]);
+        requests.push(batch(BATCH_END));
+        self.socket
+            .transaction(requests)
+            .map_err(|error| error.during(format!("lose {lost} of {of} packets at {interface}")))
+    }
+
+    /// Removes the rule; harmless when there is none.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, or without nf_tables in the kernel.
+    pub fn clear(&mut self) -> Result<(), NetlinkError> {
+        let mut last = table(DELETE_TABLE);
+        last.want_acknowledgement();
+        self.socket
+            .transaction(vec![
+                batch(BATCH_BEGIN),
+                table(NEW_TABLE),
+                last,
+                batch(BATCH_END),
+            ])
+            .map_err(|error| error.during("stop losing packets"))
+    }
+
+    /// Packets (GSO runs that arrived whole count as one) dropped since the rule was set; none when
+    /// there is no rule.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn lost(&mut self) -> Result<Option<u64>, NetlinkError> {
+        let mut request = Request::new(kind(GET_RULE), 0);
+        request.fixed(&header(0)).text(RULE_TABLE, TABLE);
+        let found = std::cell::Cell::new(None);
+        self.socket
+            .dump(&request, &mut || found.set(None), &mut |reply| {
+                let (_, rest) = fixed::<HEADER_LEN>(reply.payload, "netfilter header")?;
+                let attributes = Attributes::parse(rest)?;
+                let mut is_ours = false;
+                for attribute in attributes {
+                    is_ours |= attribute.kind == RULE_TABLE && attribute.text() == TABLE;
+                    if attribute.kind == RULE_EXPRESSIONS && is_ours {
+                        for expression in attribute.nested()? {
+                            found.set(found.get().or(counted(&expression)));
+                        }
+                    }
+                }
+                Ok(())
+            })
+            .map_err(|error| error.during("read the count of lost packets"))?;
+        Ok(found.get())
+    }
+}
+
+/// The packet count, when the expression is a counter.
+pub(super) fn counted(expression: &Attribute<'_>) -> Option<u64> {
+    let mut parts = expression.nested().ok()?;
+    let name = parts.next().filter(|part| part.kind == EXPRESSION_NAME)?;
+    let data = parts.next().filter(|_| name.text() == "counter")?;
+    let mut inner = data.nested().ok()?;
+    let packets = inner.find(|part| part.kind == COUNTER_PACKETS)?;
+    Some(u64::from_be_bytes(packets.payload.try_into().ok()?))
+}
+
+fn batch(message: u16) -> Request {
+    let mut request = Request::new(message, 0);
+    request.fixed(&[0, 0, 0, SUBSYSTEM.to_be_bytes()[1]]);
+    request
+}
+
+fn table(message: u16) -> Request {
+    let create = if message == NEW_TABLE {
+        flag(libc::NLM_F_CREATE)
+    } else {
+        0
+    };
+    let mut request = Request::new(kind(message), create);
+    request.fixed(&header(INET)).text(TABLE_NAME, TABLE);
+    request
+}
+
+fn chain() -> Request {
+    let mut request = Request::new(kind(NEW_CHAIN), flag(libc::NLM_F_CREATE));
+    request
+        .fixed(&header(INET))
+        .text(CHAIN_TABLE, TABLE)
+        .text(CHAIN_NAME, CHAIN);
+    request.nested(CHAIN_HOOK, |hook| {
+        hook.attribute(HOOK_NUMBER, &HOOK_PREROUTING.to_be_bytes());
+        hook.attribute(HOOK_PRIORITY, &PRIORITY_RAW.to_be_bytes());
+    });
+    request.text(CHAIN_TYPE, "filter");
+    request
+}
+
+fn rule(interface: &str, lost: u32, of: u32) -> Request {
+    let flags = flag(libc::NLM_F_CREATE | libc::NLM_F_APPEND | libc::NLM_F_ACK);
+    let mut request = Request::new(kind(NEW_RULE), flags);
+    request
+        .fixed(&header(INET))
+        .text(RULE_TABLE, TABLE)
+        .text(RULE_CHAIN, CHAIN);
+    request.nested(RULE_EXPRESSIONS, |list| {
+        let mut name = [0; NAME_LEN];
+        let len = interface.len().min(NAME_LEN - 1);
+        name[..len].copy_from_slice(&interface.as_bytes()[..len]);
+        load(list, META_INPUT_NAME);
+        compare(list, EQUAL, &name);
+        load(list, META_PROTOCOL);
+        compare(list, EQUAL, &[libc::IPPROTO_UDP.to_be_bytes()[3]]);
+        expression(list, "numgen", |draw| {
+            draw.attribute(NUMGEN_REGISTER, &REGISTER);
+            draw.attribute(NUMGEN_MODULUS, &of.to_be_bytes());
+            draw.attribute(NUMGEN_TYPE, &NUMGEN_RANDOM.to_be_bytes());
+        });
+        // The draw is in host order and comparison is bytewise.
+        expression(list, "byteorder", |swap| {
+            swap.attribute(SWAP_FROM, &REGISTER)
+                .attribute(SWAP_TO, &REGISTER);
+            swap.attribute(SWAP_OPERATION, &SWAP_TO_NETWORK.to_be_bytes());
+            swap.attribute(SWAP_LEN, &4_u32.to_be_bytes());
+            swap.attribute(SWAP_SIZE, &4_u32.to_be_bytes());
+        });
+        compare(list, LESS, &lost.to_be_bytes());
+        expression(list, "counter", |_| {});
+        expression(list, "immediate", |verdict| {
+            verdict.attribute(IMMEDIATE_REGISTER, &VERDICT_REGISTER);
+            verdict.nested(IMMEDIATE_DATA, |data| {
+                data.nested(DATA_VERDICT, |verdict| {
+                    verdict.attribute(VERDICT_CODE, &VERDICT_DROP.to_be_bytes());
+                });
+            });
+        });
+    });
+    request
+}
+
+fn load(list: &mut Request, key: u32) {
+    expression(list, "meta", |meta| {
+        meta.attribute(META_KEY, &key.to_be_bytes())
+            .attribute(META_REGISTER, &REGISTER);
+    });
+}
+
+fn compare(list: &mut Request, operation: u32, with: &[u8]) {
+    expression(list, "cmp", |compare| {
+        compare.attribute(COMPARE_REGISTER, &REGISTER);
+        compare.attribute(COMPARE_OPERATION, &operation.to_be_bytes());
+        compare.nested(COMPARE_DATA, |data| {
+            data.attribute(DATA_VALUE, with);
+        });
+    });
+}
+
+fn expression(list: &mut Request, name: &str, fill: impl FnOnce(&mut Request)) {
+    list.nested(LIST_ELEMENT, |element| {
+        element
+            .text(EXPRESSION_NAME, name)
+            .nested(EXPRESSION_DATA, fill);
+    });
+}
+
+/// `struct nfgenmsg`: family u8, version u8, resource u16.
+const fn header(family: u8) -> [u8; HEADER_LEN] {
+    [family, 0, 0, 0]
+}
+
+const fn kind(message: u16) -> u16 {
+    SUBSYSTEM << 8 | message
+}
+
+const HEADER_LEN: usize = 4;
+const TABLE: &str = "towline_lab";
+const CHAIN: &str = "loss";
+/// `IFNAMSIZ`.
+const NAME_LEN: usize = 16;
+/// `NFT_REG_1`, in network order like every number of this family.
+const REGISTER: [u8; 4] = 1_u32.to_be_bytes();
+/// `NFT_REG_VERDICT`.
+const VERDICT_REGISTER: [u8; 4] = [0; 4];
+/// `NF_DROP`.
+const VERDICT_DROP: u32 = 0;
+/// `NF_INET_PRE_ROUTING`.
+const HOOK_PREROUTING: u32 = 0;
+/// `NF_IP_PRI_RAW`: before connection tracking.
+const PRIORITY_RAW: i32 = -300;
+/// `NFPROTO_INET`: IPv4 and IPv6.
+const INET: u8 = 1;
+/// `NFNL_SUBSYS_NFTABLES`.
+const SUBSYSTEM: u16 = 10;
+/// `NFNL_MSG_BATCH_BEGIN`, `NFNL_MSG_BATCH_END`.
+const BATCH_BEGIN: u16 = 16;
+const BATCH_END: u16 = 17;
+/// `NFT_MSG_*`.
+const NEW_TABLE: u16 = 0;
+const DELETE_TABLE: u16 = 2;
+const NEW_CHAIN: u16 = 3;
+const NEW_RULE: u16 = 6;
+const GET_RULE: u16 = 7;
+/// `NFTA_TABLE_*`, `NFTA_CHAIN_*`, `NFTA_HOOK_*`, `NFTA_RULE_*`.
+const TABLE_NAME: u16 = 1;
+const CHAIN_TABLE: u16 = 1;
+const CHAIN_NAME: u16 = 3;
+const CHAIN_HOOK: u16 = 4;
+const CHAIN_TYPE: u16 = 7;
+const HOOK_NUMBER: u16 = 1;
+const HOOK_PRIORITY: u16 = 2;
+const RULE_TABLE: u16 = 1;
+const RULE_CHAIN: u16 = 2;
+const RULE_EXPRESSIONS: u16 = 4;
+/// `NFTA_LIST_ELEM`, `NFTA_EXPR_*`, `NFTA_DATA_*`, `NFTA_VERDICT_CODE`.
+const LIST_ELEMENT: u16 = 1;
+const EXPRESSION_NAME: u16 = 1;
+const EXPRESSION_DATA: u16 = 2;
+const DATA_VALUE: u16 = 1;
+const DATA_VERDICT: u16 = 2;
+const VERDICT_CODE: u16 = 1;
+/// `NFTA_META_*`, `NFT_META_*`.
+const META_REGISTER: u16 = 1;
+const META_KEY: u16 = 2;
+const META_INPUT_NAME: u32 = 6;
+const META_PROTOCOL: u32 = 16;
+/// `NFTA_CMP_*`, `NFT_CMP_*`.
+const COMPARE_REGISTER: u16 = 1;
+const COMPARE_OPERATION: u16 = 2;
+const COMPARE_DATA: u16 = 3;
+const EQUAL: u32 = 0;
+const LESS: u32 = 2;
+/// `NFTA_NG_*`, `NFT_NG_RANDOM`.
+const NUMGEN_REGISTER: u16 = 1;
+const NUMGEN_MODULUS: u16 = 2;
+const NUMGEN_TYPE: u16 = 3;
+const NUMGEN_RANDOM: u32 = 1;
+/// `NFTA_BYTEORDER_*`, `NFT_BYTEORDER_HTON`.
+const SWAP_FROM: u16 = 1;
+const SWAP_TO: u16 = 2;
+const SWAP_OPERATION: u16 = 3;
+const SWAP_LEN: u16 = 4;
+const SWAP_SIZE: u16 = 5;
+const SWAP_TO_NETWORK: u32 = 1;
+/// `NFTA_COUNTER_PACKETS`.
+const COUNTER_PACKETS: u16 = 2;
+/// `NFTA_IMMEDIATE_*`.
+const IMMEDIATE_REGISTER: u16 = 1;
+const IMMEDIATE_DATA: u16 = 2;
