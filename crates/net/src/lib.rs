@@ -7,6 +7,9 @@
 mod error;
 pub use error::NetError;
 
+mod group;
+pub use group::Group;
+
 pub mod interface;
 pub use interface::{Interface, InterfaceError, Interfaces};
 
