@@ -30,6 +30,18 @@ impl SimIo {
         self.endpoint
     }
 
+    /// The world it is in.
+    #[must_use]
+    pub const fn world(&self) -> &SharedWorld {
+        &self.world
+    }
+
+    /// The virtual time.
+    #[must_use]
+    pub fn world_now(&self) -> Instant {
+        self.world.borrow().now
+    }
+
     /// Until when sends find the socket full; in the past when they do not.
     #[must_use]
     pub fn blocked_until(&self) -> Instant {

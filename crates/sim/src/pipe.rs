@@ -118,13 +118,13 @@ impl Pipe {
         self.lost
     }
 
-    /// Sends one datagram in; calls `out` with each that comes out, and `lost` with the name of the
-    /// fault when one disappears.
+    /// Sends one datagram in; calls `out` with each that comes out, and `lost` with the name of
+    /// the fault when one disappears.
     pub fn pass(
         &mut self,
         flight: Flight,
         out: &mut dyn FnMut(Flight),
-        lost: &mut dyn FnMut(&'static str),
+        lost: &mut dyn FnMut(&'static str, &Frame),
     ) {
         let mut copies = vec![flight];
         for stage in &mut self.stages {
@@ -137,7 +137,7 @@ impl Pipe {
                 let passed = stage.passes(flight, &mut self.rng);
                 if !passed {
                     self.lost += 1;
-                    lost(stage.fault.name());
+                    lost(stage.fault.name(), &flight.frame);
                 }
                 passed
             });
@@ -288,7 +288,7 @@ mod tests {
             pipe.pass(
                 flight,
                 &mut |flight| out.push(flight.at.as_nanos() / 1_000),
-                &mut |_| {},
+                &mut |_, _| {},
             );
         }
         assert!(pipe.lost() + out.len() as u64 >= n);

@@ -31,6 +31,7 @@ use crate::{
     pipe::{Fault, Flight, Pipe},
     stream::{Stream, StreamConditions, StreamEvent},
     trace::Trace,
+    wire_count::{Tally, WireCounts},
 };
 
 /// Everything that exists in one run.
@@ -43,6 +44,7 @@ pub struct World {
     pub(crate) streams: Vec<Stream>,
     pub(crate) stream_conditions: StreamConditions,
     pub(crate) trace: Option<Trace>,
+    tally: Tally,
     cuts: Vec<Cut>,
     queue: BinaryHeap<Scheduled>,
     order: u64,
@@ -66,6 +68,7 @@ impl World {
             streams: Vec::new(),
             stream_conditions: StreamConditions::default(),
             trace: None,
+            tally: Tally::default(),
             cuts: Vec::new(),
             queue: BinaryHeap::new(),
             order: 0,
@@ -145,6 +148,24 @@ impl World {
         self.endpoints[endpoint.0].counts
     }
 
+    /// Packets that reached the switch, by type.
+    #[must_use]
+    pub const fn wire_counts(&self) -> &WireCounts {
+        &self.tally.counts
+    }
+
+    /// New data that did not get to a receiver at first, each receiver counted apart.
+    #[must_use]
+    pub const fn data_lost(&self) -> u64 {
+        self.tally.data_lost
+    }
+
+    /// Distinct sequence numbers of new data that at least one receiver did not get at first.
+    #[must_use]
+    pub fn sqns_lost(&self) -> usize {
+        self.tally.sqns_lost.len()
+    }
+
     /// Plans an action.
     pub fn plan(&mut self, at: Instant, action: Action) {
         self.schedule(at, Event::Action(action));
@@ -213,13 +234,14 @@ impl World {
             at: self.now,
             frame,
         };
-        let mut out = Vec::new();
-        let mut lost = None;
+        let (mut out, mut lost) = (Vec::new(), Vec::new());
         self.hosts[host.0]
             .egress
-            .pass(flight, &mut |f| out.push(f), &mut |why| lost = Some(why));
-        if let Some(why) = lost {
-            self.note(|| format!("  lost leaving host {}: {why}", host.0));
+            .pass(flight, &mut |f| out.push(f), &mut |why, frame| {
+                lost.push((why, frame.bytes.clone()));
+            });
+        for (why, bytes) in lost {
+            self.lose(None, why, &bytes);
         }
         for flight in out {
             self.schedule(flight.at, Event::Switch(flight.frame));
@@ -243,6 +265,7 @@ impl World {
     /// A datagram is at the switch: it goes to every host where somebody takes it.
     fn switch(&mut self, frame: Frame) {
         let from = self.endpoints[frame.from.0].setup.host;
+        self.tally.sent(&frame.bytes);
         if let Some(trace) = &mut self.trace {
             trace.datagram(self.now, &frame);
         }
@@ -256,18 +279,21 @@ impl World {
                 continue;
             }
             if self.is_cut(from, to) {
-                self.note(|| format!("  lost to {i}: partition"));
+                self.lose(Some(id), "partition", &frame.bytes);
                 continue;
             }
             let flight = Flight {
                 at: self.now,
                 frame: frame.clone(),
             };
-            let (mut out, mut lost) = (Vec::new(), None);
-            let ingress = &mut self.hosts[to.0].ingress;
-            ingress.pass(flight, &mut |f| out.push(f), &mut |why| lost = Some(why));
-            if let Some(why) = lost {
-                self.note(|| format!("  lost to {i}: {why}"));
+            let (mut out, mut lost) = (Vec::new(), Vec::new());
+            self.hosts[to.0]
+                .ingress
+                .pass(flight, &mut |f| out.push(f), &mut |why, frame| {
+                    lost.push((why, frame.bytes.clone()));
+                });
+            for (why, bytes) in lost {
+                self.lose(Some(id), why, &bytes);
             }
             for flight in out {
                 self.schedule(flight.at, Event::Deliver(id, socket, flight.frame));
@@ -284,7 +310,7 @@ impl World {
         let cost = frame.bytes.len() + SKB_OVERHEAD_BYTES;
         if endpoint.received_bytes + cost > endpoint.setup.receive_buffer_bytes {
             endpoint.counts.overflowed += 1;
-            self.note(|| format!("  lost at {}: socket buffer full", id.0));
+            self.lose(Some(id), "socket buffer full", &frame.bytes);
             return;
         }
         endpoint.received_bytes += cost;
@@ -297,6 +323,14 @@ impl World {
         };
         endpoint.received.push_back((arrival, frame.bytes));
         self.wake(id, self.now);
+    }
+
+    fn lose(&mut self, to: Option<EndpointId>, why: &str, tpdu: &[u8]) {
+        self.tally.lost(tpdu);
+        self.note(|| match to {
+            Some(id) => format!("  lost to {}: {why}", id.0),
+            None => format!("  lost by the sender's link: {why}"),
+        });
     }
 
     /// True while no datagram gets from one host to the other.

@@ -1,0 +1,164 @@
+//! Runs many seeds of the swarm or of a scenario, or one of them with its records.
+//!
+//! ```text
+//! towline-sim --seeds 0..10000                    the swarm
+//! towline-sim --scenario F.toml --seeds 0..100    one scenario
+//! towline-sim --seed 17 --out DIR                 one run again, with trace and pcap
+//! ```
+//!
+//! Exit 0 when every run held, 1 when one did not, 2 when it was called wrongly.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program that reports to a person"
+)]
+
+use std::{
+    env, fs,
+    ops::Range,
+    path::PathBuf,
+    process::ExitCode,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use towline_sim::{Plan, replay, swarm};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let order = match Order::read(&args) {
+        Ok(order) => order,
+        Err(text) => {
+            eprintln!("{text}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if order.records {
+        return record(&order);
+    }
+    // Failing runs panic inside; their text is in the report, the rest would be noise.
+    std::panic::set_hook(Box::new(|_| {}));
+    run_all(&order)
+}
+
+/// What the command line asks for.
+#[derive(Debug)]
+struct Order {
+    scenario: Option<Plan>,
+    seeds: Range<u64>,
+    records: bool,
+    out: PathBuf,
+    threads: u64,
+    shows_each: bool,
+}
+
+impl Order {
+    fn read(args: &[String]) -> Result<Self, String> {
+        let mut order = Self {
+            scenario: None,
+            seeds: 0..1000,
+            records: false,
+            out: PathBuf::from("target/sim"),
+            threads: 2,
+            shows_each: false,
+        };
+        let mut rest = args.iter();
+        while let Some(flag) = rest.next() {
+            let mut value = || rest.next().ok_or_else(|| format!("{flag} needs a value"));
+            match flag.as_str() {
+                "--seeds" => order.seeds = range(value()?)?,
+                "--seed" => {
+                    let seed = number(value()?)?;
+                    order.seeds = seed..seed + 1;
+                    order.records = true;
+                }
+                "--scenario" => order.scenario = Some(scenario(value()?)?),
+                "--out" => order.out = PathBuf::from(value()?),
+                "--threads" => order.threads = number(value()?)?.clamp(1, 64),
+                "--each" => order.shows_each = true,
+                other => return Err(format!("{other} is not known")),
+            }
+        }
+        Ok(order)
+    }
+
+    fn plan(&self, seed: u64) -> Plan {
+        self.scenario.clone().unwrap_or_else(|| swarm::plan(seed))
+    }
+}
+
+fn run_all(order: &Order) -> ExitCode {
+    let next = AtomicU64::new(order.seeds.start);
+    let failed = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..order.threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= order.seeds.end {
+                        break;
+                    }
+                    match replay::must_hold(&order.plan(seed), seed, &order.out) {
+                        Ok(report) if order.shows_each => println!("{report}"),
+                        Ok(_) => {}
+                        Err(text) => {
+                            failed.fetch_add(1, Ordering::Relaxed);
+                            println!("{text}\n");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (failed, all) = (failed.into_inner(), order.seeds.end - order.seeds.start);
+    println!("{} of {all} seeds held", all - failed);
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn record(order: &Order) -> ExitCode {
+    let seed = order.seeds.start;
+    let plan = order.plan(seed);
+    match replay::record(&plan, seed, &order.out) {
+        Ok(records) => {
+            let report = replay::must_hold(&plan, seed, &order.out);
+            let is_good = report.is_ok();
+            println!(
+                "{}",
+                report.map_or_else(|text| text, |report| report.to_string())
+            );
+            println!("{}\n{}", records.trace.display(), records.pcap.display());
+            if is_good {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn scenario(path: &str) -> Result<Plan, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    Plan::parse(&text).map_err(|error| format!("{path}: {error}"))
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is not a number"))
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let wrong = || format!("{text:?} is not a range such as 0..10000");
+    let (start, end) = text.split_once("..").ok_or_else(wrong)?;
+    Ok(number(start)?..number(end)?)
+}
+
+const USAGE: &str = "towline-sim [--seeds A..B] [--scenario FILE] [--seed N] [--out DIR] \
+                     [--threads N] [--each]";

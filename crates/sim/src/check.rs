@@ -1,0 +1,191 @@
+//! The judge: what was published, what each receiver was given, and whether the two agree.
+//!
+//! A receiver's deliveries and loss reports must tile what was published: each message at exactly
+//! the position where the one before ended, or a loss report that covers exactly what is left out.
+//! That one rule contains order, exactly once, and "never silently". In arrival mode order is free
+//! and the tiles are single packets.
+//!
+//! ```text
+//!   published   [ m0 ][ m1 ][ m2 ......... ][ m3 ]|end        one record per message, in packets
+//!   delivered   [ m0 ][ m1 ][ Lost 4 ]------[ m3 ]|Ended      no hole, no overlap
+//! ```
+//!
+//! It does not look into the state machines; [`crate::node`] adds what their counters must say.
+
+use std::{cell::RefCell, rc::Rc};
+
+use crate::payload::{self, Fnv};
+
+mod tiles;
+
+mod witness;
+pub use witness::{Totals, Witness};
+
+/// Everything that was published and everything that went wrong in one run.
+#[derive(Debug)]
+pub struct Ledger {
+    stream: u64,
+    publications: Vec<Publication>,
+    failures: Vec<String>,
+    hash: Fnv,
+}
+
+/// The ledger as publishers and receivers of one run share it.
+pub type SharedLedger = Rc<RefCell<Ledger>>;
+
+/// The life of one publisher: a session.
+#[derive(Debug)]
+struct Publication {
+    /// Its transport session identifier, as text.
+    name: String,
+    /// Position of the first packet.
+    start: u64,
+    /// Bytes of a message in each packet but the last, when it takes several.
+    piece_len: usize,
+    records: Vec<Record>,
+    /// One past the last packet.
+    end: u64,
+    is_closed: bool,
+}
+
+/// One message.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    first: u64,
+    count: u64,
+    message: u64,
+    len: usize,
+}
+
+impl Ledger {
+    /// An empty ledger; `stream` makes this run's messages different from any other's.
+    #[must_use]
+    pub fn new(stream: u64) -> Self {
+        Self {
+            stream,
+            publications: Vec::new(),
+            failures: Vec::new(),
+            hash: Fnv::new(stream),
+        }
+    }
+
+    /// Notes a new session whose first packet will have position `start`, and which cuts messages
+    /// into pieces of `piece_len` bytes.
+    pub fn open(&mut self, name: String, start: u64, piece_len: usize) -> usize {
+        self.publications.push(Publication {
+            name,
+            start,
+            piece_len,
+            records: Vec::new(),
+            end: start,
+            is_closed: false,
+        });
+        self.publications.len() - 1
+    }
+
+    /// Writes message `number` into `out`.
+    pub fn compose(&self, number: u64, out: &mut [u8]) {
+        payload::fill(self.stream, number, out);
+    }
+
+    /// Notes that message `number` of `len` bytes was taken as `count` packets from `first` on.
+    pub fn publish(&mut self, publication: usize, number: u64, len: usize, first: u64, count: u64) {
+        let publication = &mut self.publications[publication];
+        if publication.end != first || count == 0 {
+            let (name, end) = (&publication.name, publication.end);
+            let text = format!("{name}: a message was taken at {first}..+{count}, after {end}");
+            self.fail(text);
+            return;
+        }
+        publication.records.push(Record {
+            first,
+            count,
+            message: number,
+            len,
+        });
+        publication.end = first + count;
+    }
+
+    /// Notes that nothing more will be published.
+    pub fn close(&mut self, publication: usize) {
+        self.publications[publication].is_closed = true;
+    }
+
+    /// Notes something that must not happen.
+    pub fn fail(&mut self, text: String) {
+        if self.failures.len() < FAILURES_MAX {
+            self.failures.push(text);
+        }
+    }
+
+    /// Adds something to the fingerprint of the run.
+    pub fn witness(&mut self, word: u64) {
+        self.hash.word(word);
+    }
+
+    /// A fingerprint of everything that was delivered, in order: equal for equal runs.
+    #[must_use]
+    pub const fn fingerprint(&self) -> u64 {
+        self.hash.finish()
+    }
+
+    /// What went wrong; empty for a good run.
+    #[must_use]
+    pub fn failures(&self) -> &[String] {
+        &self.failures
+    }
+
+    /// Messages published in all sessions.
+    #[must_use]
+    pub fn published(&self) -> u64 {
+        self.publications
+            .iter()
+            .map(|one| one.records.len() as u64)
+            .sum()
+    }
+
+    /// Packets that new data was cut into, in all sessions.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.publications
+            .iter()
+            .map(|one| one.end - one.start)
+            .sum()
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        self.publications.iter().position(|one| one.name == name)
+    }
+}
+
+impl Publication {
+    /// The record that begins at `position`.
+    fn record_at(&self, position: u64) -> Option<Record> {
+        let index = self
+            .records
+            .binary_search_by_key(&position, |record| record.first)
+            .ok()?;
+        self.records.get(index).copied()
+    }
+
+    /// The record that `position` lies in.
+    fn record_around(&self, position: u64) -> Option<Record> {
+        let index = self
+            .records
+            .partition_point(|record| record.first <= position);
+        let record = *self.records.get(index.checked_sub(1)?)?;
+        (position < record.first + record.count).then_some(record)
+    }
+}
+
+/// The position nearest to `near` with the low 32 bits of `position`: the two ends of a session
+/// may count from different multiples of 2^32.
+fn near(position: u64, near: u64) -> u64 {
+    let ahead = (position as u32).wrapping_sub(near as u32);
+    near.wrapping_add_signed(i64::from(ahead.cast_signed()))
+}
+
+const FAILURES_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! What one receiver was given, held against the ledger as it comes.
+
+use std::collections::BTreeMap;
+
+use super::{SharedLedger, tiles::Tiles};
+
+/// The judge at one receiver.
+#[derive(Debug)]
+pub struct Witness {
+    who: String,
+    ledger: SharedLedger,
+    sessions: BTreeMap<u32, Session>,
+    is_in_order: bool,
+    from_start: bool,
+    totals: Totals,
+}
+
+/// What one receiver got, all its sessions together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Messages with the right bytes; packets, in arrival mode.
+    pub messages: u64,
+    /// Those in their place whose bytes are wrong: bit errors that PGM cannot see.
+    pub damaged: u64,
+    /// Packets reported lost.
+    pub lost: u64,
+    /// Sessions that ended after everything was delivered or reported lost.
+    pub ended: u64,
+    /// Sessions given up for silence.
+    pub gone: u64,
+    /// Sessions heard.
+    pub found: u64,
+}
+
+#[derive(Debug)]
+struct Session {
+    publication: usize,
+    tiles: Tiles,
+}
+
+impl Witness {
+    /// A receiver without sessions: of messages in order, or of packets as they arrive. With
+    /// `from_start` it may miss nothing of a session that it hears at all.
+    #[must_use]
+    pub fn new(who: String, ledger: SharedLedger, is_in_order: bool, from_start: bool) -> Self {
+        let (sessions, totals) = (BTreeMap::new(), Totals::default());
+        Self {
+            who,
+            ledger,
+            sessions,
+            is_in_order,
+            from_start,
+            totals,
+        }
+    }
+
+    /// A sender was heard.
+    pub fn found(&mut self, session: u32, name: &str) {
+        self.totals.found += 1;
+        let publication = self.ledger.borrow().find(name);
+        let Some(publication) = publication else {
+            self.fail(&format!("found {name}, which nobody opened"));
+            return;
+        };
+        let tiles = if self.is_in_order {
+            Tiles::InOrder(None)
+        } else {
+            Tiles::Scattered(Vec::new())
+        };
+        if self
+            .sessions
+            .insert(session, Session { publication, tiles })
+            .is_some()
+        {
+            self.fail(&format!("session {session} was found while it was open"));
+        }
+    }
+
+    /// A message was delivered.
+    pub fn message(&mut self, session: u32, sqn: u64, data: &[u8]) {
+        let mut ledger = self.ledger.borrow_mut();
+        ledger.hash.word(sqn);
+        ledger.hash.write(data);
+        let placed = match self.sessions.get_mut(&session) {
+            Some(known) => {
+                let publication = &ledger.publications[known.publication];
+                known.tiles.message(&ledger, publication, sqn, data)
+            }
+            None => Err("it is not open".to_owned()),
+        };
+        drop(ledger);
+        match placed {
+            Ok(placed) => {
+                self.totals.damaged += u64::from(placed.is_damaged);
+                self.totals.messages += u64::from(!placed.is_damaged);
+                if placed.has_begun_late && self.from_start && self.is_in_order {
+                    self.fail(&format!(
+                        "session {session}: begins at {sqn}, not at its start"
+                    ));
+                }
+            }
+            Err(text) => self.fail(&format!("session {session}: {text}")),
+        }
+    }
+
+    /// Packets were reported lost.
+    pub fn lost(&mut self, session: u32, first: u64, count: u64) {
+        self.totals.lost += count;
+        let mut ledger = self.ledger.borrow_mut();
+        ledger.hash.word(first ^ count.rotate_left(32));
+        let placed = match self.sessions.get_mut(&session) {
+            Some(known) => known
+                .tiles
+                .lost(&ledger.publications[known.publication], first, count),
+            None => Err("a loss, although it is not open".to_owned()),
+        };
+        drop(ledger);
+        match placed {
+            Ok(true) if self.from_start && self.is_in_order => {
+                self.fail(&format!("session {session}: begins with a loss at {first}"));
+            }
+            Ok(_) => {}
+            Err(text) => self.fail(&format!("session {session}: {text}")),
+        }
+    }
+
+    /// The sender closed, and everything before was delivered or reported lost.
+    pub fn ended(&mut self, session: u32) {
+        self.totals.ended += 1;
+        let ledger = self.ledger.borrow();
+        let verdict = match self.sessions.remove(&session) {
+            Some(known) => {
+                let publication = &ledger.publications[known.publication];
+                if publication.is_closed {
+                    known.tiles.end(publication, self.from_start)
+                } else {
+                    Err("ended while its sender goes on".to_owned())
+                }
+            }
+            None => Err("ended, although it is not open".to_owned()),
+        };
+        drop(ledger);
+        if let Err(text) = verdict {
+            self.fail(&format!("session {session}: {text}"));
+        }
+    }
+
+    /// The session was given up, for silence or because the sender aborted it.
+    pub fn gone(&mut self, session: u32) {
+        self.totals.gone += 1;
+        if self.sessions.remove(&session).is_none() {
+            self.fail(&format!(
+                "session {session}: expired, although it is not open"
+            ));
+        }
+    }
+
+    /// Sessions found and not over.
+    #[must_use]
+    pub fn open_sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// What this receiver got.
+    #[must_use]
+    pub const fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Notes something that must not happen, with this receiver's name.
+    pub fn fail(&self, text: &str) {
+        self.ledger
+            .borrow_mut()
+            .fail(format!("{}: {text}", self.who));
+    }
+}

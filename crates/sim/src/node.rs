@@ -1,0 +1,85 @@
+//! The processes of a run: the shipped loop around a publisher or a receiver, with an application
+//! that offers what the workload says, or holds what it is given against the ledger.
+
+use std::{fmt::Write as _, time::Duration};
+
+use base::{CounterSet as _, DropCounters, Instant, Io as _, RecvBatch};
+
+use crate::{SimIo, simulation::Node};
+
+mod publisher;
+pub use publisher::{PublisherNode, PublisherPlan};
+
+mod receiver;
+pub use receiver::{ReceiverNode, ReceiverPlan};
+
+/// A process of a run.
+#[derive(Debug)]
+pub enum SimNode {
+    /// Sends messages.
+    Publisher(Box<PublisherNode>),
+    /// Receives them.
+    Receiver(Box<ReceiverNode>),
+    /// Its start is planned for later: it does nothing until then.
+    Asleep(SimIo, Instant),
+}
+
+impl Node for SimNode {
+    fn turn(&mut self) {
+        match self {
+            Self::Publisher(node) => node.turn(),
+            Self::Receiver(node) => node.turn(),
+            Self::Asleep(io, until) => io.wait(Some(*until)),
+        }
+    }
+
+    fn crashed(&mut self) {
+        match self {
+            Self::Publisher(node) => node.judge(),
+            Self::Receiver(node) => node.judge(),
+            Self::Asleep(..) => {}
+        }
+    }
+}
+
+/// Sees a loop that turns without getting anywhere: time moves only by what its turns cost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    idle_turns: u32,
+    is_told: bool,
+}
+
+impl Progress {
+    /// Notes one turn; the number of turns in a row, once, when they have become too many.
+    fn note(&mut self, was_idle: bool, now: Instant, due: Option<Instant>) -> Option<u32> {
+        // Counting only turns that ask for another one at once: a timer may well be short.
+        let spins = was_idle && due.is_some_and(|due| due <= now + SPIN_WITHIN);
+        self.idle_turns = if spins { self.idle_turns + 1 } else { 0 };
+        let too_many = self.idle_turns > IDLE_TURNS_MAX && !self.is_told;
+        self.is_told |= too_many;
+        too_many.then_some(self.idle_turns)
+    }
+}
+
+/// `kept + thrown away == seen`, over everything since the process started; else what is wrong.
+fn identity_fault(seen: u64, kept: &[(&str, u64)], drops: &DropCounters) -> Option<String> {
+    let sum = kept.iter().map(|(_, value)| value).sum::<u64>() + drops.total();
+    if sum == seen {
+        return None;
+    }
+    let mut text = format!("saw {seen} packets and accounts for {sum}: {kept:?}");
+    drops.for_each(&mut |_, info, value| {
+        if value > 0 {
+            write!(text, " {}={value}", info.name).expect("a String takes everything");
+        }
+    });
+    Some(text)
+}
+
+/// The receive batch that a host with GRO uses.
+fn batch() -> RecvBatch {
+    RecvBatch::new(4, 65_535)
+}
+
+const SPIN_WITHIN: Duration = Duration::from_nanos(500);
+const IDLE_TURNS_MAX: u32 = 10_000;

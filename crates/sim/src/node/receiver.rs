@@ -1,0 +1,212 @@
+//! A receiver process: holds everything that it is given against the ledger.
+
+use std::{
+    cell::RefCell,
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+};
+
+use base::{Io as _, PathId};
+use delivery::{Reporter, ReporterConfig};
+use driver::{Driver, MessageSink, SessionEvent, Subscriber, SubscriberSetup};
+use pgm::{Config, Mode, Receiver, ReceiverSetup};
+
+use super::{Progress, batch, identity_fault};
+use crate::{
+    SimIo,
+    check::{SharedLedger, Totals, Witness},
+};
+
+/// What a receiver process is started with.
+#[derive(Clone, Debug)]
+pub struct ReceiverPlan {
+    /// What it is called.
+    pub name: String,
+    /// Parameters.
+    pub config: Config,
+    /// In sequence, or as packets arrive.
+    pub mode: Mode,
+    /// Its own address.
+    pub own: IpAddr,
+    /// What it listens to.
+    pub group: SocketAddr,
+    /// For every random choice.
+    pub seed: u64,
+    /// Reports to senders that ask.
+    pub reports: bool,
+    /// It may miss nothing of a session.
+    pub from_start: bool,
+}
+
+/// A receiver process.
+#[derive(Debug)]
+pub struct ReceiverNode {
+    driver: Driver<SimIo, Subscriber>,
+    sink: Sink,
+    totals: Rc<RefCell<Vec<Totals>>>,
+    progress: Progress,
+    held_bytes_max: usize,
+    bound_bytes: usize,
+}
+
+impl ReceiverNode {
+    /// Starts a receiver on `io`; `totals` gets what it came to at its end.
+    pub fn new(
+        io: SimIo,
+        plan: &ReceiverPlan,
+        ledger: &SharedLedger,
+        totals: Rc<RefCell<Vec<Totals>>>,
+    ) -> Self {
+        let now = io.world_now();
+        let setup = ReceiverSetup {
+            mode: plan.mode,
+            destination_port: plan.group.port(),
+            group: plan.group,
+            path: PathId(0),
+            seed: plan.seed,
+            own_nla: plan.own,
+        };
+        let receiver = Receiver::new(plan.config, setup, now);
+        let reporter = plan
+            .reports
+            .then(|| Reporter::new(ReporterConfig::new(plan.name.clone(), plan.seed)));
+        let endpoint = Subscriber::new(SubscriberSetup { receiver, reporter });
+        let is_in_order = plan.mode == Mode::Sequence;
+        let witness = Witness::new(
+            plan.name.clone(),
+            ledger.clone(),
+            is_in_order,
+            plan.from_start,
+        );
+        Self {
+            driver: Driver::new(io, endpoint, batch()),
+            sink: Sink { witness },
+            totals,
+            progress: Progress::default(),
+            held_bytes_max: 0,
+            bound_bytes: plan.config.rx_total_bytes(),
+        }
+    }
+
+    /// One turn of the process.
+    pub fn turn(&mut self) {
+        let now = self.driver.io.now();
+        let turn = match self.driver.turn(&mut self.sink) {
+            Ok(turn) => turn,
+            Err(fault) => {
+                return self
+                    .sink
+                    .witness
+                    .fail(&format!("the back end gave up: {fault}"));
+            }
+        };
+        self.held_bytes_max = self
+            .held_bytes_max
+            .max(self.driver.endpoint.receiver().held_memory_bytes());
+        let due = self.driver.next_timeout();
+        let was_idle = turn.is_idle() && !turn.blocked;
+        if let Some(turns) = self.progress.note(was_idle, now, due) {
+            let text = format!("{turns} turns in a row did nothing, yet another is due at once");
+            self.sink.witness.fail(&text);
+        }
+        if turn.is_idle() {
+            self.driver.wait(None)
+        } else {
+            self.driver.io.wait(Some(now))
+        }
+    }
+
+    /// True when every session it heard of is over.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.sink.witness.open_sessions() == 0
+    }
+
+    /// What it is waiting for.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let receiver = self.driver.endpoint.receiver();
+        let positions: Vec<_> = receiver.sessions().collect();
+        format!(
+            "receiver has {} sessions open, {:?}, due {:?} at {:?}, {:?}",
+            self.sink.witness.open_sessions(),
+            self.sink.witness.totals(),
+            self.driver.next_timeout(),
+            self.driver.now(),
+            positions,
+        )
+    }
+
+    /// Checks what must hold at the end of the process, however it ended.
+    pub fn judge(&self) {
+        let witness = &self.sink.witness;
+        let receiver = self.driver.endpoint.receiver();
+        let counters = receiver.counters();
+        let kept = [
+            ("payload", counters.payload_packets),
+            ("held", counters.held_packets),
+            ("control", counters.control_packets),
+        ];
+        if let Some(fault) = identity_fault(counters.seen_packets, &kept, receiver.drops()) {
+            witness.fail(&fault);
+        }
+        let (seen, looked_at) = (self.driver.counters().datagrams, counters.seen_packets);
+        if looked_at != seen {
+            let text = format!("the loop took {seen} packets, the receiver looked at {looked_at}");
+            witness.fail(&text);
+        }
+        let counts = self
+            .driver
+            .io
+            .world()
+            .borrow()
+            .counts(self.driver.io.endpoint());
+        let damaged = witness.totals().damaged;
+        if damaged > counts.tainted {
+            let hidden = counts.tainted;
+            witness.fail(&format!(
+                "{damaged} damaged messages, {hidden} hidden bit errors"
+            ));
+        }
+        if witness.totals().lost != counters.lost_sqns {
+            let (told, counted) = (witness.totals().lost, counters.lost_sqns);
+            witness.fail(&format!("told of {told} lost packets, counted {counted}"));
+        }
+        if self.held_bytes_max > self.bound_bytes {
+            let (held, bound) = (self.held_bytes_max, self.bound_bytes);
+            witness.fail(&format!("{held} bytes held, {bound} allowed"));
+        }
+        self.totals.borrow_mut().push(*witness.totals());
+    }
+}
+
+/// The application: compares and forgets.
+#[derive(Debug)]
+struct Sink {
+    witness: Witness,
+}
+
+impl MessageSink for Sink {
+    fn message(&mut self, session: u32, sqn: u64, data: &[u8]) {
+        self.witness.message(session, sqn, data);
+    }
+
+    fn event(&mut self, event: SessionEvent) {
+        match event {
+            SessionEvent::Found { session, tsi, .. } => {
+                self.witness.found(session, &tsi.to_string());
+            }
+            SessionEvent::Lost {
+                session,
+                first,
+                count,
+            } => {
+                self.witness.lost(session, first, count);
+            }
+            SessionEvent::Ended { session } => self.witness.ended(session),
+            SessionEvent::Expired { session } | SessionEvent::Reset { session } => {
+                self.witness.gone(session);
+            }
+        }
+    }
+}

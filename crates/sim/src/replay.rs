@@ -1,0 +1,57 @@
+//! What is kept of a failed run: it is run once more with recording on, and both records written.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::{Plan, Report, run, run_recorded};
+
+/// The files of a recorded run.
+#[derive(Clone, Debug)]
+pub struct Records {
+    /// A line for everything that happened.
+    pub trace: PathBuf,
+    /// The datagrams, for tcpdump and Wireshark.
+    pub pcap: PathBuf,
+}
+
+/// Runs `plan` with `seed`; when it fails, records it into `dir`.
+///
+/// # Errors
+/// In words, with everything needed to see the failure again.
+pub fn must_hold(plan: &Plan, seed: u64, dir: &Path) -> Result<Report, String> {
+    let report = run(plan, seed).map_err(|error| format!("{}: {error}", plan.name))?;
+    if report.is_good() {
+        return Ok(report);
+    }
+    let kept = match record(plan, seed, dir) {
+        Ok(records) => format!("{} and {}", records.trace.display(), records.pcap.display()),
+        Err(error) => format!("not recorded: {error}"),
+    };
+    Err(format!("{report}\n    {kept}\n    {plan:?}"))
+}
+
+/// Runs `plan` with `seed` and writes its records into `dir`.
+///
+/// # Errors
+/// When the plan is wrong or the files cannot be written.
+pub fn record(plan: &Plan, seed: u64, dir: &Path) -> io::Result<Records> {
+    let (report, trace) = run_recorded(plan, seed).map_err(io::Error::other)?;
+    fs::create_dir_all(dir)?;
+    let stem: String = plan
+        .name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .collect();
+    let records = Records {
+        trace: dir.join(format!("{stem}-{seed}.txt")),
+        pcap: dir.join(format!("{stem}-{seed}.pcap")),
+    };
+    fs::write(
+        &records.trace,
+        format!("{plan:#?}\n\n{report}\n\n{}", trace.text()),
+    )?;
+    fs::write(&records.pcap, trace.pcap())?;
+    Ok(records)
+}

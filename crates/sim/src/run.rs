@@ -1,0 +1,525 @@
+//! One run: builds the world that a plan describes, lets it happen, and judges it.
+//!
+//! The same plan and seed give the same run, with or without recording.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeSet, VecDeque},
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+    time::Duration,
+};
+
+use base::{Instant, Rng, RunLimit};
+use pgm::{Config, Mode};
+
+use crate::{
+    EndpointId, SimIo,
+    check::{Ledger, SharedLedger, Totals},
+    fault::IoFaults,
+    node::{PublisherNode, PublisherPlan, ReceiverNode, ReceiverPlan, SimNode},
+    pipe::Fault,
+    plan::{EndPlan, EventKind, EventPlan, Plan, PlanError, Who},
+    quantity::Span,
+    simulation::Simulation,
+    trace::Trace,
+    wire_count::{WireCounts, describe},
+    world::{Action, CrashKind, CutDirection, EndpointSetup, HostId, World},
+};
+
+/// What one run came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The plan's name.
+    pub name: String,
+    /// The seed.
+    pub seed: u64,
+    /// What went wrong; empty for a good run.
+    pub failures: Vec<String>,
+    /// Virtual time from start to end.
+    pub took: Duration,
+    /// Turns of all loops.
+    pub turns: u64,
+    /// Messages published.
+    pub published: u64,
+    /// Packets of new data.
+    pub packets: u64,
+    /// What each receiver process got, in the order in which they ended.
+    pub receivers: Vec<Totals>,
+    /// Packets on the wire by type.
+    pub wire: WireCounts,
+    /// Data packets that some receiver's link or socket lost.
+    pub data_lost: u64,
+    /// Equal for equal runs.
+    pub fingerprint: u64,
+}
+
+impl Report {
+    /// True for a run in which everything held.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.failures.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sum = |part: fn(&Totals) -> u64| self.receivers.iter().map(part).sum::<u64>();
+        write!(
+            f,
+            "seed {:<8} {:<32} {:>5} messages x {} receivers: {} got, {} damaged, {} packets lost for \
+             good; {} lost on the way; {}; {:.3?}, {} turns",
+            self.seed,
+            self.name,
+            self.published,
+            self.receivers.len(),
+            sum(|t| t.messages),
+            sum(|t| t.damaged),
+            sum(|t| t.lost),
+            self.data_lost,
+            self.wire,
+            self.took,
+            self.turns,
+        )?;
+        self.failures
+            .iter()
+            .try_for_each(|failure| write!(f, "\n    FAILED {failure}"))
+    }
+}
+
+/// Runs `plan` with `seed`. A panic inside is a failure of the run, not of the caller.
+///
+/// # Errors
+/// When the plan's parameters do not make a valid configuration, or name who is not there.
+pub fn run(plan: &Plan, seed: u64) -> Result<Report, PlanError> {
+    let setting = Setting::new(plan, seed)?;
+    Ok(finish(setting, false).0)
+}
+
+/// Runs the same run again and records it.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_recorded(plan: &Plan, seed: u64) -> Result<(Report, Trace), PlanError> {
+    let setting = Setting::new(plan, seed)?;
+    let started = Instant::ZERO;
+    let (report, trace) = finish(setting, true);
+    Ok((
+        report,
+        trace.unwrap_or_else(|| Trace::new(started, describe)),
+    ))
+}
+
+fn finish(mut setting: Setting<'_>, records: bool) -> (Report, Option<Trace>) {
+    if records {
+        let trace = Trace::new(setting.started, describe);
+        setting.simulation.world().borrow_mut().record(trace);
+    }
+    let world = setting.simulation.world().clone();
+    let ledger = setting.ledger.clone();
+    let name = setting.plan.name.clone();
+    let seed = setting.seed;
+    let report = catch_unwind(AssertUnwindSafe(|| setting.play())).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+        let failures = vec![format!("panic: {}", text.unwrap_or_default())];
+        let fingerprint = ledger.try_borrow().map_or(0, |ledger| ledger.fingerprint());
+        Report {
+            name,
+            seed,
+            failures,
+            took: Duration::ZERO,
+            turns: 0,
+            published: 0,
+            packets: 0,
+            receivers: Vec::new(),
+            wire: WireCounts::default(),
+            data_lost: 0,
+            fingerprint,
+        }
+    });
+    // A panic while the world was borrowed leaves it so: then there is no record to take.
+    let trace = world
+        .try_borrow_mut()
+        .ok()
+        .and_then(|mut world| world.take_trace());
+    (report, trace)
+}
+
+/// A run that is ready to start.
+struct Setting<'a> {
+    plan: &'a Plan,
+    seed: u64,
+    started: Instant,
+    simulation: Simulation<SimNode>,
+    ledger: SharedLedger,
+    totals: Rc<RefCell<Vec<Totals>>>,
+}
+
+impl<'a> Setting<'a> {
+    fn new(plan: &'a Plan, seed: u64) -> Result<Self, PlanError> {
+        let config = config(plan)?;
+        let mut world = World::new(seed);
+        world.stream_conditions = plan.control;
+        let mut rng = world.rng.fork();
+        let started = world.now();
+        let group = group(plan);
+        let ends = || plan.senders.iter().chain(&plan.receivers).enumerate();
+        for (i, end) in ends() {
+            let host = world.add_host(address(plan, i), &end.egress, &end.ingress);
+            let is_sender = i < plan.senders.len();
+            world.add_endpoint(&endpoint(plan, end, host, is_sender, group, &config));
+        }
+        for event in &plan.events {
+            plan_event(&mut world, plan, event, started)?;
+        }
+        if let Some(calm_at) = plan.calm_at {
+            calm(&mut world, plan, started + calm_at.0);
+        }
+        let ledger = Rc::new(RefCell::new(Ledger::new(rng.next_u64())));
+        let totals = Rc::new(RefCell::new(Vec::new()));
+        let maker = Maker {
+            plan: plan.clone(),
+            config,
+            group,
+            started,
+            ledger: ledger.clone(),
+            totals: totals.clone(),
+            rng,
+        };
+        let mut maker = maker;
+        let simulation = Simulation::new(world.shared(), move |io| maker.make(io));
+        Ok(Self {
+            plan,
+            seed,
+            started,
+            simulation,
+            ledger,
+            totals,
+        })
+    }
+
+    fn play(&mut self) -> Report {
+        let deadline = self.started + self.plan.check.deadline.0;
+        let is_over = self.simulation.run(deadline, is_over);
+        if !is_over {
+            self.explain_hang();
+        }
+        for id in 0..self.plan.senders.len() + self.plan.receivers.len() {
+            match self.simulation.node_mut(EndpointId(id)) {
+                Some(SimNode::Publisher(node)) => node.judge(),
+                Some(SimNode::Receiver(node)) => node.judge(),
+                Some(SimNode::Asleep(..)) | None => {}
+            }
+        }
+        self.judge()
+    }
+
+    fn explain_hang(&self) {
+        let mut open = VecDeque::new();
+        for (id, node) in self.simulation.nodes() {
+            let why = match node {
+                SimNode::Publisher(node) if !node.is_finished() => node.explain(),
+                SimNode::Receiver(node) if !node.is_finished() => node.explain(),
+                SimNode::Asleep(..) => "asleep".to_owned(),
+                SimNode::Publisher(_) | SimNode::Receiver(_) => continue,
+            };
+            open.push_back(format!("endpoint {}: {why}", id.0));
+        }
+        let text = open.make_contiguous().join("; ");
+        self.ledger
+            .borrow_mut()
+            .fail(format!("not over by the deadline: {text}"));
+    }
+
+    fn judge(&self) -> Report {
+        let world = self.simulation.world().borrow();
+        let wire = *world.wire_counts();
+        let receivers = self.totals.borrow().clone();
+        let data_lost = world.data_lost();
+        self.check_plan(&wire, data_lost, &receivers);
+        let mut ledger = self.ledger.borrow_mut();
+        ledger.witness(self.simulation.turns());
+        ledger.witness(wire.total());
+        Report {
+            name: self.plan.name.clone(),
+            seed: self.seed,
+            failures: ledger.failures().to_vec(),
+            took: world.now().since(self.started),
+            turns: self.simulation.turns(),
+            published: ledger.published(),
+            packets: ledger.packets(),
+            receivers,
+            wire,
+            data_lost,
+            fingerprint: ledger.fingerprint(),
+        }
+    }
+
+    fn check_plan(&self, wire: &WireCounts, data_lost: u64, receivers: &[Totals]) {
+        let check = self.plan.check;
+        let mut ledger = self.ledger.borrow_mut();
+        let published = ledger.published();
+        for (i, got) in receivers.iter().enumerate() {
+            if check.all_delivered && got.messages + got.damaged != published {
+                let text = format!("receiver {i} got {} of {published} messages", got.messages);
+                ledger.fail(text);
+            }
+            if check.all_ended && got.ended != self.plan.senders.len() as u64 {
+                ledger.fail(format!("receiver {i} heard of {} ends", got.ended));
+            }
+        }
+        if check.some_lost && data_lost == 0 {
+            ledger.fail("nothing was lost, so nothing was shown".to_owned());
+        }
+        let per_cent = |count: u64| (count * 100).checked_div(data_lost).unwrap_or(0);
+        if check
+            .naks_per_lost_percent_max
+            .is_some_and(|max| per_cent(wire.naked_sqns) > max)
+        {
+            ledger.fail(format!(
+                "{} NAKs for {data_lost} lost packets",
+                wire.naked_sqns
+            ));
+        }
+        if check
+            .repairs_per_lost_percent_max
+            .is_some_and(|max| per_cent(wire.rdata) > max)
+        {
+            ledger.fail(format!(
+                "{} repairs for {data_lost} lost packets",
+                wire.rdata
+            ));
+        }
+    }
+}
+
+/// True when no process has anything left to do.
+fn is_over(simulation: &mut Simulation<SimNode>) -> bool {
+    simulation.nodes().all(|(_, node)| match node {
+        SimNode::Publisher(node) => node.is_finished(),
+        SimNode::Receiver(node) => node.is_finished(),
+        SimNode::Asleep(..) => false,
+    })
+}
+
+/// Makes the processes, at the start and after each restart.
+struct Maker {
+    plan: Plan,
+    config: Config,
+    group: SocketAddr,
+    started: Instant,
+    ledger: SharedLedger,
+    totals: Rc<RefCell<Vec<Totals>>>,
+    rng: Rng,
+}
+
+impl Maker {
+    fn make(&mut self, io: SimIo) -> SimNode {
+        let index = io.endpoint().0;
+        let own = address(&self.plan, index);
+        let session = self.plan.session;
+        let all = session.reports.then_some(self.plan.receivers.len());
+        let now = io.world_now();
+        if index < self.plan.senders.len() {
+            let plan = PublisherPlan {
+                config: self.config,
+                own,
+                group: self.group,
+                first_sqn: session.first_sqn.draw(&mut self.rng),
+                seed: self.rng.next_u64(),
+                policy: session.policy,
+                expected: all.filter(|_| now == self.started),
+                reports: session.reports,
+                control_port: CONTROL_PORT,
+                workload: self.plan.workload,
+            };
+            return SimNode::Publisher(Box::new(PublisherNode::new(
+                io,
+                &plan,
+                self.ledger.clone(),
+            )));
+        }
+        let receiver = &self.plan.receivers[index - self.plan.senders.len()];
+        let starts_at = self.started + receiver.starts_at.0;
+        if now < starts_at {
+            let world = io.world().clone();
+            world.borrow_mut().plan(
+                starts_at,
+                Action::Restart {
+                    endpoint: io.endpoint(),
+                },
+            );
+            return SimNode::Asleep(io, Instant::NEVER);
+        }
+        let plan = ReceiverPlan {
+            name: format!("receiver {}", index - self.plan.senders.len()),
+            config: self.config,
+            mode: if session.arrival {
+                Mode::Arrival
+            } else {
+                Mode::Sequence
+            },
+            own,
+            group: self.group,
+            seed: self.rng.next_u64(),
+            reports: session.reports,
+            // Those that were waited for miss nothing; who comes later begins where it joins.
+            from_start: session.reports && now == self.started,
+        };
+        let witness_totals = self.totals.clone();
+        SimNode::Receiver(Box::new(ReceiverNode::new(
+            io,
+            &plan,
+            &self.ledger,
+            witness_totals,
+        )))
+    }
+}
+
+fn config(plan: &Plan) -> Result<Config, PlanError> {
+    let mut builder = Config::builder();
+    for (name, text) in &plan.config {
+        builder
+            .set(name, text)
+            .map_err(|error| PlanError(error.to_string()))?;
+    }
+    builder
+        .build()
+        .map_err(|error| PlanError(error.to_string()))
+}
+
+fn address(plan: &Plan, index: usize) -> IpAddr {
+    let number = u16::try_from(index + 1).unwrap_or(u16::MAX);
+    if plan.session.ipv6 {
+        return Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, number).into();
+    }
+    let [high, low] = number.to_be_bytes();
+    Ipv4Addr::new(10, 0, high, low).into()
+}
+
+fn group(plan: &Plan) -> SocketAddr {
+    if plan.session.unicast {
+        return SocketAddr::new(address(plan, plan.senders.len()), PORT);
+    }
+    if plan.session.ipv6 {
+        return SocketAddr::new(Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 1).into(), PORT);
+    }
+    SocketAddr::from(([239, 192, 0, 1], PORT))
+}
+
+fn endpoint(
+    plan: &Plan,
+    end: &EndPlan,
+    host: HostId,
+    is_sender: bool,
+    group: SocketAddr,
+    config: &Config,
+) -> EndpointSetup {
+    let joins = !(plan.session.unicast && is_sender);
+    EndpointSetup {
+        upstream_port: if is_sender { PORT } else { 0 },
+        control_port: is_sender.then_some(CONTROL_PORT),
+        receive_buffer_bytes: end.receive_buffer_bytes,
+        mtu: config.mtu() - if plan.session.ipv6 { 48 } else { 28 },
+        run_limit: RunLimit {
+            bytes: end.run_bytes,
+            datagrams: end.run_datagrams,
+        },
+        faults: end.io,
+        loops_back: end.loops_back,
+        datagram_cost: end.datagram_cost.0,
+        ..EndpointSetup::new(host, joins.then_some(group))
+    }
+}
+
+/// From then on the links keep their delay and speed and nothing else.
+fn calm(world: &mut World, plan: &Plan, at: Instant) {
+    let quiet = |faults: &[Fault]| -> Vec<Fault> {
+        let stays = |fault: &&Fault| matches!(fault, Fault::Delay(_) | Fault::Rate { .. });
+        faults.iter().filter(stays).copied().collect()
+    };
+    for (i, end) in plan.senders.iter().chain(&plan.receivers).enumerate() {
+        let host = HostId(i);
+        world.plan(
+            at,
+            Action::Ingress {
+                host,
+                faults: quiet(&end.ingress),
+            },
+        );
+        world.plan(
+            at,
+            Action::Egress {
+                host,
+                faults: quiet(&end.egress),
+            },
+        );
+        let faults = IoFaults {
+            coalesce: end.io.coalesce,
+            ..IoFaults::default()
+        };
+        world.plan(
+            at,
+            Action::Io {
+                endpoint: EndpointId(i),
+                faults,
+            },
+        );
+    }
+}
+
+fn plan_event(
+    world: &mut World,
+    plan: &Plan,
+    event: &EventPlan,
+    started: Instant,
+) -> Result<(), PlanError> {
+    let (index, count) = match event.who {
+        Who::Sender(i) => (Some(i), plan.senders.len()),
+        Who::Receiver(i) => (Some(i), plan.receivers.len()),
+    };
+    let index = index.filter(|&i| i < count);
+    let Some(index) = index else {
+        return Err(PlanError(format!("{:?} does not exist", event.who)));
+    };
+    let number = match event.who {
+        Who::Sender(_) => index,
+        Who::Receiver(_) => plan.senders.len() + index,
+    };
+    let (host, endpoint) = (HostId(number), EndpointId(number));
+    let at = started + event.at.0;
+    let cut = |direction, length: Span| Action::Partition {
+        island: BTreeSet::from([host]),
+        direction,
+        length: length.0,
+    };
+    let mut crash = |kind, back_after: Option<Span>| {
+        if let Some(after) = back_after {
+            world.plan(at + after.0, Action::Restart { endpoint });
+        }
+        Action::Crash { endpoint, kind }
+    };
+    let action = match event.does.clone() {
+        EventKind::Pause(length) => Action::Pause {
+            host,
+            length: length.0,
+        },
+        EventKind::CutOff(length) => cut(CutDirection::Both, length),
+        EventKind::Deaf(length) => cut(CutDirection::Into, length),
+        EventKind::Mute(length) => cut(CutDirection::OutOf, length),
+        EventKind::Kill { back_after } => crash(CrashKind::Process, back_after),
+        EventKind::PowerOff { back_after } => crash(CrashKind::Host, back_after),
+        EventKind::Ingress(faults) => Action::Ingress { host, faults },
+        EventKind::Egress(faults) => Action::Egress { host, faults },
+        EventKind::Mtu(mtu) => Action::Mtu { endpoint, mtu },
+    };
+    world.plan(at, action);
+    Ok(())
+}
+
+/// UDP port and data-destination port of all simulated sessions.
+pub(crate) const PORT: u16 = 7500;
+const CONTROL_PORT: u16 = 7501;

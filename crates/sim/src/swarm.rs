@@ -1,0 +1,394 @@
+//! Swarm testing: a seed chooses which faults a run has at all, and how strong each is.
+//!
+//! A run with every fault at once mostly shows the strongest; leaving a random subset out lets the
+//! rest meet in ways nobody would write down.
+
+use std::collections::BTreeMap;
+
+use base::Rng;
+
+use crate::{
+    fault::IoFaults,
+    frame::index,
+    pipe::Fault,
+    plan::{
+        CheckPlan, EndPlan, EventKind, EventPlan, FirstSqn, Plan, PolicyPlan, SessionPlan, Who,
+        Workload,
+    },
+    quantity::{Ratio, Span},
+    stream::StreamConditions,
+};
+
+/// The plan that `seed` stands for.
+#[must_use]
+pub fn plan(seed: u64) -> Plan {
+    let mut rng = Rng::new(seed ^ 0x5eed_0f_5eed);
+    let rng = &mut rng;
+    let calm_ms = rng.between(300, 4_000);
+    let session = session(rng);
+    let senders = if rng.chance(1, 10) && !session.unicast {
+        2
+    } else {
+        1
+    };
+    let receivers = if session.unicast {
+        1
+    } else {
+        index(rng.between(1, 8))
+    };
+    let bursty = rng.chance(1, 2);
+    let share = Menu::draw(rng);
+    let senders: Vec<_> = (0..senders).map(|_| end(rng, share, false)).collect();
+    let receivers: Vec<_> = (0..receivers)
+        .map(|_| end(rng, share, !session.reports))
+        .collect();
+    let events = events(rng, share, calm_ms, senders.len(), receivers.len());
+    Plan {
+        name: format!("swarm {seed}"),
+        about: String::new(),
+        seeds: 1,
+        config: config(rng, session),
+        workload: workload(rng, bursty),
+        control: control(rng),
+        check: CheckPlan {
+            deadline: Span::millis(calm_ms + 110_000),
+            // What the wait policy promises, as long as nobody is killed or cut off for too long.
+            all_delivered: session.reports
+                && session.policy == PolicyPlan::Wait
+                && events.iter().all(|event| is_survivable(&event.does)),
+            ..CheckPlan::default()
+        },
+        session,
+        senders,
+        receivers,
+        events,
+        calm_at: Some(Span::millis(calm_ms)),
+    }
+}
+
+/// Which kinds of fault a run has.
+#[derive(Clone, Copy, Debug)]
+struct Menu {
+    loss: bool,
+    burst: bool,
+    jitter: bool,
+    reorder: bool,
+    duplicate: bool,
+    corrupt: bool,
+    rate: bool,
+    io: bool,
+    small_buffers: bool,
+    events: bool,
+    crashes: bool,
+    far: bool,
+}
+
+impl Menu {
+    fn draw(rng: &mut Rng) -> Self {
+        let mut one_in = |n: u64| rng.chance(1, n);
+        Self {
+            loss: !one_in(3),
+            burst: one_in(3),
+            jitter: one_in(2),
+            reorder: one_in(2),
+            duplicate: one_in(3),
+            corrupt: one_in(3),
+            rate: one_in(4),
+            io: one_in(2),
+            small_buffers: one_in(4),
+            events: one_in(3),
+            crashes: one_in(6),
+            far: one_in(6),
+        }
+    }
+}
+
+fn session(rng: &mut Rng) -> SessionPlan {
+    let first_sqn = match rng.below(4) {
+        0 => FirstSqn::Random,
+        1 => FirstSqn::NearHalf,
+        _ => FirstSqn::NearWrap,
+    };
+    let policy = match rng.below(4) {
+        0 => PolicyPlan::Lose,
+        1 => PolicyPlan::Drop,
+        _ => PolicyPlan::Wait,
+    };
+    let reports = rng.chance(2, 3);
+    SessionPlan {
+        first_sqn,
+        policy: if reports { policy } else { PolicyPlan::Lose },
+        reports,
+        ipv6: rng.chance(1, 4),
+        unicast: rng.chance(1, 10),
+        arrival: !reports && rng.chance(1, 3),
+    }
+}
+
+fn config(rng: &mut Rng, session: SessionPlan) -> BTreeMap<String, String> {
+    let mut config = BTreeMap::new();
+    let mut set = |name: &str, value: String| {
+        config.insert(name.to_owned(), value);
+    };
+    set("apdu_bytes_max", "20000".into());
+    set("fragments_max", "128".into());
+    if rng.chance(1, 2) {
+        set("mtu", rng.between(576, 1500).to_string());
+    }
+    // A small window makes the window's edges part of every run.
+    if rng.chance(1, 2) {
+        set("tx_window_bytes", (rng.between(64, 512) * 1024).to_string());
+        set("tx_window_sqns", rng.between(256, 4096).to_string());
+    } else {
+        set("tx_window_bytes", "8MiB".into());
+        set("tx_window_sqns", "65536".into());
+    }
+    set("rx_window_sqns", "65536".into());
+    let small = rng.chance(1, 6);
+    let held_kib = if small { rng.between(32, 128) } else { 8 << 10 };
+    set("rx_window_bytes", (held_kib * 1024).to_string());
+    if rng.chance(1, 3) {
+        set("rate", rng.between(500_000, 50_000_000).to_string());
+    }
+    if rng.chance(1, 3) {
+        set(
+            "elimination_interval",
+            format!("{}us", rng.between(0, 10_000)),
+        );
+    }
+    if rng.chance(1, 4) {
+        let low = rng.between(0, 2_000);
+        set("nak_backoff_min", format!("{low}us"));
+        set(
+            "nak_backoff_max",
+            format!("{}us", low + rng.between(1, 20_000)),
+        );
+    }
+    if rng.chance(1, 5) && !session.reports {
+        set("nak_ncf_retries", rng.between(2, 10).to_string());
+        set("nak_data_retries", rng.between(2, 10).to_string());
+        set("repair_time_max", format!("{}ms", rng.between(10, 500)));
+    }
+    if rng.chance(1, 6) {
+        set("send_syn", "true".into());
+    }
+    if rng.chance(1, 6) {
+        set("send_join", "true".into());
+        set("late_join", "offered".into());
+    } else if rng.chance(1, 6) {
+        set("late_join", "window".into());
+    }
+    for rate in ["rate"] {
+        if let Some(value) = config.get_mut(rate) {
+            value.push_str("B/s");
+        }
+    }
+    config
+}
+
+fn workload(rng: &mut Rng, bursty: bool) -> Workload {
+    let size_max = match rng.below(4) {
+        0 => rng.between(1, 200),
+        1 => rng.between(200, 1_500),
+        2 => rng.between(1_500, 6_000),
+        _ => rng.between(6_000, 20_000),
+    };
+    Workload {
+        messages: if size_max > 6_000 {
+            rng.between(5, 120)
+        } else {
+            rng.between(20, 400)
+        },
+        size_min: 1,
+        size_max: index(size_max),
+        small_one_in: rng.below(4),
+        gap: Span::micros(if bursty {
+            rng.between(1_000, 50_000)
+        } else {
+            rng.between(0, 2_000)
+        }),
+        burst: if bursty {
+            rng.between(5, 60)
+        } else {
+            rng.between(1, 5)
+        },
+    }
+}
+
+fn control(rng: &mut Rng) -> StreamConditions {
+    StreamConditions {
+        delay: Span::micros(rng.between(20, 5_000)),
+        jitter: Span::micros(rng.between(0, 5_000)),
+        loss: if rng.chance(1, 3) {
+            Ratio::percent(drawn(rng, 1, 10))
+        } else {
+            Ratio::ZERO
+        },
+        unsent_bytes_max: if rng.chance(1, 4) { 300 } else { 64 << 10 },
+        unread_bytes_max: if rng.chance(1, 4) { 200 } else { 64 << 10 },
+        ..StreamConditions::default()
+    }
+}
+
+fn end(rng: &mut Rng, menu: Menu, may_start_late: bool) -> EndPlan {
+    let mut plan = EndPlan {
+        egress: faults(rng, menu),
+        ingress: faults(rng, menu),
+        loops_back: rng.chance(1, 5),
+        ..EndPlan::default()
+    };
+    if menu.io {
+        plan.io = io(rng);
+        plan.run_datagrams = index(rng.between(1, 64));
+        plan.run_bytes = index(rng.between(1_500, 64_000));
+    }
+    if menu.small_buffers && rng.chance(1, 2) {
+        plan.receive_buffer_bytes = index(rng.between(4, 64) << 10);
+        plan.datagram_cost = Span::micros(rng.between(1, 100));
+    }
+    if may_start_late && rng.chance(1, 5) {
+        plan.starts_at = Span::millis(rng.between(1, 300));
+    }
+    plan
+}
+
+fn faults(rng: &mut Rng, menu: Menu) -> Vec<Fault> {
+    let mut list = Vec::new();
+    // Half the links of a run with a fault have it: groups are never all alike.
+    let here = |on: bool, rng: &mut Rng| on && rng.chance(1, 2);
+    if here(menu.loss, rng) {
+        let strong = rng.chance(1, 4);
+        list.push(Fault::Loss(Ratio::percent(drawn(
+            rng,
+            1,
+            if strong { 30 } else { 8 },
+        ))));
+    }
+    if here(menu.burst, rng) {
+        list.push(Fault::Burst {
+            enter: Ratio::per_mille(drawn(rng, 1, 20)),
+            leave: Ratio::percent(drawn(rng, 5, 50)),
+            loss: Ratio::percent(drawn(rng, 50, 100)),
+        });
+    }
+    if here(menu.rate, rng) {
+        list.push(Fault::Rate {
+            bytes_per_s: rng.between(1_000_000, 100_000_000),
+            queue_bytes: rng.between(8, 256) << 10,
+        });
+    }
+    let delay_us = if menu.far {
+        rng.between(1_000, 50_000)
+    } else {
+        rng.between(5, 500)
+    };
+    list.push(Fault::Delay(Span::micros(delay_us)));
+    if here(menu.jitter, rng) {
+        list.push(Fault::Jitter(Span::micros(rng.between(1, 5_000))));
+    }
+    if here(menu.reorder, rng) {
+        let chance = Ratio::percent(drawn(rng, 1, 20));
+        list.push(Fault::Reorder {
+            chance,
+            by: Span::micros(rng.between(10, 10_000)),
+        });
+    }
+    if here(menu.duplicate, rng) {
+        let chance = Ratio::percent(drawn(rng, 1, 20));
+        list.push(Fault::Duplicate {
+            chance,
+            after: Span::micros(rng.between(0, 20_000)),
+        });
+    }
+    if here(menu.corrupt, rng) {
+        let chance = Ratio::per_mille(drawn(rng, 1, 50));
+        list.push(Fault::Corrupt {
+            chance,
+            bits_max: drawn(rng, 1, 8),
+        });
+    }
+    list
+}
+
+fn io(rng: &mut Rng) -> IoFaults {
+    let mut some = |percent_max: u32| {
+        if rng.chance(1, 2) {
+            Ratio::percent(drawn(rng, 0, percent_max))
+        } else {
+            Ratio::ZERO
+        }
+    };
+    IoFaults {
+        blocked: some(20),
+        short: some(30),
+        failed: some(5),
+        too_big: some(2),
+        coalesce: some(90),
+        partial_batch: some(50),
+        blocked_for: Span::micros(500),
+    }
+}
+
+fn events(
+    rng: &mut Rng,
+    menu: Menu,
+    calm_ms: u64,
+    senders: usize,
+    receivers: usize,
+) -> Vec<EventPlan> {
+    let mut list = Vec::new();
+    let count = if menu.events { rng.between(1, 4) } else { 0 };
+    for _ in 0..count {
+        let who = if rng.chance(1, 4) {
+            Who::Sender(index(rng.below(senders as u64)))
+        } else {
+            Who::Receiver(index(rng.below(receivers as u64)))
+        };
+        let length = Span::millis(rng.between(1, calm_ms.min(1_500)));
+        let does = match rng.below(6) {
+            0 | 1 => EventKind::Pause(length),
+            2 => EventKind::CutOff(length),
+            3 => EventKind::Deaf(length),
+            4 => EventKind::Mute(length),
+            _ => EventKind::Ingress(faults(rng, menu)),
+        };
+        list.push(EventPlan {
+            at: Span::millis(rng.between(0, calm_ms)),
+            who,
+            does,
+        });
+    }
+    if menu.crashes {
+        let who = if rng.chance(1, 4) {
+            Who::Sender(index(rng.below(senders as u64)))
+        } else {
+            Who::Receiver(index(rng.below(receivers as u64)))
+        };
+        let back_after = rng
+            .chance(2, 3)
+            .then(|| Span::millis(rng.between(1, 2_000)));
+        let does = if rng.chance(1, 2) {
+            EventKind::Kill { back_after }
+        } else {
+            EventKind::PowerOff { back_after }
+        };
+        list.push(EventPlan {
+            at: Span::millis(rng.between(1, calm_ms)),
+            who,
+            does,
+        });
+    }
+    list
+}
+
+/// True for what a session with reports gets over without loss: nobody dies.
+const fn is_survivable(event: &EventKind) -> bool {
+    !matches!(
+        event,
+        EventKind::Kill { .. } | EventKind::PowerOff { .. } | EventKind::Mtu(_)
+    )
+}
+
+fn drawn(rng: &mut Rng, low: u32, high: u32) -> u32 {
+    u32::try_from(rng.between(u64::from(low), u64::from(high))).unwrap_or(high)
+}

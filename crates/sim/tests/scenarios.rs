@@ -1,0 +1,29 @@
+//! Every scenario file, with its seeds.
+
+use std::{fs, path::Path};
+
+use towline_sim::{Plan, replay::must_hold};
+
+#[test]
+fn every_scenario_holds() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let mut paths: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    paths.sort();
+    assert!(paths.len() > 15, "the scenarios are not there");
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let mut failed = Vec::new();
+    for path in paths {
+        let text = fs::read_to_string(&path).unwrap();
+        let plan = Plan::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        failed.extend((0..plan.seeds).filter_map(|seed| must_hold(&plan, seed, out).err()));
+    }
+    assert!(
+        failed.is_empty(),
+        "{} runs failed\n{}",
+        failed.len(),
+        failed.join("\n\n")
+    );
+}

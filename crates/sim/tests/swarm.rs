@@ -1,0 +1,46 @@
+//! A few hundred seeds of the swarm: what everybody runs. `towline-sim` runs any number more.
+
+use std::path::Path;
+
+use towline_sim::{replay::must_hold, run, swarm};
+
+fn seeds(range: std::ops::Range<u64>) {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let failed: Vec<String> = range
+        .filter_map(|seed| must_hold(&swarm::plan(seed), seed, dir).err())
+        .collect();
+    assert!(
+        failed.is_empty(),
+        "{} seeds failed; again with `cargo run -p towline-sim -- --seed N`\n{}",
+        failed.len(),
+        failed.join("\n\n")
+    );
+}
+
+macro_rules! parts {
+    ($($name:ident $range:expr;)+) => {
+        $(#[test] fn $name() { seeds($range); })+
+    };
+}
+
+// Parts, so that the test runner spreads them over the machine's cores.
+parts! {
+    seeds_0_to_100 0..100;
+    seeds_100_to_200 100..200;
+    seeds_200_to_300 200..300;
+    seeds_300_to_400 300..400;
+    seeds_400_to_500 400..500;
+    seeds_500_to_600 500..600;
+}
+
+#[test]
+fn one_seed_is_one_run_to_the_last_byte() {
+    for seed in [1, 2, 3, 77, 1234] {
+        let plan = swarm::plan(seed);
+        let [a, b] = [(); 2].map(|()| run(&plan, seed).unwrap());
+        assert_eq!(
+            (a.fingerprint, a.turns, a.took, a.wire),
+            (b.fingerprint, b.turns, b.took, b.wire)
+        );
+    }
+}
