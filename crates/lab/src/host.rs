@@ -9,7 +9,7 @@ use std::{
 };
 
 use sys::{
-    namespace::{CommandExt as _, NetworkNamespace},
+    namespace::{CommandExt as _, Namespace, run_in},
     netlink::{NetlinkError, RandomLoss, Rtnetlink},
 };
 
@@ -19,16 +19,20 @@ use crate::LabError;
 #[derive(Debug)]
 pub struct Host {
     number: u8,
-    namespace: NetworkNamespace,
+    network: Namespace,
+    name: Namespace,
     has_ipv6: bool,
 }
 
 impl Host {
     /// Makes the namespace; its interface appears when a cable is made.
     pub(crate) fn new(number: u8) -> Result<Self, LabError> {
-        let namespace = NetworkNamespace::create()
+        let network = Namespace::network()
             .map_err(|cause| LabError::os("make a host's network namespace", cause))?;
-        let has_ipv6 = in_namespace(&namespace, || {
+        // The name is an address, so that it resolves without any file.
+        let name = Namespace::host_name(&ipv4(number).to_string())
+            .map_err(|cause| LabError::os("give a host its name", cause))?;
+        let has_ipv6 = in_namespace(&network, || {
             let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
             for name in ["all", "default"].iter().filter(|_| has_ipv6) {
                 // Addresses are usable at once. Where /proc/sys is read-only the lab only takes
@@ -40,7 +44,8 @@ impl Host {
         })?;
         Ok(Self {
             number,
-            namespace,
+            network,
+            name,
             has_ipv6,
         })
     }
@@ -68,7 +73,8 @@ impl Host {
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command
-            .network_namespace(&self.namespace)
+            .namespace(&self.network)
+            .namespace(&self.name)
             .dies_with_its_starter();
         command
     }
@@ -82,7 +88,8 @@ impl Host {
     /// # Errors
     /// When the thread cannot be made or moved into the host.
     pub fn enter<T: Send>(&self, body: impl FnOnce() -> T + Send) -> Result<T, LabError> {
-        in_namespace(&self.namespace, body)
+        run_in(&[&self.network, &self.name], body)
+            .map_err(|cause| LabError::os("enter a host of the lab", cause))
     }
 
     /// Switches the host's own interface off or on. Off removes its IPv6 addresses and all routes;
@@ -101,8 +108,9 @@ impl Host {
     }
 
     /// Loses `lost` of `of` UDP packets that arrive at `e0`, each drawn at random, by a netfilter
-    /// rule; the `nft` program is not needed. `(0, 1000)` loses none but costs the same: the baseline
-    /// to compare with. The kernel draws once for a GSO run kept whole: see [`LabSpec::segments_at_switch`](crate::LabSpec::segments_at_switch).
+    /// rule; the `nft` program is not needed. `(0, 1000)` loses none but costs the same: the
+    /// baseline to compare with. The kernel draws once for a GSO run kept whole, so for loss by the
+    /// packet build with [`LabSpec::segments_at_switch`](crate::LabSpec::segments_at_switch).
     ///
     /// # Errors
     /// [`LabError::NoLoss`] when the kernel cannot: inject the loss in the process instead.
@@ -130,7 +138,7 @@ impl Host {
         &self,
         body: impl FnOnce(&mut RandomLoss) -> Result<T, NetlinkError> + Send,
     ) -> Result<T, LabError> {
-        in_namespace(&self.namespace, || body(&mut RandomLoss::open()?))?.map_err(|error| {
+        in_namespace(&self.network, || body(&mut RandomLoss::open()?))?.map_err(|error| {
             LabError::NoLoss {
                 reason: error.to_string(),
             }
@@ -143,10 +151,10 @@ impl Host {
         self.number
     }
 
-    /// Its IPv4 address, in 10.77.0.0/24.
+    /// Its IPv4 address, in 10.77.0.0/24; as text, also the name that the machine has inside.
     #[must_use]
     pub const fn ipv4(&self) -> Ipv4Addr {
-        Ipv4Addr::new(10, 77, 0, self.number)
+        ipv4(self.number)
     }
 
     /// Its IPv6 address, in fd77::/64. Configured only where [`Host::has_ipv6`].
@@ -167,10 +175,10 @@ impl Host {
         INTERFACE
     }
 
-    /// The namespace that is the host.
+    /// The network namespace that is the host.
     #[must_use]
-    pub const fn namespace(&self) -> &NetworkNamespace {
-        &self.namespace
+    pub const fn namespace(&self) -> &Namespace {
+        &self.network
     }
 
     /// True when packets pass and every address is usable.
@@ -197,16 +205,19 @@ impl Host {
         &self,
         body: impl FnOnce(&mut Rtnetlink) -> Result<T, LabError> + Send,
     ) -> Result<T, LabError> {
-        in_namespace(&self.namespace, || body(&mut Rtnetlink::open()?))?
+        in_namespace(&self.network, || body(&mut Rtnetlink::open()?))?
     }
 }
 
+const fn ipv4(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, 0, number)
+}
+
 pub(crate) fn in_namespace<T: Send>(
-    namespace: &NetworkNamespace,
+    namespace: &Namespace,
     body: impl FnOnce() -> T + Send,
 ) -> Result<T, LabError> {
-    namespace
-        .run(body)
+    run_in(&[namespace], body)
         .map_err(|cause| LabError::os("enter a network namespace of the lab", cause))
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use sys::{
-    namespace::{self, CommandExt as _, NetworkNamespace, Refusal, Step},
+    namespace::{self, CommandExt as _, Namespace, Refusal, Step},
     netlink::Rtnetlink,
 };
 
@@ -50,7 +50,7 @@ pub fn enter_user_namespace_or_explain() -> Result<(), LabError> {
 /// When the body panics, here or in the program that was started again.
 pub fn isolated<F: FnOnce() + Send>(body: F) {
     if check_permitted().is_ok() {
-        let blank = NetworkNamespace::create().expect("network namespaces are permitted");
+        let blank = Namespace::network().expect("network namespaces are permitted");
         let entered = in_namespace(&blank, || {
             switch_loopback_on().expect("the loopback interface of a new namespace goes up");
             body();
@@ -123,9 +123,10 @@ fn skip(reason: &LabError) {
 
 /// Whether this process may make network namespaces as it is.
 pub(crate) fn check_permitted() -> Result<(), LabError> {
-    match NetworkNamespace::create() {
+    match Namespace::network() {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+        // ENOSPC is what the kernel says when the number of namespaces is limited.
+        Err(error) if matches!(error.raw_os_error(), Some(EPERM | ENOSPC)) => {
             Err(LabError::refused(Refusal {
                 step: Step::NetworkNamespace,
                 errno: error.raw_os_error().unwrap_or(0),
@@ -146,7 +147,9 @@ fn switch_loopback_on() -> Result<(), LabError> {
 
 /// Set in the test program that was started again.
 const INSIDE: &str = "TOWLINE_LAB_INSIDE";
+const EPERM: i32 = 1;
 const EINVAL: i32 = 22;
+const ENOSPC: i32 = 28;
 
 #[cfg(test)]
 mod tests {

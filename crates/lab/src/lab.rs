@@ -7,7 +7,7 @@ use std::{
 };
 
 use sys::{
-    namespace::{NamespaceId, NetworkNamespace, end_processes_in},
+    namespace::{Namespace, NamespaceId, end_processes_in},
     netlink::{Rtnetlink, Veth},
 };
 
@@ -115,7 +115,7 @@ impl Drop for Lab {
 
 /// One cable between two hosts.
 fn join(spec: &LabSpec, one: &Host, other: &Host) -> Result<(), LabError> {
-    let namespace: &NetworkNamespace = one.namespace();
+    let namespace: &Namespace = one.namespace();
     in_namespace(namespace, || {
         Ok(Rtnetlink::open()?.add_veth(&Veth {
             name: INTERFACE,

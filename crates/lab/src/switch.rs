@@ -1,7 +1,7 @@
 //! The switch between the hosts: a bridge in a namespace of its own.
 
 use sys::{
-    namespace::NetworkNamespace,
+    namespace::Namespace,
     netlink::{Ethtool, Rtnetlink, Veth},
 };
 
@@ -14,13 +14,13 @@ use std::os::fd::AsFd as _;
 /// A bridge `br0` with a port `p1`, `p2`, ... for each host.
 #[derive(Debug)]
 pub(crate) struct Switch {
-    namespace: NetworkNamespace,
+    namespace: Namespace,
 }
 
 impl Switch {
     /// Makes the bridge and a cable from it to every host.
     pub(crate) fn new(spec: &LabSpec, hosts: &[Host]) -> Result<Self, LabError> {
-        let namespace = NetworkNamespace::create()
+        let namespace = Namespace::network()
             .map_err(|cause| LabError::os("make the switch's network namespace", cause))?;
         in_namespace(&namespace, || -> Result<(), LabError> {
             let mut netlink = Rtnetlink::open()?;
@@ -68,7 +68,7 @@ impl Switch {
         })?
     }
 
-    pub(crate) const fn namespace(&self) -> &NetworkNamespace {
+    pub(crate) const fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 }

@@ -3,12 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{
+    io::IoSlice,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
-    os::unix::process::ExitStatusExt as _,
+    os::{fd::AsFd as _, unix::process::ExitStatusExt as _},
     process, thread,
     time::Duration,
 };
 
+use sys::{Control, RawAddress, message};
 use towline_lab::{Host, Lab, LabSpec, isolated};
 
 /// A socket in `host` that has joined `group` on `e0`.
@@ -149,6 +151,38 @@ fn loss_is_as_set_and_counted() {
             host.clear_loss().unwrap();
             assert_eq!(arrivals(&lab, group, 1_000), 1_000);
         }
+    });
+}
+
+/// Sends 100 GSO runs of 40 packets into 50 % loss; how often the loss was within a run.
+fn runs_cut(lab: &Lab) -> u32 {
+    lab.host(1).set_loss(500, 1000).unwrap();
+    let member = member(lab.host(1), GROUP_V4);
+    let source = sender(lab.host(0), GROUP_V4);
+    let to = RawAddress::from(SocketAddr::new(GROUP_V4, PORT));
+    let bytes = [7; 40 * 100];
+    let mut cut = 0;
+    member.set_nonblocking(true).unwrap();
+    for _ in 0..100 {
+        let pieces = [IoSlice::new(&bytes)];
+        let control = Control::new().segment(100);
+        message::send(source.as_fd(), &to, &pieces, &control).unwrap();
+        let mut arrived = 0;
+        while member.recv(&mut [0; 128]).is_ok() {
+            arrived += 1;
+        }
+        cut += u32::from(arrived != 0 && arrived != 40);
+    }
+    cut
+}
+
+#[test]
+fn loss_takes_packets_where_the_switch_segments_and_runs_where_not() {
+    isolated(|| {
+        let whole = Lab::new(&LabSpec::new(2)).unwrap();
+        assert_eq!(runs_cut(&whole), 0);
+        let segmented = Lab::new(&LabSpec::new(2).segments_at_switch()).unwrap();
+        assert!(runs_cut(&segmented) > 95);
     });
 }
 

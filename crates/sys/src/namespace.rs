@@ -1,8 +1,9 @@
-//! Network and user namespaces: hosts without machines, and root's rights over them without root.
+//! Network, name and user namespaces: hosts without machines, and root's rights over them without
+//! root.
 //!
-//! A network namespace is held by a descriptor alone, so it disappears with its last holder, even
-//! when that is killed. A thread enters one for good ([`NetworkNamespace::run`] uses a thread of
-//! its own); a command starts in one ([`CommandExt::network_namespace`]).
+//! A network namespace, or one for the host's name, is held by a descriptor alone, so it disappears
+//! with its last holder, even when that is killed. A thread enters one for good ([`run_in`] uses a
+//! thread of its own); a command starts in one ([`CommandExt::namespace`]).
 //!
 //! A user namespace makes an ordinary user root over new network namespaces. The kernel lets only
 //! a process with a single thread create one: at the very start of `main`
@@ -23,46 +24,45 @@ use std::{
     time::Duration,
 };
 
-/// A network namespace, held by a descriptor. Clones share the descriptor.
+/// A namespace, held by a descriptor. Clones share the descriptor.
 #[derive(Clone, Debug)]
-pub struct NetworkNamespace {
+pub struct Namespace {
     fd: Arc<OwnedFd>,
 }
 
-impl NetworkNamespace {
-    /// The namespace of the calling thread.
-    ///
-    /// # Errors
-    /// When `/proc` is not mounted.
-    pub fn current() -> io::Result<Self> {
-        let file = fs::File::open(CURRENT_NAMESPACE)?;
-        Ok(Self {
-            fd: Arc::new(file.into()),
-        })
-    }
-
-    /// Makes an empty namespace, with nothing but a loopback interface that is down. The calling
-    /// thread stays where it is.
+impl Namespace {
+    /// Makes an empty network namespace, with nothing but a loopback interface that is down. The
+    /// calling thread stays where it is.
     ///
     /// # Errors
     /// EPERM without CAP_SYS_ADMIN, ENOSPC beyond `user.max_net_namespaces`.
-    pub fn create() -> io::Result<Self> {
+    pub fn network() -> io::Result<Self> {
         on_own_thread(|| {
             // SAFETY: unshare(2) takes an integer; it moves only this short-lived thread.
             check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
-            Self::current()
+            Self::of_this_thread("/proc/thread-self/ns/net")
         })
     }
 
-    /// Runs `body` on a thread of its own inside the namespace and gives what it gives. A panic in
-    /// `body` goes on in the caller.
+    /// Makes a namespace in which this machine is called `name` (64 bytes at most). The calling
+    /// thread stays where it is.
     ///
     /// # Errors
-    /// When the process may not enter the namespace.
-    pub fn run<T: Send>(&self, body: impl FnOnce() -> T + Send) -> io::Result<T> {
+    /// EPERM without CAP_SYS_ADMIN, ENOSPC beyond `user.max_uts_namespaces`.
+    pub fn host_name(name: &str) -> io::Result<Self> {
         on_own_thread(|| {
-            enter(self.fd.as_raw_fd())?;
-            Ok(body())
+            // SAFETY: unshare(2) takes an integer; it moves only this short-lived thread.
+            check(unsafe { libc::unshare(libc::CLONE_NEWUTS) })?;
+            // SAFETY: the pointer and length are those of one live string, which is read only.
+            check(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) })?;
+            Self::of_this_thread("/proc/thread-self/ns/uts")
+        })
+    }
+
+    fn of_this_thread(path: &str) -> io::Result<Self> {
+        let file = fs::File::open(path)?;
+        Ok(Self {
+            fd: Arc::new(file.into()),
         })
     }
 
@@ -79,7 +79,7 @@ impl NetworkNamespace {
     }
 }
 
-impl AsFd for NetworkNamespace {
+impl AsFd for Namespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -92,10 +92,27 @@ pub struct NamespaceId {
     inode: u64,
 }
 
+/// Runs `body` on a thread of its own inside these namespaces and gives what it gives. A panic in
+/// `body` goes on in the caller.
+///
+/// # Errors
+/// When the process may not enter a namespace.
+pub fn run_in<T: Send>(
+    namespaces: &[&Namespace],
+    body: impl FnOnce() -> T + Send,
+) -> io::Result<T> {
+    on_own_thread(|| {
+        for namespace in namespaces {
+            enter(namespace.fd.as_raw_fd())?;
+        }
+        Ok(body())
+    })
+}
+
 /// Where and as what a command starts.
 pub trait CommandExt {
-    /// Starts the command inside `namespace`.
-    fn network_namespace(&mut self, namespace: &NetworkNamespace) -> &mut Self;
+    /// Starts the command inside `namespace`; namespaces of several kinds add up.
+    fn namespace(&mut self, namespace: &Namespace) -> &mut Self;
 
     /// Starts the command as root of a new user namespace with an empty network namespace of its
     /// own. Spawning fails with a [`Refusal`]'s error number when the machine forbids it.
@@ -106,7 +123,7 @@ pub trait CommandExt {
 }
 
 impl CommandExt for Command {
-    fn network_namespace(&mut self, namespace: &NetworkNamespace) -> &mut Self {
+    fn namespace(&mut self, namespace: &Namespace) -> &mut Self {
         let fd = Arc::clone(&namespace.fd);
         // SAFETY: between fork and exec the closure makes one setns(2) call on a descriptor that
         // the closure itself keeps open; it neither allocates nor locks.
@@ -245,8 +262,8 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Kills every process that is in one of these namespaces, this one excepted, and waits until all
-/// have ended, two seconds each at most. The number killed.
+/// Kills every process that is in one of these network namespaces, this one excepted, and waits
+/// until all have ended, two seconds each at most. The number killed.
 ///
 /// Only processes whose namespace this user may examine are found; those that this process started
 /// always are.
@@ -390,7 +407,7 @@ fn write_file(path: &CStr, text: &[u8]) -> Result<(), i32> {
 
 fn enter(namespace: RawFd) -> io::Result<()> {
     // SAFETY: setns(2) takes two integers; a wrong descriptor is an error, not undefined.
-    check(unsafe { libc::setns(namespace, libc::CLONE_NEWNET) })
+    check(unsafe { libc::setns(namespace, 0) })
 }
 
 fn on_own_thread<T: Send>(body: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
@@ -410,7 +427,6 @@ fn check(result: libc::c_int) -> io::Result<()> {
     }
 }
 
-const CURRENT_NAMESPACE: &str = "/proc/thread-self/ns/net";
 /// No error number of Linux reaches it.
 const STEP_FACTOR: i32 = 100_000;
 const PROBE_PASSED: i32 = 9 * STEP_FACTOR;

@@ -114,8 +114,8 @@ impl Interfaces {
         self.choose_by(&mut Kernel::new()?, wanted, destination)
     }
 
-    /// Checks that packets from `source` will be taken when they arrive by the chosen interface: for
-    /// a sender that is known in advance, as with source-specific multicast. Gives a note when
+    /// Checks that packets from `source` will be taken when they arrive by the chosen interface:
+    /// for a sender that is known in advance, as with source-specific multicast. Gives a note when
     /// replies to it leave by another interface.
     ///
     /// # Errors

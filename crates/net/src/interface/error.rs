@@ -74,7 +74,8 @@ pub enum InterfaceError {
     /// Packets from the interface's network would be dropped, because the way back is another.
     #[error(
         "{name} has no return path: packets to {peer} {} and strict reverse-path filtering drops \
-         what arrives from there; correct the route, or `sysctl -w net.ipv4.conf.{name}.rp_filter=2`",
+         what arrives from there; correct the route, or run \
+         `sysctl -w net.ipv4.conf.{name}.rp_filter=2`",
         leave_by(via.as_ref())
     )]
     NoReturnPath {

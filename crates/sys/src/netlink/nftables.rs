@@ -29,8 +29,8 @@ impl RandomLoss {
         Ok(Self { socket })
     }
 
-    /// Drops `lost` of `of` UDP packets that arrive by `interface`, each drawn at random, and counts
-    /// them from 0. Replaces what was set before. A GSO run that arrives whole is one draw.
+    /// Drops `lost` of `of` UDP packets that arrive by `interface`, each drawn at random, and
+    /// counts them from 0. Replaces what was set before. A GSO run that arrives whole is one draw.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, without nf_tables in the kernel, or (ERANGE) when `of` is 0.
