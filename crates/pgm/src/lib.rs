@@ -6,5 +6,11 @@ pub use config::{
     Config, ConfigBuilder, ConfigError, Intervals, LateJoin, PARAMETERS, Parameter, Role,
 };
 
+mod receiver;
+pub use receiver::{Mode, Position, Ready, Receiver, ReceiverCounters, ReceiverSetup, Status};
+
 mod source;
 pub use source::{Burst, Full, Slot, Source, SourceCounters, SourceSetup};
+
+#[doc(hidden)]
+pub mod fuzzing;

@@ -247,6 +247,22 @@ impl TransmitLog {
         self.unsent_bytes
     }
 
+    /// Ring bytes that the sent packets from `position` on take, the gap at the ring's end included.
+    #[inline]
+    pub(super) fn span_bytes(&self, position: u64) -> usize {
+        if position >= self.unsent {
+            return 0;
+        }
+        let start = self.record(position).offset as usize;
+        let last = self.record(self.unsent - 1);
+        let end = last.offset as usize + last.len as usize;
+        if end > start {
+            end - start
+        } else {
+            end + self.ring.len() - start
+        }
+    }
+
     /// Number of sequence numbers that [`super::repair::RepairQueue`] must tell apart.
     pub(super) const fn index_slots(&self) -> u64 {
         self.index_mask + 1

@@ -219,6 +219,14 @@ impl Source {
         self.advance_closing(now);
     }
 
+    /// Shortens what is left of `linger` after [`Source::close`], when it is known that nobody is left
+    /// to ask for repairs.
+    pub fn shorten_linger(&mut self, now: Instant, linger: Duration) {
+        if let Closing::Finished { until } = &mut self.closing {
+            *until = (*until).min(now + linger);
+        }
+    }
+
     /// Does what is due at `now`. What there is to send then comes from `poll_run`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
@@ -226,19 +234,14 @@ impl Source {
     }
 
     /// When `poll_run` or `handle_timeout` next has something to do; a time that has passed means
-    /// now. While the network is blocked nothing is due but the end.
+    /// now. After [`base::Outcome::Blocked`], what was due before waits for room, not for a time.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        if matches!(self.closing, Closing::Over) {
-            return None;
-        }
         let end = match self.closing {
+            Closing::Over => return None,
             Closing::Finished { until } => Some(until),
-            _ => None,
+            Closing::Open | Closing::Sending => None,
         };
-        if self.blocked {
-            return end;
-        }
         let mut due = self.spm.due();
         if !self.ncfs.is_empty() {
             due = due.min(self.ncf_pacer.due());
@@ -249,7 +252,9 @@ impl Source {
         if self.log.unsent() < self.log.lead() {
             due = Instant::ZERO;
         }
-        earliest(end, Some(due.max(self.pacer.due())))
+        let due = due.max(self.pacer.due());
+        let waits_for_room = self.blocked && due <= self.now;
+        earliest(end, (!waits_for_room).then_some(due))
     }
 
     /// True while something waits for the rate limit alone.
@@ -362,6 +367,11 @@ impl Source {
     #[must_use]
     pub const fn drops(&self) -> &DropCounters {
         &self.drops
+    }
+
+    /// New data waits, and not for the receivers.
+    fn has_sendable(&self) -> bool {
+        self.log.unsent() < self.log.lead() && self.flow_room() > 0
     }
 
     fn advance_closing(&mut self, now: Instant) {

@@ -91,7 +91,9 @@ impl RepairQueue {
             let (word, _) = self.locate(at);
             let rest = self.words[word] >> (at % 64);
             if rest != 0 {
-                return Some(at + u64::from(rest.trailing_zeros()));
+                // Bits beyond the end belong to the window's beginning, one capacity lower.
+                let found = at + u64::from(rest.trailing_zeros());
+                return (found < self.end).then_some(found);
             }
             at = (at | 63) + 1;
             let (next_word, _) = self.locate(at);

@@ -63,8 +63,8 @@ impl Source {
                 count
             }
         };
-        self.blocked = sent < count;
-        self.counters.blocked += u64::from(self.blocked);
+        self.blocked = sent == 0;
+        self.counters.blocked += u64::from(sent < count);
         if sent == 0 {
             return;
         }
@@ -238,11 +238,12 @@ impl Source {
 
     #[inline]
     fn odata_run(&mut self, limit: Budget) -> Option<Run<'_>> {
-        if self.log.unsent() == self.log.lead() {
+        let room = self.flow_room();
+        if self.log.unsent() == self.log.lead() || room == 0 {
             return None;
         }
         let segment = self.log.range(self.log.unsent()).len();
-        let datagrams = self.datagrams_max(limit, segment);
+        let datagrams = self.datagrams_max(limit, segment).min(room);
         let run = self.log.unsent_run(limit.bytes, datagrams);
         self.ranges.clear();
         self.ranges.push(run.offset..run.offset + run.len);
@@ -263,6 +264,21 @@ impl Source {
         self.counters.odata_bytes += bytes as u64;
         self.count_on_wire(now, sent, bytes);
         self.spm.data_sent(now);
+    }
+
+    /// New packets that may leave before reporting receivers are further behind than the flow window
+    /// allows. The byte bound may be passed by one run.
+    #[inline]
+    pub(super) fn flow_room(&self) -> usize {
+        if self.flow_hold == u64::MAX {
+            return usize::MAX;
+        }
+        let base = self.flow_hold.clamp(self.log.trail(), self.log.unsent());
+        if self.log.span_bytes(base) >= self.config.flow_window_bytes() {
+            return 0;
+        }
+        let end = base + u64::from(self.config.flow_window_sqns());
+        usize::try_from(end.saturating_sub(self.log.unsent())).unwrap_or(usize::MAX)
     }
 
     /// Datagrams of one run under the caller's budget and the rate limit.

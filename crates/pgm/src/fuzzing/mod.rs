@@ -1,0 +1,5 @@
+//! Fuzz bodies: what the fuzz targets run on arbitrary bytes, and what property tests run on lists
+//! of operations. They panic when an invariant breaks, and are no part of the API.
+
+mod source;
+pub use source::{SourceOp, SourcePlan, source_ops};
