@@ -27,6 +27,15 @@ mod fabric;
 mod link;
 pub use link::LinkCommand;
 
+mod plan;
+pub use plan::{
+    Entry, File, HASH_LEN, Hash, PathFault, Plan, PlanError, PlanId, PlanLimits, Slab, SlabHasher,
+    file_root, hash_bytes,
+};
+
+mod range;
+pub use range::{RangeSet, TooManyRanges};
+
 mod registry;
 pub use registry::{
     LeaveReason, Policy, ReceiverStatus, Registry, RegistryConfig, RegistryCounters, RegistryEvent,

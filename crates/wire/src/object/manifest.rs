@@ -65,6 +65,14 @@ impl<'a> Manifest<'a> {
         }
     }
 
+    /// The entry that begins `at` bytes into a manifest, for those who kept where entries begin.
+    ///
+    /// # Errors
+    /// When no whole entry is there.
+    pub fn entry_at(bytes: &'a [u8], at: usize) -> Result<EntryRef<'a>, ParseError> {
+        EntryRef::read(&mut Reader::new(bytes.get(at..).unwrap_or_default()))
+    }
+
     /// Appends a whole manifest; the header's entry count is taken from `entries`.
     ///
     /// **Panics** (bug): when a path or target is longer than 65,535 bytes, a nanosecond is not

@@ -178,7 +178,12 @@ fn texts_are_cleaned_for_terminals() {
 #[test]
 fn ranges_must_ascend_and_not_touch() {
     let mut scratch = Vec::new();
-    for bad in [[(0, 1), (5, 5)], [(0, 1), (6, 5)], [(1, 3), (3, 4)], [(4, 6), (1, 2)]] {
+    for bad in [
+        [(0, 1), (5, 5)],
+        [(0, 1), (6, 5)],
+        [(1, 3), (3, 4)],
+        [(4, 6), (1, 2)],
+    ] {
         let mut bad = bad.into_iter().map(|(start, end)| start..end);
         let list = RangeList {
             pass: 0,

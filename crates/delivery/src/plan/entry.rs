@@ -1,0 +1,69 @@
+//! An entry as the sender's tree walk gives it.
+
+use wire::object::{EntryKind, EntryRef, Mtime};
+
+/// Something that is to exist at the receivers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// File, directory or link.
+    pub kind: EntryKind,
+    /// Permission bits, 0 to 0o7777.
+    pub mode: u16,
+    /// When the contents were last modified.
+    pub mtime: Mtime,
+    /// Bytes of a file; 0 for the rest.
+    pub size: u64,
+    /// Path below the tree's root.
+    pub path: Vec<u8>,
+    /// Where a symbolic link points; empty for the rest.
+    pub target: Vec<u8>,
+}
+
+impl Entry {
+    /// A file of `size` bytes with mode 0o644.
+    #[must_use]
+    pub fn file(path: &str, size: u64) -> Self {
+        Self {
+            kind: EntryKind::File,
+            mode: 0o644,
+            mtime: Mtime::default(),
+            size,
+            path: path.into(),
+            target: Vec::new(),
+        }
+    }
+
+    /// A directory with mode 0o755.
+    #[must_use]
+    pub fn directory(path: &str) -> Self {
+        Self {
+            kind: EntryKind::Directory,
+            mode: 0o755,
+            ..Self::file(path, 0)
+        }
+    }
+
+    /// A symbolic link.
+    #[must_use]
+    pub fn symlink(path: &str, target: &str) -> Self {
+        Self {
+            kind: EntryKind::Symlink,
+            mode: 0o777,
+            target: target.into(),
+            ..Self::file(path, 0)
+        }
+    }
+
+    /// The entry as the manifest holds it.
+    #[must_use]
+    pub fn as_ref(&self) -> EntryRef<'_> {
+        EntryRef {
+            kind: self.kind,
+            mode: self.mode & 0o7777,
+            mtime: self.mtime,
+            size: self.size,
+            path: &self.path,
+            target: &self.target,
+        }
+    }
+}

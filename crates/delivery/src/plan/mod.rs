@@ -1,0 +1,327 @@
+//! A plan: what one transfer delivers, and how its bytes are numbered.
+//!
+//! It knows names, sizes and positions; it opens no file. A plan is made from a list of entries by
+//! the sender and from the manifest's bytes by the receiver, and both ways go through the same
+//! checks, so that a sender cannot make what a receiver refuses.
+//!
+//! ```text
+//!   object 0   manifest          header, entries in depth-first order
+//!   object 1   content           | file a | file b | ...    one 64-bit byte space, no gaps
+//!   object 2   seals             | slab 0 | slab 1 | ...    32 bytes each
+//!   slabs                        a file is cut every 2^shift bytes; no slab spans two files
+//! ```
+//!
+//! Invariants: every path is relative, has no `..`, and its parent is a directory of the plan; no
+//! name comes twice; every link leads to a place inside the tree; `files` ascend in `start`.
+
+use std::{fmt, ops::Range};
+
+use wire::object::{EntryRef, Manifest, ManifestHeader};
+
+mod check;
+pub use check::{PathFault, PlanError, PlanLimits};
+
+mod entry;
+pub use entry::Entry;
+
+mod hash;
+pub use hash::{HASH_LEN, Hash, SlabHasher, file_root, hash_bytes};
+
+/// What one transfer delivers.
+#[derive(Debug)]
+pub struct Plan {
+    id: PlanId,
+    manifest: Vec<u8>,
+    header: ManifestHeader,
+    /// Where each entry begins in the manifest.
+    entries: Vec<u32>,
+    files: Vec<File>,
+    slab_count: u32,
+}
+
+/// 128 bits that name a plan: a hash of its manifest, which holds the sender's identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PlanId(pub [u8; 16]);
+
+/// A regular file's place in the content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Index of its entry.
+    pub entry: u32,
+    /// Position of its first byte in the content.
+    pub start: u64,
+    /// Its length; may be 0.
+    pub size: u64,
+    /// Its first slab; an empty file has none and names the next file's.
+    pub first_slab: u32,
+}
+
+/// A piece of a file that is hashed as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slab {
+    /// Its number.
+    pub index: u32,
+    /// Index of its file among [`Plan::files`].
+    pub file: u32,
+    /// Position of its first byte in the content.
+    pub start: u64,
+    /// Position of its first byte in the file.
+    pub file_offset: u64,
+    /// Bytes; at least 1.
+    pub len: u32,
+    /// It is all of its file, so its seal is the file's root.
+    pub is_whole_file: bool,
+}
+
+impl Plan {
+    /// Makes a plan of `entries` in any order.
+    ///
+    /// # Errors
+    /// See [`PlanError`]; each names the entry.
+    pub fn build(
+        identity: [u8; 16],
+        mut entries: Vec<Entry>,
+        limits: &PlanLimits,
+    ) -> Result<Self, PlanError> {
+        entries.sort_by(|a, b| check::order(&a.path, &b.path));
+        let total = entries
+            .iter()
+            .try_fold(0_u64, |sum, entry| sum.checked_add(entry.size));
+        let content_bytes = total.ok_or(PlanError::ContentTooLong)?;
+        let too_long = entries.iter().find(|entry| {
+            entry.path.len() > check::PATH_LEN_MAX || entry.target.len() > check::PATH_LEN_MAX
+        });
+        if let Some(entry) = too_long {
+            return Err(PlanError::path(&entry.path, PathFault::TooLong));
+        }
+        let header = ManifestHeader {
+            slab_shift: SLAB_SHIFT,
+            entry_count: 0,
+            content_bytes,
+            identity,
+        };
+        let mut manifest = Vec::new();
+        Manifest::emit(&mut manifest, &header, entries.iter().map(Entry::as_ref));
+        // A plan with more slabs than are allowed is cut into larger ones.
+        for shift in SLAB_SHIFT..=SLAB_SHIFT_MAX {
+            manifest[SLAB_SHIFT_AT] = shift;
+            match check::check(manifest, limits) {
+                Err((PlanError::TooManySlabs { .. }, bytes)) if shift < SLAB_SHIFT_MAX => {
+                    manifest = bytes;
+                }
+                done => return done.map_err(|(error, _)| error),
+            }
+        }
+        unreachable!("the last shift returns whatever it gives")
+    }
+
+    /// Takes a plan from the bytes of its manifest, which may be hostile.
+    ///
+    /// # Errors
+    /// See [`PlanError`]; the bytes are given up.
+    pub fn from_manifest(manifest: Vec<u8>, limits: &PlanLimits) -> Result<Self, PlanError> {
+        check::check(manifest, limits).map_err(|(error, _)| error)
+    }
+
+    /// The id that the manifest's bytes have, without looking into them.
+    #[must_use]
+    pub fn id_of(manifest: &[u8]) -> PlanId {
+        let hash = hash_bytes(manifest);
+        let (id, _) = hash.split_at(16);
+        PlanId(id.try_into().expect("half of a hash is 16 bytes"))
+    }
+
+    /// The plan's name.
+    #[must_use]
+    pub const fn id(&self) -> PlanId {
+        self.id
+    }
+
+    /// The bytes of object 0.
+    #[must_use]
+    pub fn manifest(&self) -> &[u8] {
+        &self.manifest
+    }
+
+    /// Bytes of object 1.
+    #[must_use]
+    pub const fn content_bytes(&self) -> u64 {
+        self.header.content_bytes
+    }
+
+    /// Bytes of object 2.
+    #[must_use]
+    pub const fn seals_bytes(&self) -> u64 {
+        self.slab_count as u64 * HASH_LEN as u64
+    }
+
+    /// Number of entries.
+    #[must_use]
+    pub const fn entry_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// An entry by its index.
+    ///
+    /// **Panics** (bug): when there is no such entry.
+    #[must_use]
+    pub fn entry(&self, index: usize) -> EntryRef<'_> {
+        let at = self.entries[index] as usize;
+        Manifest::entry_at(&self.manifest, at).expect("every entry was read when the plan was made")
+    }
+
+    /// All entries; a directory comes before what is in it.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = EntryRef<'_>> + ExactSizeIterator {
+        (0..self.entries.len()).map(|index| self.entry(index))
+    }
+
+    /// The regular files in the order of their content.
+    #[must_use]
+    pub fn files(&self) -> &[File] {
+        &self.files
+    }
+
+    /// The path of a file.
+    #[must_use]
+    pub fn path_of(&self, file: &File) -> &[u8] {
+        self.entry(file.entry as usize).path
+    }
+
+    /// Number of slabs.
+    #[must_use]
+    pub const fn slab_count(&self) -> u32 {
+        self.slab_count
+    }
+
+    /// Bytes of a full slab.
+    #[must_use]
+    pub const fn slab_bytes(&self) -> u64 {
+        1 << self.header.slab_shift
+    }
+
+    /// A slab by its number.
+    ///
+    /// **Panics** (bug): when there is no such slab.
+    #[must_use]
+    pub fn slab(&self, index: u32) -> Slab {
+        assert!(index < self.slab_count, "a slab beyond the plan's last");
+        // An empty file shares its first slab with the next file: the last one owns it.
+        let behind = self.files.partition_point(|file| file.first_slab <= index);
+        self.slab_in(behind - 1, index)
+    }
+
+    /// The slab that holds a position of the content.
+    ///
+    /// **Panics** (bug): when the position is beyond the content.
+    #[must_use]
+    pub fn slab_at(&self, position: u64) -> Slab {
+        let file = self.file_at(position);
+        let offset = position - self.files[file].start;
+        let within = u32::try_from(offset >> self.header.slab_shift);
+        let within = within.expect("slabs are counted in 32 bits");
+        self.slab_in(file, self.files[file].first_slab + within)
+    }
+
+    /// The index of the file that holds a position of the content.
+    ///
+    /// **Panics** (bug): when the position is beyond the content.
+    #[must_use]
+    pub fn file_at(&self, position: u64) -> usize {
+        assert!(
+            position < self.content_bytes(),
+            "a position beyond the content"
+        );
+        self.files.partition_point(|file| file.start <= position) - 1
+    }
+
+    /// The parts of files that a range of the content covers: index of the file, offset in it, and
+    /// the range within the content. Empty files never appear.
+    pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = (usize, u64, Range<u64>)> + '_ {
+        let first = if range.is_empty() {
+            self.files.len()
+        } else {
+            self.file_at(range.start)
+        };
+        let files = self.files[first..].iter().enumerate();
+        files
+            .take_while({
+                let end = range.end;
+                move |(_, file)| file.start < end
+            })
+            .filter(|(_, file)| file.size > 0)
+            .map(move |(index, file)| {
+                let start = range.start.max(file.start);
+                let end = range.end.min(file.start + file.size);
+                (first + index, start - file.start, start..end)
+            })
+    }
+
+    /// The root of a file: what `b3sum` prints for it. `seals` are the bytes of object 2.
+    #[must_use]
+    pub fn root_of(&self, file: &File, seals: &[u8]) -> Hash {
+        let count = self.slabs_of(file);
+        let from = file.first_slab as usize * HASH_LEN;
+        let seals = &seals[from..from + count as usize * HASH_LEN];
+        file_root(seals, file.size, self.header.slab_shift)
+    }
+
+    /// One hash over everything: the manifest, then the root of each file in order.
+    #[must_use]
+    pub fn tree_root(&self, seals: &[u8]) -> Hash {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.manifest);
+        for file in &self.files {
+            hasher.update(&self.root_of(file, seals));
+        }
+        *hasher.finalize().as_bytes()
+    }
+
+    /// Number of slabs of a file.
+    #[must_use]
+    pub fn slabs_of(&self, file: &File) -> u32 {
+        let count = file.size.div_ceil(self.slab_bytes());
+        u32::try_from(count).expect("slabs are counted in 32 bits")
+    }
+
+    fn slab_in(&self, file_index: usize, index: u32) -> Slab {
+        let file = &self.files[file_index];
+        let file_offset = u64::from(index - file.first_slab) << self.header.slab_shift;
+        let len = (file.size - file_offset).min(self.slab_bytes());
+        Slab {
+            index,
+            file: u32::try_from(file_index).expect("entries are counted in 32 bits"),
+            start: file.start + file_offset,
+            file_offset,
+            len: u32::try_from(len).expect("a slab has at most 2^30 bytes"),
+            is_whole_file: file.size <= self.slab_bytes(),
+        }
+    }
+}
+
+impl Slab {
+    /// Its place in the content.
+    #[must_use]
+    pub const fn range(&self) -> Range<u64> {
+        self.start..self.start + self.len as u64
+    }
+
+    /// A hasher for its bytes.
+    #[must_use]
+    pub fn hasher(&self) -> SlabHasher {
+        SlabHasher::new(self.file_offset, self.is_whole_file)
+    }
+}
+
+impl fmt::Display for PlanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Slabs of 1 MiB, unless there would be too many.
+const SLAB_SHIFT: u8 = 20;
+const SLAB_SHIFT_MAX: u8 = 30;
+const SLAB_SHIFT_AT: usize = 5;
+
+#[cfg(test)]
+mod tests;
