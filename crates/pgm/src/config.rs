@@ -186,6 +186,12 @@ parameters! {
     spm_heartbeat: Intervals = Intervals::EMPTY, fixed::ms(1) => fixed::s(3600),
         "times", Source, "OpenPGM: PGM_HEARTBEAT_SPM",
         "explicit intervals of heartbeat SPMs instead of doubling; spm_ambient after the last";
+    flow_window_bytes: usize = 4 << 20, 65_536 => 1 << 31, "bytes", Source,
+        "measurement: half of what a default socket buffer (net.core.rmem_max) holds",
+        "sent bytes that reporting receivers may be behind before new data waits for them";
+    flow_window_sqns: u32 = 1 << 14, 64 => 1 << 24, "packets", Source,
+        "judgement: small packets cost a socket buffer ten times their length",
+        "sent packets that reporting receivers may be behind before new data waits for them";
     send_syn: bool = false, false => true, "switch", Source,
         "RFC 3208 section 9.6: optional",
         "mark the first data packet of a session with OPT_SYN";

@@ -96,6 +96,7 @@ impl SourcePlan {
             .tx_window_bytes([4096, 6001, 20_000][usize::from(size / 4 % 3)])
             .tx_window_sqns([16, 40, 300][usize::from(size / 16 % 3)])
             .apdu_bytes_max(2000)
+            .flow_window_sqns(64)
             .rate(u64::from(rate_kb) * 1000)
             .send_syn(flags & 1 != 0)
             .send_join(flags & 2 != 0)
@@ -401,6 +402,11 @@ impl Model {
             assert_eq!(packet.header().destination_port, PORT);
             match packet.body() {
                 Body::Odata(data) => {
+                    let flow_end = self
+                        .flow_hold
+                        .saturating_add(64)
+                        .max(self.source.trail() + 64);
+                    assert!(next < flow_end, "sent beyond the flow window");
                     assert_eq!(data.sqn, Sqn::of(next), "ODATA out of order");
                     let trail = data.trail.extend(self.source.trail());
                     assert!(trail <= self.source.trail(), "ODATA ran ahead of the trail");
@@ -596,6 +602,8 @@ impl Model {
 
     /// Lets everything go out: then each packet was sent and each queued repair made.
     fn finish(&mut self) {
+        self.source.set_hold(None);
+        self.flow_hold = u64::MAX;
         for _ in 0..ROUNDS_MAX {
             self.send(BUDGET, TAKE_ALL);
             self.check_edges();

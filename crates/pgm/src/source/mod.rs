@@ -183,8 +183,9 @@ impl Source {
         }
     }
 
-    /// Keeps everything from `position` on in the window, whatever that does to the offerer: flow
-    /// control by receivers that report. `None` lets the window move freely.
+    /// Keeps everything from `position` on in the window, whatever that does to the offerer, and new
+    /// data within the flow window beyond it: flow control by receivers that report. `None` lets the
+    /// window move freely.
     pub const fn set_hold(&mut self, position: Option<u64>) {
         self.flow_hold = match position {
             Some(position) => position,
@@ -249,7 +250,7 @@ impl Source {
         if !self.repairs.is_empty() {
             due = due.min(self.repair_pacer.due());
         }
-        if self.log.unsent() < self.log.lead() {
+        if self.has_sendable() {
             due = Instant::ZERO;
         }
         let due = due.max(self.pacer.due());
@@ -260,9 +261,7 @@ impl Source {
     /// True while something waits for the rate limit alone.
     #[must_use]
     pub fn is_rate_limited(&self, now: Instant) -> bool {
-        let waits = self.log.unsent() < self.log.lead()
-            || !self.repairs.is_empty()
-            || !self.ncfs.is_empty();
+        let waits = self.has_sendable() || !self.repairs.is_empty() || !self.ncfs.is_empty();
         waits && !self.pacer.is_ready(now)
     }
 
@@ -369,7 +368,7 @@ impl Source {
         &self.drops
     }
 
-    /// New data waits, and not for the receivers.
+    /// New data waits, and not for the receivers to catch up.
     fn has_sendable(&self) -> bool {
         self.log.unsent() < self.log.lead() && self.flow_room() > 0
     }
