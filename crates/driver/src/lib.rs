@@ -1,1 +1,27 @@
-//! The one run loop, generic over Io, that simulation and real sockets both execute.
+//! The one run loop: receive a batch, handle it, serve control connections and timers, send runs.
+//!
+//! [`Driver`] is generic over [`base::Io`], so real sockets and the simulator execute the same
+//! loop, and over [`Endpoint`], what stands at this end of a session: a [`Publisher`] or
+//! [`Subscriber`] of messages, an [`ObjectSender`] or [`ObjectReceiver`] of files. It makes no
+//! protocol decision; those live in `pgm` and `delivery`.
+//!
+//! ```text
+//!   Io::recv --> batch --> Endpoint::handle --> sink (messages, events)
+//!   Io::link_event ------> Endpoint::handle_link
+//!   Io::now -------------> Endpoint::handle_timeout
+//!   Endpoint::poll_run --> Io::send --> Endpoint::run_done
+//!   Endpoint::poll_link -> Io::link_*
+//! ```
+#![forbid(unsafe_code)]
+
+mod endpoint;
+pub use endpoint::{Endpoint, Handle};
+
+mod turn;
+pub use turn::{Driver, DriverCounters, Turn};
+
+mod publisher;
+pub use publisher::{Publisher, PublisherSetup};
+
+mod subscriber;
+pub use subscriber::{MessageSink, SessionEvent, Subscriber, SubscriberSetup};

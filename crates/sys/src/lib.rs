@@ -25,6 +25,9 @@ pub mod errno {
     };
 }
 
+mod host;
+pub use host::{host_name, random};
+
 pub mod message;
 pub use message::{Control, Inbox, Received};
 

@@ -1,11 +1,55 @@
 //! Move data over IP networks completely, one-to-one and one-to-many.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), towline::Error> {
+//! use towline::{Publisher, Session};
+//! let session = Session::new("239.192.0.1:7500".parse()?);
+//! let mut publisher = Publisher::builder(session).expect(1).open()?;
+//! publisher.send(b"hello, all")?;
+//! publisher.close(std::time::Duration::from_secs(5))?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Four faces on one loop: blocking ([`Publisher::send`], [`Subscriber::recv`]); pollable (one
+//! descriptor, `arm` and `turn`); own thread ([`PublisherThread`], [`SubscriberThread`]); and
+//! asynchronous ([`SubscriberThread::ready`]), for any runtime.
 #![forbid(unsafe_code)]
 
+mod batch;
+pub use batch::{Batch, Received};
+
+mod error;
+pub use error::Error;
+
+pub mod load;
+
+mod publisher;
+pub use publisher::{Publisher, PublisherBuilder, SendStatus};
+
 pub mod registry;
+pub use registry::Snapshot;
+
+mod session;
+pub use session::Session;
+
+mod subscriber;
+pub use subscriber::Subscriber;
+
+mod thread;
+pub use thread::{PublisherThread, SubscriberThread};
 
 mod usage;
 pub use usage::{Usage, UsageMeter};
 
+pub use base::{CounterSet, Instant};
+pub use delivery::{LeaveReason, Policy, RegistryEvent};
+pub use driver::{MessageSink, SessionEvent};
+pub use net::{
+    Faults, Group, Interface, InterfaceError, Interfaces, NetError, SocketOptions, WaitStrategy,
+    Waker, interface::Selector,
+};
 pub use pgm::{
-    Config, ConfigBuilder, ConfigError, Intervals, LateJoin, PARAMETERS, Parameter, Role,
+    Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Parameter, Role,
+    Status,
 };

@@ -134,6 +134,11 @@ impl Snapshot {
     pub fn add<S: CounterSet>(&mut self, set: &S) {
         set.for_each(&mut |name, info, value| self.values.push((name, info, value)));
     }
+
+    /// Every counter that was added: its set's name, its declaration, its value.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &'static CounterInfo, u64)> {
+        self.values.iter().copied()
+    }
 }
 
 #[derive(Debug)]

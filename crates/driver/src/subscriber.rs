@@ -1,0 +1,264 @@
+//! The receiving end of message sessions: a PGM receiver, and the reports to senders that ask.
+
+use std::net::IpAddr;
+
+use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
+use delivery::{LinkCommand, Reporter};
+use pgm::{Ready, Receiver};
+use wire::pgm::Tsi;
+
+use crate::{Endpoint, Handle};
+
+/// Takes what a [`Subscriber`] receives. Messages of one session come in order.
+pub trait MessageSink {
+    /// One whole message; `data` is valid during the call only.
+    fn message(&mut self, session: u32, sqn: u64, data: &[u8]);
+
+    /// Something other than data, in its place between the messages.
+    fn event(&mut self, event: SessionEvent);
+
+    /// True while the application takes nothing more. One more receive batch may follow.
+    fn is_full(&self) -> bool {
+        false
+    }
+}
+
+/// What a receiver's application is told besides data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// A sender was heard for the first time.
+    Found {
+        /// The index of its session in all later events.
+        session: u32,
+        /// Its transport session identifier.
+        tsi: Tsi,
+        /// Its network address.
+        source: IpAddr,
+    },
+    /// Packets that cannot be repaired any more.
+    Lost {
+        /// Whose.
+        session: u32,
+        /// Position of the first.
+        first: u64,
+        /// How many in a row.
+        count: u64,
+    },
+    /// The sender closed its session and everything before was delivered or reported lost.
+    Ended {
+        /// Whose.
+        session: u32,
+    },
+    /// Nothing was heard of the sender for the expiry time; the session is forgotten.
+    Expired {
+        /// Whose.
+        session: u32,
+    },
+    /// The sender aborted its session.
+    Reset {
+        /// Whose.
+        session: u32,
+    },
+}
+
+/// A receiver of messages that reports its position to senders that announce a control port.
+#[derive(Debug)]
+pub struct Subscriber {
+    receiver: Receiver,
+    reporter: Option<Reporter>,
+    messages: u64,
+}
+
+/// The parts of a [`Subscriber`].
+#[derive(Debug)]
+pub struct SubscriberSetup {
+    /// The PGM receiver, in sequence mode.
+    pub receiver: Receiver,
+    /// The reporting side; `None` never dials a sender.
+    pub reporter: Option<Reporter>,
+}
+
+impl Subscriber {
+    /// Joins a receiver and its reporter.
+    #[must_use]
+    pub fn new(setup: SubscriberSetup) -> Self {
+        let SubscriberSetup { receiver, reporter } = setup;
+        Self {
+            receiver,
+            reporter,
+            messages: 0,
+        }
+    }
+
+    /// The PGM receiver.
+    pub const fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
+    /// The reporting side.
+    pub const fn reporter(&self) -> Option<&Reporter> {
+        self.reporter.as_ref()
+    }
+
+    /// Packets thrown away, by reason.
+    pub const fn drops(&self) -> &DropCounters {
+        self.receiver.drops()
+    }
+
+    /// Messages handed to the sink.
+    pub const fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Tells every sender that this receiver leaves. Needs further turns to go out.
+    pub fn leave(&mut self, now: Instant) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.leave(now);
+        }
+    }
+
+    fn pop_ready<S: MessageSink + ?Sized>(&mut self, now: Instant, sink: &mut S) {
+        while let Some(ready) = self.receiver.pop_ready() {
+            match ready {
+                Ready::Message { session, sqn, data } => {
+                    self.messages += 1;
+                    sink.message(session, sqn, data);
+                }
+                Ready::Mark {
+                    session,
+                    mark,
+                    source,
+                } => {
+                    if let Some(reporter) = &mut self.reporter {
+                        reporter.mark(now, session, source, &mark);
+                    }
+                }
+                Ready::Found {
+                    session,
+                    tsi,
+                    source,
+                } => {
+                    sink.event(SessionEvent::Found {
+                        session,
+                        tsi,
+                        source,
+                    });
+                }
+                Ready::Lost {
+                    session,
+                    first,
+                    count,
+                } => {
+                    sink.event(SessionEvent::Lost {
+                        session,
+                        first,
+                        count,
+                    });
+                }
+                Ready::Ended { session } => {
+                    self.end(now, session, SessionEvent::Ended { session }, sink)
+                }
+                Ready::Expired { session } => {
+                    self.end(now, session, SessionEvent::Expired { session }, sink);
+                }
+                Ready::Reset { session } => {
+                    self.end(now, session, SessionEvent::Reset { session }, sink)
+                }
+            }
+        }
+    }
+
+    fn end<S: MessageSink + ?Sized>(
+        &mut self,
+        now: Instant,
+        session: u32,
+        event: SessionEvent,
+        sink: &mut S,
+    ) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.session_over(now, session);
+        }
+        sink.event(event);
+    }
+}
+
+impl<S: MessageSink + ?Sized> Handle<S> for Subscriber {
+    #[inline]
+    fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8], sink: &mut S) {
+        if let Verdict::Payload {
+            session,
+            sqn,
+            range,
+        } = self.receiver.handle(now, arrival, tpdu)
+        {
+            self.messages += 1;
+            sink.message(session, sqn, &tpdu[range]);
+        }
+        if self.receiver.has_ready() {
+            self.pop_ready(now, sink);
+        }
+    }
+
+    fn drain(&mut self, now: Instant, sink: &mut S) {
+        self.pop_ready(now, sink);
+        if let Some(reporter) = &mut self.reporter {
+            for session in self.receiver.sessions() {
+                let Some(at) = self.receiver.position(session) else {
+                    continue;
+                };
+                if at.mark.is_some() {
+                    reporter.position(now, session, at.contiguous, at.lead);
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, sink: &mut S) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.handle_timeout(now);
+        }
+        self.receiver.handle_timeout(now);
+        self.pop_ready(now, sink);
+    }
+
+    fn is_full(&self, sink: &S) -> bool {
+        sink.is_full()
+    }
+}
+
+impl Endpoint for Subscriber {
+    fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.handle_link(now, link, event, data);
+        }
+    }
+
+    fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
+        self.reporter.as_mut()?.poll_link()
+    }
+
+    fn link_sent(&mut self, link: LinkId, taken: usize) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.link_sent(link, taken);
+        }
+    }
+
+    fn link_opened(&mut self, key: u32, link: LinkId) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.link_opened(key, link);
+        }
+    }
+
+    fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
+        self.receiver.poll_run(now, budget)
+    }
+
+    fn run_done(&mut self, now: Instant, outcome: Outcome) {
+        self.receiver.run_done(now, outcome);
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let reports = self.reporter.as_ref().and_then(Reporter::next_timeout);
+        base::earliest(self.receiver.next_timeout(), reports)
+    }
+}

@@ -1,0 +1,208 @@
+//! The loop itself. It fits on a screen and knows no protocol.
+
+use base::{Budget, Instant, Io, IoFault, LinkEvent, Outcome, RecvBatch, RunLimit, Segments};
+use delivery::LinkCommand;
+
+use crate::{Endpoint, Handle};
+
+base::counters! {
+    /// What the loop has done.
+    pub struct DriverCounters: "driver" {
+        turns: Events, "turns of the loop";
+        turns_full: Events, "turns that received nothing because the application takes nothing";
+        datagrams: Packets, "datagrams received, after GRO split";
+        buffers: Events, "receive buffers filled; one may hold many datagrams";
+        runs: Events, "runs sent whole";
+        runs_short: Events, "runs of which the socket took only a part";
+        runs_blocked: Events, "runs refused because the socket was full";
+        runs_too_big: Events, "runs refused because a datagram exceeds the path's size";
+        runs_failed: Events, "runs that the network refused; the receivers ask for them again";
+        link_events: Events, "events of control connections";
+    }
+}
+
+/// An endpoint on its input and output.
+///
+/// **Cost**: a turn makes no allocation; it makes one receive call, at most a few send calls
+/// and what the control connections need. It never blocks.
+#[derive(Debug)]
+pub struct Driver<I, E> {
+    /// The back end.
+    pub io: I,
+    /// The state machines at this end.
+    pub endpoint: E,
+    batch: RecvBatch,
+    link_data: Vec<u8>,
+    counters: DriverCounters,
+    blocked: bool,
+    now: Instant,
+}
+
+impl<I: Io, E: Endpoint> Driver<I, E> {
+    /// Puts `endpoint` on `io`, receiving into `batch`.
+    pub fn new(mut io: I, endpoint: E, batch: RecvBatch) -> Self {
+        let now = io.now();
+        let counters = DriverCounters::default();
+        Self {
+            io,
+            endpoint,
+            batch,
+            link_data: Vec::new(),
+            counters,
+            blocked: false,
+            now,
+        }
+    }
+
+    /// One turn: receive batch, handle, control connections, timers, drain, runs.
+    ///
+    /// # Errors
+    /// When the back end is beyond use.
+    pub fn turn<S: ?Sized>(&mut self, sink: &mut S) -> Result<Turn, IoFault>
+    where
+        E: Handle<S>,
+    {
+        let now = self.io.now();
+        self.now = now;
+        self.counters.turns += 1;
+        let buffers = self.receive(now, sink)?;
+        let link_events = self.serve_links(now);
+        if self.endpoint.next_timeout().is_some_and(|due| due <= now) {
+            self.endpoint.handle_timeout(now, sink);
+        }
+        self.endpoint.drain(now, sink);
+        let runs = self.send_runs(now);
+        self.pump_links();
+        Ok(Turn {
+            buffers,
+            link_events,
+            runs,
+            blocked: self.blocked,
+        })
+    }
+
+    fn receive<S: ?Sized>(&mut self, now: Instant, sink: &mut S) -> Result<usize, IoFault>
+    where
+        E: Handle<S>,
+    {
+        if self.endpoint.is_full(sink) {
+            self.counters.turns_full += 1;
+            return Ok(0);
+        }
+        self.batch.clear();
+        let buffers = self.io.recv(&mut self.batch)?;
+        for (datagram, bytes) in self.batch.datagrams() {
+            self.counters.buffers += 1;
+            for tpdu in Segments::new(bytes, datagram.segment) {
+                self.counters.datagrams += 1;
+                self.endpoint.handle(now, &datagram.arrival, tpdu, sink);
+            }
+        }
+        Ok(buffers)
+    }
+
+    fn serve_links(&mut self, now: Instant) -> usize {
+        for served in 0..LINK_EVENTS_MAX {
+            let Some((link, event)) = self.io.link_event(&mut self.link_data) else {
+                return served;
+            };
+            self.counters.link_events += 1;
+            let data = if event == LinkEvent::Data {
+                &self.link_data[..]
+            } else {
+                &[]
+            };
+            self.endpoint.handle_link(now, link, event, data);
+        }
+        LINK_EVENTS_MAX
+    }
+
+    fn pump_links(&mut self) {
+        for _ in 0..LINK_COMMANDS_MAX {
+            match self.endpoint.poll_link() {
+                None => break,
+                Some(LinkCommand::Open { peer, key }) => {
+                    let link = self.io.link_open(peer);
+                    self.endpoint.link_opened(key, link);
+                }
+                Some(LinkCommand::Send { link, bytes }) => {
+                    let taken = self.io.link_send(link, bytes);
+                    self.endpoint.link_sent(link, taken);
+                }
+                Some(LinkCommand::Close { link }) => self.io.link_close(link),
+            }
+        }
+    }
+
+    fn send_runs(&mut self, now: Instant) -> usize {
+        self.blocked = false;
+        let RunLimit { bytes, datagrams } = self.io.run_limit();
+        for sent in 0..RUNS_MAX {
+            let Some(run) = self.endpoint.poll_run(now, Budget { bytes, datagrams }) else {
+                return sent;
+            };
+            let whole = run.datagram_count();
+            let outcome = self.io.send(&run);
+            self.endpoint.run_done(now, outcome);
+            match outcome {
+                Outcome::Sent { datagrams } if datagrams == whole => self.counters.runs += 1,
+                Outcome::Sent { .. } => self.counters.runs_short += 1,
+                Outcome::TooBig => self.counters.runs_too_big += 1,
+                Outcome::Failed => self.counters.runs_failed += 1,
+                Outcome::Blocked => {
+                    self.counters.runs_blocked += 1;
+                    self.blocked = true;
+                    return sent;
+                }
+            }
+        }
+        RUNS_MAX
+    }
+
+    /// Waits until there is something to do: a packet, a control event, room to send, a deadline,
+    /// or `until`.
+    pub fn wait(&mut self, until: Option<Instant>) {
+        let due = base::earliest(self.endpoint.next_timeout(), until);
+        self.io.wait(due);
+    }
+
+    /// When the next turn is due even if nothing arrives.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.endpoint.next_timeout()
+    }
+
+    /// The time of the last turn.
+    pub const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// What the loop has done.
+    pub const fn counters(&self) -> &DriverCounters {
+        &self.counters
+    }
+}
+
+/// What one turn did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Receive buffers handled.
+    pub buffers: usize,
+    /// Control-connection events handled.
+    pub link_events: usize,
+    /// Runs sent.
+    pub runs: usize,
+    /// The socket was full: wait for room before the next turn.
+    pub blocked: bool,
+}
+
+impl Turn {
+    /// True when the turn found nothing to do, so that waiting is right.
+    pub const fn is_idle(&self) -> bool {
+        self.buffers == 0 && self.link_events == 0 && (self.runs == 0 || self.blocked)
+    }
+}
+
+/// Runs sent before the loop looks at the receive side again, so that NAKs are served at full rate.
+const RUNS_MAX: usize = 4;
+const LINK_EVENTS_MAX: usize = 64;
+const LINK_COMMANDS_MAX: usize = 256;

@@ -1,0 +1,142 @@
+//! Messages and events on their way from the run loop to the application, in order.
+
+use std::ops::Range;
+
+use driver::{MessageSink, SessionEvent};
+
+/// A batch that the run loop fills and the application empties.
+///
+/// **Cost**: copies each message once; allocates only until it has grown to the largest batch.
+#[derive(Debug, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    next: usize,
+}
+
+/// One thing a receiver's application is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received<'a> {
+    /// A whole message.
+    Message {
+        /// Which sender's session.
+        session: u32,
+        /// Position of its last packet in that session.
+        sqn: u64,
+        /// The application's bytes.
+        data: &'a [u8],
+    },
+    /// Something other than data, in its place between the messages.
+    Event(SessionEvent),
+}
+
+#[derive(Clone, Debug)]
+enum Entry {
+    Message {
+        session: u32,
+        sqn: u64,
+        range: Range<usize>,
+    },
+    Event(SessionEvent),
+}
+
+impl Batch {
+    /// The next message or event.
+    pub fn pop(&mut self) -> Option<Received<'_>> {
+        let entry = self.entries.get(self.next)?;
+        self.next += 1;
+        Some(match entry {
+            Entry::Message {
+                session,
+                sqn,
+                range,
+            } => Received::Message {
+                session: *session,
+                sqn: *sqn,
+                data: &self.bytes[range.clone()],
+            },
+            Entry::Event(event) => Received::Event(*event),
+        })
+    }
+
+    /// True when everything was popped.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.next == self.entries.len()
+    }
+
+    /// Messages and events not yet popped.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.entries.len() - self.next
+    }
+
+    /// Forgets everything and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+        self.next = 0;
+    }
+}
+
+impl MessageSink for Batch {
+    fn message(&mut self, session: u32, sqn: u64, data: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(data);
+        self.entries.push(Entry::Message {
+            session,
+            sqn,
+            range: start..self.bytes.len(),
+        });
+    }
+
+    fn event(&mut self, event: SessionEvent) {
+        self.entries.push(Entry::Event(event));
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes.len() >= FULL_BYTES || self.entries.len() >= FULL_ENTRIES
+    }
+}
+
+/// A batch this large takes no further receive batch until the application has emptied it.
+const FULL_BYTES: usize = 1 << 20;
+const FULL_ENTRIES: usize = 1 << 15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_and_events_keep_their_order() {
+        let mut batch = Batch::default();
+        batch.message(1, 10, b"one");
+        batch.event(SessionEvent::Lost {
+            session: 1,
+            first: 11,
+            count: 2,
+        });
+        batch.message(1, 13, b"");
+        assert_eq!(
+            batch.pop(),
+            Some(Received::Message {
+                session: 1,
+                sqn: 10,
+                data: b"one"
+            })
+        );
+        assert!(matches!(
+            batch.pop(),
+            Some(Received::Event(SessionEvent::Lost { count: 2, .. }))
+        ));
+        assert_eq!(
+            batch.pop(),
+            Some(Received::Message {
+                session: 1,
+                sqn: 13,
+                data: b""
+            })
+        );
+        assert!(batch.is_empty() && batch.pop().is_none());
+    }
+}

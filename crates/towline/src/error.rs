@@ -1,0 +1,35 @@
+//! Why the library could not do what it was asked.
+
+use base::IoFault;
+use net::{InterfaceError, NetError};
+use pgm::ConfigError;
+
+/// Everything that opening or using a session can fail with. The text names the operation, the
+/// target, the cause and, where there is one, the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The protocol parameters contradict each other or their ranges.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// No usable interface.
+    #[error("{0}")]
+    Interface(#[from] InterfaceError),
+    /// The system refused something.
+    #[error("{0}")]
+    Net(#[from] NetError),
+    /// The sockets are beyond use.
+    #[error("{0}")]
+    Io(#[from] IoFault),
+    /// The message is longer than the protocol parameters allow.
+    #[error("the message is longer than the {max} bytes that can be sent; raise apdu_bytes_max")]
+    TooLong {
+        /// The longest that can.
+        max: usize,
+    },
+    /// The session was closed.
+    #[error("the session was closed")]
+    Closed,
+    /// What was waited for did not happen in time.
+    #[error("{0}")]
+    TimedOut(String),
+}

@@ -1,0 +1,234 @@
+//! Load messages whose content proves itself: what `towline load` sends and checks.
+//!
+//! A message carries its sequence number and a slice of a fixed pseudo-random block chosen by that
+//! number, so a receiver that knows only the seed detects a missing, repeated, reordered, truncated
+//! or altered message. It does not measure time.
+//!
+//! ```text
+//!   16 bytes and more:  sequence u64 LE | mark u64 LE | block[start(sequence) ..]
+//!   less than 16:       the first bytes of the mark, which depends on sequence and length
+//! ```
+
+use base::Rng;
+
+/// Makes and recognises the messages of one load run.
+#[derive(Clone, Debug)]
+pub struct LoadPattern {
+    seed: u64,
+    block: Vec<u8>,
+}
+
+impl LoadPattern {
+    /// The pattern that `seed` determines. **Cost**: fills 128 KiB once.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut block = vec![0; BLOCK_BYTES + MESSAGE_BYTES_MAX];
+        Rng::new(seed).fill(&mut block);
+        Self { seed, block }
+    }
+
+    /// Writes message number `sequence` over all of `message` (at most 64 KiB).
+    pub fn fill(&self, sequence: u64, message: &mut [u8]) {
+        let mark = self.mark(sequence, message.len()).to_le_bytes();
+        if message.len() < HEAD_BYTES {
+            let (head, tail) = message.split_at_mut(message.len().min(8));
+            head.copy_from_slice(&mark[..head.len()]);
+            tail.copy_from_slice(&mark[..tail.len()]);
+            return;
+        }
+        message[..8].copy_from_slice(&sequence.to_le_bytes());
+        message[8..16].copy_from_slice(&mark);
+        let body = &mut message[HEAD_BYTES..];
+        body.copy_from_slice(self.body(sequence, body.len()));
+    }
+
+    /// The sequence number that a message of 16 bytes or more claims.
+    fn claimed(message: &[u8]) -> Option<u64> {
+        let head = message.get(..HEAD_BYTES)?;
+        Some(u64::from_le_bytes(head[..8].try_into().ok()?))
+    }
+
+    /// True when `message` is exactly message number `sequence`.
+    fn is_intact(&self, sequence: u64, message: &[u8]) -> bool {
+        let mark = self.mark(sequence, message.len()).to_le_bytes();
+        if message.len() < HEAD_BYTES {
+            let (head, tail) = message.split_at(message.len().min(8));
+            return head == &mark[..head.len()] && tail == &mark[..tail.len()];
+        }
+        message[8..16] == mark
+            && message[HEAD_BYTES..] == *self.body(sequence, message.len() - HEAD_BYTES)
+    }
+
+    fn body(&self, sequence: u64, len: usize) -> &[u8] {
+        let start = (sequence.wrapping_mul(64) as usize) % BLOCK_BYTES;
+        &self.block[start..start + len]
+    }
+
+    const fn mark(&self, sequence: u64, len: usize) -> u64 {
+        let mut z = self.seed ^ sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (len as u64) << 48;
+        z = (z ^ (z >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        z ^ (z >> 32)
+    }
+}
+
+/// The sizes of a load run's messages: message number and seed determine each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadSizes {
+    /// Smallest, in bytes.
+    pub min: usize,
+    /// Largest, in bytes.
+    pub max: usize,
+    /// What chooses among them.
+    pub seed: u64,
+}
+
+impl LoadSizes {
+    /// The length of message number `sequence`.
+    #[must_use]
+    pub fn of(&self, sequence: u64) -> usize {
+        if self.min >= self.max {
+            return self.min;
+        }
+        let mut rng = Rng::new(self.seed ^ sequence.wrapping_mul(0xa076_1d64_78bd_642f));
+        usize::try_from(rng.between(self.min as u64, self.max as u64)).unwrap_or(self.max)
+    }
+}
+
+/// Checks the messages of one sender as they come.
+#[derive(Clone, Debug)]
+pub struct LoadCheck {
+    pattern: LoadPattern,
+    next: Option<u64>,
+    tally: LoadTally,
+}
+
+/// What a [`LoadCheck`] has found. Counts of messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadTally {
+    /// Intact messages, each counted once.
+    pub received: u64,
+    /// Bytes of the intact messages.
+    pub bytes: u64,
+    /// Messages skipped between the first and the last one received.
+    pub missing: u64,
+    /// Messages whose content is not what their number demands.
+    pub corrupt: u64,
+    /// Messages that came again.
+    pub duplicates: u64,
+    /// Messages that came after a later one.
+    pub out_of_order: u64,
+    /// Number of the first message received.
+    pub first: Option<u64>,
+    /// Number of the last message received.
+    pub last: Option<u64>,
+}
+
+impl LoadCheck {
+    /// A check against the pattern that `seed` determines.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            pattern: LoadPattern::new(seed),
+            next: None,
+            tally: LoadTally::default(),
+        }
+    }
+
+    /// Takes the next message. A short message carries no number of its own and is held against the
+    /// one that is due; after a loss the next message of 16 bytes or more says where the stream is.
+    pub fn take(&mut self, message: &[u8]) {
+        let due = self.next.unwrap_or(0);
+        let sequence = LoadPattern::claimed(message).unwrap_or(due);
+        if !self.pattern.is_intact(sequence, message) {
+            self.tally.corrupt += 1;
+            return;
+        }
+        match self.next {
+            None => self.tally.first = Some(sequence),
+            Some(next) if sequence > next => self.tally.missing += sequence - next,
+            Some(next) if sequence < next => {
+                self.take_late(sequence, next);
+                return;
+            }
+            Some(_) => {}
+        }
+        self.tally.received += 1;
+        self.tally.bytes += message.len() as u64;
+        self.tally.last = Some(sequence);
+        self.next = Some(sequence + 1);
+    }
+
+    const fn take_late(&mut self, sequence: u64, next: u64) {
+        if sequence + 1 == next {
+            self.tally.duplicates += 1;
+        } else {
+            self.tally.out_of_order += 1;
+        }
+    }
+
+    /// What was found so far.
+    #[must_use]
+    pub const fn tally(&self) -> &LoadTally {
+        &self.tally
+    }
+}
+
+/// Longest load message, in bytes: the largest APDU of the protocol's default configuration.
+pub const MESSAGE_BYTES_MAX: usize = 65_535;
+const BLOCK_BYTES: usize = 65_536;
+const HEAD_BYTES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(pattern: &LoadPattern, sequence: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        pattern.fill(sequence, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_clean_stream_of_mixed_sizes_is_clean() {
+        let pattern = LoadPattern::new(3);
+        let sizes = LoadSizes {
+            min: 1,
+            max: 20_000,
+            seed: 3,
+        };
+        let mut check = LoadCheck::new(3);
+        for sequence in 0..2_000 {
+            check.take(&message(&pattern, sequence, sizes.of(sequence)));
+        }
+        let tally = check.tally();
+        assert_eq!(
+            (tally.received, tally.missing, tally.corrupt),
+            (2_000, 0, 0)
+        );
+    }
+
+    #[test]
+    fn every_kind_of_damage_is_seen() {
+        let pattern = LoadPattern::new(3);
+        let mut check = LoadCheck::new(3);
+        for sequence in [10, 11, 14, 14, 12] {
+            check.take(&message(&pattern, sequence, 100));
+        }
+        let mut bad = message(&pattern, 15, 100);
+        bad[99] ^= 1;
+        check.take(&bad);
+        check.take(&message(&pattern, 15, 100)[..99]);
+        let tally = check.tally();
+        assert_eq!(
+            (
+                tally.received,
+                tally.missing,
+                tally.duplicates,
+                tally.out_of_order,
+                tally.corrupt
+            ),
+            (3, 2, 1, 1, 2)
+        );
+        assert_eq!((tally.first, tally.last), (Some(10), Some(14)));
+    }
+}

@@ -1,0 +1,158 @@
+//! What all sessions have in common: a group, an interface, socket options, protocol parameters.
+
+use std::net::{IpAddr, SocketAddr};
+
+use net::{
+    Faults, Group, Interfaces, NetError, SocketOptions, UdpIo, UdpSetup, interface::Selector,
+};
+use pgm::{Config, ConfigBuilder, ConfigError};
+
+use crate::Error;
+
+/// The choices common to every kind of session. Built with chained setters; opening a session
+/// checks them together.
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub(crate) group: Group,
+    pub(crate) interface: Option<Selector>,
+    pub(crate) sockets: SocketOptions,
+    pub(crate) config: ConfigBuilder,
+    pub(crate) faults: Faults,
+    pub(crate) name: String,
+    pub(crate) reports: bool,
+}
+
+impl Session {
+    /// A session on `group` with every default.
+    #[must_use]
+    pub fn new(group: Group) -> Self {
+        Self {
+            group,
+            interface: None,
+            sockets: SocketOptions::default(),
+            config: Config::builder(),
+            faults: Faults::NONE,
+            name: default_name(),
+            reports: true,
+        }
+    }
+
+    /// Uses the interface with this name, address or prefix instead of the kernel's route.
+    #[must_use]
+    pub fn interface(mut self, selector: Option<Selector>) -> Self {
+        if selector.is_some() {
+            self.interface = selector;
+        }
+        self
+    }
+
+    /// Uses these socket options.
+    #[must_use]
+    pub fn sockets(mut self, options: SocketOptions) -> Self {
+        self.sockets = options;
+        self
+    }
+
+    /// Uses these protocol parameters.
+    #[must_use]
+    pub const fn config(mut self, config: ConfigBuilder) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Sets one protocol parameter from its text form; see [`crate::PARAMETERS`].
+    ///
+    /// # Errors
+    /// An unknown name or a value out of range.
+    pub fn set(mut self, name: &str, value: &str) -> Result<Self, ConfigError> {
+        self.config.set(name, value)?;
+        Ok(self)
+    }
+
+    /// Injects faults between the sockets and the protocol, such as `loss=5%,seed=7`: to rehearse
+    /// what a network may do.
+    #[must_use]
+    pub const fn faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// What this end is called in the reports of the other; the host's name and the process number
+    /// otherwise.
+    #[must_use]
+    pub fn name(mut self, name: Option<String>) -> Self {
+        if let Some(name) = name {
+            self.name = name;
+        }
+        self
+    }
+
+    /// Whether receivers report to the sender. Without reports no receiver can hold a sender back
+    /// and none can prove what it holds. Default true.
+    #[must_use]
+    pub const fn reports(mut self, reports: bool) -> Self {
+        self.reports = reports;
+        self
+    }
+
+    /// Opens the sockets for `role`.
+    pub(crate) fn open(&self, role: net::Role) -> Result<Opened, Error> {
+        let config = self.config.build()?;
+        let destination = self.group.resolve()?;
+        let written = self.group.interface().map(str::parse).transpose()?;
+        let wanted = self.interface.clone().or(written);
+        let choice = Interfaces::read()?.choose(wanted.as_ref(), destination.ip())?;
+        let mut sockets = self.sockets.clone();
+        if let Some(bytes) = choice.interface.gso_bytes_max {
+            sockets.gso_bytes_max = bytes as usize;
+        }
+        sockets.faults = self.faults;
+        let setup = UdpSetup::new(role, destination, choice.interface.index, choice.local)
+            .source(self.group.source())
+            .options(sockets);
+        let mut io = UdpIo::open(setup)?;
+        let mut warnings = choice.notes;
+        warnings.extend(self.group.caution().map(str::to_owned));
+        warnings.extend(std::iter::from_fn(|| io.take_warning()));
+        let seed = random_u64()?;
+        Ok(Opened {
+            batch: io.batch(),
+            io: net::Intercept::new(io, self.faults),
+            config,
+            destination,
+            local: choice.local,
+            interface: choice.interface.name,
+            seed,
+            warnings,
+        })
+    }
+}
+
+/// What opening the sockets gave.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) io: Port,
+    pub(crate) batch: base::RecvBatch,
+    pub(crate) config: Config,
+    pub(crate) destination: SocketAddr,
+    pub(crate) local: IpAddr,
+    pub(crate) interface: String,
+    pub(crate) seed: u64,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The back end of every session of the library: real sockets, behind the interceptor.
+pub(crate) type Port = net::Intercept<UdpIo>;
+
+/// 64 bits from the system's generator: identifiers must be unpredictable off the path.
+pub(crate) fn random_u64() -> Result<u64, Error> {
+    let mut bytes = [0; 8];
+    sys::random(&mut bytes)
+        .map_err(|error| NetError::system("read", "the system's random numbers", &error))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn default_name() -> String {
+    let host = sys::host_name().unwrap_or_else(|| "host".to_owned());
+    format!("{host}:{}", std::process::id())
+}

@@ -1,0 +1,403 @@
+//! Sessions on threads of their own: the application hands messages over and takes them from
+//! bounded queues, and the protocol's timers never wait for it.
+//!
+//! ```text
+//!   application --Outgoing--> queue --> thread: Publisher  --> network
+//!   application <--Batch----- queue <-- thread: Subscriber <-- network
+//!                --emptied batches return by a second queue-->
+//! ```
+//!
+//! A full queue is the back-pressure: a publisher's `send` waits; a subscriber's thread leaves
+//! packets in the socket, and reports to the sender that it stands still.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError},
+    },
+    task::{Context, Poll, Waker},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use crate::{Batch, Error, Publisher, Received, SendStatus, Subscriber};
+
+/// A subscriber on its own thread. [`SubscriberThread::recv`] blocks; asynchronous programs of
+/// any runtime await [`SubscriberThread::ready`] and then [`SubscriberThread::pop`].
+#[derive(Debug)]
+pub struct SubscriberThread {
+    batches: Receiver<Batch>,
+    spare: SyncSender<Batch>,
+    current: Batch,
+    shared: Arc<Shared>,
+    waker: net::Waker,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    is_stopped: AtomicBool,
+    task: Mutex<Option<Waker>>,
+}
+
+impl Shared {
+    fn wake_task(&self) {
+        let task = self
+            .task
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+}
+
+impl SubscriberThread {
+    /// Moves `subscriber` to a thread of its own.
+    ///
+    /// # Errors
+    /// When the system gives no thread or descriptor.
+    pub fn spawn(subscriber: Subscriber) -> Result<Self, Error> {
+        let waker = subscriber.waker()?;
+        let (to_app, batches) = mpsc::sync_channel(QUEUE_BATCHES);
+        let (spare, from_app) = mpsc::sync_channel(QUEUE_BATCHES + 1);
+        let shared = Arc::new(Shared::default());
+        let worker = Worker {
+            subscriber,
+            to_app,
+            from_app,
+            shared: Arc::clone(&shared),
+        };
+        let thread = spawn("subscriber", move || worker.run())?;
+        let current = Batch::default();
+        Ok(Self {
+            batches,
+            spare,
+            current,
+            shared,
+            waker,
+            thread: Some(thread),
+        })
+    }
+
+    /// The next message or event, waiting at most `timeout`; `None` when that passed.
+    ///
+    /// # Errors
+    /// What ended the session.
+    pub fn recv(&mut self, timeout: Option<Duration>) -> Result<Option<Received<'_>>, Error> {
+        if self.current.is_empty() {
+            let next = match timeout {
+                Some(timeout) => self.batches.recv_timeout(timeout),
+                None => self
+                    .batches
+                    .recv()
+                    .map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match next {
+                Ok(batch) => self.replace(batch),
+                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.join()),
+            }
+        }
+        Ok(self.current.pop())
+    }
+
+    /// Waits, as a future, until [`SubscriberThread::pop`] has something to give.
+    ///
+    /// # Errors
+    /// What ended the session.
+    pub async fn ready(&mut self) -> Result<(), Error> {
+        std::future::poll_fn(|cx| self.poll_ready(cx)).await
+    }
+
+    /// What [`SubscriberThread::ready`] waited for; `None` when it must be awaited again.
+    pub fn pop(&mut self) -> Option<Received<'_>> {
+        self.current.pop()
+    }
+
+    /// As [`SubscriberThread::ready`], for hand-written futures: registers the task to be woken.
+    ///
+    /// # Errors
+    /// What ended the session.
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if !self.current.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let task = cx.waker().clone();
+        *self
+            .shared
+            .task
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(task);
+        match self.batches.try_recv() {
+            Ok(batch) => {
+                self.replace(batch);
+                Poll::Ready(Ok(()))
+            }
+            Err(TryRecvError::Empty) => Poll::Pending,
+            Err(TryRecvError::Disconnected) => Poll::Ready(Err(self.join())),
+        }
+    }
+
+    fn replace(&mut self, batch: Batch) {
+        let mut emptied = std::mem::replace(&mut self.current, batch);
+        emptied.clear();
+        // A thread that is gone needs no spare batch.
+        drop(self.spare.try_send(emptied));
+        self.wake_thread();
+    }
+
+    fn wake_thread(&self) {
+        self.waker.wake();
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+
+    fn join(&mut self) -> Error {
+        join(&mut self.thread)
+    }
+}
+
+impl Drop for SubscriberThread {
+    fn drop(&mut self) {
+        self.shared.is_stopped.store(true, Ordering::Release);
+        self.wake_thread();
+        if let Some(thread) = self.thread.take() {
+            // What went wrong was the caller's to ask for before.
+            drop(thread.join());
+        }
+    }
+}
+
+/// The subscriber's thread.
+struct Worker {
+    subscriber: Subscriber,
+    to_app: SyncSender<Batch>,
+    from_app: Receiver<Batch>,
+    shared: Arc<Shared>,
+}
+
+impl Worker {
+    fn run(mut self) -> Result<(), Error> {
+        let result = self.serve();
+        // The reason the session ends for is worth more than trouble on the way out.
+        let closed = self.subscriber.close();
+        drop(self.to_app);
+        self.shared.wake_task();
+        result.and(closed)
+    }
+
+    fn serve(&mut self) -> Result<(), Error> {
+        let mut batch = Batch::default();
+        while !self.shared.is_stopped.load(Ordering::Acquire) {
+            let turn = self.subscriber.turn(&mut batch)?;
+            if !batch.is_empty() {
+                match self.to_app.try_send(batch) {
+                    Ok(()) => {
+                        batch = self.from_app.try_recv().unwrap_or_default();
+                        self.shared.wake_task();
+                    }
+                    Err(TrySendError::Full(unsent)) => batch = unsent,
+                    Err(TrySendError::Disconnected(_)) => return Ok(()),
+                }
+            }
+            if driver::MessageSink::is_full(&batch) {
+                // The socket stays readable: wait for the application instead.
+                let due = self.subscriber.next_timeout();
+                let now = self.subscriber.now();
+                thread::park_timeout(due.map_or(FULL_WAIT, |due| due.since(now)).min(FULL_WAIT));
+            } else if turn.is_idle() {
+                self.subscriber.wait(None);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A publisher on its own thread.
+#[derive(Debug)]
+pub struct PublisherThread {
+    queue: SyncSender<Outgoing>,
+    spare: Receiver<Outgoing>,
+    current: Outgoing,
+    waker: net::Waker,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+/// Messages on their way to the publisher's thread.
+#[derive(Debug, Default)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    next: usize,
+}
+
+impl Outgoing {
+    fn push(&mut self, message: &[u8]) {
+        self.bytes.extend_from_slice(message);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn peek(&self) -> Option<&[u8]> {
+        let end = *self.ends.get(self.next)?;
+        let start = if self.next == 0 {
+            0
+        } else {
+            self.ends[self.next - 1]
+        };
+        Some(&self.bytes[start..end])
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.next = 0;
+    }
+}
+
+impl PublisherThread {
+    /// Moves `publisher` to a thread of its own. It is closed, waiting at most `close_timeout`, when
+    /// this value is dropped or [`PublisherThread::close`] is called.
+    ///
+    /// # Errors
+    /// When the system gives no thread or descriptor.
+    pub fn spawn(publisher: Publisher, close_timeout: Duration) -> Result<Self, Error> {
+        let waker = publisher.waker()?;
+        let (queue, from_app) = mpsc::sync_channel(QUEUE_BATCHES);
+        let (to_app, spare) = mpsc::sync_channel(QUEUE_BATCHES + 1);
+        let thread = spawn("publisher", move || {
+            publish(publisher, &from_app, &to_app, close_timeout)
+        })?;
+        Ok(Self {
+            queue,
+            spare,
+            current: Outgoing::default(),
+            waker,
+            thread: Some(thread),
+        })
+    }
+
+    /// Hands a message over, waiting while the queue is full. While the thread keeps up each message
+    /// travels at once; while it does not, they travel together.
+    ///
+    /// # Errors
+    /// What ended the session.
+    pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        self.current.push(message);
+        let fresh = self.spare.try_recv().unwrap_or_default();
+        match self
+            .queue
+            .try_send(std::mem::replace(&mut self.current, fresh))
+        {
+            Ok(()) => {}
+            Err(TrySendError::Full(kept)) if kept.bytes.len() < OUTGOING_BYTES_MAX => {
+                self.current = kept;
+            }
+            Err(TrySendError::Full(kept)) => {
+                if self.queue.send(kept).is_err() {
+                    return Err(join(&mut self.thread));
+                }
+            }
+            Err(TrySendError::Disconnected(_)) => return Err(join(&mut self.thread)),
+        }
+        self.waker.wake();
+        Ok(())
+    }
+
+    /// Sends everything and ends the session in good order.
+    ///
+    /// # Errors
+    /// What went wrong on the thread, [`Error::TimedOut`] when receivers did not confirm in time.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let Some(thread) = self.thread.take() else {
+            return Ok(());
+        };
+        let last = std::mem::take(&mut self.current);
+        if !last.ends.is_empty() {
+            // A thread that is gone says why below.
+            drop(self.queue.send(last));
+        }
+        // Replacing the queue closes it: that is the sign to end.
+        self.queue = mpsc::sync_channel(1).0;
+        self.waker.wake();
+        thread.join().unwrap_or(Err(Error::Closed))
+    }
+}
+
+impl Drop for PublisherThread {
+    fn drop(&mut self) {
+        // Who wants to know calls `close`.
+        drop(self.finish());
+    }
+}
+
+fn publish(
+    mut publisher: Publisher,
+    from_app: &Receiver<Outgoing>,
+    to_app: &SyncSender<Outgoing>,
+    close_timeout: Duration,
+) -> Result<(), Error> {
+    let mut current = Outgoing::default();
+    loop {
+        while let Some(message) = current.peek() {
+            if publisher.try_send(message)? != SendStatus::Taken {
+                break;
+            }
+            current.next += 1;
+        }
+        let is_stuck = current.peek().is_some();
+        if !is_stuck {
+            current.clear();
+            match from_app.try_recv() {
+                Ok(next) => {
+                    let emptied = std::mem::replace(&mut current, next);
+                    // The application makes a new one when this one is lost.
+                    drop(to_app.try_send(emptied));
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty) => {}
+            }
+        }
+        let turn = publisher.turn()?;
+        if turn.is_idle() {
+            publisher.wait(None);
+        }
+    }
+    if publisher.close(close_timeout)? {
+        Ok(())
+    } else {
+        Err(Error::TimedOut(
+            "not every receiver confirmed the last messages".to_owned(),
+        ))
+    }
+}
+
+fn spawn(
+    name: &str,
+    body: impl FnOnce() -> Result<(), Error> + Send + 'static,
+) -> Result<JoinHandle<Result<(), Error>>, Error> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+    thread.map_err(|error| net::NetError::system("start", "a thread", &error).into())
+}
+
+fn join(thread: &mut Option<JoinHandle<Result<(), Error>>>) -> Error {
+    match thread.take().map(JoinHandle::join) {
+        Some(Ok(Err(error))) => error,
+        _ => Error::Closed,
+    }
+}
+
+/// Batches that wait for the other side at most.
+const QUEUE_BATCHES: usize = 4;
+/// Bytes that the application may gather while the queue is full.
+const OUTGOING_BYTES_MAX: usize = 256 << 10;
+/// How long a thread whose application takes nothing sleeps at most.
+const FULL_WAIT: Duration = Duration::from_millis(5);
