@@ -10,7 +10,7 @@ use std::{
 
 use sys::{
     namespace::{CommandExt as _, Namespace, run_in},
-    netlink::{NetlinkError, RandomLoss, Rtnetlink},
+    netlink::{Link, NetlinkError, RandomLoss, Rtnetlink},
 };
 
 use crate::LabError;
@@ -90,21 +90,6 @@ impl Host {
     pub fn enter<T: Send>(&self, body: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         run_in(&[&self.network, &self.name], body)
             .map_err(|cause| LabError::os("enter a host of the lab", cause))
-    }
-
-    /// Switches the host's own interface off or on. Off removes its IPv6 addresses and all routes;
-    /// on restores them. To pull the cable instead, see [`Lab::unplug`](crate::Lab::unplug).
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn set_interface_up(&self, up: bool) -> Result<(), LabError> {
-        if up {
-            return self.configure();
-        }
-        self.with_netlink(|netlink| {
-            let index = netlink.link_index(INTERFACE)?;
-            Ok(netlink.set_up(index, false)?)
-        })
     }
 
     /// Loses `lost` of `of` UDP packets that arrive at `e0`, each drawn at random, by a netfilter
@@ -198,6 +183,19 @@ impl Host {
             Ok(link.flags.is_running()
                 && found == wanted
                 && ours.all(|address| !address.flags.is_tentative()))
+        })
+    }
+
+    /// Its interface as it is.
+    pub(crate) fn link(&self) -> Result<Link, LabError> {
+        self.with_netlink(|netlink| Ok(netlink.link(INTERFACE)?))
+    }
+
+    /// Switches its interface off, as its administrator would.
+    pub(crate) fn switch_off(&self) -> Result<(), LabError> {
+        self.with_netlink(|netlink| {
+            let index = netlink.link_index(INTERFACE)?;
+            Ok(netlink.set_up(index, false)?)
         })
     }
 

@@ -67,13 +67,16 @@ impl Lab {
         &self.hosts
     }
 
-    /// Pulls the cable of the host at `index`: its interface keeps its addresses and routes, and
-    /// loses its carrier.
+    /// Pulls the cable of the host at `index` and waits until its kernel has noticed: its interface
+    /// keeps its addresses and routes, and loses its carrier.
     ///
     /// # Errors
     /// When the hosts are joined directly, or the kernel refuses.
     pub fn unplug(&self, index: usize) -> Result<(), LabError> {
-        self.set_cable(index, false)
+        self.set_cable(index, false)?;
+        let host = &self.hosts[index];
+        let what = format!("the loss of carrier at host {}", host.number());
+        await_that(&what, || Ok(!host.link()?.flags.is_running()))
     }
 
     /// Puts the cable of the host at `index` back and waits until packets pass.
@@ -82,7 +85,22 @@ impl Lab {
     /// When the hosts are joined directly, or the kernel refuses.
     pub fn plug(&self, index: usize) -> Result<(), LabError> {
         self.set_cable(index, true)?;
-        await_hosts(&self.hosts[index..=index])
+        self.await_cable(index)
+    }
+
+    /// Switches the interface of the host at `index` off, which removes its IPv6 addresses and all
+    /// its routes, or on, which restores them; then waits until packets pass, provided that the far
+    /// end of its cable is on.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set_interface_up(&self, index: usize, up: bool) -> Result<(), LabError> {
+        let host = &self.hosts[index];
+        if up {
+            host.configure()?;
+            return self.await_cable(index);
+        }
+        host.switch_off()
     }
 
     fn set_cable(&self, index: usize, up: bool) -> Result<(), LabError> {
@@ -92,10 +110,28 @@ impl Lab {
         switch.set_port(&self.hosts[index], up)
     }
 
+    /// Waits until both ends of a host's cable pass packets.
+    fn await_cable(&self, index: usize) -> Result<(), LabError> {
+        let host = &self.hosts[index];
+        let far_end = || match &self.switch {
+            Some(switch) => switch.port(host),
+            None => self.hosts[1 - index].link(),
+        };
+        if !(host.link()?.flags.is_up() && far_end()?.flags.is_up()) {
+            return Ok(());
+        }
+        await_that(&format!("the cable of host {}", host.number()), || {
+            Ok(far_end()?.flags.is_running() && host.is_ready()?)
+        })
+    }
+
     fn await_ready(&self) -> Result<(), LabError> {
         let switch_ready = || self.switch.as_ref().map_or(Ok(true), Switch::is_ready);
         await_that("the lab's switch", switch_ready)?;
-        await_hosts(&self.hosts)
+        for host in &self.hosts {
+            await_that(&format!("host {}", host.number()), || host.is_ready())?;
+        }
+        Ok(())
     }
 }
 
@@ -124,13 +160,6 @@ fn join(spec: &LabSpec, one: &Host, other: &Host) -> Result<(), LabError> {
             mtu: spec.mtu_bytes(),
         })?)
     })?
-}
-
-fn await_hosts(hosts: &[Host]) -> Result<(), LabError> {
-    for host in hosts {
-        await_that(&format!("host {}", host.number()), || host.is_ready())?;
-    }
-    Ok(())
 }
 
 fn await_that(what: &str, is_ready: impl Fn() -> Result<bool, LabError>) -> Result<(), LabError> {

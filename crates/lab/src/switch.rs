@@ -1,15 +1,16 @@
 //! The switch between the hosts: a bridge in a namespace of its own.
 
+use std::os::fd::AsFd as _;
+
 use sys::{
     namespace::Namespace,
-    netlink::{Ethtool, Rtnetlink, Veth},
+    netlink::{Ethtool, Link, Rtnetlink, Veth},
 };
 
 use crate::{
     Host, LabError, LabSpec,
     host::{INTERFACE, in_namespace},
 };
-use std::os::fd::AsFd as _;
 
 /// A bridge `br0` with a port `p1`, `p2`, ... for each host.
 #[derive(Debug)]
@@ -65,6 +66,13 @@ impl Switch {
             let links = Rtnetlink::open()?.links()?;
             let mut ours = links.iter().filter(|link| !link.flags.is_loopback());
             Ok(ours.all(|link| link.flags.is_running()))
+        })?
+    }
+
+    /// The port of one host.
+    pub(crate) fn port(&self, host: &Host) -> Result<Link, LabError> {
+        in_namespace(&self.namespace, || {
+            Ok(Rtnetlink::open()?.link(&port_name(host))?)
         })?
     }
 

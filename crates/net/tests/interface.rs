@@ -75,7 +75,7 @@ fn what_is_down_or_without_a_way_is_refused() {
             notes.iter().any(|note| note.contains("no carrier")),
             "{notes:?}"
         );
-        host.set_interface_up(false).unwrap();
+        lab.set_interface_up(0, false).unwrap();
         let error = choose(host, Some("e0"), "239.1.1.1").unwrap_err();
         assert!(matches!(error, InterfaceError::Down { .. }), "{error}");
         let error = choose(host, None, "239.1.1.1").unwrap_err();
