@@ -10,6 +10,9 @@ pub use error::NetError;
 mod group;
 pub use group::Group;
 
+pub mod intercept;
+pub use intercept::{Faults, Intercept};
+
 pub mod interface;
 pub use interface::{Interface, InterfaceError, Interfaces};
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use crate::NetError;
+use crate::{Faults, NetError};
 
 /// Socket options of one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct SocketOptions {
     pub links_max: usize,
     /// How long a control connection's peer may be silent at TCP level. Default 30 s.
     pub link_silence: Duration,
+    /// System calls that fail on purpose. Default none.
+    pub faults: Faults,
 }
 
 impl Default for SocketOptions {
@@ -50,6 +52,7 @@ impl Default for SocketOptions {
             link_queue_bytes: 4 << 20,
             links_max: 4096,
             link_silence: Duration::from_secs(30),
+            faults: Faults::NONE,
         }
     }
 }

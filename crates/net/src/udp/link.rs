@@ -115,16 +115,22 @@ impl Links {
         if !matches!(link.state, State::Connecting | State::Open) {
             return 0;
         }
-        let taken = bytes.len().min(self.queue_bytes - link.queue.len());
-        let was_empty = link.queue.is_empty();
-        link.queue.extend(&bytes[..taken]);
+        let mut taken = 0;
+        loop {
+            let room = self.queue_bytes - link.queue.len();
+            let next = &bytes[taken..(taken + room).min(bytes.len())];
+            let was_empty = link.queue.is_empty();
+            link.queue.extend(next);
+            taken += next.len();
+            // A failure shows again when the connection is read, which the kernel will ask for.
+            let may_flush = was_empty && link.state == State::Open && !next.is_empty();
+            if !may_flush || link.flush(tally).is_err() {
+                break;
+            }
+        }
         if taken < bytes.len() {
             link.owes_writable = true;
             tally.counters.link_queue_full += 1;
-        }
-        if was_empty && link.state == State::Open {
-            // A failure shows again when the connection is read, which the kernel will ask for.
-            let _told_by_reading = link.flush(tally);
         }
         link.follow(id, readiness);
         taken

@@ -60,6 +60,10 @@ pub struct UdpIo {
     receives_since_poll: u32,
     /// Which socket is asked first; they take turns.
     group_first: bool,
+    /// The control connections were looked at since the last turn.
+    has_polled: bool,
+    /// The owner takes no packets at present.
+    holds_packets: bool,
 }
 
 impl UdpIo {
@@ -75,11 +79,12 @@ impl UdpIo {
         if let Some(group) = &ports.group {
             readiness.add(&group.socket, Signal::GROUP, Interest::READ)?;
         }
-        let mut has_gro = setup.options.gro;
+        let wants_gro = setup.options.gro && !setup.options.faults.nogro;
+        let mut has_gro = wants_gro;
         for port in ports.iter() {
             has_gro &= port.socket.set_gro(has_gro).is_ok();
         }
-        if setup.options.gro && !has_gro {
+        if wants_gro && !has_gro {
             tally.warn("the kernel does not know UDP GRO (Linux 5.0): receiving without".into());
         }
         if !has_gro {
@@ -90,7 +95,7 @@ impl UdpIo {
         }
         Ok(Self {
             sender: Sender::new(&ports.upstream.socket, &setup.options),
-            collector: Collector::new(setup.path, has_gro),
+            collector: Collector::new(setup.path, has_gro, &setup.options.faults),
             links: Links::new(&setup.options),
             ports,
             readiness,
@@ -98,6 +103,8 @@ impl UdpIo {
             setup,
             receives_since_poll: 0,
             group_first: true,
+            has_polled: false,
+            holds_packets: false,
         })
     }
 
@@ -138,9 +145,14 @@ impl UdpIo {
             _ => deadline,
         };
         self.readiness.arm(deadline);
-        let upstream = &self.ports.upstream.socket;
-        self.readiness
-            .ask_for_room(upstream, blocked == Blocked::Socket);
+        self.ask(blocked == Blocked::Socket);
+    }
+
+    /// While on, waits do not end for packets, and the descriptor does not tell of them: for an
+    /// owner whose application takes nothing at present. Packets wait in the socket's buffer.
+    pub fn hold_packets(&mut self, on: bool) {
+        self.holds_packets = on;
+        self.ask(self.ports.upstream.interest.writable);
     }
 
     /// The next warning: something works, but not as asked.
@@ -175,6 +187,7 @@ impl UdpIo {
     /// Asks the kernel what is ready, waiting up to `deadline`, and spreads the word.
     fn poll(&mut self, deadline: Option<Instant>) {
         self.receives_since_poll = 0;
+        self.has_polled = true;
         self.links.begin_poll();
         let (ports, links) = (&mut self.ports, &mut self.links);
         self.readiness
@@ -189,8 +202,24 @@ impl UdpIo {
             });
     }
 
-    fn is_anything_ready(&self) -> bool {
-        self.ports.iter().any(|port| port.is_ready) || self.links.has_work()
+    /// Has the kernel tell of packets unless they are held, and of room to send when asked for.
+    fn ask(&mut self, for_room: bool) {
+        let readable = !self.holds_packets;
+        let (group, upstream) = (&mut self.ports.group, &mut self.ports.upstream);
+        for (port, signal, writable) in [
+            (group.as_mut(), Signal::GROUP, false),
+            (Some(upstream), Signal::UPSTREAM, for_room),
+        ] {
+            let interest = Interest { readable, writable };
+            if let Some(port) = port.filter(|port| port.interest != interest) {
+                port.interest = interest;
+                self.readiness.modify(&port.socket, signal, interest);
+            }
+        }
+    }
+
+    fn has_packets(&self) -> bool {
+        self.ports.iter().any(|port| port.is_ready)
     }
 }
 
@@ -203,7 +232,7 @@ impl Io for UdpIo {
         self.collector
             .fit(batch.slot_bytes(), self.ports.iter(), &mut self.tally);
         self.receives_since_poll += 1;
-        if self.receives_since_poll > RECEIVES_PER_POLL || !self.is_anything_ready() {
+        if self.receives_since_poll > RECEIVES_PER_POLL || !self.has_packets() {
             self.poll(Some(Instant::ZERO));
         }
         let Self {
@@ -244,7 +273,12 @@ impl Io for UdpIo {
     }
 
     fn link_event(&mut self, data: &mut Vec<u8>) -> Option<(LinkId, LinkEvent)> {
-        self.links.event(data, &self.readiness, &mut self.tally)
+        if !self.links.has_work() && !self.has_polled {
+            self.poll(Some(Instant::ZERO));
+        }
+        let event = self.links.event(data, &self.readiness, &mut self.tally);
+        self.has_polled &= event.is_some();
+        event
     }
 
     fn link_send(&mut self, link: LinkId, bytes: &[u8]) -> usize {
@@ -258,7 +292,7 @@ impl Io for UdpIo {
 
     fn wait(&mut self, until: Option<Instant>) {
         self.tally.counters.waits += 1;
-        if self.is_anything_ready() {
+        if self.links.has_work() || (self.has_packets() && !self.holds_packets) {
             return;
         }
         let blocked = std::mem::replace(&mut self.sender.blocked, Blocked::No);
@@ -266,9 +300,7 @@ impl Io for UdpIo {
             Blocked::Beyond => Some(retry_at(until)),
             _ => until,
         };
-        let upstream = &self.ports.upstream.socket;
-        self.readiness
-            .ask_for_room(upstream, blocked == Blocked::Socket);
+        self.ask(blocked == Blocked::Socket);
         self.poll(until);
     }
 }
@@ -276,7 +308,7 @@ impl Io for UdpIo {
 impl AsRawFd for UdpIo {
     /// Readable when the owner should take a turn.
     fn as_raw_fd(&self) -> RawFd {
-        self.readiness.as_raw_fd()
+        self.readiness.as_fd().as_raw_fd()
     }
 }
 

@@ -12,7 +12,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use base::{PathId, Socket};
-use sys::{Family, FilterOp, PathMtu, UdpSocket, errno};
+use sys::{Family, FilterOp, Interest, PathMtu, UdpSocket, errno};
 
 use super::Tally;
 use crate::{NetError, SocketOptions};
@@ -96,6 +96,8 @@ pub(super) struct Port {
     pub(super) kind: Socket,
     /// What was bound: the destination of every datagram, unless the kernel says otherwise.
     pub(super) bound: SocketAddr,
+    /// What the kernel is asked to tell.
+    pub(super) interest: Interest,
     /// Something may be there to receive.
     pub(super) is_ready: bool,
     /// The kernel's drop count when last seen.
@@ -115,6 +117,7 @@ impl Port {
             socket,
             kind,
             bound,
+            interest: Interest::READ,
             is_ready: true,
             overflow: 0,
         })

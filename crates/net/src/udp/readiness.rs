@@ -2,12 +2,12 @@
 
 use std::{
     cell::Cell,
-    os::fd::{AsFd, AsRawFd as _, RawFd},
+    os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
 
 use base::Instant;
-use sys::{Epoll, Interest, Ready, TimerFd, UdpSocket, WakeFd, clock};
+use sys::{Epoll, Interest, Ready, TimerFd, WakeFd, clock};
 
 use super::Tally;
 use crate::{NetError, WaitStrategy};
@@ -34,7 +34,6 @@ pub(super) struct Readiness {
     wake: WakeFd,
     strategy: WaitStrategy,
     armed: Option<Instant>,
-    asks_for_room: bool,
 }
 
 impl Readiness {
@@ -49,7 +48,6 @@ impl Readiness {
             wake: WakeFd::new().map_err(fault)?,
             strategy,
             armed: None,
-            asks_for_room: false,
         };
         readiness.add(&readiness.timer, Signal::TIMER, Interest::READ)?;
         readiness.add(&readiness.wake, Signal::WAKE, Interest::READ)?;
@@ -88,18 +86,6 @@ impl Readiness {
             let result = self.timer.set(deadline);
             debug_assert!(result.is_ok(), "any time can be set: {result:?}");
             self.armed = deadline;
-        }
-    }
-
-    /// Has the epoll descriptor tell when the socket takes more, or no longer.
-    pub(super) fn ask_for_room(&mut self, socket: &UdpSocket, on: bool) {
-        if self.asks_for_room != on {
-            self.asks_for_room = on;
-            let interest = Interest {
-                readable: true,
-                writable: on,
-            };
-            self.modify(socket, Signal::UPSTREAM, interest);
         }
     }
 
@@ -164,8 +150,8 @@ impl Readiness {
         count
     }
 
-    pub(super) fn as_raw_fd(&self) -> RawFd {
-        self.epoll.as_raw_fd()
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }
 

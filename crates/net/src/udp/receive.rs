@@ -13,6 +13,7 @@ use base::{Arrival, Datagram, IoFault, PathId, RecvBatch};
 use sys::{Inbox, errno, message::MANY_MAX};
 
 use super::{Tally, open::Port};
+use crate::intercept::{Edge, Faults};
 
 /// What the receiving side remembers between calls.
 #[derive(Debug)]
@@ -20,14 +21,16 @@ pub(super) struct Collector {
     inbox: Inbox,
     path: PathId,
     has_gro: bool,
+    edge: Option<Edge>,
 }
 
 impl Collector {
-    pub(super) fn new(path: PathId, has_gro: bool) -> Self {
+    pub(super) fn new(path: PathId, has_gro: bool, faults: &Faults) -> Self {
         Self {
             inbox: Inbox::new(MANY_MAX),
             path,
             has_gro,
+            edge: Edge::new(faults, 2),
         }
     }
 
@@ -70,7 +73,7 @@ impl Collector {
         }
         for _try in 0..TRIES_MAX {
             tally.counters.receive_calls += 1;
-            let error = match self.inbox.receive(port.socket.as_fd(), batch.free_slots()) {
+            let error = match self.receive(port, batch) {
                 Ok(count) => {
                     port.is_ready = count == room;
                     for index in 0..count {
@@ -98,6 +101,13 @@ impl Collector {
         }
         port.is_ready = false;
         Ok(0)
+    }
+
+    fn receive(&mut self, port: &Port, batch: &mut RecvBatch) -> io::Result<usize> {
+        if let Some(edge) = &mut self.edge {
+            edge.before_receive()?;
+        }
+        self.inbox.receive(port.socket.as_fd(), batch.free_slots())
     }
 
     #[inline]

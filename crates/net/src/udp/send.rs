@@ -21,7 +21,7 @@ use sys::{
 };
 
 use super::{Tally, UdpCounters};
-use crate::SocketOptions;
+use crate::{SocketOptions, intercept::Edge};
 
 /// What the sending side remembers between runs.
 #[derive(Debug)]
@@ -32,6 +32,7 @@ pub(super) struct Sender {
     /// Whether and why the last run was turned back.
     pub(super) blocked: Blocked,
     warned: [bool; Refusal::COUNT],
+    edge: Option<Edge>,
 }
 
 /// Whether and why the last run was turned back.
@@ -50,7 +51,8 @@ impl Sender {
         let is_ipv6 = socket.family() == sys::Family::V6;
         let headers = LINK_HEADER_BYTES + if is_ipv6 { 40 } else { 20 } + UDP_HEADER_BYTES;
         let whole = options.gso_bytes_max.saturating_sub(headers);
-        let has_gso = options.gso && socket.has_gso() && whole >= RUN_BYTES_LEAST;
+        let has_gso =
+            options.gso && !options.faults.nogso && socket.has_gso() && whole >= RUN_BYTES_LEAST;
         let limit = if has_gso {
             RunLimit {
                 bytes: whole.min(RUN_BYTES_MAX),
@@ -65,6 +67,7 @@ impl Sender {
             is_ipv6,
             blocked: Blocked::No,
             warned: [false; Refusal::COUNT],
+            edge: Edge::new(&options.faults, 1),
         }
     }
 
@@ -127,14 +130,14 @@ impl Sender {
         }
         tally.counters.send_calls += 1;
         if !self.has_gso {
-            return match dispatch.many(sent) {
+            return match self.send_many(dispatch, sent) {
                 Err(error) if Refusal::of(&error) == Refusal::TooBig => {
                     self.step_single(dispatch, sent, tally)
                 }
                 result => result.map_err(|error| Refusal::of(&error)),
             };
         }
-        let error = match dispatch.segmented(sent, self.limit) {
+        let error = match self.send_segmented(dispatch, sent) {
             Ok(progress) => return Ok(progress),
             Err(error) => error,
         };
@@ -161,7 +164,7 @@ impl Sender {
         tally: &mut Tally,
     ) -> Result<Progress, Refusal> {
         tally.counters.send_calls += 1;
-        match dispatch.single(sent) {
+        match self.send_single(dispatch, sent) {
             Ok(progress) => return Ok(progress),
             Err(error) => match Refusal::of(&error) {
                 Refusal::TooBig => {}
@@ -183,6 +186,32 @@ impl Sender {
             )
         });
         Ok(progress)
+    }
+
+    fn send_single(&mut self, dispatch: &Dispatch<'_>, sent: usize) -> io::Result<Progress> {
+        if let Some(edge) = &mut self.edge {
+            edge.before_send(false)?;
+        }
+        dispatch.single(sent)
+    }
+
+    fn send_many(&mut self, dispatch: &Dispatch<'_>, sent: usize) -> io::Result<Progress> {
+        let mut most = MANY_MAX.min(dispatch.run.datagram_count() - sent);
+        if let Some(edge) = &mut self.edge {
+            edge.before_send(false)?;
+            most = edge.shorten(most);
+        }
+        dispatch.many(sent, most)
+    }
+
+    fn send_segmented(&mut self, dispatch: &Dispatch<'_>, sent: usize) -> io::Result<Progress> {
+        let mut limit = self.limit;
+        if let Some(edge) = &mut self.edge {
+            edge.before_send(true)?;
+            let left = dispatch.run.datagram_count() - sent;
+            limit.datagrams = edge.shorten(limit.datagrams.min(left));
+        }
+        dispatch.segmented(sent, limit)
     }
 
     /// The kernel refused a run and took its first datagram alone.
@@ -270,11 +299,12 @@ impl Dispatch<'_> {
         })
     }
 
-    /// As many as one call takes, each a message of its own.
-    fn many(&self, sent: usize) -> io::Result<Progress> {
+    /// Up to `most`, each a message of its own.
+    fn many(&self, sent: usize, most: usize) -> io::Result<Progress> {
         let mut datagrams = [IoSlice::new(&[]); MANY_MAX];
         let mut count = 0;
-        for (slot, datagram) in datagrams.iter_mut().zip(self.run.datagrams().skip(sent)) {
+        let rest = self.run.datagrams().skip(sent).take(most);
+        for (slot, datagram) in datagrams.iter_mut().zip(rest) {
             *slot = IoSlice::new(datagram);
             count += 1;
         }

@@ -1,0 +1,84 @@
+//! Failing system calls on purpose: consulted by the socket code before each call.
+
+use std::io;
+
+use base::Rng;
+use sys::errno;
+
+use super::{Chance, Faults};
+
+/// One side's source of failures; sending and receiving have one each.
+#[derive(Debug)]
+pub(crate) struct Edge {
+    faults: Faults,
+    rng: Rng,
+    /// The next send finds the socket full: how a run ends early.
+    is_full_next: bool,
+}
+
+impl Edge {
+    /// `None` when no call is to fail. `side` keeps the draws of several edges apart.
+    pub(crate) fn new(faults: &Faults, side: u64) -> Option<Self> {
+        let chances = [
+            faults.short,
+            faults.eintr,
+            faults.eagain,
+            faults.enobufs,
+            faults.enomem,
+            faults.eio,
+        ];
+        let is_needed = chances.iter().any(|chance| !chance.is_never());
+        is_needed.then(|| Self {
+            faults: *faults,
+            rng: Rng::new(faults.seed ^ (side << 32)),
+            is_full_next: false,
+        })
+    }
+
+    /// Before a send; `is_segmented` when the kernel is to segment.
+    pub(crate) fn before_send(&mut self, is_segmented: bool) -> io::Result<()> {
+        let eio = if is_segmented {
+            self.faults.eio
+        } else {
+            Chance::NEVER
+        };
+        if std::mem::take(&mut self.is_full_next) {
+            return Err(io::Error::from_raw_os_error(errno::EAGAIN));
+        }
+        self.fail_by(&[
+            (self.faults.eintr, errno::EINTR),
+            (self.faults.eagain, errno::EAGAIN),
+            (self.faults.enobufs, errno::ENOBUFS),
+            (self.faults.enomem, errno::ENOMEM),
+            (eio, errno::EIO),
+        ])
+    }
+
+    /// Before a receive.
+    pub(crate) fn before_receive(&mut self) -> io::Result<()> {
+        self.fail_by(&[
+            (self.faults.eintr, errno::EINTR),
+            (self.faults.eagain, errno::EAGAIN),
+            (self.faults.enomem, errno::ENOMEM),
+        ])
+    }
+
+    /// How many of `datagrams` a call may send.
+    pub(crate) fn shorten(&mut self, datagrams: usize) -> usize {
+        if datagrams > 1 && self.faults.short.draw(&mut self.rng) {
+            self.is_full_next = true;
+            let bound = datagrams as u64 - 1;
+            return 1 + usize::try_from(self.rng.below(bound)).unwrap_or(0);
+        }
+        datagrams
+    }
+
+    fn fail_by(&mut self, failures: &[(Chance, i32)]) -> io::Result<()> {
+        for &(chance, errno) in failures {
+            if chance.draw(&mut self.rng) {
+                return Err(io::Error::from_raw_os_error(errno));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! Faults on purpose, in shipped builds too: so that a user can reproduce a loss report in the
+//! field, and so that tests reach the paths that a healthy network never takes.
+//!
+//! [`Intercept`] wraps any [`Io`] and spoils what it receives, datagram by datagram after the GRO
+//! split. Failing system calls are injected below it, inside [`crate::UdpIo`], from the same
+//! [`Faults`].
+//!
+//! ```text
+//! run loop <── Intercept (loss, duplicate, corrupt) <── UdpIo (errno, short, nogso, nogro) <── kernel
+//! ```
+
+use std::net::SocketAddr;
+
+use base::{
+    Datagram, Instant, Io, IoFault, LinkEvent, LinkId, Outcome, RecvBatch, Rng, Run, RunLimit,
+    Segments,
+};
+
+mod edge;
+pub(crate) use edge::Edge;
+
+mod faults;
+pub use faults::{Chance, Faults};
+
+base::counters! {
+    /// What [`Intercept`] did to received datagrams.
+    pub struct InterceptCounters: "intercept" {
+        passed: Packets, "datagrams passed on unchanged";
+        lost: Packets, "datagrams thrown away on purpose";
+        duplicated: Packets, "datagrams delivered twice on purpose";
+        corrupted: Packets, "datagrams with a bit flipped on purpose";
+    }
+}
+
+/// An [`Io`] whose received datagrams suffer. Without faults it costs a branch.
+#[derive(Debug)]
+pub struct Intercept<I> {
+    inner: I,
+    faults: Faults,
+    is_idle: bool,
+    rng: Rng,
+    /// Received and not yet passed on: everything before `next` was.
+    held: RecvBatch,
+    next: usize,
+    counters: InterceptCounters,
+}
+
+impl<I> Intercept<I> {
+    /// Spoils what `inner` receives as `faults` says.
+    pub fn new(inner: I, faults: Faults) -> Self {
+        let has_packet_faults = [faults.loss, faults.duplicate, faults.corrupt]
+            .iter()
+            .any(|chance| !chance.is_never());
+        Self {
+            inner,
+            faults,
+            is_idle: !has_packet_faults,
+            rng: Rng::new(faults.seed),
+            held: RecvBatch::new(0, 1),
+            next: 0,
+            counters: InterceptCounters::default(),
+        }
+    }
+
+    /// What is wrapped.
+    pub const fn inner(&self) -> &I {
+        &self.inner
+    }
+
+    /// What is wrapped, to be changed.
+    pub const fn inner_mut(&mut self) -> &mut I {
+        &mut self.inner
+    }
+
+    /// What was done so far.
+    pub const fn counters(&self) -> &InterceptCounters {
+        &self.counters
+    }
+
+    /// Passes held buffers on, spoilt, while the batch has room. Gives the number of buffers filled.
+    fn pass_on(&mut self, batch: &mut RecvBatch) -> usize {
+        let before = batch.filled();
+        for (datagram, bytes) in self.held.datagrams().skip(self.next) {
+            let Some(slot) = batch.free_slots().next() else {
+                break;
+            };
+            self.next += 1;
+            let mut spoiler = Spoiler {
+                faults: &self.faults,
+                rng: &mut self.rng,
+                counters: &mut self.counters,
+            };
+            if let Some(len) = spoiler.copy(bytes, datagram.segment, slot) {
+                batch.push(Datagram {
+                    len,
+                    segment: datagram.segment.min(len),
+                    arrival: datagram.arrival,
+                });
+            }
+        }
+        batch.filled() - before
+    }
+
+    const fn has_held(&self) -> bool {
+        self.next < self.held.filled()
+    }
+}
+
+/// What spoils one buffer.
+struct Spoiler<'a> {
+    faults: &'a Faults,
+    rng: &'a mut Rng,
+    counters: &'a mut InterceptCounters,
+}
+
+impl Spoiler<'_> {
+    /// Copies the datagrams that survive, back to back. Gives the bytes written, or `None` when no
+    /// datagram survived.
+    fn copy(&mut self, bytes: &[u8], segment: usize, slot: &mut [u8]) -> Option<usize> {
+        let mut len = 0;
+        let mut survivors = 0;
+        let mut unread = bytes.len();
+        for datagram in Segments::new(bytes, segment) {
+            unread -= datagram.len();
+            if self.faults.loss.draw(self.rng) {
+                self.counters.lost += 1;
+                continue;
+            }
+            let start = len;
+            len += datagram.len();
+            survivors += 1;
+            slot[start..len].copy_from_slice(datagram);
+            if self.faults.corrupt.draw(self.rng) && !datagram.is_empty() {
+                let at = usize::try_from(self.rng.below(datagram.len() as u64)).unwrap_or(0);
+                slot[start + at] ^= 1 << self.rng.below(8);
+                self.counters.corrupted += 1;
+            } else {
+                self.counters.passed += 1;
+            }
+            // A short one ends the buffer, and what follows must have room: else it is not doubled.
+            let may_double = datagram.len() == segment && len + segment + unread <= slot.len();
+            if may_double && self.faults.duplicate.draw(self.rng) {
+                slot.copy_within(start..len, len);
+                len += datagram.len();
+                self.counters.duplicated += 1;
+            }
+        }
+        (survivors > 0).then_some(len)
+    }
+}
+
+impl<I: Io> Io for Intercept<I> {
+    fn now(&mut self) -> Instant {
+        self.inner.now()
+    }
+
+    fn recv(&mut self, batch: &mut RecvBatch) -> Result<usize, IoFault> {
+        if self.is_idle {
+            return self.inner.recv(batch);
+        }
+        if self.held.slot_bytes() != batch.slot_bytes() || self.held.slots() != batch.slots() {
+            self.held = RecvBatch::new(batch.slots(), batch.slot_bytes());
+            self.next = 0;
+        }
+        // When everything received was lost there may be more: the batch comes back empty only
+        // when nothing is there, or the owner would go to sleep over it.
+        for _bounded in 0..RECEIVES_MAX {
+            if !self.has_held() {
+                self.held.clear();
+                self.next = 0;
+                if self.inner.recv(&mut self.held)? == 0 {
+                    return Ok(0);
+                }
+            }
+            let filled = self.pass_on(batch);
+            if filled > 0 || batch.filled() == batch.slots() {
+                return Ok(filled);
+            }
+        }
+        Ok(0)
+    }
+
+    fn send(&mut self, run: &Run<'_>) -> Outcome {
+        self.inner.send(run)
+    }
+
+    fn run_limit(&self) -> RunLimit {
+        self.inner.run_limit()
+    }
+
+    fn link_open(&mut self, peer: SocketAddr) -> LinkId {
+        self.inner.link_open(peer)
+    }
+
+    fn link_event(&mut self, data: &mut Vec<u8>) -> Option<(LinkId, LinkEvent)> {
+        self.inner.link_event(data)
+    }
+
+    fn link_send(&mut self, link: LinkId, bytes: &[u8]) -> usize {
+        self.inner.link_send(link, bytes)
+    }
+
+    fn link_close(&mut self, link: LinkId) {
+        self.inner.link_close(link);
+    }
+
+    fn wait(&mut self, until: Option<Instant>) {
+        if !self.has_held() {
+            self.inner.wait(until);
+        }
+    }
+}
+
+/// Receive calls of which nothing survived, in one call of ours.
+const RECEIVES_MAX: usize = 64;

@@ -1,0 +1,194 @@
+//! Control connections over loopback.
+
+use super::*;
+
+/// Turns both ends until `done` or two seconds have passed.
+fn until(ends: &mut [&mut End], mut done: impl FnMut(&mut [&mut End]) -> bool) {
+    let deadline = ends[0].io.now() + Duration::from_secs(2);
+    while !done(ends) {
+        assert!(ends[0].io.now() < deadline, "the other end does not answer");
+        for end in ends.iter_mut() {
+            end.turn();
+        }
+    }
+}
+
+/// One end and what it was told.
+struct End {
+    io: UdpIo,
+    events: Vec<(LinkId, LinkEvent)>,
+    data: Vec<u8>,
+}
+
+impl End {
+    fn new(role: Role, test: u8, options: SocketOptions) -> Self {
+        Self {
+            io: open(role, group(test), options),
+            events: Vec::new(),
+            data: Vec::new(),
+        }
+    }
+
+    fn turn(&mut self) {
+        let mut batch = self.io.batch();
+        self.io.recv(&mut batch).unwrap();
+        let mut data = Vec::new();
+        while let Some((link, event)) = self.io.link_event(&mut data) {
+            if event == LinkEvent::Data {
+                self.data.extend_from_slice(&data);
+            } else {
+                self.events.push((link, event));
+            }
+        }
+    }
+
+    fn accepted(&self) -> Option<LinkId> {
+        let mut accepted = self.events.iter().filter_map(|&(link, event)| match event {
+            LinkEvent::Accepted { .. } => Some(link),
+            _ => None,
+        });
+        accepted.next()
+    }
+
+    fn was_told(&self, event: LinkEvent) -> bool {
+        self.events.iter().any(|&(_, told)| told == event)
+    }
+}
+
+fn listening(test: u8, options: SocketOptions) -> (End, SocketAddr) {
+    let mut source = End::new(Role::Source, test, options);
+    let address = source.io.listen(SocketAddr::new(LOCAL, 0)).unwrap();
+    (source, address)
+}
+
+#[test]
+fn bytes_go_both_ways_and_the_end_is_told() {
+    let (mut source, address) = listening(70, SocketOptions::default());
+    let mut receiver = End::new(Role::Receiver, 70, SocketOptions::default());
+    let dialled = receiver.io.link_open(address);
+    assert_eq!(
+        receiver.io.link_send(dialled, b"hello"),
+        5,
+        "queued until it is open"
+    );
+    until(&mut [&mut source, &mut receiver], |ends| {
+        ends[0].data == b"hello"
+    });
+    assert!(receiver.was_told(LinkEvent::Opened));
+    let accepted = source.accepted().unwrap();
+    assert_eq!(source.io.link_send(accepted, b"welcome"), 7);
+    until(&mut [&mut source, &mut receiver], |ends| {
+        ends[1].data == b"welcome"
+    });
+
+    assert_eq!(receiver.io.link_send(dialled, b"bye"), 3);
+    receiver.io.link_close(dialled);
+    assert_eq!(receiver.io.link_send(dialled, b"too late"), 0);
+    until(&mut [&mut source, &mut receiver], |ends| {
+        ends[0].was_told(LinkEvent::Closed)
+    });
+    assert_eq!(source.data, b"hellobye");
+    until(&mut [&mut source, &mut receiver], |ends| {
+        ends[1].io.links_unfinished() == 0
+    });
+    assert!(
+        !receiver.was_told(LinkEvent::Closed),
+        "it closed the link itself"
+    );
+}
+
+#[test]
+fn a_full_queue_takes_no_more_until_there_is_room() {
+    let options = SocketOptions {
+        link_queue_bytes: 100_000,
+        ..SocketOptions::default()
+    };
+    let (mut source, address) = listening(71, SocketOptions::default());
+    let mut receiver = End::new(Role::Receiver, 71, options);
+    let link = receiver.io.link_open(address);
+    let memory = pattern(300_000);
+    let mut taken = receiver.io.link_send(link, &memory);
+    assert_eq!(taken, 100_000);
+    until(&mut [&mut receiver, &mut source], |ends| {
+        let end = &mut ends[0];
+        if end.was_told(LinkEvent::Writable) {
+            end.events.clear();
+            taken += end.io.link_send(link, &memory[taken..]);
+        }
+        taken == memory.len()
+    });
+    receiver.io.link_close(link);
+    until(&mut [&mut receiver, &mut source], |ends| {
+        ends[1].was_told(LinkEvent::Closed)
+    });
+    assert!(source.data == memory, "{} bytes", source.data.len());
+}
+
+#[test]
+fn a_refused_or_vanished_peer_closes_the_link() {
+    let (source, address) = listening(72, SocketOptions::default());
+    drop(source);
+    let mut receiver = End::new(Role::Receiver, 72, SocketOptions::default());
+    let link = receiver.io.link_open(address);
+    until(&mut [&mut receiver], |ends| {
+        ends[0].was_told(LinkEvent::Closed)
+    });
+    assert_eq!(receiver.io.link_send(link, b"x"), 0);
+
+    let (source, address) = listening(73, SocketOptions::default());
+    let mut source = source;
+    receiver.events.clear();
+    receiver.io.link_open(address);
+    until(&mut [&mut source, &mut receiver], |ends| {
+        ends[0].accepted().is_some()
+    });
+    drop(source);
+    until(&mut [&mut receiver], |ends| {
+        ends[0].was_told(LinkEvent::Closed)
+    });
+}
+
+#[test]
+fn two_hundred_receivers_at_once_and_no_more_than_allowed() {
+    let options = SocketOptions {
+        links_max: 200,
+        ..SocketOptions::default()
+    };
+    let (mut source, address) = listening(74, options);
+    let mut receiver = End::new(Role::Receiver, 74, SocketOptions::default());
+    for _ in 0..210 {
+        let link = receiver.io.link_open(address);
+        receiver.io.link_send(link, b"x");
+    }
+    until(&mut [&mut source, &mut receiver], |ends| {
+        ends[0].data.len() == 200 && ends[0].io.counters().links_refused == 10
+    });
+    until(&mut [&mut source, &mut receiver], |ends| {
+        let closed = ends[1]
+            .events
+            .iter()
+            .filter(|event| event.1 == LinkEvent::Closed);
+        closed.count() == 10
+    });
+    assert_eq!(source.io.counters().links_accepted, 200);
+}
+
+#[test]
+fn a_taken_control_port_is_explained() {
+    let (_source, address) = listening(75, SocketOptions::default());
+    let mut other = open(Role::Source, group(76), SocketOptions::default());
+    let error = other.listen(address).unwrap_err().to_string();
+    assert!(error.contains("another control port"), "{error}");
+}
+
+#[test]
+fn a_link_ends_a_wait() {
+    let (mut source, address) = listening(77, SocketOptions::default());
+    source.turn();
+    let _stream = std::net::TcpStream::connect(address).unwrap();
+    let start = source.io.now();
+    source.io.wait(Some(start + Duration::from_secs(10)));
+    assert!(source.io.now().since(start) < Duration::from_secs(5));
+    source.turn();
+    assert!(source.accepted().is_some());
+}

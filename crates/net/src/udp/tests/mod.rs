@@ -1,0 +1,355 @@
+//! UdpIo over the loopback interface: real sockets, no privileges, nothing leaves the host.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    ops::Range,
+    time::Duration,
+};
+
+use base::{Arrival, PathId, Segments, Socket};
+
+use super::*;
+use crate::SocketOptions;
+
+mod faults;
+mod links;
+mod waiting;
+
+const LOOPBACK: u32 = 1;
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A group of its own for each test: they run side by side.
+fn group(test: u8) -> SocketAddr {
+    SocketAddr::from(([239, 192, 77, test], 27_500 + u16::from(test)))
+}
+
+fn open(role: Role, destination: SocketAddr, options: SocketOptions) -> UdpIo {
+    let setup = UdpSetup::new(role, destination, LOOPBACK, LOCAL).options(options);
+    UdpIo::open(setup).unwrap()
+}
+
+fn pair(test: u8) -> (UdpIo, UdpIo) {
+    let open = |role| open(role, group(test), SocketOptions::default());
+    (open(Role::Source), open(Role::Receiver))
+}
+
+fn run<'a>(
+    memory: &'a [u8],
+    ranges: &'a [Range<usize>],
+    segment: usize,
+    to: SocketAddr,
+) -> Run<'a> {
+    Run {
+        path: PathId(0),
+        to,
+        hops: None,
+        segment,
+        memory,
+        ranges,
+    }
+}
+
+fn send_one(io: &mut UdpIo, bytes: &[u8], to: SocketAddr) -> Outcome {
+    let whole = 0..bytes.len();
+    io.send(&run(bytes, std::slice::from_ref(&whole), bytes.len(), to))
+}
+
+/// Datagrams that reach `io` until `count` came or nothing has come for a second.
+fn collect(io: &mut impl Io, batch: &mut RecvBatch, count: usize) -> Vec<(Arrival, Vec<u8>)> {
+    let mut datagrams = Vec::new();
+    let mut give_up = io.now() + Duration::from_secs(1);
+    while datagrams.len() < count && io.now() < give_up {
+        batch.clear();
+        if io.recv(batch).unwrap() == 0 {
+            io.wait(Some(give_up));
+            continue;
+        }
+        give_up = io.now() + Duration::from_secs(1);
+        for (datagram, bytes) in batch.datagrams() {
+            for segment in Segments::new(bytes, datagram.segment) {
+                datagrams.push((datagram.arrival, segment.to_vec()));
+            }
+        }
+    }
+    datagrams
+}
+
+/// True when nothing arrives for a while.
+fn is_silent(io: &mut UdpIo) -> bool {
+    let mut batch = io.batch();
+    let end = io.now() + Duration::from_millis(50);
+    while io.now() < end {
+        if io.recv(&mut batch).unwrap() > 0 {
+            return false;
+        }
+        io.wait(Some(end));
+    }
+    true
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect()
+}
+
+fn joined(datagrams: &[(Arrival, Vec<u8>)]) -> Vec<u8> {
+    datagrams
+        .iter()
+        .flat_map(|(_, bytes)| bytes.clone())
+        .collect()
+}
+
+const WITHOUT_GSO: fn() -> SocketOptions = || SocketOptions {
+    gso: false,
+    ..SocketOptions::default()
+};
+const WITHOUT_GRO: fn() -> SocketOptions = || SocketOptions {
+    gro: false,
+    ..SocketOptions::default()
+};
+
+fn send_and_compare(test: u8, source_options: SocketOptions, receiver_options: SocketOptions) {
+    let to = group(test);
+    let mut receiver = open(Role::Receiver, to, receiver_options);
+    let mut source = open(Role::Source, to, source_options);
+    let memory = pattern(20 * 1400 + 100);
+    let whole = 0..memory.len();
+    let run = run(&memory, std::slice::from_ref(&whole), 1400, to);
+    assert_eq!(source.send(&run), Outcome::Sent { datagrams: 21 });
+
+    let mut batch = receiver.batch();
+    let datagrams = collect(&mut receiver, &mut batch, 21);
+    assert_eq!(datagrams.len(), 21, "{:?}", receiver.counters());
+    assert!(joined(&datagrams) == memory, "changed or out of order");
+    for (arrival, _) in &datagrams {
+        assert_eq!(arrival.socket, Socket::Group);
+        assert_eq!(arrival.source, SocketAddr::new(LOCAL, to.port()));
+        assert_eq!(arrival.destination, to.ip());
+    }
+    assert_eq!(source.counters().sent_datagrams, 21);
+    assert_eq!(receiver.counters().received_datagrams, 21);
+}
+
+#[test]
+fn a_run_arrives_whole_with_gso_and_gro() {
+    send_and_compare(1, SocketOptions::default(), SocketOptions::default());
+}
+
+#[test]
+fn a_run_arrives_whole_whatever_the_kernel_cannot_do() {
+    send_and_compare(2, WITHOUT_GSO(), WITHOUT_GRO());
+    send_and_compare(3, WITHOUT_GSO(), SocketOptions::default());
+    send_and_compare(4, SocketOptions::default(), WITHOUT_GRO());
+}
+
+#[test]
+fn repairs_are_gathered_from_where_they_lie() {
+    for (test, options) in [(5, SocketOptions::default()), (6, WITHOUT_GSO())] {
+        let to = group(test);
+        let mut receiver = open(Role::Receiver, to, SocketOptions::default());
+        let mut source = open(Role::Source, to, options);
+        let memory = pattern(10_000);
+        let ranges = [4000..5000, 0..500, 9000..9500, 1000..1300];
+        let run = run(&memory, &ranges, 500, to);
+        assert_eq!(source.send(&run), Outcome::Sent { datagrams: 5 });
+        let mut batch = receiver.batch();
+        let datagrams = collect(&mut receiver, &mut batch, 5);
+        let expected: Vec<_> = run.datagrams().map(<[u8]>::to_vec).collect();
+        let got: Vec<_> = datagrams.into_iter().map(|(_, bytes)| bytes).collect();
+        assert!(got == expected, "test {test}");
+    }
+}
+
+#[test]
+fn a_run_beyond_the_limit_leaves_in_several_calls() {
+    let to = group(7);
+    let (mut source, mut receiver) = pair(7);
+    let limit = source.run_limit();
+    assert_eq!((limit.bytes, limit.datagrams), (64_000, 128));
+    let memory = pattern(300 * 1000);
+    let whole = 0..memory.len();
+    let run = run(&memory, std::slice::from_ref(&whole), 1000, to);
+    assert_eq!(source.send(&run), Outcome::Sent { datagrams: 300 });
+    assert_eq!(source.counters().gso_runs, 5);
+    let mut batch = receiver.batch();
+    let datagrams = collect(&mut receiver, &mut batch, 300);
+    assert!(
+        joined(&datagrams) == memory,
+        "{} datagrams",
+        datagrams.len()
+    );
+}
+
+#[test]
+fn upstream_packets_reach_the_source_alone() {
+    let (mut source, mut receiver) = pair(8);
+    let mut other = open(Role::Receiver, group(8), SocketOptions::default());
+    let to_source = SocketAddr::new(LOCAL, group(8).port());
+    assert_eq!(source.upstream_address(), to_source);
+    let sent = send_one(&mut receiver, b"nak", to_source);
+    assert_eq!(sent, Outcome::Sent { datagrams: 1 });
+    let mut batch = source.batch();
+    let datagrams = collect(&mut source, &mut batch, 1);
+    let (arrival, bytes) = &datagrams[0];
+    assert_eq!(&bytes[..], b"nak");
+    assert_eq!(
+        (arrival.socket, arrival.destination),
+        (Socket::Upstream, LOCAL)
+    );
+    assert_eq!(arrival.source, receiver.upstream_address());
+    assert!(is_silent(&mut other) && is_silent(&mut receiver));
+}
+
+#[test]
+fn a_source_hears_the_group_but_not_itself() {
+    let (mut source, mut receiver) = pair(9);
+    let own = send_one(&mut source, b"data", group(9));
+    assert_eq!(own, Outcome::Sent { datagrams: 1 });
+    assert!(is_silent(&mut source));
+    let request = send_one(&mut receiver, b"spmr", group(9));
+    assert_eq!(request, Outcome::Sent { datagrams: 1 });
+    let mut batch = source.batch();
+    let datagrams = collect(&mut source, &mut batch, 1);
+    assert_eq!(&datagrams[0].1[..], b"spmr");
+    assert_eq!(datagrams[0].0.socket, Socket::Group);
+}
+
+#[test]
+fn a_receiver_takes_its_group_and_its_source_only() {
+    let mut receiver = open(Role::Receiver, group(11), SocketOptions::default());
+    let mut source = open(Role::Source, group(11), SocketOptions::default());
+    let neighbour = SocketAddr::new(group(12).ip(), group(11).port());
+    let _member = open(Role::Receiver, neighbour, SocketOptions::default());
+    send_one(&mut source, b"other group", neighbour);
+    assert!(is_silent(&mut receiver));
+
+    let from = |source: [u8; 4]| {
+        let setup = UdpSetup::new(Role::Receiver, group(11), LOOPBACK, LOCAL);
+        UdpIo::open(setup.source(Some(source.into()))).unwrap()
+    };
+    let (mut right, mut wrong) = (from([127, 0, 0, 1]), from([127, 0, 0, 9]));
+    send_one(&mut source, b"data", group(11));
+    let mut batch = right.batch();
+    assert_eq!(collect(&mut right, &mut batch, 1).len(), 1);
+    assert!(is_silent(&mut wrong));
+}
+
+#[test]
+fn a_second_sender_on_the_port_is_told_so() {
+    let (_source, _receiver) = pair(13);
+    let setup = UdpSetup::new(Role::Source, group(13), LOOPBACK, LOCAL);
+    let error = UdpIo::open(setup).unwrap_err().to_string();
+    assert!(
+        error.contains("127.0.0.1:27513") && error.contains("another sender on this host"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_unicast_session_has_a_receiver_with_an_address() {
+    let to: SocketAddr = "127.0.0.2:27514".parse().unwrap();
+    let at = |role, local: [u8; 4]| {
+        UdpIo::open(UdpSetup::new(role, to, LOOPBACK, local.into())).unwrap()
+    };
+    let mut receiver = at(Role::Receiver, [127, 0, 0, 2]);
+    let mut source = at(Role::Source, [127, 0, 0, 1]);
+    let memory = pattern(10 * 1000);
+    let whole = 0..memory.len();
+    let run = run(&memory, std::slice::from_ref(&whole), 1000, to);
+    assert_eq!(source.send(&run), Outcome::Sent { datagrams: 10 });
+    let mut batch = receiver.batch();
+    let datagrams = collect(&mut receiver, &mut batch, 10);
+    assert!(joined(&datagrams) == memory);
+    let (arrival, _) = datagrams[0];
+    assert_eq!(
+        (arrival.socket, arrival.destination),
+        (Socket::Group, to.ip())
+    );
+
+    send_one(&mut receiver, b"nak", arrival.source);
+    let mut batch = source.batch();
+    let datagrams = collect(&mut source, &mut batch, 1);
+    assert_eq!(datagrams[0].0.socket, Socket::Upstream);
+
+    let taken = UdpIo::open(UdpSetup::new(Role::Receiver, to, LOOPBACK, to.ip()));
+    let error = taken.unwrap_err().to_string();
+    assert!(error.contains("another program on this host"), "{error}");
+}
+
+#[test]
+fn a_receiver_that_is_gone_does_not_stop_the_source() {
+    let to: SocketAddr = "127.0.0.2:27515".parse().unwrap();
+    let mut source = open(Role::Source, to, SocketOptions::default());
+    for _ in 0..10 {
+        let outcome = send_one(&mut source, b"nobody is there", to);
+        assert_eq!(outcome, Outcome::Sent { datagrams: 1 });
+    }
+    assert!(is_silent(&mut source));
+}
+
+#[test]
+fn an_unknown_interface_or_address_is_explained() {
+    let setup = UdpSetup::new(Role::Receiver, group(16), 9999, LOCAL);
+    let error = UdpIo::open(setup).unwrap_err().to_string();
+    assert!(error.contains("towline ifaces"), "{error}");
+    let setup = UdpSetup::new(Role::Source, group(16), LOOPBACK, [192, 0, 2, 1].into());
+    let error = UdpIo::open(setup).unwrap_err().to_string();
+    assert!(error.contains("no such address"), "{error}");
+}
+
+#[test]
+fn short_receive_buffers_switch_coalescing_off() {
+    let to = group(17);
+    let (mut source, mut receiver) = pair(17);
+    let mut batch = RecvBatch::new(8, 2048);
+    assert_eq!(receiver.recv(&mut batch).unwrap(), 0);
+    assert!(
+        receiver
+            .take_warning()
+            .is_some_and(|text| text.contains("GRO"))
+    );
+    let memory = pattern(20 * 1000);
+    let whole = 0..memory.len();
+    source.send(&run(&memory, std::slice::from_ref(&whole), 1000, to));
+    assert!(joined(&collect(&mut receiver, &mut batch, 20)) == memory);
+    assert_eq!(receiver.counters().truncated_buffers, 0);
+
+    send_one(&mut source, &pattern(3000), to);
+    let datagrams = collect(&mut receiver, &mut batch, 1);
+    assert_eq!(datagrams[0].1.len(), 2048, "cut, and counted");
+    assert_eq!(receiver.counters().truncated_buffers, 1);
+}
+
+#[test]
+fn what_the_kernel_drops_is_counted() {
+    let options = SocketOptions {
+        receive_buffer_bytes: 4096,
+        ..WITHOUT_GRO()
+    };
+    let mut receiver = open(Role::Receiver, group(18), options);
+    let mut source = open(Role::Source, group(18), WITHOUT_GSO());
+    let datagram = pattern(1000);
+    for _ in 0..100 {
+        send_one(&mut source, &datagram, group(18));
+    }
+    let mut batch = receiver.batch();
+    let first = collect(&mut receiver, &mut batch, 100).len();
+    assert!(first < 100);
+    // The kernel tells beside the next message that gets in.
+    send_one(&mut source, &datagram, group(18));
+    assert_eq!(collect(&mut receiver, &mut batch, 1).len(), 1);
+    let dropped = receiver.counters().kernel_drops;
+    assert_eq!(dropped + first as u64, 100);
+}
+
+#[test]
+fn what_udp_cannot_carry_is_too_big() {
+    let (mut source, _receiver) = pair(19);
+    let outcome = send_one(&mut source, &vec![0; 65_508], group(19));
+    assert_eq!(outcome, Outcome::TooBig);
+    assert_eq!(source.counters().send_too_big, 1);
+    assert!(
+        source
+            .take_warning()
+            .is_some_and(|text| text.contains("MTU"))
+    );
+}

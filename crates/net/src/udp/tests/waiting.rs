@@ -1,0 +1,131 @@
+//! Waiting: deadlines, wake-ups, packets; by every strategy and through the descriptor.
+
+use sys::{Epoll, Interest};
+
+use super::*;
+use crate::WaitStrategy;
+
+const STRATEGIES: [WaitStrategy; 3] = [
+    WaitStrategy::Block,
+    WaitStrategy::Busy { polls: 10 },
+    WaitStrategy::Spin,
+];
+
+fn waiting(strategy: WaitStrategy) -> SocketOptions {
+    SocketOptions {
+        wait: strategy,
+        ..SocketOptions::default()
+    }
+}
+
+/// Takes what is there, so that only what comes later ends a wait.
+fn settle(io: &mut UdpIo) {
+    let mut batch = io.batch();
+    assert_eq!(io.recv(&mut batch).unwrap(), 0);
+    assert_eq!(io.link_event(&mut Vec::new()), None);
+}
+
+#[test]
+fn a_wait_ends_at_its_deadline_and_not_before() {
+    for (test, strategy) in (50..).zip(STRATEGIES) {
+        let mut io = open(Role::Receiver, group(test), waiting(strategy));
+        settle(&mut io);
+        let start = io.now();
+        io.wait(Some(start + Duration::from_millis(5)));
+        let waited = io.now().since(start);
+        assert!(waited >= Duration::from_millis(5), "{strategy}: {waited:?}");
+        assert!(
+            waited < Duration::from_millis(500),
+            "{strategy}: {waited:?}"
+        );
+        io.wait(Some(start));
+    }
+}
+
+#[test]
+fn a_wait_ends_for_a_packet() {
+    for (test, strategy) in (54..).zip(STRATEGIES) {
+        let mut io = open(Role::Receiver, group(test), waiting(strategy));
+        let mut source = open(Role::Source, group(test), SocketOptions::default());
+        settle(&mut io);
+        send_one(&mut source, b"data", group(test));
+        let start = io.now();
+        io.wait(Some(start + Duration::from_secs(10)));
+        assert!(io.now().since(start) < Duration::from_secs(5), "{strategy}");
+        let mut batch = io.batch();
+        assert_eq!(io.recv(&mut batch).unwrap(), 1);
+    }
+}
+
+#[test]
+fn another_thread_ends_a_wait() {
+    for (test, strategy) in (58..).zip(STRATEGIES) {
+        let mut io = open(Role::Receiver, group(test), waiting(strategy));
+        settle(&mut io);
+        let waker = io.waker().unwrap();
+        let start = io.now();
+        let thread = std::thread::spawn(move || waker.wake());
+        io.wait(Some(start + Duration::from_secs(10)));
+        thread.join().unwrap();
+        assert!(io.now().since(start) < Duration::from_secs(5), "{strategy}");
+        assert_eq!(io.counters().wakes, 1);
+    }
+}
+
+#[test]
+fn the_descriptor_is_readable_when_there_is_something_to_do() {
+    let (mut source, mut receiver) = pair(62);
+    settle(&mut receiver);
+    let mut outer = Epoll::new(1).unwrap();
+    outer
+        .add(receiver.readiness.as_fd(), 1, Interest::READ)
+        .unwrap();
+    let mut is_readable = |wait_ms| {
+        let timeout = Duration::from_millis(wait_ms);
+        outer.wait(Some(timeout)).unwrap().len() == 1
+    };
+    assert!(!is_readable(0));
+
+    let deadline = receiver.now() + Duration::from_millis(2);
+    receiver.arm(Some(deadline));
+    assert!(is_readable(1000));
+    settle(&mut receiver);
+    assert!(!is_readable(0), "the turn took the deadline");
+
+    send_one(&mut source, b"data", group(62));
+    assert!(is_readable(1000));
+    let mut batch = receiver.batch();
+    assert_eq!(receiver.recv(&mut batch).unwrap(), 1);
+    assert!(!is_readable(0), "the turn took the packet");
+}
+
+#[test]
+fn held_packets_do_not_end_a_wait() {
+    let (mut source, mut receiver) = pair(63);
+    settle(&mut receiver);
+    receiver.hold_packets(true);
+    send_one(&mut source, b"data", group(63));
+    let start = receiver.now();
+    receiver.wait(Some(start + Duration::from_millis(5)));
+    assert!(receiver.now().since(start) >= Duration::from_millis(5));
+    receiver.hold_packets(false);
+    let mut batch = receiver.batch();
+    assert_eq!(collect(&mut receiver, &mut batch, 1).len(), 1);
+}
+
+#[test]
+fn a_full_socket_is_waited_for() {
+    // A small buffer on a link that takes its time cannot be had on loopback: forced instead.
+    let options = SocketOptions {
+        faults: "eagain=100%".parse().unwrap(),
+        ..SocketOptions::default()
+    };
+    let mut source = open(Role::Source, group(64), options);
+    assert_eq!(send_one(&mut source, b"data", group(64)), Outcome::Blocked);
+    let start = source.now();
+    source.wait(Some(start + Duration::from_secs(10)));
+    assert!(
+        source.now().since(start) < Duration::from_secs(5),
+        "there was room at once"
+    );
+}

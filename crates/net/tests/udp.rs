@@ -1,0 +1,325 @@
+//! UdpIo between hosts of the lab: IPv6, a path MTU, cables that come out.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use base::{Io as _, Outcome, PathId, Run, Segments, Socket};
+use lab::{Host, Lab, LabSpec, isolated};
+use towline_net::{Role, SocketOptions, UdpIo, UdpSetup, interface::Interfaces};
+
+/// Opens a session's sockets on a host's interface to the lab.
+fn open(
+    host: &Host,
+    role: Role,
+    destination: &str,
+    local: IpAddr,
+    options: SocketOptions,
+) -> UdpIo {
+    let destination = destination.parse().unwrap();
+    host.enter(|| {
+        let interfaces = Interfaces::read().unwrap();
+        let e0 = interfaces
+            .list()
+            .iter()
+            .find(|one| one.name == "e0")
+            .unwrap();
+        UdpIo::open(UdpSetup::new(role, destination, e0.index, local).options(options)).unwrap()
+    })
+    .unwrap()
+}
+
+fn send(io: &mut UdpIo, memory: &[u8], segment: usize, to: SocketAddr) -> Outcome {
+    let whole = 0..memory.len();
+    io.send(&Run {
+        path: PathId(0),
+        to,
+        hops: None,
+        segment,
+        memory,
+        ranges: std::slice::from_ref(&whole),
+    })
+}
+
+/// Datagrams until `count` came or nothing has come for `patience`: their bytes, joined, and the
+/// last one's source.
+fn collect(
+    io: &mut UdpIo,
+    count: usize,
+    patience: Duration,
+) -> (Vec<u8>, usize, Option<SocketAddr>) {
+    let mut batch = io.batch();
+    let (mut bytes, mut seen, mut source) = (Vec::new(), 0, None);
+    let mut give_up = io.now() + patience;
+    while seen < count && io.now() < give_up {
+        batch.clear();
+        if io.recv(&mut batch).unwrap() == 0 {
+            io.wait(Some(give_up));
+            continue;
+        }
+        give_up = io.now() + patience;
+        for (datagram, buffer) in batch.datagrams() {
+            seen += Segments::new(buffer, datagram.segment).count();
+            bytes.extend_from_slice(buffer);
+            source = Some(datagram.arrival.source);
+        }
+    }
+    (bytes, seen, source)
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect()
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const MOMENT: Duration = Duration::from_millis(50);
+
+#[test]
+fn a_run_and_its_nak_cross_the_lab_by_either_family() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        let mut families = vec![(
+            "239.192.0.1:7500",
+            lab.hosts()
+                .iter()
+                .map(|h| h.ipv4().into())
+                .collect::<Vec<IpAddr>>(),
+        )];
+        if lab.host(0).has_ipv6() {
+            for group in ["[ff15::1]:7500", "[ff12::1]:7500"] {
+                families.push((group, lab.hosts().iter().map(|h| h.ipv6().into()).collect()));
+            }
+        } else {
+            println!("skipped: this machine has no IPv6");
+        }
+        for (group, locals) in families {
+            let at = |index: usize, role| {
+                let options = SocketOptions::default();
+                open(lab.host(index), role, group, locals[index], options)
+            };
+            let mut source = at(0, Role::Source);
+            let mut receivers = [at(1, Role::Receiver), at(2, Role::Receiver)];
+            let memory = pattern(40 * 1400);
+            let to = group.parse().unwrap();
+            assert_eq!(
+                send(&mut source, &memory, 1400, to),
+                Outcome::Sent { datagrams: 40 }
+            );
+            for receiver in &mut receivers {
+                let (bytes, seen, from) = collect(receiver, 40, SECOND);
+                assert_eq!(seen, 40, "{group}");
+                assert!(bytes == memory, "{group}");
+                assert_eq!(from, Some(source.upstream_address()));
+                send(receiver, b"nak", 3, from.unwrap());
+            }
+            let (naks, seen, _) = collect(&mut source, 2, SECOND);
+            assert_eq!((naks.as_slice(), seen), (&b"naknak"[..], 2), "{group}");
+        }
+    });
+}
+
+#[test]
+fn link_local_addresses_carry_their_interface() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        if !lab.host(0).has_ipv6() {
+            println!("skipped: this machine has no IPv6");
+            return;
+        }
+        let link_local = |host: &Host| {
+            let interfaces = host.enter(|| Interfaces::read().unwrap()).unwrap();
+            let e0 = interfaces
+                .list()
+                .iter()
+                .find(|one| one.name == "e0")
+                .unwrap();
+            let is_link_local =
+                |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+            e0.addresses
+                .iter()
+                .map(|one| one.ip)
+                .find(is_link_local)
+                .unwrap()
+        };
+        let (here, there) = (link_local(lab.host(0)), link_local(lab.host(1)));
+        let options = SocketOptions::default();
+        let group = "[ff12::5]:7500";
+        let mut source = open(lab.host(0), Role::Source, group, here, options.clone());
+        let mut receiver = open(lab.host(1), Role::Receiver, group, there, options);
+        send(&mut source, b"data", 4, group.parse().unwrap());
+        let (_, seen, from) = collect(&mut receiver, 1, SECOND);
+        assert_eq!((seen, from.map(|from| from.ip())), (1, Some(here)));
+        // As from a path NLA, which has no zone: the interface is filled in.
+        send(&mut receiver, b"nak", 3, SocketAddr::new(here, 7500));
+        let mut batch = source.batch();
+        let until = source.now() + SECOND;
+        source.wait(Some(until));
+        assert_eq!(source.recv(&mut batch).unwrap(), 1);
+        let (datagram, bytes) = batch.datagrams().next().unwrap();
+        assert_eq!(
+            (bytes, datagram.arrival.socket),
+            (&b"nak"[..], Socket::Upstream)
+        );
+
+        let any_port = SocketAddr::new(here, 0);
+        let control = lab.host(0).enter(|| source.listen(any_port)).unwrap();
+        let control = SocketAddr::new(here, control.unwrap().port());
+        let link = lab.host(1).enter(|| receiver.link_open(control)).unwrap();
+        receiver.link_send(link, b"hello");
+        let mut data = Vec::new();
+        let deadline = source.now() + SECOND;
+        while data != b"hello" && source.now() < deadline {
+            receiver.link_event(&mut Vec::new());
+            source.link_event(&mut data);
+        }
+        assert_eq!(data, b"hello");
+    });
+}
+
+#[test]
+fn datagrams_longer_than_the_mtu_leave_in_fragments() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).mtu(1400)).unwrap();
+        let at = |index: usize, role, gso| {
+            let host = lab.host(index);
+            let options = SocketOptions {
+                gso,
+                ..SocketOptions::default()
+            };
+            open(host, role, "239.192.0.1:7500", host.ipv4().into(), options)
+        };
+        for gso in [true, false] {
+            let mut source = at(0, Role::Source, gso);
+            let mut receiver = at(1, Role::Receiver, true);
+            let to = source.setup().destination;
+            let memory = pattern(5 * 1500);
+            assert_eq!(
+                send(&mut source, &memory, 1500, to),
+                Outcome::Sent { datagrams: 5 }
+            );
+            assert_eq!(source.counters().fragmented_datagrams, 5);
+            assert_eq!(source.counters().gso_fallbacks, 0);
+            let warning = source.take_warning().unwrap();
+            assert!(
+                warning.contains("1500 bytes") && warning.contains("MTU"),
+                "{warning}"
+            );
+            let (bytes, seen, _) = collect(&mut receiver, 5, SECOND);
+            assert_eq!(seen, 5);
+            assert!(bytes == memory);
+            // What fits goes as before.
+            let before = source.counters().gso_runs;
+            let memory = pattern(5 * 1300);
+            send(&mut source, &memory, 1300, to);
+            assert_eq!(source.counters().gso_runs - before, u64::from(gso));
+            assert_eq!(collect(&mut receiver, 5, SECOND).1, 5);
+        }
+    });
+}
+
+#[test]
+fn without_loop_receivers_on_the_senders_host_get_nothing() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        for multicast_loop in [true, false] {
+            let at = |index: usize, role| {
+                let host = lab.host(index);
+                let options = SocketOptions {
+                    multicast_loop,
+                    ..SocketOptions::default()
+                };
+                open(host, role, "239.192.0.1:7500", host.ipv4().into(), options)
+            };
+            let mut source = at(0, Role::Source);
+            let (mut near, mut far) = (at(0, Role::Receiver), at(1, Role::Receiver));
+            let memory = pattern(40 * 1400);
+            let to = source.setup().destination;
+            send(&mut source, &memory, 1400, to);
+            assert_eq!(collect(&mut far, 40, SECOND).1, 40);
+            let expected = if multicast_loop { 40 } else { 0 };
+            assert_eq!(collect(&mut near, 40, MOMENT).1, expected);
+            assert_eq!(
+                collect(&mut source, 1, MOMENT).1,
+                0,
+                "its own data came back"
+            );
+        }
+    });
+}
+
+#[test]
+fn hops_of_a_run_override_those_of_the_session() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let at = |index: usize, role| {
+            let host = lab.host(index);
+            let options = SocketOptions {
+                hops: 0,
+                ..SocketOptions::default()
+            };
+            open(host, role, "239.192.0.1:7500", host.ipv4().into(), options)
+        };
+        let (mut source, mut receiver) = (at(0, Role::Source), at(1, Role::Receiver));
+        let to = source.setup().destination;
+        let memory = pattern(2000);
+        // A hop limit of 0 keeps a packet on its host: the only limit that shows on one link.
+        for (hops, expected) in [(None, 0), (Some(1), 2), (None, 0)] {
+            let whole = 0..memory.len();
+            let outcome = source.send(&Run {
+                path: PathId(0),
+                to,
+                hops,
+                segment: 1000,
+                memory: &memory,
+                ranges: std::slice::from_ref(&whole),
+            });
+            assert_eq!(outcome, Outcome::Sent { datagrams: 2 }, "{hops:?}");
+            assert_eq!(collect(&mut receiver, 2, MOMENT).1, expected, "{hops:?}");
+        }
+    });
+}
+
+#[test]
+fn a_session_survives_its_cable() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let at = |index: usize, role| {
+            let host = lab.host(index);
+            let options = SocketOptions::default();
+            open(host, role, "239.192.0.1:7500", host.ipv4().into(), options)
+        };
+        let (mut source, mut receiver) = (at(0, Role::Source), at(1, Role::Receiver));
+        let to = source.setup().destination;
+        send(&mut source, b"1", 1, to);
+        assert_eq!(collect(&mut receiver, 1, SECOND).1, 1);
+
+        lab.unplug(0).unwrap();
+        send(&mut source, b"2", 1, to);
+        assert_eq!(collect(&mut receiver, 1, MOMENT).1, 0);
+        lab.plug(0).unwrap();
+        let deadline = source.now() + 5 * SECOND;
+        let mut seen = 0;
+        while seen == 0 && source.now() < deadline {
+            send(&mut source, b"3", 1, to);
+            seen = collect(&mut receiver, 1, MOMENT).1;
+        }
+        assert!(seen > 0, "{:?}", source.counters());
+
+        lab.set_interface_up(0, false).unwrap();
+        let outcome = send(&mut source, b"4", 1, to);
+        assert!(
+            matches!(outcome, Outcome::Failed | Outcome::Sent { .. }),
+            "{outcome:?}"
+        );
+        lab.set_interface_up(0, true).unwrap();
+        let deadline = source.now() + 5 * SECOND;
+        let mut seen = 0;
+        while seen == 0 && source.now() < deadline {
+            send(&mut source, b"5", 1, to);
+            seen = collect(&mut receiver, 1, MOMENT).1;
+        }
+        assert!(seen > 0, "{:?}", source.counters());
+    });
+}
