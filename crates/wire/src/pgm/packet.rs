@@ -62,7 +62,7 @@ impl<'a> Packet<'a> {
         let body = Body::parse(header.kind, &mut reader)?;
         let body_end = Header::LEN + reader.position();
         let (options_at, tsdu_at) = if header.flags.contains(Flags::PRESENT) {
-            let len = Options::check(reader.rest(), header.flags, body_end)?;
+            let len = Options::check(reader.rest(), &header, body_end)?;
             (body_end + Options::LENGTH_LEN, body_end + len)
         } else {
             (body_end, body_end)
@@ -100,7 +100,7 @@ impl<'a> Packet<'a> {
     #[inline]
     #[must_use]
     pub fn options(&self) -> Options<'a> {
-        Options::of(&self.tpdu[self.options_at..self.tsdu_at], self.header.flags)
+        Options::of(&self.tpdu[self.options_at..self.tsdu_at], &self.header)
     }
 
     /// The data; empty for types that carry none.

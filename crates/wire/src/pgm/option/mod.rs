@@ -10,14 +10,15 @@
 //! `total` counts OPT_LENGTH itself; E is set on the last option and on no other; at most 16
 //! options follow OPT_LENGTH. Each option has a file of its own (small relatives share one).
 //!
-//! Deviation: F ("encoded", in parity packets only) is 0x04 by the RFC, OpenPGM sets 0x08; both
-//! are read as F.
+//! Deviation: F ("encoded") is 0x04 by the RFC, OpenPGM sets 0x08; both are read as F, but in data
+//! packets with parity only: OpenPGM leaves whatever was in its memory in the third byte of other
+//! packets' options.
 //!
 //! **Spec**: RFC 3208 section 9.
 
 use std::fmt;
 
-use super::{Flags, PacketType};
+use super::{Flags, Header, PacketType};
 use crate::{
     Fault, ParseError,
     cursor::{Reader, Writer},
@@ -281,7 +282,7 @@ impl fmt::Display for RawOption<'_> {
 pub struct Options<'a> {
     /// What is left of the chain, after OPT_LENGTH.
     chain: &'a [u8],
-    /// The packet's parity flag is set, so that F has its meaning.
+    /// A data packet with parity, so that F has its meaning.
     parity: bool,
 }
 
@@ -292,14 +293,14 @@ impl<'a> Options<'a> {
     /// Checks the whole chain at the start of `bytes`, which begin `base` bytes into the packet.
     ///
     /// Gives the length of the chain: where the data begins.
-    pub(super) fn check(bytes: &[u8], flags: Flags, base: usize) -> Result<usize, ParseError> {
+    pub(super) fn check(bytes: &[u8], header: &Header, base: usize) -> Result<usize, ParseError> {
         let total = chain_len(bytes, base)?;
         let mut walk = Walk {
             chain: &bytes[Self::LENGTH_LEN..total],
             base: base + Self::LENGTH_LEN,
             seen: 0,
         };
-        let parity = flags.contains(Flags::PARITY);
+        let parity = has_parity_data(header);
         while let Some(raw) = walk.step()? {
             PgmOption::parse(raw, parity, walk.base - raw.value.len())?;
         }
@@ -308,10 +309,10 @@ impl<'a> Options<'a> {
 
     /// The options of a `chain` that was checked, without its OPT_LENGTH.
     #[inline]
-    pub(super) const fn of(chain: &'a [u8], flags: Flags) -> Self {
+    pub(super) const fn of(chain: &'a [u8], header: &Header) -> Self {
         Self {
             chain,
-            parity: flags.contains(Flags::PARITY),
+            parity: has_parity_data(header),
         }
     }
 
@@ -399,6 +400,10 @@ impl<'a> Walk<'a> {
             },
         }
     }
+}
+
+const fn has_parity_data(header: &Header) -> bool {
+    header.kind.is_data() && header.flags.contains(Flags::PARITY)
 }
 
 /// Splits the first option off; `None` when there is none or its length does not fit.

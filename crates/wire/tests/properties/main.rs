@@ -1,0 +1,7 @@
+//! Laws that hold for every input, tried on random ones against naive models.
+
+mod checksum;
+mod hostile;
+mod identity;
+mod packets;
+mod sqn;
