@@ -70,12 +70,13 @@ impl PublisherBuilder {
         let destination = opened.destination;
         let mut mark = Mark::new(Profile::Messages, session_id);
         if self.session.reports && !opened.config.strict_pgm() {
-            let any_port = SocketAddr::new(opened.local, 0);
+            let any_port = SocketAddr::new(opened.local, self.session.control_port);
             mark.control_port = opened.io.inner_mut().listen(any_port)?.port();
         }
+        let destination_port = self.session.pgm_port.unwrap_or(destination.port());
         let setup = SourceSetup {
-            tsi: random_tsi(destination.port())?,
-            destination_port: destination.port(),
+            tsi: random_tsi(destination_port)?,
+            destination_port,
             group: destination,
             nla: opened.local,
             path: base::PathId(0),
@@ -92,6 +93,7 @@ impl PublisherBuilder {
         let endpoint = driver::Publisher::new(PublisherSetup { source, registry });
         Ok(Publisher {
             driver: Driver::new(opened.io, endpoint, opened.batch),
+            bytes_since_turn: 0,
             warnings: opened.warnings,
             interface: opened.interface,
             local: opened.local,
@@ -105,6 +107,8 @@ impl PublisherBuilder {
 #[derive(Debug)]
 pub struct Publisher {
     driver: Driver<Port, driver::Publisher>,
+    /// Taken since the loop last ran.
+    bytes_since_turn: usize,
     warnings: Vec<String>,
     interface: String,
     local: std::net::IpAddr,
@@ -136,10 +140,38 @@ impl Publisher {
     /// # Errors
     /// [`Error::TooLong`], [`Error::Closed`], or sockets beyond use.
     pub fn try_send(&mut self, message: &[u8]) -> Result<SendStatus, Error> {
+        self.take(message.len(), |endpoint| endpoint.offer(message).map(drop))
+    }
+
+    /// Takes a message of `len` bytes, at most one packet's worth, which `fill` writes where it will
+    /// be sent from: one copy less than [`Publisher::try_send`].
+    ///
+    /// # Errors
+    /// As [`Publisher::try_send`].
+    pub fn try_send_with(
+        &mut self,
+        len: usize,
+        mut fill: impl FnMut(&mut [u8]),
+    ) -> Result<SendStatus, Error> {
+        self.take(len, |endpoint| {
+            let mut slot = endpoint.source_mut().reserve(len)?;
+            fill(slot.payload_mut());
+            slot.commit();
+            Ok(())
+        })
+    }
+
+    /// Takes a message by `offer`, after a turn if there is no room before.
+    fn take(
+        &mut self,
+        len: usize,
+        mut offer: impl FnMut(&mut driver::Publisher) -> Result<(), Full>,
+    ) -> Result<SendStatus, Error> {
         for is_retry in [false, true] {
-            match self.driver.endpoint.offer(message) {
-                Ok(_) => {
-                    if self.driver.endpoint.source().backlog_bytes() >= FLUSH_BYTES {
+            match offer(&mut self.driver.endpoint) {
+                Ok(()) => {
+                    self.bytes_since_turn += len + MESSAGE_COST_BYTES;
+                    if self.bytes_since_turn >= FLUSH_BYTES {
                         self.turn()?;
                     }
                     return Ok(SendStatus::Taken);
@@ -190,6 +222,7 @@ impl Publisher {
     /// # Errors
     /// Sockets beyond use.
     pub fn turn(&mut self) -> Result<Turn, Error> {
+        self.bytes_since_turn = 0;
         Ok(self.driver.turn(&mut ())?)
     }
 
@@ -343,5 +376,7 @@ pub(crate) fn random_tsi(destination_port: u16) -> Result<Tsi, Error> {
 
 /// A turn is worth its system calls when a full run waits.
 const FLUSH_BYTES: usize = 64_000;
+/// What a message takes besides its own bytes: its PGM header.
+const MESSAGE_COST_BYTES: usize = 24;
 /// How long the end is still announced when every reporting receiver has confirmed everything.
 const CONFIRMED_LINGER: Duration = Duration::from_millis(30);

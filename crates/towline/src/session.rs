@@ -20,6 +20,8 @@ pub struct Session {
     pub(crate) faults: Faults,
     pub(crate) name: String,
     pub(crate) reports: bool,
+    pub(crate) pgm_port: Option<u16>,
+    pub(crate) control_port: u16,
 }
 
 impl Session {
@@ -34,6 +36,8 @@ impl Session {
             faults: Faults::NONE,
             name: default_name(),
             reports: true,
+            pgm_port: None,
+            control_port: 0,
         }
     }
 
@@ -92,6 +96,20 @@ impl Session {
     #[must_use]
     pub const fn reports(mut self, reports: bool) -> Self {
         self.reports = reports;
+        self
+    }
+
+    /// Uses this PGM data-destination port instead of the UDP port.
+    #[must_use]
+    pub const fn pgm_port(mut self, port: Option<u16>) -> Self {
+        self.pgm_port = port;
+        self
+    }
+
+    /// The TCP port that a sender takes reports on. Default 0: the system chooses.
+    #[must_use]
+    pub const fn control_port(mut self, port: u16) -> Self {
+        self.control_port = port;
         self
     }
 

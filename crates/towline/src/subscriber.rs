@@ -39,7 +39,7 @@ impl Subscriber {
         let destination = opened.destination;
         let setup = ReceiverSetup {
             mode: Mode::Sequence,
-            destination_port: destination.port(),
+            destination_port: session.pgm_port.unwrap_or(destination.port()),
             group: destination,
             path: base::PathId(0),
             seed: opened.seed,

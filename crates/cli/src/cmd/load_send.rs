@@ -1,0 +1,155 @@
+//! `towline load send`.
+
+use std::time::{Duration, Instant};
+
+use towline::{
+    Publisher, SendStatus, UsageMeter,
+    load::{LoadPattern, LoadSizes},
+};
+
+use super::{
+    publish::{CLOSE_TIME_MAX, Watch, open},
+    station::{TICK, counters},
+};
+use crate::{
+    failure::{Failure, Verdict},
+    plan::LoadSendPlan,
+    report::{LoadSendReport, Output, UsageReport},
+};
+
+pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failure> {
+    if output.shows_only("load-send", plan)? {
+        return Ok(Verdict::Done);
+    }
+    let mut publisher = open(
+        &plan.session,
+        plan.policy,
+        plan.receivers,
+        plan.timeout,
+        output,
+    )?;
+    let mut watch = Watch::new(&plan.session, output);
+    if !watch.await_receivers(&mut publisher, plan.receivers, plan.timeout)? {
+        return Ok(Verdict::Finding);
+    }
+    let meter = UsageMeter::start();
+    let progress = output.progress();
+    let bar = progress.messages(&plan.session.group.to_string(), plan.count);
+    let mut generator = Generator::new(plan);
+    let started = Instant::now();
+    while !generator.is_over(started.elapsed()) {
+        generator.send_some(&mut publisher)?;
+        watch.look(&mut publisher);
+        bar.set_position(generator.sequence);
+    }
+    publisher.flush()?;
+    let time = started.elapsed();
+    let usage = meter.read();
+    bar.finish_and_clear();
+    let is_confirmed = publisher.close(plan.timeout.unwrap_or(CLOSE_TIME_MAX))?;
+    watch.look(&mut publisher);
+    let mut report = generator.report(&publisher, time, usage.into());
+    report.is_confirmed = is_confirmed;
+    report.receivers = watch.joined();
+    output.finish(&report)?;
+    Ok(Verdict::of(is_confirmed || report.receivers == 0))
+}
+
+/// Makes messages and hands them over.
+struct Generator<'a> {
+    plan: &'a LoadSendPlan,
+    pattern: LoadPattern,
+    sizes: LoadSizes,
+    scratch: Vec<u8>,
+    sequence: u64,
+    bytes: u64,
+}
+
+impl<'a> Generator<'a> {
+    fn new(plan: &'a LoadSendPlan) -> Self {
+        let sizes = LoadSizes {
+            min: plan.size.min,
+            max: plan.size.max,
+            seed: plan.seed,
+        };
+        Self {
+            plan,
+            pattern: LoadPattern::new(plan.seed),
+            sizes,
+            scratch: vec![0; plan.size.max],
+            sequence: 0,
+            bytes: 0,
+        }
+    }
+
+    fn is_over(&self, elapsed: Duration) -> bool {
+        self.plan.count.is_some_and(|count| self.sequence >= count)
+            || self.plan.seconds.is_some_and(|seconds| elapsed >= seconds)
+    }
+
+    /// Hands over messages for a moment, or waits for room.
+    fn send_some(&mut self, publisher: &mut Publisher) -> Result<(), Failure> {
+        let count = self
+            .plan
+            .count
+            .map_or(BATCH_MESSAGES, |count| count - self.sequence);
+        for _ in 0..count.min(BATCH_MESSAGES) {
+            if !self.send(publisher)? {
+                let tick = publisher.now() + TICK;
+                if publisher.turn()?.is_idle() {
+                    publisher.wait(Some(tick));
+                }
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over the next message; false when there is no room for it.
+    fn send(&mut self, publisher: &mut Publisher) -> Result<bool, Failure> {
+        let size = self.sizes.of(self.sequence);
+        let status = if size <= publisher.endpoint().source().max_tsdu() {
+            publisher.try_send_with(size, |payload| self.pattern.fill(self.sequence, payload))?
+        } else {
+            let message = &mut self.scratch[..size];
+            self.pattern.fill(self.sequence, message);
+            publisher.try_send(message)?
+        };
+        let is_taken = status == SendStatus::Taken;
+        if is_taken {
+            self.sequence += 1;
+            self.bytes += size as u64;
+        }
+        Ok(is_taken)
+    }
+
+    fn report(&self, publisher: &Publisher, time: Duration, usage: UsageReport) -> LoadSendReport {
+        let counters = counters(|snapshot| publisher.snapshot(snapshot));
+        let seconds = time.as_secs_f64();
+        let per_second = |count: u64| {
+            if seconds > 0.0 {
+                count as f64 / seconds
+            } else {
+                0.0
+            }
+        };
+        LoadSendReport {
+            group: self.plan.session.group.to_string(),
+            interface: publisher.interface().0.to_owned(),
+            size: self.plan.size,
+            seed: self.plan.seed,
+            messages: self.sequence,
+            bytes: self.bytes,
+            seconds,
+            messages_per_s: per_second(self.sequence),
+            bits_per_s: per_second(self.bytes) * 8.0,
+            is_confirmed: false,
+            receivers: 0,
+            usage,
+            counters,
+        }
+    }
+}
+
+/// Between two looks at the clock and at events.
+const BATCH_MESSAGES: u64 = 1_000;
