@@ -46,6 +46,8 @@ struct Publication {
     /// One past the last packet.
     end: u64,
     is_closed: bool,
+    /// Its sender began when all receivers had joined: they may miss nothing.
+    has_waited: bool,
 }
 
 /// One message.
@@ -79,8 +81,14 @@ impl Ledger {
             records: Vec::new(),
             end: start,
             is_closed: false,
+            has_waited: false,
         });
         self.publications.len() - 1
+    }
+
+    /// Notes that the sender waited for all receivers before its first message.
+    pub fn waited(&mut self, publication: usize) {
+        self.publications[publication].has_waited = true;
     }
 
     /// Writes message `number` into `out`.

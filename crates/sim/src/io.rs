@@ -101,6 +101,7 @@ impl Io for SimIo {
                 to: run.to,
                 hops: run.hops.unwrap_or(SESSION_HOPS),
                 is_tainted: false,
+                sent: None,
             });
         }
         Outcome::Sent { datagrams: count }

@@ -3,9 +3,9 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use base::{CounterSet as _, DropCounters, Instant, Io as _, RecvBatch};
+use base::{CounterSet as _, DropCounters, Instant, RecvBatch};
 
-use crate::{SimIo, simulation::Node};
+use crate::simulation::Node;
 
 mod publisher;
 pub use publisher::{PublisherNode, PublisherPlan};
@@ -20,8 +20,8 @@ pub enum SimNode {
     Publisher(Box<PublisherNode>),
     /// Receives them.
     Receiver(Box<ReceiverNode>),
-    /// Its start is planned for later: it does nothing until then.
-    Asleep(SimIo, Instant),
+    /// Its start is planned for later.
+    Asleep,
 }
 
 impl Node for SimNode {
@@ -29,15 +29,15 @@ impl Node for SimNode {
         match self {
             Self::Publisher(node) => node.turn(),
             Self::Receiver(node) => node.turn(),
-            Self::Asleep(io, until) => io.wait(Some(*until)),
+            Self::Asleep => {}
         }
     }
 
     fn crashed(&mut self) {
         match self {
             Self::Publisher(node) => node.judge(),
-            Self::Receiver(node) => node.judge(),
-            Self::Asleep(..) => {}
+            Self::Receiver(node) => node.judge(true),
+            Self::Asleep => {}
         }
     }
 }

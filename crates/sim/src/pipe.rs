@@ -272,6 +272,7 @@ mod tests {
             to: SocketAddr::from(([239, 1, 1, 1], 7500)),
             hops: 1,
             is_tainted: false,
+            sent: None,
         }
     }
 

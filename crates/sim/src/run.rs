@@ -210,8 +210,8 @@ impl<'a> Setting<'a> {
         for id in 0..self.plan.senders.len() + self.plan.receivers.len() {
             match self.simulation.node_mut(EndpointId(id)) {
                 Some(SimNode::Publisher(node)) => node.judge(),
-                Some(SimNode::Receiver(node)) => node.judge(),
-                Some(SimNode::Asleep(..)) | None => {}
+                Some(SimNode::Receiver(node)) => node.judge(false),
+                Some(SimNode::Asleep) | None => {}
             }
         }
         self.judge()
@@ -223,7 +223,7 @@ impl<'a> Setting<'a> {
             let why = match node {
                 SimNode::Publisher(node) if !node.is_finished() => node.explain(),
                 SimNode::Receiver(node) if !node.is_finished() => node.explain(),
-                SimNode::Asleep(..) => "asleep".to_owned(),
+                SimNode::Asleep => "asleep".to_owned(),
                 SimNode::Publisher(_) | SimNode::Receiver(_) => continue,
             };
             open.push_back(format!("endpoint {}: {why}", id.0));
@@ -262,7 +262,11 @@ impl<'a> Setting<'a> {
         let check = self.plan.check;
         let mut ledger = self.ledger.borrow_mut();
         let published = ledger.published();
-        for (i, got) in receivers.iter().enumerate() {
+        for (i, got) in receivers
+            .iter()
+            .enumerate()
+            .filter(|(_, got)| !got.is_crashed)
+        {
             if check.all_delivered && got.messages + got.damaged != published {
                 let text = format!("receiver {i} got {} of {published} messages", got.messages);
                 ledger.fail(text);
@@ -301,7 +305,7 @@ fn is_over(simulation: &mut Simulation<SimNode>) -> bool {
     simulation.nodes().all(|(_, node)| match node {
         SimNode::Publisher(node) => node.is_finished(),
         SimNode::Receiver(node) => node.is_finished(),
-        SimNode::Asleep(..) => false,
+        SimNode::Asleep => false,
     })
 }
 
@@ -345,14 +349,16 @@ impl Maker {
         let receiver = &self.plan.receivers[index - self.plan.senders.len()];
         let starts_at = self.started + receiver.starts_at.0;
         if now < starts_at {
-            let world = io.world().clone();
-            world.borrow_mut().plan(
+            let mut world = io.world().borrow_mut();
+            world.keep_down(io.endpoint());
+            world.plan(
                 starts_at,
                 Action::Restart {
                     endpoint: io.endpoint(),
                 },
             );
-            return SimNode::Asleep(io, Instant::NEVER);
+            drop(world);
+            return SimNode::Asleep;
         }
         let plan = ReceiverPlan {
             name: format!("receiver {}", index - self.plan.senders.len()),

@@ -24,7 +24,12 @@ use crate::{
 pub fn plan(seed: u64) -> Plan {
     let mut rng = Rng::new(seed ^ 0x5eed_0f_5eed);
     let rng = &mut rng;
-    let calm_ms = rng.between(300, 4_000);
+    // Some runs never become calm: the workload has to end under the faults.
+    let calm_ms = if rng.chance(1, 4) {
+        8_000
+    } else {
+        rng.between(100, 3_000)
+    };
     let session = session(rng);
     let senders = if rng.chance(1, 10) && !session.unicast {
         2
@@ -36,7 +41,6 @@ pub fn plan(seed: u64) -> Plan {
     } else {
         index(rng.between(1, 8))
     };
-    let bursty = rng.chance(1, 2);
     let share = Menu::draw(rng);
     let senders: Vec<_> = (0..senders).map(|_| end(rng, share, false)).collect();
     let receivers: Vec<_> = (0..receivers)
@@ -48,7 +52,7 @@ pub fn plan(seed: u64) -> Plan {
         about: String::new(),
         seeds: 1,
         config: config(rng, session),
-        workload: workload(rng, bursty),
+        workload: workload(rng, session),
         control: control(rng),
         check: CheckPlan {
             deadline: Span::millis(calm_ms + 110_000),
@@ -130,25 +134,12 @@ fn config(rng: &mut Rng, session: SessionPlan) -> BTreeMap<String, String> {
     let mut set = |name: &str, value: String| {
         config.insert(name.to_owned(), value);
     };
-    set("apdu_bytes_max", "20000".into());
-    set("fragments_max", "128".into());
     if rng.chance(1, 2) {
         set("mtu", rng.between(576, 1500).to_string());
     }
-    // A small window makes the window's edges part of every run.
-    if rng.chance(1, 2) {
-        set("tx_window_bytes", (rng.between(64, 512) * 1024).to_string());
-        set("tx_window_sqns", rng.between(256, 4096).to_string());
-    } else {
-        set("tx_window_bytes", "8MiB".into());
-        set("tx_window_sqns", "65536".into());
-    }
-    set("rx_window_sqns", "65536".into());
-    let small = rng.chance(1, 6);
-    let held_kib = if small { rng.between(32, 128) } else { 8 << 10 };
-    set("rx_window_bytes", (held_kib * 1024).to_string());
+    windows(rng, &mut set);
     if rng.chance(1, 3) {
-        set("rate", rng.between(500_000, 50_000_000).to_string());
+        set("rate", format!("{}B/s", rng.between(500_000, 50_000_000)));
     }
     if rng.chance(1, 3) {
         set(
@@ -164,7 +155,8 @@ fn config(rng: &mut Rng, session: SessionPlan) -> BTreeMap<String, String> {
             format!("{}us", low + rng.between(1, 20_000)),
         );
     }
-    if rng.chance(1, 5) && !session.reports {
+    // Giving up early is for sessions in which loss is allowed.
+    if rng.chance(1, 3) && session.policy != PolicyPlan::Wait {
         set("nak_ncf_retries", rng.between(2, 10).to_string());
         set("nak_data_retries", rng.between(2, 10).to_string());
         set("repair_time_max", format!("{}ms", rng.between(10, 500)));
@@ -178,37 +170,69 @@ fn config(rng: &mut Rng, session: SessionPlan) -> BTreeMap<String, String> {
     } else if rng.chance(1, 6) {
         set("late_join", "window".into());
     }
-    for rate in ["rate"] {
-        if let Some(value) = config.get_mut(rate) {
-            value.push_str("B/s");
-        }
-    }
     config
 }
 
-fn workload(rng: &mut Rng, bursty: bool) -> Workload {
+/// Small windows make the windows' edges part of a run.
+fn windows(rng: &mut Rng, set: &mut dyn FnMut(&str, String)) {
+    let (tx_kib, tx_sqns) = match rng.below(3) {
+        0 => (rng.between(64, 128), rng.between(64, 256)),
+        1 => (rng.between(64, 512), rng.between(256, 4096)),
+        _ => (8 << 10, 65_536),
+    };
+    set("tx_window_bytes", format!("{tx_kib}KiB"));
+    set("tx_window_sqns", tx_sqns.to_string());
+    set("apdu_bytes_max", "20000".into());
+    // Half the window, and enough for 20,000 bytes in packets of 576.
+    set("fragments_max", (tx_sqns / 2).min(64).to_string());
+    let is_small = rng.chance(1, 6);
+    let held_kib = if is_small {
+        rng.between(32, 128)
+    } else {
+        8 << 10
+    };
+    set("rx_window_bytes", format!("{held_kib}KiB"));
+    set(
+        "rx_window_sqns",
+        if is_small {
+            rng.between(64, 1024)
+        } else {
+            65_536
+        }
+        .to_string(),
+    );
+}
+
+fn workload(rng: &mut Rng, session: SessionPlan) -> Workload {
     let size_max = match rng.below(4) {
         0 => rng.between(1, 200),
         1 => rng.between(200, 1_500),
         2 => rng.between(1_500, 6_000),
         _ => rng.between(6_000, 20_000),
     };
+    // In arrival mode a message in pieces is refused, and every packet of it reported lost.
+    let size_max = if session.arrival && rng.chance(3, 4) {
+        size_max.min(480)
+    } else {
+        size_max
+    };
+    let is_bursty = rng.chance(1, 2);
     Workload {
         messages: if size_max > 6_000 {
-            rng.between(5, 120)
+            rng.between(5, 150)
         } else {
-            rng.between(20, 400)
+            rng.between(20, 600)
         },
         size_min: 1,
         size_max: index(size_max),
         small_one_in: rng.below(4),
-        gap: Span::micros(if bursty {
+        gap: Span::micros(if is_bursty {
             rng.between(1_000, 50_000)
         } else {
             rng.between(0, 2_000)
         }),
-        burst: if bursty {
-            rng.between(5, 60)
+        burst: if is_bursty {
+            rng.between(5, 80)
         } else {
             rng.between(1, 5)
         },

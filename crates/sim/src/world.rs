@@ -181,6 +181,13 @@ impl World {
         }
     }
 
+    /// Keeps an endpoint's process from running, and its sockets closed, until it is restarted.
+    pub fn keep_down(&mut self, id: EndpointId) {
+        let endpoint = &mut self.endpoints[id.0];
+        endpoint.is_up = false;
+        endpoint.wake_at = None;
+    }
+
     /// Lets the next event happen; `None` when nothing is planned or it is due after `until`.
     pub fn step(&mut self, until: Instant) -> Option<Step> {
         if self.queue.peek()?.at > until {

@@ -9,6 +9,7 @@ fn ledger() -> SharedLedger {
     for (number, first, count) in [(0, START, 1), (1, START + 1, 3), (2, START + 4, 1)] {
         ledger.publish(publication, number, 100, first, count);
     }
+    ledger.waited(publication);
     ledger.close(publication);
     Rc::new(RefCell::new(ledger))
 }

@@ -30,6 +30,8 @@ pub struct Totals {
     pub gone: u64,
     /// Sessions heard.
     pub found: u64,
+    /// Its process was killed.
+    pub is_crashed: bool,
 }
 
 #[derive(Debug)]
@@ -40,7 +42,7 @@ struct Session {
 
 impl Witness {
     /// A receiver without sessions: of messages in order, or of packets as they arrive. With
-    /// `from_start` it may miss nothing of a session that it hears at all.
+    /// `from_start` it is one of those that senders wait for.
     #[must_use]
     pub fn new(who: String, ledger: SharedLedger, is_in_order: bool, from_start: bool) -> Self {
         let (sessions, totals) = (BTreeMap::new(), Totals::default());
@@ -81,9 +83,11 @@ impl Witness {
         let mut ledger = self.ledger.borrow_mut();
         ledger.hash.word(sqn);
         ledger.hash.write(data);
+        let mut from_start = self.from_start && self.is_in_order;
         let placed = match self.sessions.get_mut(&session) {
             Some(known) => {
                 let publication = &ledger.publications[known.publication];
+                from_start &= publication.has_waited;
                 known.tiles.message(&ledger, publication, sqn, data)
             }
             None => Err("it is not open".to_owned()),
@@ -93,7 +97,7 @@ impl Witness {
             Ok(placed) => {
                 self.totals.damaged += u64::from(placed.is_damaged);
                 self.totals.messages += u64::from(!placed.is_damaged);
-                if placed.has_begun_late && self.from_start && self.is_in_order {
+                if placed.has_begun_late && from_start {
                     self.fail(&format!(
                         "session {session}: begins at {sqn}, not at its start"
                     ));
@@ -108,6 +112,7 @@ impl Witness {
         self.totals.lost += count;
         let mut ledger = self.ledger.borrow_mut();
         ledger.hash.word(first ^ count.rotate_left(32));
+        let mut from_start = self.from_start && self.is_in_order;
         let placed = match self.sessions.get_mut(&session) {
             Some(known) => known
                 .tiles
@@ -116,7 +121,7 @@ impl Witness {
         };
         drop(ledger);
         match placed {
-            Ok(true) if self.from_start && self.is_in_order => {
+            Ok(true) if from_start => {
                 self.fail(&format!("session {session}: begins with a loss at {first}"));
             }
             Ok(_) => {}
@@ -132,7 +137,9 @@ impl Witness {
             Some(known) => {
                 let publication = &ledger.publications[known.publication];
                 if publication.is_closed {
-                    known.tiles.end(publication, self.from_start)
+                    known
+                        .tiles
+                        .end(publication, self.from_start && publication.has_waited)
                 } else {
                     Err("ended while its sender goes on".to_owned())
                 }

@@ -1,6 +1,9 @@
 //! A publisher process: offers the workload's messages, closes, and waits until it may go.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use base::{Instant, Io as _, PathId, Rng};
 use delivery::{Policy, Registry, RegistryConfig};
@@ -49,6 +52,7 @@ pub struct PublisherNode {
     plan: PublisherPlan,
     rng: Rng,
     name: String,
+    started: Instant,
     next: u64,
     burst_left: u64,
     burst_at: Instant,
@@ -99,6 +103,7 @@ impl PublisherNode {
             publication,
             plan: *plan,
             name,
+            started: now,
             next: 0,
             burst_left: 0,
             burst_at: now,
@@ -170,6 +175,11 @@ impl PublisherNode {
     pub fn judge(&self) {
         let source = self.driver.endpoint.source();
         let counters = source.counters();
+        let loop_counters = self.driver.counters();
+        let world = self.driver.io.world();
+        world
+            .borrow_mut()
+            .note(|| format!("END {loop_counters:?} {counters:?}"));
         let kept = [("handled", counters.upstream_handled)];
         if let Some(fault) = identity_fault(counters.upstream_packets, &kept, source.drops()) {
             self.fail(&fault);
@@ -198,8 +208,7 @@ impl PublisherNode {
 
     /// Offers what is due until the window is full; how many messages were taken.
     fn offer_due(&mut self, now: Instant) -> u64 {
-        let registry = self.driver.endpoint.registry();
-        if self.plan.expected.is_some() && !registry.has_expected() {
+        if !self.may_begin(now) {
             return 0;
         }
         let mut taken = 0;
@@ -218,6 +227,20 @@ impl PublisherNode {
             taken += 1;
         }
         taken
+    }
+
+    /// Waits for the receivers that are expected, but not for ever: without them nothing is sent.
+    fn may_begin(&mut self, now: Instant) -> bool {
+        if self.plan.expected.is_none() || self.next > 0 {
+            return true;
+        }
+        let is_complete = self.driver.endpoint.registry().has_expected();
+        if is_complete {
+            self.ledger.borrow_mut().waited(self.publication);
+        } else if now.since(self.started) > START_MAX {
+            self.plan.workload.messages = 0;
+        }
+        is_complete
     }
 
     fn offer_one(&mut self) -> bool {
@@ -257,7 +280,11 @@ impl PublisherNode {
             return;
         }
         let lead = self.driver.endpoint.source().lead();
-        if self.confirms_before_close && !self.driver.endpoint.registry().has_confirmed(lead) {
+        let has_begun = self.next > 0;
+        if has_begun
+            && self.confirms_before_close
+            && !self.driver.endpoint.registry().has_confirmed(lead)
+        {
             return;
         }
         self.is_closed = true;
@@ -280,4 +307,6 @@ fn registry(plan: &PublisherPlan, session: u64) -> Registry {
 }
 
 /// How soon an application whose offer was refused tries again by itself.
-const RETRY: std::time::Duration = std::time::Duration::from_micros(200);
+const RETRY: Duration = Duration::from_micros(200);
+/// How long it waits for the receivers that are expected.
+const START_MAX: Duration = Duration::from_secs(20);

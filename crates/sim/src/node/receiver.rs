@@ -138,8 +138,15 @@ impl ReceiverNode {
     }
 
     /// Checks what must hold at the end of the process, however it ended.
-    pub fn judge(&self) {
+    pub fn judge(&self, is_crashed: bool) {
         let witness = &self.sink.witness;
+        self.driver.io.world().borrow_mut().note(|| {
+            format!(
+                "END {:?} {:?}",
+                self.driver.counters(),
+                self.driver.endpoint.receiver().counters()
+            )
+        });
         let receiver = self.driver.endpoint.receiver();
         let counters = receiver.counters();
         let kept = [
@@ -176,7 +183,10 @@ impl ReceiverNode {
             let (held, bound) = (self.held_bytes_max, self.bound_bytes);
             witness.fail(&format!("{held} bytes held, {bound} allowed"));
         }
-        self.totals.borrow_mut().push(*witness.totals());
+        self.totals.borrow_mut().push(Totals {
+            is_crashed,
+            ..*witness.totals()
+        });
     }
 }
 
