@@ -76,7 +76,9 @@ impl Part {
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Self {
         let word = |at: usize| {
-            let bytes = bytes[at..at + 4].try_into().expect("the slice is four bytes long");
+            let bytes = bytes[at..at + 4]
+                .try_into()
+                .expect("the slice is four bytes long");
             u32::from_be_bytes(bytes)
         };
         Self {
@@ -272,7 +274,7 @@ mod tests {
 
     #[test]
     fn pieces_in_sequence_make_the_message() {
-        let mut store = HeldStore::new(1000, 500);
+        let mut store = HeldStore::new(1000, 500, 0);
         let mut assembly = Assembly::default();
         let parts = [
             part(7, 7, 0, 5, 2).unwrap(),
@@ -293,7 +295,7 @@ mod tests {
 
     #[test]
     fn memory_follows_the_bytes_and_never_the_claim() {
-        let mut store = HeldStore::new(1000, 500);
+        let mut store = HeldStore::new(1000, 500, 0);
         let mut assembly = Assembly::default();
         let first = part(7, 7, 0, 100, 10).unwrap();
         assert_eq!(assembly.add(&mut store, 7, &first, &[0; 10]), Fit::Taken);

@@ -134,9 +134,10 @@ impl Gaps {
 
     /// Notes that `first..end`, after everything known, is lost; false when there is no room.
     pub(super) fn open_lost(&mut self, first: u64, end: u64) -> bool {
+        let is_full = self.list.len() > self.count_max;
         match self.list.back_mut() {
             Some(last) if last.end == first && last.state == NakState::Lost => last.end = end,
-            _ if self.list.len() > self.count_max => return false,
+            _ if is_full => return false,
             _ => {
                 let mut gap = Gap::new(first, end, Instant::NEVER, Instant::NEVER);
                 gap.lose();
@@ -298,7 +299,10 @@ impl Gaps {
     /// Sets the deadline of everything in back-off: asking has become possible.
     pub(super) fn restart_back_off(&mut self, due: Instant) {
         let back_off = |gap: &&mut Gap| gap.state == NakState::BackOff;
-        self.list.iter_mut().filter(back_off).for_each(|gap| gap.due = due);
+        self.list
+            .iter_mut()
+            .filter(back_off)
+            .for_each(|gap| gap.due = due);
         self.wake = due;
     }
 

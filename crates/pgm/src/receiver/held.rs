@@ -28,6 +28,10 @@ pub(super) struct HeldStore {
     used_bytes: usize,
     bytes_max: usize,
     page_bytes: usize,
+    /// Pages that are in use, and how many may be: the rest of the bound is kept for messages in
+    /// pieces, which must not starve of the very pieces that are held.
+    pages_used: usize,
+    pages_max: usize,
 }
 
 #[derive(Debug)]
@@ -37,14 +41,18 @@ struct Page {
 }
 
 impl HeldStore {
-    /// A store of at most `bytes_max` bytes in pages of `page_bytes`; at least one page.
-    pub(super) fn new(bytes_max: usize, page_bytes: usize) -> Self {
+    /// A store of at most `bytes_max` bytes in pages of `page_bytes`, at least one; `reserve_bytes`
+    /// of it are never used for pages.
+    pub(super) fn new(bytes_max: usize, page_bytes: usize, reserve_bytes: usize) -> Self {
+        let pages_max = bytes_max.saturating_sub(reserve_bytes) / page_bytes;
         Self {
             pages: Vec::new(),
             free: Vec::new(),
             used_bytes: 0,
-            bytes_max: bytes_max.max(page_bytes),
+            bytes_max: bytes_max.max(page_bytes + reserve_bytes),
             page_bytes,
+            pages_used: 0,
+            pages_max: pages_max.max(1),
         }
     }
 
@@ -75,9 +83,10 @@ impl HeldStore {
     }
 
     fn take_page(&mut self) -> Option<u32> {
-        if !self.borrow_bytes(self.page_bytes) {
+        if self.pages_used == self.pages_max || !self.borrow_bytes(self.page_bytes) {
             return None;
         }
+        self.pages_used += 1;
         self.free.pop().or_else(|| {
             let page = u32::try_from(self.pages.len()).ok()?;
             self.pages.push(Page {
@@ -90,6 +99,7 @@ impl HeldStore {
 
     fn return_page(&mut self, page: u32) {
         self.return_bytes(self.page_bytes);
+        self.pages_used -= 1;
         self.free.push(page);
     }
 }
@@ -281,3 +291,81 @@ impl Entry {
 
 /// Bytes that an entry takes at least, however short its payload.
 const ENTRY_BYTES_MIN: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sqns(queue: &HeldQueue) -> Vec<u64> {
+        queue.entries.iter().map(|entry| entry.sqn).collect()
+    }
+
+    #[test]
+    fn what_was_held_comes_out_by_position() {
+        let mut store = HeldStore::new(1 << 20, 4096, 0);
+        let mut queue = HeldQueue::new(16);
+        for sqn in [9, 7, 12, 8] {
+            assert!(queue.push(&mut store, sqn, Content::Whole, &[sqn as u8; 5]));
+        }
+        assert_eq!(sqns(&queue), [7, 8, 9, 12]);
+        assert_eq!(queue.payload_bytes(), 20);
+        let entry = queue.pop(&mut store).unwrap();
+        assert_eq!(store.payload(&entry), [7; 5]);
+        queue.clear(&mut store);
+        assert_eq!((store.used_bytes(), queue.payload_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_part_keeps_where_it_belongs() {
+        let mut store = HeldStore::new(1 << 20, 4096, 0);
+        let mut queue = HeldQueue::new(16);
+        let part = Part {
+            index: 3,
+            offset: 30,
+            apdu_len: 100,
+        };
+        queue.push(&mut store, 5, Content::Part(part), b"payload");
+        let entry = *queue.front().unwrap();
+        assert!(matches!(entry.content(&store), Content::Part(p) if p == part));
+        assert_eq!(store.payload(&entry), b"payload");
+    }
+
+    #[test]
+    fn pages_are_used_again_and_never_exceed_a_bound() {
+        let mut store = HeldStore::new(3 * 4096, 4096, 0);
+        let (mut one, mut two) = (HeldQueue::new(2), HeldQueue::new(16));
+        let mut sqn = 0;
+        for round in 0..100_u64 {
+            while one.push(&mut store, sqn, Content::Whole, &[0; 1000]) {
+                sqn += 1;
+            }
+            assert_eq!(
+                (sqn, store.used_bytes()),
+                (8 * (round + 1), 8192),
+                "own bound"
+            );
+            while two.push(&mut store, sqn, Content::Whole, &[]) {
+                sqn += 1;
+            }
+            assert_eq!(store.used_bytes(), 3 * 4096, "common bound");
+            assert_eq!(
+                two.entries.len(),
+                4096 / ENTRY_BYTES_MIN,
+                "empty data is bounded too"
+            );
+            one.clear(&mut store);
+            two.clear(&mut store);
+            sqn = 8 * (round + 1);
+        }
+        assert_eq!(store.pages.len(), 3);
+    }
+
+    #[test]
+    fn pages_leave_the_reserve_to_others() {
+        let mut store = HeldStore::new(3 * 4096, 4096, 5000);
+        let mut queue = HeldQueue::new(16);
+        while queue.push(&mut store, 0, Content::Whole, &[0; 4000]) {}
+        assert_eq!(store.used_bytes(), 4096);
+        assert!(store.borrow_bytes(5000));
+    }
+}

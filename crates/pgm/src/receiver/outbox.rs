@@ -25,7 +25,7 @@ pub(super) struct Outbox {
     items: VecDeque<Item>,
     /// Packets in the run that was given out last.
     in_run: usize,
-    run_range: [Range<usize>; 1],
+    run_range: Range<usize>,
 }
 
 /// How to reach the sender of a session.
@@ -94,7 +94,8 @@ impl Outbox {
         self.in_run = 1;
         for next in self.items.iter().skip(1) {
             let alike = next.to == first.to && next.path == first.path && next.hops == first.hops;
-            let fits = self.in_run < budget.datagrams && next.range.end - first.range.start <= budget.bytes;
+            let fits = self.in_run < budget.datagrams
+                && next.range.end - first.range.start <= budget.bytes;
             if !alike || !fits || next.range.len() > segment {
                 break;
             }
@@ -104,14 +105,14 @@ impl Outbox {
                 break;
             }
         }
-        self.run_range = [first.range.start..end];
+        self.run_range = first.range.start..end;
         Some(Run {
             path: first.path,
             to: first.to,
             hops: first.hops,
             segment,
             memory: &self.memory,
-            ranges: &self.run_range,
+            ranges: std::slice::from_ref(&self.run_range),
         })
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use base::{PathId, Rng};
 
-use super::apdu::PartLimits;
+use super::{apdu::PartLimits, held::HeldStore};
 use crate::{Config, LateJoin};
 
 /// The order in which a receiver gives data out. Fixed for its life.
@@ -56,7 +56,7 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    pub(super) fn new(config: &Config) -> Self {
+    fn new(config: &Config) -> Self {
         let back_off_max = config.nak_backoff_max();
         Self {
             back_off_min: config.nak_backoff_min(),
@@ -96,6 +96,7 @@ pub(super) struct Limits {
     pub(super) peers_max: usize,
     pub(super) peer_expiry: Duration,
     pub(super) late_join: LateJoin,
+    pub(super) timing: Timing,
     pub(super) spmr_delay: Duration,
     pub(super) spmr_interval: Duration,
     pub(super) spmr_retries: u32,
@@ -119,10 +120,16 @@ impl Limits {
             peers_max: config.peers_max() as usize,
             peer_expiry: config.peer_expiry(),
             late_join: config.late_join(),
+            timing: Timing::new(config),
             spmr_delay: config.spmr_delay(),
             spmr_interval: config.spmr_interval(),
             spmr_retries: config.spmr_retries(),
         }
+    }
+
+    /// The store for held data, with room kept for the longest message.
+    pub(super) fn store(&self) -> HeldStore {
+        HeldStore::new(self.total_bytes, self.page_bytes, self.parts.apdu_bytes_max)
     }
 }
 

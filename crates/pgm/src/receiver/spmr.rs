@@ -87,7 +87,10 @@ impl SpmRequest {
     }
 
     fn wait(&self, limits: &Limits) -> Duration {
-        let beyond = self.tries.saturating_sub(limits.spmr_retries).min(DOUBLINGS_MAX);
+        let beyond = self
+            .tries
+            .saturating_sub(limits.spmr_retries)
+            .min(DOUBLINGS_MAX);
         limits.spmr_interval * (1 << beyond)
     }
 }

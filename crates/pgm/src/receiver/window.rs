@@ -18,7 +18,7 @@
 //! - `confirmed <= next`: what lies beyond was announced only once. A single forged or corrupt SPM
 //!   must not make a receiver give up what was never sent, so that an announcement that nobody
 //!   repeats and no data follows is withdrawn when its NAKs remain unanswered.
-//! - A trail beyond `next` is believed when a second packet tells the same, for the same reason.
+//! - A trail beyond `confirmed` is believed when a second packet tells it too, for the same reason.
 //! - Nothing at or beyond `base + span` is tracked; what an SPM announces there is noted, and taken
 //!   up as `base` moves.
 //!
@@ -40,7 +40,7 @@ pub(super) struct Window {
     noted: u64,
     /// One past the lead of the latest announcement.
     announced: u64,
-    /// A trail beyond `next` that one packet told; 0 for none.
+    /// A trail beyond `confirmed` that one packet told; 0 for none.
     claimed_trail: u64,
     span_max: u64,
     pub(super) gaps: Gaps,
@@ -156,7 +156,11 @@ impl Window {
         now: Instant,
         due: Instant,
     ) -> bool {
-        let agreed = if is_certain { end } else { end.min(self.announced) };
+        let agreed = if is_certain {
+            end
+        } else {
+            end.min(self.announced)
+        };
         self.announced = end;
         self.noted = self.noted.max(agreed);
         self.confirmed = self.confirmed.max(self.noted.min(self.next));
@@ -189,33 +193,38 @@ impl Window {
     ///
     /// The caller has seen that `trail` is beyond [`Window::trail`].
     pub(super) fn advance_trail(&mut self, trail: u64) -> u64 {
-        if trail > self.next {
+        if trail > self.confirmed {
             let told_before = std::mem::replace(&mut self.claimed_trail, trail);
             return self.jump(told_before.min(trail));
         }
         self.claimed_trail = 0;
         self.trail = trail;
-        self.confirmed = self.confirmed.max(trail);
+        self.lose_before(trail)
+    }
+
+    /// The sender moved on past everything that is certain here, up to `trail`.
+    fn jump(&mut self, trail: u64) -> u64 {
+        if trail <= self.confirmed {
+            return 0;
+        }
+        let mut lost = self.lose_before(trail.min(self.next));
+        if trail > self.next {
+            if !self.gaps.open_lost(self.next, trail) {
+                return lost;
+            }
+            lost += trail - self.next;
+            self.next = trail;
+        }
+        self.trail = trail;
+        self.confirmed = trail;
+        lost
+    }
+
+    fn lose_before(&mut self, trail: u64) -> u64 {
         match self.gaps.first() {
             Some(first) if first < trail => self.gaps.lose_before(trail),
             _ => 0,
         }
-    }
-
-    /// The sender moved on past everything known here, up to `trail`.
-    fn jump(&mut self, trail: u64) -> u64 {
-        if trail <= self.next {
-            return 0;
-        }
-        let lost = self.gaps.lose_before(self.next);
-        if !self.gaps.open_lost(self.next, trail) {
-            return lost;
-        }
-        let lost = lost + trail - self.next;
-        self.trail = trail;
-        self.next = trail;
-        self.confirmed = trail;
-        lost
     }
 
     /// Gives up everything that is missing, noted announcements included.
@@ -228,6 +237,17 @@ impl Window {
         let lost = lost + end - self.next;
         self.next = end;
         lost
+    }
+
+    /// The sender says that nothing comes at or after `end`: what was only hinted at beyond does not
+    /// exist. False, and nothing changes, when data from beyond was received.
+    pub(super) fn cut(&mut self, end: u64) -> bool {
+        let holds = end >= self.confirmed;
+        if holds && end < self.next {
+            self.gaps.truncate(end);
+            self.next = end;
+        }
+        holds
     }
 
     /// Withdraws what was announced once only and has just been given up: it may never have been

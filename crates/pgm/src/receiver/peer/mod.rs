@@ -41,6 +41,7 @@ mod control;
 pub(super) use control::SpmNotes;
 
 mod drain;
+use drain::Skip;
 pub(super) use drain::Step;
 
 mod timer;
@@ -75,6 +76,8 @@ pub(super) struct Peer {
     window: Window,
     held: HeldQueue,
     assembly: Assembly,
+    /// What was given up just before the window's base, or before the message at hand.
+    skip: Skip,
     phase: Phase,
     last_spm: Option<Sqn>,
     /// SPMs in a row that were out of sequence with `last_spm`, but in sequence among themselves.
@@ -156,12 +159,13 @@ impl Peer {
             window: Window::new(mode == Mode::Sequence, 0, limits.span_max, limits.gaps_max),
             held: HeldQueue::new(limits.pages_max),
             assembly: Assembly::default(),
+            skip: Skip::default(),
             phase: Phase::Open,
             last_spm: None,
             stale: (Sqn(0), 0),
             path_nla: None,
             spmr: SpmRequest::start(now, limits, &mut shared.rng),
-            timing: shared.timing(),
+            timing: shared.limits.timing,
             heard: now,
             data_packets: 0,
             notices: Notices {
@@ -221,7 +225,7 @@ impl Peer {
         if verdict != Err(DropReason::BeyondWindow) {
             self.heard = now;
         }
-        self.see_trail(data.trail.extend(position), shared);
+        self.see_trail(data.trail.extend(position));
         if data.is_last && verdict.is_ok() {
             self.finish(position + 1);
         }
@@ -240,6 +244,7 @@ impl Peer {
         let data = match self.mode {
             Mode::Sequence => {
                 self.assembly.is_complete()
+                    || self.skip.is_some()
                     || self.held.front().is_some_and(|entry| entry.sqn == base)
                     || self.window.gaps.is_lost_at(base)
             }
@@ -318,22 +323,27 @@ impl Peer {
             Mode::Sequence => self.keep_in_sequence(position, &content, data, shared),
             Mode::Arrival => self.keep_on_arrival(position, &content, data, shared),
         };
-        let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
         if kept == Err(DropReason::NoRoom) {
+            let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
             self.is_starved = true;
             self.window.miss(position, now, due);
             return Err(DropReason::NoRoom);
         }
+        let mut due = Instant::NEVER;
         if place == Place::Ahead {
+            due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
             shared.counters.missed_sqns += position - self.window.next;
         }
         self.window.take(position, place, now, due);
-        if self.mode == Mode::Sequence && kept == Ok(Kept::InTurn) {
+        if self.mode == Mode::Sequence && matches!(kept, Ok(Kept::InTurn | Kept::Skipped)) {
             self.window.base = position + 1;
         }
         self.data_packets += 1;
         match (kept, content) {
             (Err(reason), _) => Err(reason),
+            (Ok(Kept::Broken), Content::Part(_)) => Err(DropReason::Incompatible),
+            (Ok(Kept::Skipped), Content::Part(_)) => Err(DropReason::Unexpected),
+            (Ok(Kept::Broken | Kept::Skipped), _) => Err(DropReason::Malformed),
             (Ok(Kept::InTurn), Content::Whole) => {
                 self.is_joining = false;
                 Ok(Verdict::Payload {
@@ -347,6 +357,9 @@ impl Peer {
     }
 
     /// Sequence mode: uses the packet now if it is its turn, holds it otherwise.
+    ///
+    /// What is due needs no room in the store, whatever it is: otherwise a full store would wait
+    /// for the packet that empties it.
     fn keep_in_sequence(
         &mut self,
         position: u64,
@@ -359,22 +372,60 @@ impl Peer {
             && !self.notices.replaced
             && !self.assembly.is_complete();
         match content {
-            Content::Whole if is_turn && self.assembly.is_idle() => return Ok(Kept::InTurn),
-            Content::Part(part) if is_turn => {
-                match self.assembly.add(&mut shared.store, position, part, data.payload) {
-                    Fit::Taken | Fit::Completed => return Ok(Kept::InTurn),
-                    Fit::NoRoom => return Err(DropReason::NoRoom),
-                    Fit::Stray => {}
+            Content::Whole if is_turn => {
+                self.abandon(&mut shared.counters);
+                if !self.skip.is_some() {
+                    return Ok(Kept::InTurn);
                 }
+            }
+            Content::Part(part) if is_turn => {
+                return self.keep_piece(position, part, data.payload, shared);
+            }
+            Content::Broken if is_turn => {
+                self.abandon(&mut shared.counters);
+                self.skip.cover(position, position + 1);
+                return Ok(Kept::Skipped);
             }
             _ => {}
         }
-        if !self.held.push(&mut shared.store, position, *content, data.payload) {
+        if !self
+            .held
+            .push(&mut shared.store, position, *content, data.payload)
+        {
             return Err(DropReason::NoRoom);
         }
         match content {
             Content::Broken => Ok(Kept::Broken),
             _ => Ok(Kept::Held),
+        }
+    }
+
+    /// Adds the piece that is due to the message at hand, or begins one with it, or skips it.
+    fn keep_piece(
+        &mut self,
+        position: u64,
+        part: &Part,
+        payload: &[u8],
+        shared: &mut Shared,
+    ) -> Result<Kept, DropReason> {
+        let mut fit = self
+            .assembly
+            .add(&mut shared.store, position, part, payload);
+        if fit == Fit::Stray {
+            let abandoned = self.abandon(&mut shared.counters);
+            if abandoned && part.index == 0 {
+                fit = self
+                    .assembly
+                    .add(&mut shared.store, position, part, payload);
+            }
+        }
+        match fit {
+            Fit::Taken | Fit::Completed => Ok(Kept::InTurn),
+            Fit::NoRoom => Err(DropReason::NoRoom),
+            Fit::Stray => {
+                self.skip_piece(position, &mut shared.counters);
+                Ok(Kept::Skipped)
+            }
         }
     }
 
@@ -396,7 +447,11 @@ impl Peer {
             Content::Part(_) => &Content::Broken,
             other => other,
         };
-        match (self.held.push(&mut shared.store, position, *content, data.payload), content) {
+        match (
+            self.held
+                .push(&mut shared.store, position, *content, data.payload),
+            content,
+        ) {
             (false, _) => Err(DropReason::NoRoom),
             (true, Content::Broken) => Ok(Kept::Broken),
             (true, _) => Ok(Kept::Held),
@@ -449,15 +504,14 @@ impl Peer {
         self.is_established = true;
     }
 
-    fn see_trail(&mut self, trail: u64, shared: &mut Shared) {
-        let _ = shared;
+    fn see_trail(&mut self, trail: u64) {
         if trail > self.window.trail {
             self.window.advance_trail(trail);
         }
     }
 
     fn finish(&mut self, end: u64) {
-        if self.phase == Phase::Open && end >= self.window.contiguous() {
+        if self.phase == Phase::Open && self.window.cut(end) {
             self.phase = Phase::Ending(end);
         }
     }
@@ -490,6 +544,7 @@ impl Peer {
                     self.window.gaps.is_empty()
                         && self.held.is_empty()
                         && self.assembly.is_idle()
+                        && !self.skip.is_some()
                         && self.window.base == self.window.next
                 }
             };
@@ -505,8 +560,10 @@ enum Kept {
     /// Handed out, or added to the message at hand.
     InTurn,
     Held,
-    /// Its position is taken, its contents are of no use.
+    /// Held as something of no use, which is reported in its turn.
     Broken,
+    /// Due, and of no use: reported, or a message begun before this receiver.
+    Skipped,
 }
 
 /// What the payload is: a message, a piece of one, or useless.
@@ -519,13 +576,6 @@ fn content_of(data: &Incoming<'_>, shared: &Shared) -> Content {
         None => Content::Broken,
         Some(part) if part.is_whole(len) => Content::Whole,
         Some(part) => Content::Part(part),
-    }
-}
-
-impl Shared {
-    /// The timers that a new session begins with.
-    fn timing(&self) -> Timing {
-        self.limits.timing
     }
 }
 

@@ -1,0 +1,263 @@
+//! Control packets of one session: SPMs, NAK confirmations, and what other receivers ask for.
+//!
+//! **Spec**: RFC 3208 sections 6.2, 6.3 (NCFs and multicast NAKs), 9.7, 9.8, 13.5.
+
+use std::net::SocketAddr;
+
+use base::{Arrival, DropReason, Instant};
+use wire::{
+    Sqn,
+    pgm::{Mark, Nak, NakList, Options, PgmOption, Spm},
+};
+
+use super::{FIRST_LAP, Farewell, Peer, Phase, Shared};
+use crate::{
+    LateJoin,
+    receiver::{
+        outbox::{Upstream, is_fit_for_naks},
+        spmr::SpmRequest,
+    },
+};
+
+/// What the options of an SPM say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::receiver) struct SpmNotes {
+    pub(in crate::receiver) is_fin: bool,
+    is_reset: bool,
+    /// The window in this SPM does not hold (OPT_NBR_UNREACH).
+    is_windowless: bool,
+    join_min: Option<Sqn>,
+    mark: Option<Mark>,
+}
+
+impl SpmNotes {
+    pub(in crate::receiver) fn of(options: Options<'_>) -> Self {
+        let mut notes = Self::default();
+        for option in options {
+            match option {
+                PgmOption::Fin => notes.is_fin = true,
+                PgmOption::Rst(_) => notes.is_reset = true,
+                PgmOption::NbrUnreach => notes.is_windowless = true,
+                PgmOption::Join(join) => notes.join_min = Some(join.min),
+                PgmOption::Mark(mark) => notes.mark = Some(mark),
+                _ => {}
+            }
+        }
+        notes
+    }
+}
+
+impl Peer {
+    /// Takes an SPM.
+    pub(in crate::receiver) fn spm(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        spm: &Spm,
+        notes: &SpmNotes,
+        shared: &mut Shared,
+    ) -> Result<(), DropReason> {
+        if self.is_over() {
+            self.heard = now;
+            return Err(DropReason::Ended);
+        }
+        let span = u32::try_from(spm.lead.next().distance_from(spm.trail));
+        let has_window = !spm.is_without_window() && !notes.is_windowless;
+        let group = shared.setup.group.ip();
+        if (has_window && span.is_err()) || !is_fit_for_naks(spm.path_nla, group, self.source) {
+            return Err(DropReason::Malformed);
+        }
+        if !self.is_spm_in_sequence(spm.sqn) {
+            return Err(DropReason::Stale);
+        }
+        self.heard = now;
+        self.path = arrival.path;
+        self.scope_id = scope_of(arrival.source);
+        self.path_nla = Some(spm.path_nla);
+        self.spmr = SpmRequest::QUIET;
+        if self.last_spm.replace(spm.sqn).is_none() {
+            let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
+            self.window.gaps.restart_back_off(due);
+        }
+        if notes.mark.is_some() && notes.mark != self.mark {
+            self.mark = notes.mark;
+            self.notices.mark = true;
+        }
+        if has_window {
+            self.see_window(now, spm, u64::from(span.unwrap_or(0)), notes, shared);
+        }
+        if notes.is_reset {
+            self.leave(Farewell::Reset);
+        }
+        self.look_again();
+        Ok(())
+    }
+
+    /// The source confirmed NAKs for `nak` and `list`.
+    pub(in crate::receiver) fn ncf(
+        &mut self,
+        now: Instant,
+        nak: &Nak,
+        list: Option<NakList<'_>>,
+        shared: &mut Shared,
+    ) -> Result<(), DropReason> {
+        if !self.is_established {
+            return Err(DropReason::Unexpected);
+        }
+        self.heard = now;
+        let due = now + self.timing.wait_data;
+        let mut verdict = Ok(());
+        self.for_each_range(nak, list, |peer, first, end| {
+            if end <= peer.window.next {
+                peer.window.gaps.confirm(first, end, due);
+                return;
+            }
+            let back_off = peer.window.gaps.draw(now, &peer.timing, &mut shared.rng);
+            if peer.window.hint(end, now, back_off) {
+                peer.window.gaps.confirm(first, end, due);
+            } else {
+                verdict = Err(DropReason::BeyondWindow);
+            }
+        });
+        self.look_again();
+        verdict
+    }
+
+    /// Another receiver asked for `nak` and `list`. Only what is known to be missing matters:
+    /// anybody can send a NAK, so that it says nothing about what exists.
+    pub(in crate::receiver) fn heard_nak(
+        &mut self,
+        now: Instant,
+        nak: &Nak,
+        list: Option<NakList<'_>>,
+    ) {
+        let due = now + self.timing.wait_silenced();
+        self.for_each_range(nak, list, |peer, first, end| {
+            peer.window.gaps.silence(first, end, due);
+        });
+    }
+
+    /// Another receiver asked for an SPM.
+    pub(in crate::receiver) fn heard_spmr(&mut self, now: Instant, shared: &Shared) {
+        self.spmr.heard(now, &shared.limits);
+    }
+
+    /// How to reach the sender: by the way the last SPM told, or directly when none did.
+    pub(in crate::receiver) fn upstream(&self, shared: &Shared) -> Upstream {
+        let group = shared.setup.group;
+        let mut to = SocketAddr::new(self.path_nla.unwrap_or(self.source), group.port());
+        if let SocketAddr::V6(v6) = &mut to {
+            // A link-local path NLA carries no zone: it is the one the SPM came by.
+            if v6.ip().is_unicast_link_local() {
+                v6.set_scope_id(self.scope_id);
+            }
+        }
+        Upstream {
+            tsi: self.tsi,
+            destination_port: shared.setup.destination_port,
+            path: self.path,
+            to,
+            group,
+        }
+    }
+
+    /// Notes the way that the session's first packet came by.
+    pub(in crate::receiver) fn note_way(&mut self, arrival: &Arrival) {
+        self.path = arrival.path;
+        self.scope_id = scope_of(arrival.source);
+    }
+
+    /// Gives everything missing up; what was received is still handed out.
+    pub(super) fn leave(&mut self, farewell: Farewell) {
+        self.window.lose_all();
+        self.phase = Phase::Leaving(farewell);
+        self.spmr = SpmRequest::QUIET;
+    }
+
+    /// True when the SPM is newer than the last one. A sender that really began to count anew shows
+    /// it by several such SPMs in sequence.
+    fn is_spm_in_sequence(&mut self, sqn: Sqn) -> bool {
+        let newer = self.last_spm.is_none_or(|last| sqn.is_after(last));
+        if !newer {
+            let (last, count) = self.stale;
+            let count = if sqn.is_after(last) { count + 1 } else { 1 };
+            self.stale = (sqn, count);
+            if count < STALE_MAX {
+                return false;
+            }
+        }
+        self.stale = (sqn, 0);
+        true
+    }
+
+    /// Learns the sender's window: `span` packets up to its lead.
+    fn see_window(
+        &mut self,
+        now: Instant,
+        spm: &Spm,
+        span: u64,
+        notes: &SpmNotes,
+        shared: &mut Shared,
+    ) {
+        if !self.is_established {
+            let end = FIRST_LAP + u64::from(spm.lead.next().0);
+            let trail = end - span;
+            let start = match (shared.limits.late_join, notes.join_min) {
+                (LateJoin::Now, _) | (LateJoin::Offered, None) => end,
+                (LateJoin::Offered, Some(min)) => min.extend(end).clamp(trail, end),
+                (LateJoin::Window, _) => trail,
+            };
+            let oldest = end.saturating_sub(shared.limits.span_max);
+            self.begin(start.max(oldest), shared);
+            self.window.trail = trail;
+        }
+        let end = spm.lead.next().extend(self.window.next);
+        let before = self.window.next;
+        let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
+        if self
+            .window
+            .announce(end, notes.is_fin || notes.is_reset, now, due)
+        {
+            shared.counters.missed_sqns += self.window.next - before;
+        }
+        self.see_trail(end.saturating_sub(span));
+        if notes.is_fin {
+            self.finish(end);
+        }
+    }
+
+    /// Calls `visit` with each run of consecutive positions in a NAK or NCF.
+    fn for_each_range(
+        &mut self,
+        nak: &Nak,
+        list: Option<NakList<'_>>,
+        mut visit: impl FnMut(&mut Self, u64, u64),
+    ) {
+        let mut range: Option<(u64, u64)> = None;
+        let more = list.into_iter().flat_map(|list| list.iter());
+        for sqn in std::iter::once(nak.sqn).chain(more) {
+            let position = sqn.extend(self.window.next);
+            match &mut range {
+                Some((_, end)) if *end == position => *end += 1,
+                other => {
+                    if let Some((first, end)) = other.replace((position, position + 1)) {
+                        visit(self, first, end);
+                    }
+                }
+            }
+        }
+        if let Some((first, end)) = range {
+            visit(self, first, end);
+        }
+    }
+}
+
+const fn scope_of(source: SocketAddr) -> u32 {
+    match source {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(v6) => v6.scope_id(),
+    }
+}
+
+/// SPMs in sequence with each other, but not with an earlier one, that make the earlier one wrong.
+const STALE_MAX: u8 = 8;

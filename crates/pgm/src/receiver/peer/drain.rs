@@ -1,0 +1,232 @@
+//! What became ready of one session, one thing at a time, in the order that the application sees.
+//!
+//! ```text
+//! replaced, found, mark -> messages and losses by position -> ended / reset / expired
+//! ```
+//!
+//! A loss covers everything that goes with it: the pieces of a message that has one piece missing
+//! are skipped with it, so that each position is in one message or in one loss.
+
+use wire::pgm::Mark;
+
+use super::{Farewell, Notices, Peer, Phase};
+use crate::receiver::{
+    Mode,
+    apdu::Fit,
+    counters::ReceiverCounters,
+    held::{Content, Entry, HeldStore},
+};
+
+/// One thing for the application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::receiver) enum Step {
+    /// The session number belonged to another sender until here, which is forgotten.
+    Replaced,
+    Found,
+    Mark(Mark),
+    /// A held message; its bytes are in the store.
+    Message(Entry),
+    /// A message that was put together, beginning at this position; its bytes are in the assembly.
+    Apdu(u64),
+    /// Positions given up.
+    Lost {
+        first: u64,
+        count: u64,
+    },
+    Ended,
+    Reset,
+    Expired,
+}
+
+impl Peer {
+    /// The next thing that is ready.
+    pub(in crate::receiver) fn step(
+        &mut self,
+        store: &mut HeldStore,
+        counters: &mut ReceiverCounters,
+    ) -> Option<Step> {
+        let step = self.next_step(store, counters);
+        match step {
+            Some(Step::Lost { count, .. }) => {
+                counters.lost_events += 1;
+                counters.lost_sqns += count;
+                self.is_joining = false;
+            }
+            Some(Step::Message(_) | Step::Apdu(_)) => self.is_joining = false,
+            _ => {}
+        }
+        self.look_again();
+        step
+    }
+
+    /// The bytes of a message that was put together.
+    pub(in crate::receiver) fn apdu(&self) -> &[u8] {
+        self.assembly.bytes()
+    }
+
+    fn next_step(
+        &mut self,
+        store: &mut HeldStore,
+        counters: &mut ReceiverCounters,
+    ) -> Option<Step> {
+        if self.is_over() {
+            return None;
+        }
+        if std::mem::take(&mut self.notices.replaced) {
+            return Some(Step::Replaced);
+        }
+        if std::mem::take(&mut self.notices.found) {
+            return Some(Step::Found);
+        }
+        if std::mem::take(&mut self.notices.mark) {
+            return self.mark.map(Step::Mark);
+        }
+        let data = match self.mode {
+            Mode::Sequence => self.step_in_sequence(store, counters),
+            Mode::Arrival => self.step_on_arrival(store),
+        };
+        data.or_else(|| self.farewell(store, counters))
+    }
+
+    /// Hands out by position: the lowest held data, or the loss before it.
+    fn step_in_sequence(
+        &mut self,
+        store: &mut HeldStore,
+        counters: &mut ReceiverCounters,
+    ) -> Option<Step> {
+        if !self.assembly.is_idle()
+            && let Some(lost) = self.skip.take()
+        {
+            return Some(lost);
+        }
+        if let Some(first) = self.assembly.hand_out() {
+            return Some(Step::Apdu(first));
+        }
+        loop {
+            let base = self.window.base;
+            if let Some(gap) = self.window.gaps.take_lost_at(base) {
+                self.abandon(counters);
+                self.skip.cover(base, gap.end);
+                self.window.base = gap.end;
+                continue;
+            }
+            let Some(entry) = self.held.front().copied().filter(|held| held.sqn == base) else {
+                return self.skip.take();
+            };
+            match entry.content(store) {
+                Content::Whole => {
+                    self.abandon(counters);
+                    return self.skip.take().or_else(|| {
+                        self.advance(store);
+                        Some(Step::Message(entry))
+                    });
+                }
+                Content::Broken => {
+                    self.abandon(counters);
+                    self.skip.cover(base, base + 1);
+                    self.advance(store);
+                }
+                Content::Part(part) if part.index == 0 && self.skip.is_some() => {
+                    return self.skip.take();
+                }
+                Content::Part(part) => match self.assembly.add_held(store, &entry, &part) {
+                    Fit::Taken => self.advance(store),
+                    Fit::Completed => {
+                        self.advance(store);
+                        return self.assembly.hand_out().map(Step::Apdu);
+                    }
+                    Fit::Stray | Fit::NoRoom => {
+                        let abandoned = self.abandon(counters);
+                        if !(abandoned && part.index == 0) {
+                            self.skip_piece(base, counters);
+                            self.advance(store);
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    /// Skips the piece at `position`, which is due and belongs to no message at hand.
+    pub(super) fn skip_piece(&mut self, position: u64, counters: &mut ReceiverCounters) {
+        if self.is_joining && !self.skip.is_some() {
+            counters.skipped_fragments += 1;
+        } else {
+            self.skip.cover(position, position + 1);
+        }
+    }
+
+    /// Gives the message at hand up, if there is one: what of it came is skipped.
+    pub(super) fn abandon(&mut self, counters: &mut ReceiverCounters) -> bool {
+        let Some(first) = self.assembly.abandon() else {
+            return false;
+        };
+        counters.broken_messages += 1;
+        self.skip.cover(first, self.window.base);
+        true
+    }
+
+    fn step_on_arrival(&mut self, store: &mut HeldStore) -> Option<Step> {
+        if let Some(entry) = self.held.pop(store) {
+            return Some(match entry.content(store) {
+                Content::Whole => Step::Message(entry),
+                Content::Part(_) | Content::Broken => Step::Lost {
+                    first: entry.sqn,
+                    count: 1,
+                },
+            });
+        }
+        let gap = self.window.gaps.take_lost()?;
+        Some(Step::Lost {
+            first: gap.first,
+            count: gap.len(),
+        })
+    }
+
+    /// The session's last event, when everything before it was given out.
+    fn farewell(&mut self, store: &mut HeldStore, counters: &mut ReceiverCounters) -> Option<Step> {
+        if !self.is_leaving() {
+            return None;
+        }
+        if self.abandon(counters) {
+            return self.skip.take();
+        }
+        let step = match self.phase {
+            Phase::Leaving(Farewell::Reset) => Step::Reset,
+            Phase::Leaving(Farewell::Expired) => Step::Expired,
+            _ => Step::Ended,
+        };
+        self.retire(store);
+        self.notices = Notices::default();
+        Some(step)
+    }
+
+    /// Takes the lowest held entry, which is at the base, out.
+    fn advance(&mut self, store: &mut HeldStore) {
+        self.held.pop(store);
+        self.window.base += 1;
+    }
+}
+
+/// Positions given up and not yet reported, without a hole between them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Skip(Option<(u64, u64)>);
+
+impl Skip {
+    /// Adds `first..end`, which follows what is there.
+    pub(super) fn cover(&mut self, first: u64, end: u64) {
+        let (start, _) = self.0.unwrap_or((first, end));
+        self.0 = Some((start, end));
+    }
+
+    pub(super) const fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn take(&mut self) -> Option<Step> {
+        self.0.take().map(|(first, end)| Step::Lost {
+            first,
+            count: end - first,
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! The timers of one session: NAKs, SPM requests, expiry.
+
+use base::Instant;
+
+use super::{Farewell, Peer, Phase, Shared};
+use crate::receiver::{Mode, gaps::Request, outbox::SQNS_A_NAK};
+
+/// Whether a session is still needed after its timers ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::receiver) enum Fate {
+    Stays,
+    /// It was over, and nothing was heard of it for long: it can be forgotten.
+    Forgotten,
+}
+
+impl Peer {
+    /// When [`Peer::timeout`] has something to do; may be early, never late.
+    pub(in crate::receiver) fn wake(&self, shared: &Shared) -> Instant {
+        if matches!(self.phase, Phase::Leaving(_)) {
+            return Instant::NEVER;
+        }
+        let expiry = self.heard + shared.limits.peer_expiry;
+        expiry.min(self.spmr.due()).min(self.repair_wake())
+    }
+
+    /// When there is repair work to do.
+    pub(in crate::receiver) fn repair_wake(&self) -> Instant {
+        if self.can_ask() {
+            self.window.gaps.wake()
+        } else {
+            Instant::NEVER
+        }
+    }
+
+    /// Does what is due.
+    pub(in crate::receiver) fn timeout(&mut self, now: Instant, shared: &mut Shared) -> Fate {
+        if matches!(self.phase, Phase::Leaving(_)) {
+            return Fate::Stays;
+        }
+        if now >= self.heard + shared.limits.peer_expiry {
+            if self.is_over() {
+                return Fate::Forgotten;
+            }
+            self.leave(Farewell::Expired);
+            self.look_again();
+            return Fate::Stays;
+        }
+        if self.spmr.expire(now, &shared.limits, &mut shared.rng) {
+            let upstream = self.upstream(shared);
+            shared.counters.spmr_packets += shared.outbox.spmr(&upstream);
+        }
+        if self.can_ask() && now >= self.window.gaps.wake() {
+            self.ask(now, shared);
+            self.look_again();
+        }
+        Fate::Stays
+    }
+
+    /// RFC 3208 section 6.2: no NAK before the first SPM.
+    fn can_ask(&self) -> bool {
+        self.path_nla.is_some() && !self.is_over()
+    }
+
+    /// Asks for what is due, and gives up what was asked for often and long enough.
+    fn ask(&mut self, now: Instant, shared: &mut Shared) {
+        let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
+        self.window.extend_to_noted(now, due);
+        shared.ranges.clear();
+        let limit = if self.is_starved && self.mode == Mode::Sequence {
+            self.window.base + SQNS_A_NAK as u64
+        } else {
+            u64::MAX
+        };
+        let budget = shared.outbox.room_sqns().min(SQNS_A_TURN);
+        let mut request = Request {
+            ranges: &mut shared.ranges,
+            budget,
+            limit,
+        };
+        self.window
+            .gaps
+            .expire(now, &self.timing, &mut shared.rng, &mut request);
+        let asked = budget - request.budget;
+        shared.counters.withdrawn_sqns += self.window.withdraw();
+        if asked > 0 {
+            let upstream = self.upstream(shared);
+            shared.counters.nak_sqns += asked;
+            shared.counters.nak_packets += shared.outbox.nak(&upstream, &shared.ranges);
+        }
+    }
+}
+
+/// Sequence numbers that one session asks for at one time; the rest waits another back-off. Bounds
+/// what a forged lead or a long stall of this host can make it send.
+const SQNS_A_TURN: u64 = 64 * SQNS_A_NAK as u64;

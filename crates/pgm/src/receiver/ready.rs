@@ -1,0 +1,101 @@
+//! What a receiver tells its owner besides the verdicts, and what it answers when asked.
+
+use std::net::IpAddr;
+
+use base::Instant;
+use wire::pgm::{Mark, Tsi};
+
+/// Something that became ready since the owner last looked.
+///
+/// For one session these come in the order that counts: `Found` before anything else of it, then
+/// messages and losses by their positions, and last `Ended`, `Reset` or `Expired`. After one of
+/// those the number may name another session, which begins with `Found` again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready<'a> {
+    /// A message that had to wait: for earlier ones, for its other pieces, or for `Found`.
+    Message {
+        /// The session it belongs to.
+        session: u32,
+        /// Position of its (first) packet.
+        sqn: u64,
+        /// Its bytes; they may be none.
+        data: &'a [u8],
+    },
+    /// Positions that will never be given out.
+    Lost {
+        /// The session they belong to.
+        session: u32,
+        /// The first of them.
+        first: u64,
+        /// How many.
+        count: u64,
+    },
+    /// A sender heard for the first time.
+    Found {
+        /// Its number from here on: below `peers_max`, the lowest ones first.
+        session: u32,
+        /// Its transport session identifier.
+        tsi: Tsi,
+        /// The address that its packets come from, and must keep coming from.
+        source: IpAddr,
+    },
+    /// An SPM told something new about a session of ours; only the latest is kept.
+    Mark {
+        /// The session.
+        session: u32,
+        /// What the SPM said.
+        mark: Mark,
+        /// The address that its packets come from.
+        source: IpAddr,
+    },
+    /// The sender ended the session, and all of it was given out or reported as lost.
+    Ended {
+        /// The session.
+        session: u32,
+    },
+    /// Nothing was heard of the sender for too long; what was missing has been reported as lost.
+    Expired {
+        /// The session.
+        session: u32,
+    },
+    /// The sender broke the session off; what was missing has been reported as lost.
+    Reset {
+        /// The session.
+        session: u32,
+    },
+}
+
+/// Where a session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Its transport session identifier.
+    pub tsi: Tsi,
+    /// The address that its packets come from.
+    pub source: IpAddr,
+    /// Where NAKs go; none before the first SPM.
+    pub path_nla: Option<IpAddr>,
+    /// What the last SPM said about the session, if it is one of ours.
+    pub mark: Option<Mark>,
+    /// The next position that was neither given out nor reported as lost; in `Mode::Arrival`, the
+    /// lowest missing one. 0 before the first packet with a position.
+    pub contiguous: u64,
+    /// The highest position known to exist: `contiguous - 1` when there is nothing beyond.
+    pub lead: u64,
+    /// The oldest position that the sender can still repair, as far as it has told.
+    pub trail: u64,
+    /// Positions missing before the lead.
+    pub missing: u64,
+    /// Payload bytes held until their turn.
+    pub held_bytes: u64,
+}
+
+/// What a receiver waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// No sender is known.
+    NoSender,
+    /// Senders are known and nothing is missing.
+    Waiting,
+    /// Repairs are under way; the next step is due then.
+    TimerPending(Instant),
+}

@@ -1,0 +1,178 @@
+//! The senders that a receiver knows, at most so many, by session number and by TSI.
+//!
+//! Does not judge packets. When the table is full, the sender that has shown least makes room: one
+//! that is over, or that sent only a few packets, and of those the one not heard of for longest. A
+//! sender that proved itself is never displaced, so that a million forged TSIs cost a bounded table
+//! and no real session.
+//!
+//! Invariants: `index` and `slots` agree; the evictable slots form one list, least recently heard
+//! first; a session number is the index of its slot.
+
+use std::collections::BTreeMap;
+
+use wire::pgm::{Gsi, Tsi};
+
+use super::peer::Peer;
+
+/// The senders.
+#[derive(Debug)]
+pub(super) struct PeerTable {
+    slots: Vec<Slot>,
+    index: BTreeMap<Tsi, u32>,
+    free: Vec<u32>,
+    /// The sender looked up last; packets come in runs of one sender.
+    latest: (Tsi, u32),
+    /// The evictable slots, least recently heard first.
+    eldest: u32,
+    youngest: u32,
+    peers_max: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    peer: Option<Box<Peer>>,
+    older: u32,
+    younger: u32,
+    is_listed: bool,
+}
+
+impl PeerTable {
+    pub(super) const fn new(peers_max: usize) -> Self {
+        Self {
+            slots: Vec::new(),
+            index: BTreeMap::new(),
+            free: Vec::new(),
+            latest: (NOBODY, NONE),
+            eldest: NONE,
+            youngest: NONE,
+            peers_max,
+        }
+    }
+
+    /// The session of `tsi`.
+    #[inline]
+    pub(super) fn find(&mut self, tsi: Tsi) -> Option<u32> {
+        if self.latest.0 == tsi && self.latest.1 != NONE {
+            return Some(self.latest.1);
+        }
+        let session = *self.index.get(&tsi)?;
+        self.latest = (tsi, session);
+        Some(session)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, session: u32) -> Option<&Peer> {
+        self.slots.get(session as usize)?.peer.as_deref()
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, session: u32) -> Option<&mut Peer> {
+        self.slots.get_mut(session as usize)?.peer.as_deref_mut()
+    }
+
+    /// A free session number.
+    pub(super) fn vacancy(&mut self) -> Option<u32> {
+        if let Some(session) = self.free.pop() {
+            return Some(session);
+        }
+        if self.slots.len() >= self.peers_max {
+            return None;
+        }
+        self.slots.push(Slot {
+            peer: None,
+            older: NONE,
+            younger: NONE,
+            is_listed: false,
+        });
+        u32::try_from(self.slots.len() - 1).ok()
+    }
+
+    /// The session that must go first when there is no vacancy.
+    pub(super) fn evictable(&self) -> Option<u32> {
+        (self.eldest != NONE).then_some(self.eldest)
+    }
+
+    /// Puts a sender into the free slot of its session number.
+    pub(super) fn insert(&mut self, peer: Peer) {
+        let session = peer.session;
+        self.index.insert(peer.tsi, session);
+        self.latest = (peer.tsi, session);
+        self.slots[session as usize].peer = Some(Box::new(peer));
+        self.touch(session);
+    }
+
+    /// Takes a sender out. Its session number is not free until [`PeerTable::vacate`].
+    pub(super) fn remove(&mut self, session: u32) -> Option<Peer> {
+        let peer = self.slots.get_mut(session as usize)?.peer.take()?;
+        self.unlist(session);
+        self.index.remove(&peer.tsi);
+        self.latest = (NOBODY, NONE);
+        Some(*peer)
+    }
+
+    /// Makes the session number of a removed sender free.
+    pub(super) fn vacate(&mut self, session: u32) {
+        self.free.push(session);
+    }
+
+    /// Notes that the sender was heard: it goes last among the evictable, or leaves their list.
+    pub(super) fn touch(&mut self, session: u32) {
+        let slot = &self.slots[session as usize];
+        let is_evictable = slot.peer.as_ref().is_some_and(|peer| !peer.is_proven());
+        if slot.is_listed {
+            if is_evictable && self.youngest == session {
+                return;
+            }
+            self.unlist(session);
+        }
+        if is_evictable {
+            self.list(session);
+        }
+    }
+
+    /// Every sender.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.slots.iter().filter_map(|slot| slot.peer.as_deref())
+    }
+
+    /// One past the highest session number in use or free.
+    pub(super) fn end(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    fn list(&mut self, session: u32) {
+        let slot = &mut self.slots[session as usize];
+        slot.is_listed = true;
+        slot.older = self.youngest;
+        slot.younger = NONE;
+        match self.slots.get_mut(self.youngest as usize) {
+            Some(before) => before.younger = session,
+            None => self.eldest = session,
+        }
+        self.youngest = session;
+    }
+
+    fn unlist(&mut self, session: u32) {
+        let slot = &mut self.slots[session as usize];
+        if !std::mem::take(&mut slot.is_listed) {
+            return;
+        }
+        let (older, younger) = (slot.older, slot.younger);
+        match self.slots.get_mut(older as usize) {
+            Some(before) => before.younger = younger,
+            None => self.eldest = younger,
+        }
+        match self.slots.get_mut(younger as usize) {
+            Some(after) => after.older = older,
+            None => self.youngest = older,
+        }
+    }
+}
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+const NOBODY: Tsi = Tsi {
+    gsi: Gsi([0; 6]),
+    port: 0,
+};
