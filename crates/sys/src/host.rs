@@ -1,13 +1,25 @@
-//! The machine: its name and its random numbers.
+//! The machine: its name and its random numbers; the process's memory.
 
-use std::{fs, io, io::Read as _};
+use std::{fs, io};
 
-/// Fills `bytes` from the system's generator, which nobody can predict.
+use crate::call::check_len;
+
+/// Fills `bytes` from the system's generator, which nobody can predict. Early in the boot of a
+/// machine it waits until there is enough to draw from.
 ///
 /// # Errors
-/// When `/dev/urandom` cannot be opened, as in a container without devices.
-pub fn random(bytes: &mut [u8]) -> io::Result<()> {
-    fs::File::open("/dev/urandom")?.read_exact(bytes)
+/// When a sandbox forbids the call.
+pub fn random(mut bytes: &mut [u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        // SAFETY: `bytes` is live and exclusively borrowed; no more than its length is written.
+        let drawn =
+            check_len(unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) });
+        match drawn {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            drawn => bytes = &mut bytes[drawn?..],
+        }
+    }
+    Ok(())
 }
 
 /// The machine's name, when it has one.
@@ -16,4 +28,28 @@ pub fn host_name() -> Option<String> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     let name = name.trim();
     (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// Bytes of memory that this process occupies (its resident set), where `/proc` tells.
+#[must_use]
+pub fn resident_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_bytes_differ_and_memory_is_told() {
+        let (mut a, mut b) = ([0; 500], [0; 500]);
+        random(&mut a).unwrap();
+        random(&mut b).unwrap();
+        assert_ne!(a, b);
+        random(&mut []).unwrap();
+        assert!(resident_bytes().is_some_and(|bytes| bytes > 100_000));
+    }
 }

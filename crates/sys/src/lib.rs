@@ -1,4 +1,5 @@
-//! System calls with safe faces: sockets, GSO/GRO, multicast, netlink; the other home of unsafe.
+//! System calls with safe faces: sockets, GSO/GRO, multicast, files, netlink; the other home of
+//! unsafe.
 //!
 //! Knows no protocol: bytes, addresses, options and descriptors in, results out. Every unsafe block
 //! holds one operation and its proof. Errors are [`std::io::Error`]s that carry the errno; the
@@ -25,8 +26,10 @@ pub mod errno {
     };
 }
 
+pub mod file;
+
 mod host;
-pub use host::{host_name, random};
+pub use host::{host_name, random, resident_bytes};
 
 pub mod message;
 pub use message::{Control, Inbox, Received};

@@ -1,0 +1,164 @@
+//! What is known about a file, and about the filesystem it is on.
+
+use std::{
+    ffi::{CStr, OsString},
+    io,
+    mem::MaybeUninit,
+    os::{
+        fd::{AsRawFd as _, BorrowedFd},
+        unix::ffi::OsStringExt as _,
+    },
+    path::PathBuf,
+};
+
+use crate::call::{check, check_len};
+
+/// What is at a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// What kind of thing it is.
+    pub kind: Kind,
+    /// Permission bits, including set-user-id and the like.
+    pub mode: u32,
+    /// Length in bytes; of a link, that of its text.
+    pub bytes: u64,
+    /// When the contents were last modified.
+    pub modified: FileTime,
+    /// Number of the device it is on.
+    pub device: u64,
+    /// Number on that device.
+    pub inode: u64,
+    /// Names it has.
+    pub links: u64,
+}
+
+/// The kinds of things in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A pipe, socket or device.
+    Other,
+}
+
+/// A time of the wall clock, as files have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct FileTime {
+    /// Seconds since 1970, negative before.
+    pub seconds: i64,
+    /// Nanoseconds within the second.
+    pub nanoseconds: u32,
+}
+
+/// Room on a filesystem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes that this user may still write.
+    pub available_bytes: u64,
+    /// Files that may still be made; some filesystems do not limit them and say 0 of 0.
+    pub available_files: u64,
+    /// Files there can be in all.
+    pub total_files: u64,
+}
+
+impl Status {
+    pub(super) fn at(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Self> {
+        let mut stat = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: `name` is a live nul-terminated string, only read; `stat` is room for the
+        // structure that the call fills when it succeeds; the directory is open.
+        check(unsafe {
+            libc::fstatat(
+                directory.as_raw_fd(),
+                name.as_ptr(),
+                stat.as_mut_ptr(),
+                libc::AT_SYMLINK_NOFOLLOW,
+            )
+        })?;
+        // SAFETY: the call succeeded, so it filled the structure.
+        let stat = unsafe { stat.assume_init() };
+        Ok(Self {
+            kind: match stat.st_mode & libc::S_IFMT {
+                libc::S_IFREG => Kind::File,
+                libc::S_IFDIR => Kind::Directory,
+                libc::S_IFLNK => Kind::Link,
+                _ => Kind::Other,
+            },
+            mode: stat.st_mode & 0o7777,
+            bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: FileTime {
+                seconds: stat.st_mtime,
+                nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
+            },
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            links: stat.st_nlink,
+        })
+    }
+}
+
+impl Space {
+    pub(super) fn of(directory: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut stat = MaybeUninit::<libc::statvfs>::uninit();
+        // SAFETY: `stat` is room for the structure that the call fills when it succeeds; the
+        // directory is open.
+        check(unsafe { libc::fstatvfs(directory.as_raw_fd(), stat.as_mut_ptr()) })?;
+        // SAFETY: the call succeeded, so it filled the structure.
+        let stat = unsafe { stat.assume_init() };
+        Ok(Self {
+            available_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+            available_files: stat.f_favail,
+            total_files: stat.f_files,
+        })
+    }
+}
+
+pub(super) fn read_link(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<PathBuf> {
+    let mut text = vec![0_u8; LINK_BYTES_MAX];
+    // SAFETY: `name` is a live nul-terminated string, only read; `text` has room for the bytes
+    // announced, and no more are written; the directory is open.
+    let len = check_len(unsafe {
+        libc::readlinkat(
+            directory.as_raw_fd(),
+            name.as_ptr(),
+            text.as_mut_ptr().cast(),
+            text.len(),
+        )
+    })?;
+    text.truncate(len);
+    Ok(OsString::from_vec(text).into())
+}
+
+pub(super) fn set_modified(
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+    modified: FileTime,
+) -> io::Result<()> {
+    let times = [
+        libc::timespec {
+            tv_sec: 0,
+            tv_nsec: libc::UTIME_OMIT,
+        },
+        libc::timespec {
+            tv_sec: modified.seconds,
+            tv_nsec: modified.nanoseconds.into(),
+        },
+    ];
+    // SAFETY: `name` is a live nul-terminated string and `times` two structures as the call wants;
+    // both are only read; the directory is open.
+    check(unsafe {
+        libc::utimensat(
+            directory.as_raw_fd(),
+            name.as_ptr(),
+            times.as_ptr(),
+            libc::AT_SYMLINK_NOFOLLOW,
+        )
+    })?;
+    Ok(())
+}
+
+/// No link is longer than a path may be.
+const LINK_BYTES_MAX: usize = 4096;
