@@ -145,8 +145,8 @@ impl Source {
             spm: SpmSchedule::new(&config, now),
             spm_sqn: Sqn(Rng::new(setup.seed).next_u32()),
             pacer: Pacer::new(config.rate(), catch_up, now),
-            repair_pacer: Pacer::new(0, catch_up, now),
-            ncf_pacer: Pacer::new(0, catch_up, now),
+            repair_pacer: Pacer::new(0, catch_up, Instant::ZERO),
+            ncf_pacer: Pacer::new(0, NCF_BURST, Instant::ZERO),
             flow_hold: u64::MAX,
             first,
             limits: Limits::new(&config, &setup),
@@ -378,7 +378,7 @@ impl Source {
             Closing::Sending if self.log.unsent() == self.log.lead() => {
                 let until = now + self.config.linger();
                 self.closing = Closing::Finished { until };
-                self.spm.quicken(now);
+                self.spm.quicken(now, self.config.linger());
             }
             Closing::Finished { until } if now >= until => self.closing = Closing::Over,
             _ => {}
@@ -513,5 +513,7 @@ const GATHER_MAX: usize = 128;
 const RUN_BYTES_MAX: usize = 64_000;
 /// Confirmations take at most this part of a limited rate.
 const NCF_PART: u64 = 8;
+/// Confirmations after a pause may come this much time's worth at once.
+const NCF_BURST: Duration = Duration::from_millis(5);
 /// SPMs take at most this part of a limited rate.
 const SPM_PART: u64 = 16;

@@ -8,6 +8,7 @@
 //!   idle   d h S 2h S 4h S ...  IHB_MIN doubling to IHB_MAX; each data packet starts over
 //!   always                      never more than spm_ambient apart
 //!   SPMR                        at once, but IHB_MIN after the last SPM
+//!   end    F h F h F 2h F ...   as at the start, doubling to an eighth of the time left at most
 //! ```
 //!
 //! Deviation: section 5.1.6 has the ambient timer alone send SPMs while data flows; the active
@@ -31,6 +32,8 @@ pub(super) struct SpmSchedule {
     heartbeat_max: Duration,
     explicit: Intervals,
     spacing: Duration,
+    /// Longest heartbeat once the end is announced.
+    end_max: Duration,
     last: Option<Instant>,
     heartbeat_step: usize,
     heartbeat_due: Instant,
@@ -49,6 +52,7 @@ impl SpmSchedule {
             heartbeat_max: config.spm_heartbeat_max(),
             explicit: config.spm_heartbeat(),
             spacing: Duration::ZERO,
+            end_max: Duration::MAX,
             last: None,
             heartbeat_step: 0,
             heartbeat_due: now,
@@ -93,8 +97,10 @@ impl SpmSchedule {
         true
     }
 
-    /// Starts again with a few quick SPMs, the first at `now`: the session's end is announced.
-    pub(super) const fn quicken(&mut self, now: Instant) {
+    /// Starts again with a few quick SPMs, the first at `now`: the session's end is announced, and
+    /// again at least every eighth of `linger`, so that who was cut off for a while hears of it too.
+    pub(super) fn quicken(&mut self, now: Instant, linger: Duration) {
+        self.end_max = (linger / 8).max(self.heartbeat_min);
         self.quick_left = QUICK_COUNT;
         self.heartbeat_step = 0;
         self.heartbeat_due = now;
@@ -119,7 +125,7 @@ impl SpmSchedule {
         if self.quick_left > 0 {
             return self.heartbeat_min;
         }
-        match self.explicit.as_slice() {
+        let interval = match self.explicit.as_slice() {
             [] => {
                 let doublings = u32::try_from(self.heartbeat_step.min(31)).unwrap_or(31);
                 let grown = self.heartbeat_min.saturating_mul(1 << doublings);
@@ -129,7 +135,8 @@ impl SpmSchedule {
                 .get(self.heartbeat_step)
                 .copied()
                 .unwrap_or(self.ambient),
-        }
+        };
+        interval.min(self.end_max)
     }
 }
 
@@ -202,6 +209,20 @@ mod tests {
         let mut schedule = SpmSchedule::new(&config, ms(0));
         let times = play(&mut schedule, ms(20_000));
         assert_eq!(times, [0, 100, 200, 300, 400, 1700, 11_700]);
+    }
+
+    #[test]
+    fn the_end_is_repeated_as_long_as_the_source_lingers() {
+        let mut schedule = SpmSchedule::new(&config(), ms(0));
+        play(&mut schedule, ms(2700));
+        schedule.quicken(ms(2800), Duration::from_millis(2400));
+        let times = play(&mut schedule, ms(5200));
+        assert_eq!(
+            times,
+            [
+                2800, 2900, 3000, 3100, 3300, 3600, 3900, 4200, 4500, 4800, 5100
+            ]
+        );
     }
 
     #[test]
