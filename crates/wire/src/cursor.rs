@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
                 self.at += N;
                 Ok(*chunk)
             }
-            None => Err(self.cut_short(N)),
+            None => Err(self.too_short(N)),
         }
     }
 
@@ -79,9 +79,13 @@ impl<'a> Reader<'a> {
 
     /// A network-layer address: family, 16 reserved bits (ignored), address.
     pub(crate) fn nla(&mut self) -> Result<IpAddr, ParseError> {
+        let start = *self;
         let afi = self.u16()?;
         self.u16()?;
-        self.address(afi)
+        match afi {
+            AFI_IPV4 | AFI_IPV6 => self.address(afi),
+            _ => Err(start.fault(Fault::AddressFamily(afi))),
+        }
     }
 
     /// Bytes read so far.
@@ -111,8 +115,9 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// An error that says that `needed` bytes must follow the current position.
     #[cold]
-    const fn cut_short(&self, needed: usize) -> ParseError {
+    pub(crate) const fn too_short(&self, needed: usize) -> ParseError {
         let mut error = self.fault(Fault::Truncated);
         error.needed = needed;
         error

@@ -51,7 +51,7 @@ fn keeps_its_length(packet: &Packet<'_>) -> bool {
             let PgmOption::Mark(mark) = option else {
                 return false;
             };
-            raw.value.len() != Mark::LEN || mark.major() != Mark::VERSION >> 4
+            raw.value.len() != Mark::LEN || !mark.is_known()
         });
     !is_empty_chain && !foreign_mark
 }

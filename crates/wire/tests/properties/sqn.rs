@@ -28,7 +28,9 @@ fn naive_extend(sqn: Sqn, near: u64) -> u64 {
         .into_iter()
         .filter(exists)
         .min_by_key(|position| (position - i128::from(near)).abs());
-    u64::try_from(nearest.unwrap()).unwrap()
+    nearest
+        .and_then(|position| u64::try_from(position).ok())
+        .expect("one of three neighbours exists")
 }
 
 proptest! {

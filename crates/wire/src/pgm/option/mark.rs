@@ -20,9 +20,9 @@
 
 use std::fmt;
 
-use super::{Contents, LENGTH_FIELD};
+use super::Contents;
 use crate::{
-    Fault, ParseError,
+    ParseError,
     cursor::{Reader, Writer},
 };
 
@@ -90,12 +90,19 @@ impl Mark {
         self.version & 0x0F
     }
 
+    /// True for the major version that this crate reads; otherwise only version, profile and
+    /// required features mean anything.
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        self.major() == Self::VERSION >> 4
+    }
+
     /// Checks that an end that knows the features in `known` can follow this session.
     ///
     /// **Errors**: why not, in the order version, profile, features. The other fields of a mark of
     /// another major version mean nothing.
     pub const fn check(&self, known: u16) -> Result<(), Refusal> {
-        if self.major() != Self::VERSION >> 4 {
+        if !self.is_known() {
             return Err(Refusal::Version(self.version));
         }
         if let Profile::Other(code) = self.profile {
@@ -121,24 +128,18 @@ impl<'a> Contents<'a> for Mark {
     const KIND: u8 = 0x6E;
 
     fn parse(reader: &mut Reader<'a>, _specific: u8) -> Result<Self, ParseError> {
-        let all = reader.rest();
-        let start = reader.fault(Fault::Length);
+        let start = *reader;
         let mut mark = Self::new(Profile::Other(0), 0);
         reader.u32()?;
         mark.version = reader.u8()?;
         mark.profile = Profile::of(reader.u8()?);
         mark.required = reader.u16()?;
-        let is_known = mark.major() == Self::VERSION >> 4;
-        if !is_known || all.len() < Self::LEN {
-            if is_known {
-                return Err(ParseError {
-                    needed: Self::LEN,
-                    limited_by: LENGTH_FIELD,
-                    ..start
-                });
-            }
+        if !mark.is_known() {
             reader.skip_all();
             return Ok(mark);
+        }
+        if start.rest().len() < Self::LEN {
+            return Err(start.too_short(Self::LEN));
         }
         mark.optional = reader.u16()?;
         mark.control_port = reader.u16()?;
@@ -186,6 +187,9 @@ impl fmt::Display for Mark {
             ..
         } = self;
         write!(f, "towline {}.{} {profile}", self.major(), self.minor())?;
+        if !self.is_known() {
+            return write!(f, " features {required:#06x}");
+        }
         write!(f, " session {session_id:#018x} control {control_port}")?;
         write!(
             f,

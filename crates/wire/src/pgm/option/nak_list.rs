@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::Contents;
 use crate::{
-    Fault, ParseError, Sqn,
+    ParseError, Sqn,
     cursor::{Reader, Writer},
 };
 
@@ -69,9 +69,8 @@ impl<'a> Contents<'a> for NakList<'a> {
     fn parse(reader: &mut Reader<'a>, _specific: u8) -> Result<Self, ParseError> {
         let (entries, rest) = reader.rest().as_chunks();
         if !rest.is_empty() {
-            let mut error = reader.fault(Fault::Truncated);
-            error.needed = error.available.next_multiple_of(4);
-            return Err(error);
+            let whole = reader.rest().len().next_multiple_of(4);
+            return Err(reader.too_short(whole));
         }
         reader.skip_all();
         Ok(Self(Entries::Wire(entries)))
