@@ -66,7 +66,7 @@ impl Peer for Towline {
             "e0",
             "--json",
         ]);
-        send.args(["--expect", "1", "--seconds", "3", "--size"])
+        send.args(["--receivers", "1", "--seconds", "3", "--size"])
             .arg(self.size.to_string());
         let (sent, received, mut sample) = run_pair(&mut recv, &mut send)?;
         let [sent, received] = [sent, received].map(|text| {
@@ -74,7 +74,7 @@ impl Peer for Towline {
         });
         let (sent, received) = (sent?, received?);
         let count = |document: &Value, key: &str| document[key].as_f64().unwrap_or(f64::NAN);
-        sample.rate = count(&received, "messages_per_second");
+        sample.rate = count(&received, "messages_per_s");
         sample.bytes = count(&received, "bytes");
         let bad = ["missing", "corrupt", "duplicates", "out_of_order"];
         let bad: f64 = bad.iter().map(|key| count(&received, key)).sum();
@@ -104,21 +104,6 @@ impl Libpgm {
             size,
         })
     }
-
-    /// libpgm looks up the host's own name and wants it to be the interface's address: a hosts file
-    /// in a mount namespace of its own says so.
-    fn command(&self, host: &Host, words: &[String]) -> Command {
-        let script = format!(
-            "h=$(mktemp) && printf '{} %s\\n127.0.0.1 localhost\\n' \"$(hostname)\" >$h && \
-             mount --bind $h /etc/hosts && rm $h && exec {} {}",
-            host.ipv4(),
-            self.program.display(),
-            words.join(" ")
-        );
-        let mut command = host.command("unshare");
-        command.args(["--mount", "sh", "-c", &script]);
-        command
-    }
 }
 
 impl Peer for Libpgm {
@@ -128,13 +113,12 @@ impl Peer for Libpgm {
 
     fn run(&self, lab: &Lab) -> Result<Sample, String> {
         let count = LIBPGM_MESSAGES.to_string();
-        let words = |list: &[&str]| -> Vec<String> { list.iter().map(|&w| w.to_owned()).collect() };
-        let network = format!("'{}'", GROUP);
-        let recv = words(&["recv", "e0", &network, "9"]);
         let size = self.size.to_string();
-        let send = words(&["send", "e0", &network, &size, &count, "400000000"]);
-        let mut recv = self.command(lab.host(1), &recv);
-        let mut send = self.command(lab.host(0), &send);
+        let mut recv = lab.host(1).command(&self.program);
+        // By address: libpgm looks a name up in the DNS first, and fails where there is none.
+        recv.args(["recv", &lab.host(1).ipv4().to_string(), GROUP, "9"]);
+        let mut send = lab.host(0).command(&self.program);
+        send.args(["send", &lab.host(0).ipv4().to_string(), GROUP, &size, &count, "400000000"]);
         let (_, received, mut sample) = run_pair(&mut recv, &mut send)?;
         let got = number_after(&received, "received").ok_or("no count in libpgm's output")?;
         sample.rate = number_after(&received, "s:").ok_or("no rate in libpgm's output")?;
