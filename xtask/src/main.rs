@@ -13,6 +13,8 @@ use std::process::ExitCode;
 
 mod ci;
 mod command;
+mod docs;
+
 mod fuzz;
 mod suite;
 mod tidy;
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         "test" => suite::run(&rest),
         "fuzz" => fuzz::run(&rest),
         "bench" => ci::bench(&rest),
+        "docs" => docs::run(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -49,4 +52,5 @@ usage: cargo xtask COMMAND
   targets        wasm32, Windows and aarch64 type-checks where those targets are installed
   test [ARGS]    the whole suite; ARGS go to `cargo test`; the last line counts
   fuzz [SECONDS] corpora through `cargo test`; with cargo-fuzz and nightly each target for SECONDS
-  bench [ARGS]   benchmarks; ARGS go to `cargo bench`";
+  bench [ARGS]   benchmarks; ARGS go to `cargo bench`
+  docs           completions and manual pages into target/docs, docs/parameters.md";

@@ -1,0 +1,146 @@
+//! `load send` and `load recv`.
+
+use std::{num::NonZeroU64, str::FromStr, time::Duration};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::{FailOn, PolicyArg, Receiving, Sending, SessionArgs, bytes, duration};
+
+/// Generate messages, or receive and verify them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LoadCommand {
+    /// Send messages that prove themselves, as fast as they go or at a rate
+    Send(LoadSendArgs),
+    /// Receive such messages, check each, and count
+    Recv(LoadRecvArgs),
+}
+
+/// Send messages that prove themselves.
+#[derive(Debug, Args)]
+#[command(after_help = SEND_HELP)]
+pub(crate) struct LoadSendArgs {
+    /// Bytes of each message, or a range from which each is drawn
+    #[arg(long, value_name = "BYTES[-BYTES]", default_value = "1400")]
+    pub(crate) size: SizeRange,
+    /// Stop after this many messages
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<NonZeroU64>,
+    /// Stop after this many seconds
+    #[arg(long, value_name = "N", value_parser = seconds)]
+    pub(crate) seconds: Option<Duration>,
+    /// What the messages are made from; the receiver must be given the same
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// What a receiver that cannot keep up does to the others
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "wait")]
+    pub(crate) policy: PolicyArg,
+    /// Begin when this many receivers have reported
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) receivers: u32,
+    /// Give up when nothing moves for this long: receivers missing, or one that holds back the rest
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs<Sending>,
+}
+
+/// Receive such messages, check each, and count.
+#[derive(Debug, Args)]
+#[command(after_help = RECV_HELP)]
+pub(crate) struct LoadRecvArgs {
+    /// Stop after this many intact messages; fewer are a failure
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<NonZeroU64>,
+    /// Stop this many seconds after the first message
+    #[arg(long, value_name = "N", value_parser = seconds)]
+    pub(crate) seconds: Option<Duration>,
+    /// What the messages are made from, as the sender was told
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Give up when no message comes for this long
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// End with exit code 1 on a finding
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "any")]
+    pub(crate) fail_on: FailOn,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs<Receiving>,
+}
+
+/// Smallest and largest message, in bytes, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct SizeRange {
+    /// Smallest.
+    pub(crate) min: usize,
+    /// Largest.
+    pub(crate) max: usize,
+}
+
+impl FromStr for SizeRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let one = |text: &str| bytes(text).map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        let (min, max) = match text.split_once('-') {
+            Some((min, max)) => (one(min)?, one(max)?),
+            None => (one(text)?, one(text)?),
+        };
+        if min > max || min == 0 {
+            return Err(format!(
+                "{text:?} is not a range of sizes of at least 1 byte"
+            ));
+        }
+        Ok(Self { min, max })
+    }
+}
+
+/// Seconds as a plain number, or a time with its unit.
+fn seconds(text: &str) -> Result<Duration, String> {
+    duration(text)
+        .or_else(|_| duration(&format!("{text}s")))
+        .map_err(|_| format!("{text:?} is not a number of seconds"))
+}
+
+const SEND_HELP: &str = "\
+Examples:
+  towline load send --group 239.192.0.1:7500 --size 1400 --seconds 10
+  towline load send -g 239.192.0.1:7500 --size 1-20000 --count 200000 --receivers 3
+  towline load send -g 239.192.0.1:7500 --size 64 --rate 50MB/s --json";
+
+const RECV_HELP: &str = "\
+Counts messages, missing, corrupt, duplicated and out of order; the rate from first to last message;
+processor time of this process and of the whole machine; and every packet thrown away, by reason.
+
+Examples:
+  towline load recv --group 239.192.0.1:7500
+  towline load recv -g 239.192.0.1:7500 --count 200000 --timeout 30s --json";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_seconds() {
+        assert_eq!(
+            "1-20000".parse(),
+            Ok(SizeRange {
+                min: 1,
+                max: 20_000
+            })
+        );
+        assert_eq!(
+            "1KiB".parse(),
+            Ok(SizeRange {
+                min: 1024,
+                max: 1024
+            })
+        );
+        for wrong in ["0", "5-4", "-", "", "1-"] {
+            assert!(wrong.parse::<SizeRange>().is_err(), "{wrong}");
+        }
+        assert_eq!(seconds("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(seconds("1min"), Ok(Duration::from_secs(60)));
+        assert!(seconds("x").is_err());
+    }
+}

@@ -1,0 +1,380 @@
+//! Flags of everything that takes part in a session: options of this table, and one flag for each
+//! parameter of the protocol. A configuration file (`--config`) takes the same names as keys.
+
+use std::{collections::BTreeMap, fmt, marker::PhantomData, path::PathBuf, str::FromStr};
+
+use clap::{
+    Arg, ArgAction, ArgMatches, Command, FromArgMatches, builder::ValueParser, error::Error,
+    parser::ValueSource, value_parser,
+};
+use towline::{Config, Faults, Group, PARAMETERS, Parameter, Role, Selector, WaitStrategy};
+
+/// One option of a session that is no parameter of the protocol.
+pub(crate) struct SessionOption {
+    /// Name in `snake_case`: the flag has `-` for `_`, a configuration file either.
+    pub(crate) name: &'static str,
+    short: Option<char>,
+    /// Name of the value in the help; `None` for a switch.
+    value: Option<&'static str>,
+    /// The text that stands for it when it is not given.
+    pub(crate) default: Option<&'static str>,
+    /// Which end has it.
+    pub(crate) role: Role,
+    help: &'static str,
+    check: fn(&str) -> Result<(), String>,
+}
+
+/// The flags that were given, unparsed, for the end `E`.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionArgs<E> {
+    given: Given,
+    end: PhantomData<E>,
+}
+
+/// Flags by name, and the configuration file to look into for the others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given {
+    /// Texts by the name of their option or parameter.
+    pub(crate) values: BTreeMap<&'static str, String>,
+    /// `--config`.
+    pub(crate) config: Option<PathBuf>,
+}
+
+impl<E> SessionArgs<E> {
+    pub(crate) const fn given(&self) -> &Given {
+        &self.given
+    }
+}
+
+/// Which end of a session a command is.
+pub(crate) trait End {
+    /// The role whose flags it has.
+    const ROLE: Role;
+}
+
+/// The sending end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sending;
+
+impl End for Sending {
+    const ROLE: Role = Role::Source;
+}
+
+/// The receiving end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Receiving;
+
+impl End for Receiving {
+    const ROLE: Role = Role::Receiver;
+}
+
+impl<E: End> clap::Args for SessionArgs<E> {
+    fn augment_args(command: Command) -> Command {
+        let config = Arg::new(CONFIG)
+            .long(CONFIG)
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help(
+                "Take what is not given here from a TOML file; its keys are the long flags' names",
+            )
+            .help_heading(NETWORK);
+        let options = SESSION_OPTIONS
+            .iter()
+            .filter(|option| is_for(option.role, E::ROLE));
+        let parameters = PARAMETERS
+            .iter()
+            .filter(|parameter| is_for(parameter.role, E::ROLE));
+        command
+            .args(options.map(SessionOption::arg))
+            .arg(config)
+            .args(PARAMETERS.iter().map(parameter_arg))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<E: End> FromArgMatches for SessionArgs<E> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        // Parameters of the other end are taken too: rules between the two are checked here.
+        let options = SESSION_OPTIONS
+            .iter()
+            .filter(|option| is_for(option.role, E::ROLE));
+        let names = options.map(|option| option.name);
+        let names = names.chain(PARAMETERS.iter().map(|parameter| parameter.name));
+        let mut values = BTreeMap::new();
+        for name in names {
+            let is_given = matches.value_source(name) == Some(ValueSource::CommandLine);
+            if let (true, Some(text)) = (is_given, matches.get_one::<String>(name)) {
+                values.insert(name, text.clone());
+            }
+        }
+        let config = matches.get_one::<PathBuf>(CONFIG).cloned();
+        Ok(Self {
+            given: Given { values, config },
+            end: PhantomData,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl SessionOption {
+    fn arg(&self) -> Arg {
+        let check = self.check;
+        let parser = move |text: &str| check(text).map(|()| text.to_owned());
+        let default = self.default.filter(|_| self.value.is_some());
+        let default = default
+            .map(|text| format!(" [default: {text}]"))
+            .unwrap_or_default();
+        let arg = Arg::new(self.name)
+            .long(flag(self.name))
+            .value_parser(ValueParser::from(parser))
+            .help(format!("{}{default}", self.help))
+            .help_heading(NETWORK);
+        let arg = match self.short {
+            Some(short) => arg.short(short),
+            None => arg,
+        };
+        match self.value {
+            Some(value) => arg.value_name(value),
+            None => switch(arg),
+        }
+    }
+}
+
+/// The flag of one parameter. Its text is checked by the table that declares it.
+fn parameter_arg(parameter: &'static Parameter) -> Arg {
+    let name = parameter.name;
+    let parser = move |text: &str| {
+        Config::builder()
+            .set(name, text)
+            .map(|()| text.to_owned())
+            .map_err(|error| error.to_string())
+    };
+    let default = (parameter.default)();
+    let default = if default.is_empty() { "none" } else { &default };
+    let help = format!(
+        "{} [default: {default}; {}]",
+        parameter.help,
+        (parameter.range)()
+    );
+    let arg = Arg::new(name)
+        .long(flag(name))
+        .value_parser(ValueParser::from(parser))
+        .hide_short_help(name != "rate")
+        .help(help)
+        .help_heading("Protocol parameters");
+    if parameter.unit == "switch" {
+        switch(arg)
+    } else {
+        arg.value_name("VALUE")
+    }
+}
+
+/// `--name` is `--name=true`.
+fn switch(arg: Arg) -> Arg {
+    arg.action(ArgAction::Set)
+        .num_args(0..=1)
+        .require_equals(true)
+        .default_missing_value("true")
+        .value_name("true|false")
+}
+
+/// The long flag of an option or parameter.
+pub(crate) fn flag(name: &str) -> String {
+    name.replace('_', "-")
+}
+
+const fn is_for(role: Role, end: Role) -> bool {
+    matches!(
+        (role, end),
+        (Role::Both, _) | (Role::Source, Role::Source) | (Role::Receiver, Role::Receiver)
+    )
+}
+
+/// A code point from 0 to 63, or its name: `ef`, `cs0` to `cs7`, `af11` to `af43`.
+pub(crate) fn dscp(text: &str) -> Result<u8, String> {
+    let digits = |text: &str| text.parse::<u8>().ok();
+    let found = match text.to_ascii_lowercase().as_str() {
+        "ef" => Some(46),
+        name => match (name.strip_prefix("cs"), name.strip_prefix("af")) {
+            (Some(class), _) => digits(class)
+                .filter(|class| *class < 8)
+                .map(|class| class << 3),
+            (_, Some(rank)) => digits(rank)
+                .filter(|rank| (1..=4).contains(&(rank / 10)) && (1..=3).contains(&(rank % 10)))
+                .map(|rank| (rank / 10) << 3 | (rank % 10) << 1),
+            _ => digits(name).filter(|code| *code < 64),
+        },
+    };
+    found.ok_or_else(|| format!("{text:?} is not a DSCP (0 to 63, ef, cs0 to cs7, af11 to af43)"))
+}
+
+/// The library's own reading of a text.
+fn check_form<T>(text: &str) -> Result<(), String>
+where
+    T: FromStr<Err: fmt::Display>,
+{
+    text.parse::<T>()
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
+fn check_number(text: &str, low: u32, high: u32) -> Result<(), String> {
+    match text.parse::<u32>() {
+        Ok(number) if (low..=high).contains(&number) => Ok(()),
+        _ => Err(format!("{text:?} is not a number from {low} to {high}")),
+    }
+}
+
+fn check_switch(text: &str) -> Result<(), String> {
+    match text {
+        "true" | "false" => Ok(()),
+        _ => Err(format!("{text:?} is not true or false")),
+    }
+}
+
+fn check_name(text: &str) -> Result<(), String> {
+    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
+        return Err("a name has 1 to 255 bytes and no control characters".into());
+    }
+    Ok(())
+}
+
+/// Every option, in the order of the help.
+pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
+    SessionOption {
+        name: "group",
+        short: Some('g'),
+        value: Some("GROUP"),
+        default: None,
+        role: Role::Both,
+        help: "Multicast group, or the address of the one receiver: ADDRESS[@IFACE][:PORT], \
+               [ADDRESS%IFACE]:PORT, SOURCE@GROUP",
+        check: check_form::<Group>,
+    },
+    SessionOption {
+        name: "iface",
+        short: Some('i'),
+        value: Some("NAME|ADDRESS|PREFIX"),
+        default: None,
+        role: Role::Both,
+        help: "Interface by name (eth0), address (10.0.0.7) or prefix (10.0.0.0/8); without it the \
+               one that the routes choose",
+        check: check_form::<Selector>,
+    },
+    SessionOption {
+        name: "pgm_port",
+        short: None,
+        value: Some("PORT"),
+        default: None,
+        role: Role::Both,
+        help: "PGM data-destination port, when it is not the UDP port",
+        check: |text| check_number(text, 1, 65_535),
+    },
+    SessionOption {
+        name: "hops",
+        short: None,
+        value: Some("N"),
+        default: Some("16"),
+        role: Role::Both,
+        help: "Routers that a packet may pass, plus one",
+        check: |text| check_number(text, 1, 255),
+    },
+    SessionOption {
+        name: "dscp",
+        short: None,
+        value: Some("CODE"),
+        default: Some("0"),
+        role: Role::Both,
+        help: "Differentiated services code point: a number, ef, cs1, af41 ...",
+        check: |text| dscp(text).map(drop),
+    },
+    SessionOption {
+        name: "loop",
+        short: None,
+        value: None,
+        default: Some("true"),
+        role: Role::Both,
+        help: "Let receivers on this machine hear what it sends to the group [default: true]",
+        check: check_switch,
+    },
+    SessionOption {
+        name: "wait",
+        short: None,
+        value: Some("block|busy[:N]|spin"),
+        default: Some("block"),
+        role: Role::Both,
+        help: "How to wait for packets: sleep, poll N times and then sleep, never sleep",
+        check: check_form::<WaitStrategy>,
+    },
+    SessionOption {
+        name: "control_port",
+        short: None,
+        value: Some("PORT"),
+        default: Some("0"),
+        role: Role::Source,
+        help: "TCP port for the receivers' reports; 0 lets the system choose",
+        check: |text| check_number(text, 0, 65_535),
+    },
+    SessionOption {
+        name: "name",
+        short: None,
+        value: Some("NAME"),
+        default: None,
+        role: Role::Both,
+        help: "What this end is called in reports; without it the host's name and the process number",
+        check: check_name,
+    },
+    SessionOption {
+        name: "faults",
+        short: None,
+        value: Some("FAULTS"),
+        default: None,
+        role: Role::Both,
+        help: "Rehearse a bad network between socket and protocol, as in loss=5%,seed=7",
+        check: check_form::<Faults>,
+    },
+];
+
+const CONFIG: &str = "config";
+const NETWORK: &str = "Network";
+
+#[cfg(test)]
+mod tests {
+    use towline::SocketOptions;
+
+    use super::*;
+
+    #[test]
+    fn code_points_have_names_and_bounds() {
+        assert_eq!(dscp("ef"), Ok(46));
+        assert_eq!(dscp("CS7"), Ok(56));
+        assert_eq!(dscp("af41"), Ok(34));
+        assert_eq!(dscp("63"), Ok(63));
+        for wrong in ["64", "cs8", "af14", "af51", "", "x", "af", "-1"] {
+            assert!(dscp(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_defaults_that_help_shows_are_those_of_the_library() {
+        let library = SocketOptions::default();
+        let shown = |name: &str| {
+            let option = SESSION_OPTIONS.iter().find(|option| option.name == name);
+            option
+                .and_then(|option| option.default)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        assert_eq!(shown("hops"), library.hops.to_string());
+        assert_eq!(shown("dscp"), library.dscp.to_string());
+        assert_eq!(shown("loop"), library.multicast_loop.to_string());
+        assert_eq!(shown("wait"), library.wait.to_string());
+    }
+}

@@ -1,0 +1,66 @@
+//! What each command does, one thin file each: open what the plan says, move data between the library
+//! and standard input and output, report.
+
+use crate::{
+    args::{Command, LoadCommand},
+    failure::{Failure, Verdict},
+    plan::{DemoPlan, LoadRecvPlan, LoadSendPlan, PublishPlan, RecvPlan, SendPlan, SubscribePlan},
+    report::Output,
+};
+
+mod demo;
+
+mod docs;
+
+mod event;
+
+mod ifaces;
+
+mod input;
+
+mod load_recv;
+
+mod load_send;
+
+mod publish;
+
+mod recv;
+
+mod send;
+
+mod stat;
+
+mod station;
+
+mod subscribe;
+
+mod top;
+
+mod writer;
+
+/// Plans and runs one command.
+pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure> {
+    match command {
+        Command::Send(args) => send::run(&SendPlan::new(args)?, output),
+        Command::Recv(args) => recv::run(&RecvPlan::new(args)?, output),
+        Command::Pub(args) => publish::run(&PublishPlan::new(args)?, output),
+        Command::Sub(args) => subscribe::run(&SubscribePlan::new(args)?, output),
+        Command::Load(LoadCommand::Send(args)) => load_send::run(&LoadSendPlan::new(args)?, output),
+        Command::Load(LoadCommand::Recv(args)) => load_recv::run(&LoadRecvPlan::new(args)?, output),
+        Command::Ifaces(args) => ifaces::run(args, output),
+        Command::Top(args) => top::run(args, output),
+        Command::Stat(args) => stat::run(args, output),
+        Command::Demo(args) => demo::run(&DemoPlan::new(args)?, output),
+        Command::Docs(args) => docs::run(args, output),
+    }
+}
+
+/// Whatever the library could not do, its text names the operation, the cause and a remedy.
+impl From<towline::Error> for Failure {
+    fn from(error: towline::Error) -> Self {
+        match error {
+            towline::Error::Config(error) => Self::Usage(error.to_string()),
+            error => Self::Environment(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `towline docs`: what is generated from the command line's and the parameters' declarations.
+
+use std::{fmt::Write as _, fs, io, path::Path};
+
+use clap::{CommandFactory as _, ValueEnum as _};
+use clap_complete::Shell;
+use towline::{PARAMETERS, Role};
+
+use crate::{
+    args::{Args, DocsArgs, SESSION_OPTIONS, flag},
+    failure::{Failure, Verdict},
+    report::Output,
+};
+
+pub(super) fn run(args: &DocsArgs, output: &Output) -> Result<Verdict, Failure> {
+    let directory = &args.directory;
+    write(directory).map_err(|error| {
+        Failure::environment(&format!("writing into {}", directory.display()), &error)
+    })?;
+    output.note(&format!(
+        "wrote completions, manual pages and parameters.md into {}",
+        directory.display()
+    ));
+    Ok(Verdict::Done)
+}
+
+fn write(directory: &Path) -> io::Result<()> {
+    let completions = directory.join("completions");
+    fs::create_dir_all(&completions)?;
+    for shell in Shell::value_variants() {
+        clap_complete::generate_to(*shell, &mut Args::command(), "towline", &completions)?;
+    }
+    let manual = directory.join("man");
+    fs::create_dir_all(&manual)?;
+    clap_mangen::generate_to(Args::command(), &manual)?;
+    fs::write(directory.join("parameters.md"), parameters())
+}
+
+/// The reference of options and parameters, as Markdown.
+pub(crate) fn parameters() -> String {
+    let mut text = String::from(
+        "# Options and parameters\n\n\
+         Written by `towline docs`; do not edit. Each is a long flag (`--nak-backoff-max 2ms`) and a\n\
+         key of the file that `--config` names (`nak_backoff_max = \"2ms\"`).\n\n\
+         ## Options of a session\n\n| option | default | end |\n|---|---|---|\n",
+    );
+    let mut row = |cells: &[&str]| {
+        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        writeln!(text, "| {} |", cells.join(" | ")).expect("writing to a String cannot fail");
+    };
+    for option in SESSION_OPTIONS {
+        let name = format!("`--{}`", flag(option.name));
+        row(&[&name, option.default.unwrap_or("none"), end(option.role)]);
+    }
+    let parameters = "\n## Protocol parameters\n\n\
+        | parameter | default | range | end | meaning | where the default comes from |\n\
+        |---|---|---|---|---|---|\n";
+    text.push_str(parameters);
+    for parameter in PARAMETERS {
+        let name = format!("`--{}`", flag(parameter.name));
+        let default = (parameter.default)();
+        let default = if default.is_empty() { "none" } else { &default };
+        let range = (parameter.range)();
+        let cells = [
+            &name,
+            default,
+            &range,
+            end(parameter.role),
+            parameter.help,
+            parameter.source,
+        ];
+        let cells = cells.map(|cell| cell.replace('|', "\\|"));
+        writeln!(text, "| {} |", cells.join(" | ")).expect("writing to a String cannot fail");
+    }
+    text
+}
+
+const fn end(role: Role) -> &'static str {
+    match role {
+        Role::Source => "sender",
+        Role::Receiver => "receiver",
+        Role::Both => "both",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_committed_reference_is_what_the_declarations_say() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/parameters.md");
+        let committed = fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            committed == parameters(),
+            "docs/parameters.md is stale: run `cargo xtask docs`"
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! What happens to sessions and receivers, in words.
+
+use towline::{LeaveReason, RegistryEvent, SessionEvent};
+
+/// A sending end is told about a receiver.
+pub(super) fn receiver(event: &RegistryEvent) -> String {
+    match event {
+        RegistryEvent::Joined { name, peer, .. } => format!("receiver {name} joined from {peer}"),
+        RegistryEvent::Left {
+            name,
+            reason: LeaveReason::Bye,
+            ..
+        } => {
+            format!("receiver {name} left")
+        }
+        RegistryEvent::Left {
+            name,
+            behind,
+            reason,
+            ..
+        } => {
+            let reason = match reason {
+                LeaveReason::Error { text, .. } => text,
+                _ => "connection closed",
+            };
+            format!("receiver {name} is gone ({reason}), {behind} packets behind")
+        }
+        RegistryEvent::Stalled { name, behind, .. } => {
+            format!("receiver {name} has stopped, {behind} packets behind")
+        }
+        RegistryEvent::Resumed { name, .. } => format!("receiver {name} goes on"),
+        RegistryEvent::Dropped { name, behind, .. } => {
+            format!("receiver {name} was dropped as too slow, {behind} packets behind")
+        }
+        RegistryEvent::Refused { peer, reason } => format!("refused {peer}: {reason}"),
+    }
+}
+
+/// A receiving end is told about a sender. `name` is the sender's, as far as it is known.
+pub(super) fn sender(event: &SessionEvent, name: &str) -> String {
+    match event {
+        SessionEvent::Found { source, .. } => format!("sender {name} at {source}"),
+        SessionEvent::Lost { count, .. } => format!("lost {count} packets of sender {name}"),
+        SessionEvent::Ended { .. } => format!("sender {name} has ended its session"),
+        SessionEvent::Expired { .. } => format!("sender {name} has vanished"),
+        SessionEvent::Reset { .. } => format!("sender {name} broke its session off"),
+    }
+}

@@ -1,0 +1,114 @@
+//! Messages from standard input, read by a thread of its own so that the session's loop goes on
+//! while nobody types. A bounded queue holds the reader up when the session does not take more.
+
+use std::{
+    io::{self, BufReader},
+    ops::Range,
+    sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
+    thread,
+};
+
+use towline::Waker;
+
+use crate::{failure::Failure, framing::Framing};
+
+/// Messages on their way from the reader.
+#[derive(Debug)]
+pub(super) struct Input {
+    chunks: Receiver<io::Result<Chunk>>,
+}
+
+/// Some messages, back to back.
+#[derive(Debug, Default)]
+pub(super) struct Chunk {
+    bytes: Vec<u8>,
+    ranges: Vec<Range<usize>>,
+}
+
+/// What the reader has at the moment.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// These messages.
+    Chunk(Chunk),
+    /// Nothing; the waker will say when.
+    Nothing,
+    /// The end of the input.
+    End,
+}
+
+impl Input {
+    /// Starts to read; `waker` ends the session's waiting whenever there is something.
+    pub(super) fn start(framing: Framing, bytes_max: usize, waker: Waker) -> Result<Self, Failure> {
+        let (sender, chunks) = sync_channel(CHUNKS_MAX);
+        thread::Builder::new()
+            .name("input".into())
+            .spawn(move || {
+                let input = BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
+                read(input, framing, bytes_max, &sender, &waker);
+                // The end of the queue is the end of the input: only then the last wake-up.
+                drop(sender);
+                waker.wake();
+            })
+            .map_err(|error| Failure::environment("starting a thread", &error))?;
+        Ok(Self { chunks })
+    }
+
+    /// What there is, without waiting.
+    pub(super) fn next(&self) -> Result<Next, Failure> {
+        match self.chunks.try_recv() {
+            Ok(Ok(chunk)) => Ok(Next::Chunk(chunk)),
+            Ok(Err(error)) => Err(Failure::environment("reading the input", &error)),
+            Err(TryRecvError::Empty) => Ok(Next::Nothing),
+            Err(TryRecvError::Disconnected) => Ok(Next::End),
+        }
+    }
+}
+
+impl Chunk {
+    pub(super) fn messages(&self) -> impl Iterator<Item = &[u8]> {
+        self.ranges.iter().map(|range| &self.bytes[range.clone()])
+    }
+
+    fn push(&mut self, message: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(message);
+        self.ranges.push(start..self.bytes.len());
+    }
+}
+
+/// Reads until the end; a chunk goes when it is full or when the next message is not there yet.
+fn read<R: io::Read>(
+    mut input: BufReader<R>,
+    framing: Framing,
+    bytes_max: usize,
+    sender: &SyncSender<io::Result<Chunk>>,
+    waker: &Waker,
+) {
+    let mut message = Vec::new();
+    let mut chunk = Chunk::default();
+    loop {
+        let found = framing.read(&mut input, bytes_max, &mut message);
+        let is_more = matches!(found, Ok(true));
+        if is_more {
+            chunk.push(&message);
+        }
+        let is_due = !is_more || chunk.bytes.len() >= BUFFER_BYTES || input.buffer().is_empty();
+        // A queue that nobody reads any more means that the command has ended.
+        if is_due && !chunk.ranges.is_empty() {
+            if sender.send(Ok(std::mem::take(&mut chunk))).is_err() {
+                return;
+            }
+            waker.wake();
+        }
+        if let Err(error) = found {
+            drop(sender.send(Err(error)));
+            return;
+        }
+        if !is_more {
+            return;
+        }
+    }
+}
+
+const BUFFER_BYTES: usize = 64 << 10;
+const CHUNKS_MAX: usize = 16;

@@ -1,0 +1,194 @@
+//! `towline load recv`.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use towline::{
+    MessageSink, SessionEvent, Subscriber, UsageMeter,
+    load::{LoadCheck, LoadTally},
+};
+
+use super::{
+    station::{Station, TICK, counters},
+    subscribe::{Quiet, Senders, open},
+};
+use crate::{
+    args::FailOn,
+    failure::{Failure, Verdict},
+    plan::LoadRecvPlan,
+    report::{Counters, LoadRecvReport, Output, UsageReport},
+};
+
+pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failure> {
+    if output.shows_only("load-recv", plan)? {
+        return Ok(Verdict::Done);
+    }
+    let mut subscriber = open(&plan.session, output)?;
+    let mut station = Station::open("subscriber", &plan.session, output);
+    let mut sink = Checker::new(plan.seed);
+    let progress = output.progress();
+    let bar = progress.messages(&plan.session.group.to_string(), plan.count);
+    let mut quiet = Quiet::new(plan.timeout);
+    let mut stretch = Stretch::default();
+    while !is_over(plan, &sink, &stretch) {
+        let turn = subscriber.turn(&mut sink)?;
+        stretch.take(sink.received);
+        sink.senders.tell(output);
+        station.show(|snapshot| subscriber.snapshot(snapshot));
+        bar.set_position(sink.received);
+        if quiet.is_over(sink.received) {
+            output.note("gave up: no message came in time");
+            break;
+        }
+        if turn.is_idle() {
+            let until = subscriber.now() + TICK;
+            subscriber.wait(Some(until));
+        }
+    }
+    bar.finish_and_clear();
+    let usage = stretch.usage();
+    subscriber.close()?;
+    let report = report(plan, &subscriber, &sink, &stretch, usage);
+    output.finish(&report)?;
+    Ok(Verdict::of(is_fine(plan, &report)))
+}
+
+fn is_over(plan: &LoadRecvPlan, sink: &Checker, stretch: &Stretch) -> bool {
+    plan.count.is_some_and(|count| sink.received >= count)
+        || plan
+            .seconds
+            .is_some_and(|seconds| stretch.since_first() >= seconds)
+        || sink.senders.ends.is_over()
+}
+
+fn is_fine(plan: &LoadRecvPlan, report: &LoadRecvReport) -> bool {
+    let has_finding = match plan.fail_on {
+        FailOn::None => false,
+        FailOn::Loss => report.has_loss(),
+        FailOn::Any => report.has_damage(),
+    };
+    let is_short = report.messages < plan.count.unwrap_or(1);
+    !(has_finding || is_short)
+}
+
+fn report(
+    plan: &LoadRecvPlan,
+    subscriber: &Subscriber,
+    sink: &Checker,
+    stretch: &Stretch,
+    usage: UsageReport,
+) -> LoadRecvReport {
+    let counters = counters(|snapshot| subscriber.snapshot(snapshot));
+    let drops = counters
+        .0
+        .iter()
+        .filter(|(name, count)| name.starts_with("drop.") && **count > 0);
+    let drops = drops
+        .map(|(name, count)| (name.replacen("drop.", "", 1), *count))
+        .collect();
+    let mut report = LoadRecvReport {
+        group: plan.session.group.to_string(),
+        interface: subscriber.interface().0.to_owned(),
+        seed: plan.seed,
+        messages: 0,
+        bytes: 0,
+        missing: 0,
+        corrupt: 0,
+        duplicates: 0,
+        out_of_order: 0,
+        lost_packets: sink.senders.lost_packets,
+        senders: sink.senders.ends,
+        seconds: stretch.time().as_secs_f64(),
+        messages_per_s: 0.0,
+        bits_per_s: 0.0,
+        usage,
+        drops: Counters(drops),
+        counters,
+    };
+    for tally in sink.tallies() {
+        report.count(tally);
+    }
+    report
+}
+
+/// Checks the messages of every sender.
+struct Checker {
+    seed: u64,
+    checks: BTreeMap<u32, LoadCheck>,
+    senders: Senders,
+    received: u64,
+}
+
+impl Checker {
+    fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            checks: BTreeMap::new(),
+            senders: Senders::default(),
+            received: 0,
+        }
+    }
+
+    fn tallies(&self) -> impl Iterator<Item = &LoadTally> {
+        self.checks.values().map(LoadCheck::tally)
+    }
+}
+
+impl MessageSink for Checker {
+    fn message(&mut self, session: u32, _sqn: u64, data: &[u8]) {
+        let seed = self.seed;
+        let check = self
+            .checks
+            .entry(session)
+            .or_insert_with(|| LoadCheck::new(seed));
+        let before = check.tally().received;
+        check.take(data);
+        self.received += check.tally().received - before;
+    }
+
+    fn event(&mut self, event: SessionEvent) {
+        self.senders.take(&event);
+    }
+}
+
+/// The time from the first message to the last, to the accuracy of one turn.
+#[derive(Debug, Default)]
+struct Stretch {
+    first: Option<(Instant, UsageMeter)>,
+    last: Option<Instant>,
+    seen: u64,
+}
+
+impl Stretch {
+    fn take(&mut self, received: u64) {
+        if received == self.seen {
+            return;
+        }
+        self.seen = received;
+        let now = Instant::now();
+        self.last = Some(now);
+        self.first.get_or_insert_with(|| (now, UsageMeter::start()));
+    }
+
+    fn since_first(&self) -> Duration {
+        self.first
+            .as_ref()
+            .map_or(Duration::ZERO, |(first, _)| first.elapsed())
+    }
+
+    fn time(&self) -> Duration {
+        let first = self.first.as_ref().map(|(first, _)| *first);
+        first
+            .zip(self.last)
+            .map_or(Duration::ZERO, |(first, last)| last - first)
+    }
+
+    fn usage(&self) -> UsageReport {
+        match &self.first {
+            Some((_, meter)) => meter.read().into(),
+            None => UsageMeter::start().read().into(),
+        }
+    }
+}

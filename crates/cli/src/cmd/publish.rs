@@ -1,0 +1,213 @@
+//! `towline pub`.
+
+use std::time::{Duration, Instant};
+
+use towline::{Publisher, RegistryEvent, SendStatus};
+
+use super::{
+    event,
+    input::{Input, Next},
+    station::{Station, TICK, counters},
+};
+use crate::{
+    args::PolicyArg,
+    failure::{Failure, Verdict},
+    plan::{PublishPlan, SessionPlan},
+    report::{Output, PublishReport},
+};
+
+pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failure> {
+    if output.shows_only("pub", plan)? {
+        return Ok(Verdict::Done);
+    }
+    let mut publisher = open(
+        &plan.session,
+        plan.policy,
+        plan.receivers,
+        plan.timeout,
+        output,
+    )?;
+    let mut watch = Watch::new(&plan.session, output);
+    if !watch.await_receivers(&mut publisher, plan.receivers, plan.timeout)? {
+        return Ok(Verdict::Finding);
+    }
+    let started = Instant::now();
+    let mut job = Job {
+        plan,
+        publisher,
+        watch,
+        messages: 0,
+        bytes: 0,
+        discarded: 0,
+    };
+    job.send_input()?;
+    let is_confirmed = job
+        .publisher
+        .close(plan.timeout.unwrap_or(CLOSE_TIME_MAX))?;
+    let report = job.report(started.elapsed(), is_confirmed);
+    output.finish(&report)?;
+    Ok(Verdict::of(is_confirmed || report.receivers == 0))
+}
+
+/// Opens a publisher; used by `load send` too.
+pub(super) fn open(
+    session: &SessionPlan,
+    policy: PolicyArg,
+    receivers: u32,
+    timeout: Option<Duration>,
+    output: &Output,
+) -> Result<Publisher, Failure> {
+    let builder = Publisher::builder(session.session());
+    let mut publisher = builder
+        .policy(policy.into())
+        .expect(receivers)
+        .stall_timeout(timeout)
+        .open()?;
+    publisher
+        .take_warnings()
+        .iter()
+        .for_each(|warning| output.note(warning));
+    let (interface, address) = publisher.interface();
+    output.detail(&format!(
+        "sending to {} by {interface} ({address})",
+        session.group
+    ));
+    Ok(publisher)
+}
+
+/// What a sending command says and shows while it works; used by `load send` too.
+#[derive(Debug)]
+pub(super) struct Watch<'a> {
+    station: Station,
+    output: &'a Output,
+    joined: u64,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(session: &SessionPlan, output: &'a Output) -> Self {
+        Self {
+            station: Station::open("publisher", session, output),
+            output,
+            joined: 0,
+        }
+    }
+
+    /// Waits for the receivers that are expected; false, with a word, when they do not come.
+    pub(super) fn await_receivers(
+        &mut self,
+        publisher: &mut Publisher,
+        expected: u32,
+        timeout: Option<Duration>,
+    ) -> Result<bool, Failure> {
+        if expected > 0 {
+            self.output
+                .detail(&format!("waiting for {expected} receivers"));
+        }
+        let waited = publisher.wait_for_receivers(timeout);
+        self.look(publisher);
+        match waited {
+            Ok(()) => Ok(true),
+            Err(towline::Error::TimedOut(text)) => {
+                self.output
+                    .note(&format!("nothing sent: {text}, {expected} are expected"));
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Says what has happened, and shows the counters.
+    pub(super) fn look(&mut self, publisher: &mut Publisher) {
+        while let Some(event) = publisher.pop_event() {
+            self.joined += u64::from(matches!(event, RegistryEvent::Joined { .. }));
+            self.output.note(&event::receiver(&event));
+        }
+        publisher
+            .take_warnings()
+            .iter()
+            .for_each(|warning| self.output.note(warning));
+        self.station.show(|snapshot| publisher.snapshot(snapshot));
+    }
+
+    /// How many receivers have joined so far.
+    pub(super) const fn joined(&self) -> u64 {
+        self.joined
+    }
+}
+
+struct Job<'a> {
+    plan: &'a PublishPlan,
+    publisher: Publisher,
+    watch: Watch<'a>,
+    messages: u64,
+    bytes: u64,
+    discarded: u64,
+}
+
+impl Job<'_> {
+    fn send_input(&mut self) -> Result<(), Failure> {
+        let bytes_max = self.plan.session.config.apdu_bytes_max();
+        let input = Input::start(self.plan.framing, bytes_max, self.publisher.waker()?)?;
+        loop {
+            match input.next()? {
+                Next::Chunk(chunk) => {
+                    for message in chunk.messages() {
+                        self.send(message)?;
+                    }
+                    self.publisher.turn()?;
+                    self.watch.look(&mut self.publisher);
+                }
+                Next::Nothing => self.rest(None)?,
+                Next::End => return Ok(()),
+            }
+        }
+    }
+
+    fn send(&mut self, message: &[u8]) -> Result<(), Failure> {
+        loop {
+            let until = match self.publisher.try_send(message)? {
+                SendStatus::Taken => {
+                    self.messages += 1;
+                    self.bytes += message.len() as u64;
+                    return Ok(());
+                }
+                _ if !self.plan.is_blocking => {
+                    self.discarded += 1;
+                    return Ok(());
+                }
+                SendStatus::RateLimited { until } => Some(until),
+                SendStatus::WouldBlock => None,
+            };
+            self.rest(until)?;
+        }
+    }
+
+    /// Does the session's work and waits for more, at most a moment.
+    fn rest(&mut self, until: Option<towline::Instant>) -> Result<(), Failure> {
+        if self.publisher.turn()?.is_idle() {
+            let tick = self.publisher.now() + TICK;
+            self.publisher
+                .wait(Some(until.map_or(tick, |until| until.min(tick))));
+        }
+        self.watch.look(&mut self.publisher);
+        Ok(())
+    }
+
+    fn report(&mut self, time: Duration, is_confirmed: bool) -> PublishReport {
+        self.watch.look(&mut self.publisher);
+        let counters = counters(|snapshot| self.publisher.snapshot(snapshot));
+        PublishReport {
+            group: self.plan.session.group.to_string(),
+            messages: self.messages,
+            bytes: self.bytes,
+            discarded: self.discarded,
+            seconds: time.as_secs_f64(),
+            is_confirmed,
+            receivers: self.watch.joined(),
+            counters,
+        }
+    }
+}
+
+/// How long the end of a session may take when nothing else was asked for.
+pub(super) const CLOSE_TIME_MAX: Duration = Duration::from_secs(60);

@@ -1,0 +1,65 @@
+//! What every command with a session does beside its work: it serves its counters to `top` and
+//! `stat`, and keeps time for closing reports.
+
+use std::time::{Duration, Instant};
+
+use towline::{
+    Snapshot,
+    registry::{CounterServer, CounterSlot},
+};
+
+use crate::{
+    plan::SessionPlan,
+    report::{Counters, Output},
+};
+
+/// The counters of this process, on show.
+#[derive(Debug)]
+pub(super) struct Station {
+    slot: Option<(CounterServer, CounterSlot)>,
+    due: Instant,
+}
+
+impl Station {
+    /// Starts to serve. A machine where that cannot be does without.
+    pub(super) fn open(role: &str, plan: &SessionPlan, output: &Output) -> Self {
+        let command: Vec<String> = std::env::args().collect();
+        let server = CounterServer::start(&command.join(" "));
+        let slot = match server {
+            Ok(server) => {
+                let slot = server.slot(role, &plan.group.to_string());
+                Some((server, slot))
+            }
+            Err(error) => {
+                output.detail(&format!("`towline top` cannot see this process: {error}"));
+                None
+            }
+        };
+        Self {
+            slot,
+            due: Instant::now(),
+        }
+    }
+
+    /// Shows new values, but not more often than anybody looks.
+    pub(super) fn show(&mut self, fill: impl FnOnce(&mut Snapshot)) {
+        let now = Instant::now();
+        if now < self.due {
+            return;
+        }
+        if let Some((_, slot)) = &self.slot {
+            slot.publish(fill);
+        }
+        self.due = now + TICK;
+    }
+}
+
+/// The counters for a closing report.
+pub(super) fn counters(fill: impl FnOnce(&mut Snapshot)) -> Counters {
+    let mut snapshot = Snapshot::default();
+    fill(&mut snapshot);
+    Counters::new(&snapshot)
+}
+
+/// The longest that a command's loop sleeps, so that it notices what is not a packet.
+pub(super) const TICK: Duration = Duration::from_millis(100);

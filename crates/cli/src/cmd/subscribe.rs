@@ -1,0 +1,270 @@
+//! `towline sub`.
+
+use std::{
+    collections::BTreeMap,
+    thread,
+    time::{Duration, Instant},
+};
+
+use towline::{MessageSink, SessionEvent, Subscriber};
+
+use super::{
+    event,
+    station::{Station, TICK, counters},
+    writer::Writer,
+};
+use crate::{
+    args::FailOn,
+    failure::{Failure, Verdict},
+    plan::{SessionPlan, SubscribePlan},
+    report::{MessageStream, Output, SenderEnds, SubscribeReport},
+};
+
+pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Failure> {
+    if output.shows_only("sub", plan)? {
+        return Ok(Verdict::Done);
+    }
+    let mut subscriber = open(&plan.session, output)?;
+    let mut station = Station::open("subscriber", &plan.session, output);
+    let mut sink = Printer::new(plan, output)?;
+    let started = Instant::now();
+    let is_silent = receive(plan, &mut subscriber, &mut station, &mut sink, output)?;
+    subscriber.close()?;
+    let counters = counters(|snapshot| subscriber.snapshot(snapshot));
+    let report = SubscribeReport {
+        group: plan.session.group.to_string(),
+        messages: sink.messages,
+        bytes: sink.bytes,
+        lost_packets: sink.senders.lost_packets,
+        discarded: sink.discarded,
+        senders: sink.senders.ends,
+        seconds: started.elapsed().as_secs_f64(),
+        counters,
+    };
+    let is_short = plan.count.is_some_and(|count| report.messages < count);
+    let has_loss = plan.fail_on != FailOn::None && report.lost_packets + report.discarded > 0;
+    sink.finish(&report)?;
+    if !output.is_json() {
+        output.finish(&report)?;
+    }
+    Ok(Verdict::of(!(is_silent || is_short || has_loss)))
+}
+
+/// Opens a subscriber; used by `load recv` too.
+pub(super) fn open(session: &SessionPlan, output: &Output) -> Result<Subscriber, Failure> {
+    let mut subscriber = Subscriber::open(&session.session())?;
+    subscriber
+        .take_warnings()
+        .iter()
+        .for_each(|warning| output.note(warning));
+    let (interface, address) = subscriber.interface();
+    output.detail(&format!(
+        "listening to {} on {interface} ({address})",
+        session.group
+    ));
+    Ok(subscriber)
+}
+
+/// Receives until the plan is fulfilled; true when it gave up because nothing came.
+fn receive(
+    plan: &SubscribePlan,
+    subscriber: &mut Subscriber,
+    station: &mut Station,
+    sink: &mut Printer<'_>,
+    output: &Output,
+) -> Result<bool, Failure> {
+    let mut quiet = Quiet::new(plan.timeout);
+    loop {
+        let turn = subscriber.turn(sink)?;
+        sink.pass_on()?;
+        sink.senders.tell(output);
+        station.show(|snapshot| subscriber.snapshot(snapshot));
+        if plan.count.is_some_and(|count| sink.messages >= count) {
+            return Ok(false);
+        }
+        if plan.is_once && sink.senders.ends.is_over() {
+            return Ok(false);
+        }
+        if quiet.is_over(sink.messages) {
+            output.note("gave up: no message came in time");
+            return Ok(true);
+        }
+        if sink.is_full() {
+            // The sockets stay readable while nothing is taken from them: waiting for them would
+            // not wait at all.
+            thread::sleep(FULL_PAUSE);
+        } else if turn.is_idle() {
+            let pause = if sink.buffer.is_empty() {
+                TICK
+            } else {
+                FULL_PAUSE
+            };
+            let until = subscriber.now() + pause;
+            subscriber.wait(Some(until));
+        }
+    }
+}
+
+/// Gives up after a time without progress.
+#[derive(Debug)]
+pub(super) struct Quiet {
+    limit: Option<Duration>,
+    since: Instant,
+    seen: u64,
+}
+
+impl Quiet {
+    pub(super) fn new(limit: Option<Duration>) -> Self {
+        Self {
+            limit,
+            since: Instant::now(),
+            seen: 0,
+        }
+    }
+
+    /// True when `count` has not grown for longer than the limit.
+    pub(super) fn is_over(&mut self, count: u64) -> bool {
+        let Some(limit) = self.limit else {
+            return false;
+        };
+        if count != self.seen {
+            self.seen = count;
+            self.since = Instant::now();
+        }
+        self.since.elapsed() >= limit
+    }
+}
+
+/// The senders of a group, and what there is to say about them.
+#[derive(Debug, Default)]
+pub(super) struct Senders {
+    pub(super) ends: SenderEnds,
+    pub(super) lost_packets: u64,
+    names: BTreeMap<u32, String>,
+    untold: Vec<String>,
+}
+
+impl Senders {
+    pub(super) fn take(&mut self, event: &SessionEvent) {
+        let session = match *event {
+            SessionEvent::Found { session, tsi, .. } => {
+                self.ends.found += 1;
+                self.names.insert(session, tsi.to_string());
+                session
+            }
+            SessionEvent::Lost { session, count, .. } => {
+                self.lost_packets += count;
+                session
+            }
+            SessionEvent::Ended { session } => {
+                self.ends.ended += 1;
+                session
+            }
+            SessionEvent::Expired { session } => {
+                self.ends.expired += 1;
+                session
+            }
+            SessionEvent::Reset { session } => {
+                self.ends.reset += 1;
+                session
+            }
+        };
+        if self.untold.len() < UNTOLD_MAX {
+            self.untold.push(event::sender(event, self.name(session)));
+        }
+    }
+
+    pub(super) fn name(&self, session: u32) -> &str {
+        self.names.get(&session).map_or("unknown", String::as_str)
+    }
+
+    pub(super) fn tell(&mut self, output: &Output) {
+        self.untold.drain(..).for_each(|text| output.note(&text));
+    }
+}
+
+/// Puts messages into the form of the output.
+struct Printer<'a> {
+    plan: &'a SubscribePlan,
+    writer: Writer,
+    buffer: Vec<u8>,
+    document: Option<MessageStream>,
+    senders: Senders,
+    messages: u64,
+    bytes: u64,
+    discarded: u64,
+}
+
+impl<'a> Printer<'a> {
+    fn new(plan: &'a SubscribePlan, output: &Output) -> Result<Self, Failure> {
+        Ok(Self {
+            plan,
+            writer: Writer::start()?,
+            buffer: Vec::new(),
+            document: output.is_json().then(MessageStream::default),
+            senders: Senders::default(),
+            messages: 0,
+            bytes: 0,
+            discarded: 0,
+        })
+    }
+
+    /// Passes on what has come together.
+    fn pass_on(&mut self) -> Result<(), Failure> {
+        if self.writer.pass(&mut self.buffer) {
+            Ok(())
+        } else {
+            Err(Failure::PipeClosed)
+        }
+    }
+
+    fn finish(mut self, report: &SubscribeReport) -> Result<(), Failure> {
+        if let Some(document) = self.document.take() {
+            document.end(&mut self.buffer, report);
+        }
+        self.writer.finish(self.buffer)
+    }
+}
+
+impl MessageSink for Printer<'_> {
+    fn message(&mut self, session: u32, sqn: u64, data: &[u8]) {
+        if self.plan.count.is_some_and(|count| self.messages >= count) {
+            return;
+        }
+        if self.buffer.len() >= BUFFER_BYTES_MAX && !self.plan.is_blocking {
+            self.discarded += 1;
+            return;
+        }
+        self.messages += 1;
+        self.bytes += data.len() as u64;
+        let name = self
+            .senders
+            .names
+            .get(&session)
+            .map_or("unknown", String::as_str);
+        if let Some(document) = &mut self.document {
+            document.message(&mut self.buffer, name, sqn, data);
+            return;
+        }
+        if self.plan.is_tagged {
+            self.buffer.extend_from_slice(name.as_bytes());
+            self.buffer.push(b'\t');
+        }
+        let written = self.plan.framing.write(&mut self.buffer, data);
+        written.expect("a message is shorter than 4 GiB, and memory takes every write");
+    }
+
+    fn event(&mut self, event: SessionEvent) {
+        self.senders.take(&event);
+    }
+
+    fn is_full(&self) -> bool {
+        self.plan.is_blocking && self.buffer.len() >= BUFFER_BYTES_MAX
+    }
+}
+
+/// Bytes that wait for a slow reader, besides those in the writer's queue.
+const BUFFER_BYTES_MAX: usize = 1 << 20;
+const FULL_PAUSE: Duration = Duration::from_millis(2);
+/// Remarks of one turn; a flood of them helps nobody, the report counts them all.
+const UNTOLD_MAX: usize = 64;

@@ -1,0 +1,59 @@
+//! `towline top`.
+
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    thread,
+    time::Instant,
+};
+
+use towline::registry::{self, ProcessCounters};
+
+use crate::{
+    args::TopArgs,
+    failure::{Failure, Verdict},
+    report::{Output, TopReport},
+};
+
+pub(super) fn run(args: &TopArgs, output: &Output) -> Result<Verdict, Failure> {
+    let is_once = args.once || output.is_json() || !io::stdout().is_terminal();
+    let mut before: Option<(Vec<ProcessCounters>, Instant)> = None;
+    loop {
+        let now = Instant::now();
+        let processes = look(args)?;
+        let before_s = before.map(|(processes, then)| (processes, (now - then).as_secs_f64()));
+        let report = TopReport {
+            processes,
+            before: before_s,
+            is_complete: args.all,
+        };
+        if !is_once {
+            io::stdout().write_all(CLEAR_SCREEN)?;
+        }
+        output.finish(&report)?;
+        if is_once {
+            return Ok(Verdict::Done);
+        }
+        before = Some((report.processes, now));
+        thread::sleep(args.interval);
+    }
+}
+
+fn look(args: &TopArgs) -> Result<Vec<ProcessCounters>, Failure> {
+    let failed = |error: io::Error| Failure::environment("reading counters", &error);
+    if !args.pids.is_empty() {
+        return args
+            .pids
+            .iter()
+            .map(|pid| registry::read(*pid).map_err(failed))
+            .collect();
+    }
+    let pids = registry::processes().map_err(failed)?;
+    // A process may end between being listed and being asked.
+    Ok(pids
+        .into_iter()
+        .filter_map(|pid| registry::read(pid).ok())
+        .collect())
+}
+
+/// Cursor home, then everything below it away.
+const CLEAR_SCREEN: &[u8] = b"\x1b[H\x1b[2J";

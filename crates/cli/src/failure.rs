@@ -1,0 +1,75 @@
+//! How a command ends, and its exit code.
+
+use std::{fmt, io, process::ExitCode};
+
+/// The end of a command that could do its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Verdict {
+    /// Done, and proven where the command promises proof.
+    Done,
+    /// Not delivered, not proven, or a check found something. The report says what.
+    Finding,
+}
+
+impl Verdict {
+    /// Done when `is_fine`.
+    pub(crate) const fn of(is_fine: bool) -> Self {
+        if is_fine { Self::Done } else { Self::Finding }
+    }
+}
+
+impl From<Verdict> for ExitCode {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Done => Self::SUCCESS,
+            Verdict::Finding => Self::FAILURE,
+        }
+    }
+}
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The caller asked for what makes no sense; the text says what would.
+    Usage(String),
+    /// The machine cannot do it; the text says the operation, its target, the cause and a remedy.
+    Environment(String),
+    /// Whoever reads our output has closed it: success.
+    PipeClosed,
+}
+
+impl Failure {
+    /// A wrong use.
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self::Usage(text.into())
+    }
+
+    /// Something that the machine refused while we tried to `operation`.
+    pub(crate) fn environment(operation: &str, cause: &impl fmt::Display) -> Self {
+        Self::Environment(format!("{operation}: {cause}"))
+    }
+
+    /// Prints the text and gives the exit code.
+    #[expect(clippy::print_stderr, reason = "the log goes to standard error")]
+    pub(crate) fn tell(&self) -> ExitCode {
+        match self {
+            Self::PipeClosed => ExitCode::SUCCESS,
+            Self::Usage(text) | Self::Environment(text) => {
+                eprintln!("error: {text}");
+                ExitCode::from(2)
+            }
+        }
+    }
+}
+
+/// Errors of writing our own output.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Self::PipeClosed
+        } else {
+            Self::environment("writing the output", &error)
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! How messages stand in a byte stream: lines, or each after its length.
+//!
+//! ```text
+//!   lines    message \n  message \n           a message cannot hold a line feed
+//!   length   u32 big-endian length | message  anything
+//! ```
+
+use std::io::{self, BufRead, Read as _, Write};
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// The two forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Framing {
+    /// Each message is a line; the line feed is not part of it.
+    Lines,
+    /// Each message follows its length as four bytes, most significant first.
+    Length,
+}
+
+impl Framing {
+    /// Replaces `message` by the next one; false at the end of the stream.
+    ///
+    /// # Errors
+    /// `InvalidData` for a message longer than `bytes_max` or a stream that ends within one.
+    pub(crate) fn read(
+        self,
+        input: &mut impl BufRead,
+        bytes_max: usize,
+        message: &mut Vec<u8>,
+    ) -> io::Result<bool> {
+        message.clear();
+        match self {
+            Self::Lines => read_line(input, bytes_max, message),
+            Self::Length => read_counted(input, bytes_max, message),
+        }
+    }
+
+    /// Writes one message.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub(crate) fn write(self, output: &mut impl Write, message: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Lines => {
+                output.write_all(message)?;
+                output.write_all(b"\n")
+            }
+            Self::Length => {
+                let length =
+                    u32::try_from(message.len()).map_err(|_| too_long(u32::MAX as usize))?;
+                output.write_all(&length.to_be_bytes())?;
+                output.write_all(message)
+            }
+        }
+    }
+}
+
+fn read_line(
+    input: &mut impl BufRead,
+    bytes_max: usize,
+    message: &mut Vec<u8>,
+) -> io::Result<bool> {
+    // One byte more than allowed, and the line feed: enough to tell a line that is too long.
+    let limit = (bytes_max as u64).saturating_add(2);
+    if input.take(limit).read_until(b'\n', message)? == 0 {
+        return Ok(false);
+    }
+    if message.last() == Some(&b'\n') {
+        message.pop();
+    }
+    if message.len() > bytes_max {
+        Err(too_long(bytes_max))
+    } else {
+        Ok(true)
+    }
+}
+
+fn read_counted(
+    input: &mut impl BufRead,
+    bytes_max: usize,
+    message: &mut Vec<u8>,
+) -> io::Result<bool> {
+    if input.fill_buf()?.is_empty() {
+        return Ok(false);
+    }
+    let mut head = [0; 4];
+    input.read_exact(&mut head).map_err(cut_short)?;
+    let length = u32::from_be_bytes(head) as usize;
+    if length > bytes_max {
+        return Err(too_long(bytes_max));
+    }
+    message.resize(length, 0);
+    input.read_exact(message).map_err(cut_short)?;
+    Ok(true)
+}
+
+fn too_long(bytes_max: usize) -> io::Error {
+    let text = format!("a message is longer than {bytes_max} bytes (--apdu-bytes-max)");
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+fn cut_short(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the input ends within a message",
+        )
+    } else {
+        error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(framing: Framing, mut input: &[u8], max: usize) -> io::Result<Vec<Vec<u8>>> {
+        let (mut found, mut message) = (Vec::new(), Vec::new());
+        while framing.read(&mut input, max, &mut message)? {
+            found.push(message.clone());
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn lines_may_be_empty_and_the_last_may_lack_its_end() {
+        let found = read_all(Framing::Lines, b"one\n\nthree", 5).unwrap();
+        assert_eq!(found, [&b"one"[..], b"", b"three"]);
+        assert!(read_all(Framing::Lines, b"", 5).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_longest_message_passes_and_one_byte_more_does_not() {
+        assert_eq!(read_all(Framing::Lines, b"12345\n", 5).unwrap(), [b"12345"]);
+        assert!(read_all(Framing::Lines, b"123456\n", 5).is_err());
+        assert_eq!(
+            read_all(Framing::Length, b"\0\0\0\x0212", 2).unwrap(),
+            [b"12"]
+        );
+        assert!(read_all(Framing::Length, b"\0\0\0\x03123", 2).is_err());
+    }
+
+    #[test]
+    fn a_stream_that_ends_within_a_message_is_an_error() {
+        for cut in 1..6 {
+            let error = read_all(Framing::Length, &b"\0\0\0\x0212"[..cut], 9).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let messages = [&b""[..], b"a", &[0xff; 300]];
+        let mut stream = Vec::new();
+        for message in messages {
+            Framing::Length.write(&mut stream, message).unwrap();
+        }
+        assert_eq!(read_all(Framing::Length, &stream, 300).unwrap(), messages);
+    }
+}

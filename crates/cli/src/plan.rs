@@ -1,0 +1,20 @@
+//! What a command will do: flags and configuration file brought together, defaults filled in, and
+//! everything that concerns more than one of them checked. Nothing has been opened yet.
+
+mod load;
+pub(crate) use load::{LoadRecvPlan, LoadSendPlan};
+
+mod message;
+pub(crate) use message::{PublishPlan, SubscribePlan};
+
+mod session;
+pub(crate) use session::SessionPlan;
+
+mod settings;
+pub(crate) use settings::Settings;
+
+mod transfer;
+pub(crate) use transfer::{DemoPlan, RecvPlan, SendPlan};
+
+#[cfg(test)]
+mod tests;

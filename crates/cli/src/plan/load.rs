@@ -1,0 +1,71 @@
+//! `load send` and `load recv`.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use towline::load::MESSAGE_BYTES_MAX;
+
+use super::{SessionPlan, message::check_reports};
+use crate::{
+    args::{FailOn, LoadRecvArgs, LoadSendArgs, PolicyArg, SizeRange},
+    failure::Failure,
+};
+
+/// Messages that prove themselves, to a group.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LoadSendPlan {
+    pub(crate) size: SizeRange,
+    pub(crate) count: Option<u64>,
+    pub(crate) seconds: Option<Duration>,
+    pub(crate) seed: u64,
+    pub(crate) policy: PolicyArg,
+    pub(crate) receivers: u32,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) session: SessionPlan,
+}
+
+impl LoadSendPlan {
+    pub(crate) fn new(args: &LoadSendArgs) -> Result<Self, Failure> {
+        let session = SessionPlan::new(args.session.given())?;
+        check_reports(args.receivers, args.policy, &session)?;
+        let bytes_max = session.config.apdu_bytes_max().min(MESSAGE_BYTES_MAX);
+        if args.size.max > bytes_max {
+            let text = format!("--size: a load message has at most {bytes_max} bytes");
+            return Err(Failure::usage(text));
+        }
+        Ok(Self {
+            size: args.size,
+            count: args.count.map(Into::into),
+            seconds: args.seconds,
+            seed: args.seed,
+            policy: args.policy,
+            receivers: args.receivers,
+            timeout: args.timeout,
+            session,
+        })
+    }
+}
+
+/// Such messages from a group, each checked.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LoadRecvPlan {
+    pub(crate) count: Option<u64>,
+    pub(crate) seconds: Option<Duration>,
+    pub(crate) seed: u64,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) fail_on: FailOn,
+    pub(crate) session: SessionPlan,
+}
+
+impl LoadRecvPlan {
+    pub(crate) fn new(args: &LoadRecvArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            count: args.count.map(Into::into),
+            seconds: args.seconds,
+            seed: args.seed,
+            timeout: args.timeout,
+            fail_on: args.fail_on,
+            session: SessionPlan::new(args.session.given())?,
+        })
+    }
+}

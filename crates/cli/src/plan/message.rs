@@ -1,0 +1,92 @@
+//! `pub` and `sub`.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::SessionPlan;
+use crate::{
+    args::{FailOn, PolicyArg, PublishArgs, SubscribeArgs},
+    failure::Failure,
+    framing::Framing,
+};
+
+/// Messages from standard input to a group.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PublishPlan {
+    pub(crate) framing: Framing,
+    /// A full window holds up the input; otherwise messages are thrown away and counted.
+    pub(crate) is_blocking: bool,
+    pub(crate) policy: PolicyArg,
+    pub(crate) receivers: u32,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) session: SessionPlan,
+}
+
+impl PublishPlan {
+    pub(crate) fn new(args: &PublishArgs) -> Result<Self, Failure> {
+        let session = SessionPlan::new(args.session.given())?;
+        check_reports(args.receivers, args.policy, &session)?;
+        Ok(Self {
+            framing: args.framing,
+            is_blocking: args.block,
+            policy: args.policy,
+            receivers: args.receivers,
+            timeout: args.timeout,
+            session,
+        })
+    }
+}
+
+/// A group's messages to standard output.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SubscribePlan {
+    pub(crate) framing: Framing,
+    /// A slow reader of the output holds up the reception; otherwise messages are thrown away.
+    pub(crate) is_blocking: bool,
+    pub(crate) is_tagged: bool,
+    pub(crate) count: Option<u64>,
+    pub(crate) is_once: bool,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) fail_on: FailOn,
+    pub(crate) session: SessionPlan,
+}
+
+impl SubscribePlan {
+    pub(crate) fn new(args: &SubscribeArgs) -> Result<Self, Failure> {
+        if args.tag && args.framing == Framing::Length {
+            let text = "--tag is for lines: with --framing length the messages stay as they are";
+            return Err(Failure::usage(text));
+        }
+        Ok(Self {
+            framing: args.framing,
+            is_blocking: args.block,
+            is_tagged: args.tag,
+            count: args.count.map(Into::into),
+            is_once: args.once,
+            timeout: args.timeout,
+            fail_on: args.fail_on,
+            session: SessionPlan::new(args.session.given())?,
+        })
+    }
+}
+
+/// What depends on reports cannot be had without the option that announces them.
+pub(super) fn check_reports(
+    receivers: u32,
+    policy: PolicyArg,
+    session: &SessionPlan,
+) -> Result<(), Failure> {
+    if !session.config.strict_pgm() {
+        return Ok(());
+    }
+    if receivers > 0 {
+        let text = "--receivers counts reports, and --strict-pgm leaves them out";
+        return Err(Failure::usage(text));
+    }
+    if policy == PolicyArg::Drop {
+        let text = "--policy drop needs reports, and --strict-pgm leaves them out";
+        return Err(Failure::usage(text));
+    }
+    Ok(())
+}

@@ -1,0 +1,324 @@
+//! What each command has to say when it ends, as plain data. Names carry their units.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use towline::{
+    Interface, Snapshot, Usage,
+    load::LoadTally,
+    registry::{CounterReading, ProcessCounters, SessionCounters},
+};
+
+use super::quantity::per_second;
+use crate::args::SizeRange;
+
+/// Counters by `set.name`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Counters(pub(crate) BTreeMap<String, u64>);
+
+impl Counters {
+    pub(crate) fn new(snapshot: &Snapshot) -> Self {
+        let named = |(set, name, value): (&str, &str, u64)| (format!("{set}.{name}"), value);
+        Self(
+            snapshot
+                .iter()
+                .map(|(set, info, value)| named((set, info.name, value)))
+                .collect(),
+        )
+    }
+
+    pub(crate) fn get(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// Processor time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct UsageReport {
+    /// How long was measured.
+    pub(crate) wall_s: f64,
+    /// Of this process, all threads, user and kernel.
+    pub(crate) process_cpu_s: Option<f64>,
+    /// Of the whole machine: the kernel bills softirq time to whoever runs.
+    pub(crate) machine_busy_s: Option<f64>,
+    /// Given to others by a hypervisor; over 1 % voids a measurement.
+    pub(crate) machine_steal_s: Option<f64>,
+    pub(crate) cpu_count: u32,
+}
+
+impl From<Usage> for UsageReport {
+    fn from(usage: Usage) -> Self {
+        Self {
+            wall_s: usage.wall.as_secs_f64(),
+            process_cpu_s: usage.process_cpu_s,
+            machine_busy_s: usage.machine_busy_s,
+            machine_steal_s: usage.machine_steal_s,
+            cpu_count: usage.cpu_count,
+        }
+    }
+}
+
+/// `pub`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PublishReport {
+    pub(crate) group: String,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+    /// Thrown away because the window was full, with `--block=no`.
+    pub(crate) discarded: u64,
+    pub(crate) seconds: f64,
+    /// Every receiver that reports has confirmed everything.
+    pub(crate) is_confirmed: bool,
+    pub(crate) receivers: u64,
+    pub(crate) counters: Counters,
+}
+
+/// How the sessions of a group's senders went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct SenderEnds {
+    pub(crate) found: u64,
+    pub(crate) ended: u64,
+    pub(crate) expired: u64,
+    pub(crate) reset: u64,
+}
+
+impl SenderEnds {
+    /// Every sender that was found is gone, and there was one.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.found > 0 && self.ended + self.expired + self.reset >= self.found
+    }
+}
+
+/// `sub`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SubscribeReport {
+    pub(crate) group: String,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+    /// Packets that could not be repaired.
+    pub(crate) lost_packets: u64,
+    /// Thrown away because the output was slow, with `--block=no`.
+    pub(crate) discarded: u64,
+    pub(crate) senders: SenderEnds,
+    pub(crate) seconds: f64,
+    pub(crate) counters: Counters,
+}
+
+/// `load send`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LoadSendReport {
+    pub(crate) group: String,
+    pub(crate) interface: String,
+    pub(crate) size: SizeRange,
+    pub(crate) seed: u64,
+    pub(crate) messages: u64,
+    /// Of payload.
+    pub(crate) bytes: u64,
+    /// From the first message until the last packet had left.
+    pub(crate) seconds: f64,
+    pub(crate) messages_per_s: f64,
+    /// Of payload.
+    pub(crate) bits_per_s: f64,
+    pub(crate) is_confirmed: bool,
+    pub(crate) receivers: u64,
+    pub(crate) usage: UsageReport,
+    pub(crate) counters: Counters,
+}
+
+/// `load recv`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LoadRecvReport {
+    pub(crate) group: String,
+    pub(crate) interface: String,
+    pub(crate) seed: u64,
+    /// Intact messages, each counted once.
+    pub(crate) messages: u64,
+    /// Of their payload.
+    pub(crate) bytes: u64,
+    pub(crate) missing: u64,
+    pub(crate) corrupt: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) out_of_order: u64,
+    /// Packets that the protocol reported as lost.
+    pub(crate) lost_packets: u64,
+    pub(crate) senders: SenderEnds,
+    /// From the first message to the last.
+    pub(crate) seconds: f64,
+    pub(crate) messages_per_s: f64,
+    /// Of payload.
+    pub(crate) bits_per_s: f64,
+    pub(crate) usage: UsageReport,
+    /// Every packet thrown away, by reason; only those that happened.
+    pub(crate) drops: Counters,
+    pub(crate) counters: Counters,
+}
+
+impl LoadRecvReport {
+    /// Anything that is not as it was sent.
+    pub(crate) const fn has_damage(&self) -> bool {
+        self.has_loss() || self.corrupt + self.duplicates + self.out_of_order > 0
+    }
+
+    /// Messages that did not come.
+    pub(crate) const fn has_loss(&self) -> bool {
+        self.missing + self.lost_packets > 0
+    }
+
+    /// Takes over what the checks have found.
+    pub(crate) fn count(&mut self, tally: &LoadTally) {
+        self.messages += tally.received;
+        self.bytes += tally.bytes;
+        self.missing += tally.missing;
+        self.corrupt += tally.corrupt;
+        self.duplicates += tally.duplicates;
+        self.out_of_order += tally.out_of_order;
+        self.messages_per_s = per_second(self.messages, self.seconds);
+        self.bits_per_s = per_second(self.bytes, self.seconds) * 8.0;
+    }
+}
+
+/// `ifaces`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct InterfacesReport {
+    pub(crate) interfaces: Vec<InterfaceRow>,
+    /// The library's own table.
+    #[serde(skip)]
+    pub(crate) table: String,
+}
+
+/// One interface.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct InterfaceRow {
+    name: String,
+    index: u32,
+    kind: String,
+    /// `up`, `down` or `no carrier`.
+    condition: &'static str,
+    /// The operational state as the kernel names it.
+    state: String,
+    mtu_bytes: u32,
+    is_up: bool,
+    is_running: bool,
+    is_loopback: bool,
+    has_broadcast: bool,
+    has_multicast: bool,
+    is_point_to_point: bool,
+    has_default_route_v4: bool,
+    has_default_route_v6: bool,
+    gso_bytes_max: Option<u32>,
+    addresses: Vec<AddressRow>,
+}
+
+/// One address of an interface.
+#[derive(Clone, Debug, Serialize)]
+struct AddressRow {
+    ip: String,
+    /// Length of the prefix; absent when it cannot be known.
+    prefix: Option<u8>,
+    scope: String,
+    peer: Option<String>,
+    state: String,
+}
+
+impl From<&Interface> for InterfaceRow {
+    fn from(interface: &Interface) -> Self {
+        let addresses = interface.addresses.iter().map(|address| AddressRow {
+            ip: address.ip.to_string(),
+            prefix: address.prefix,
+            scope: address.scope.name().to_owned(),
+            peer: address.peer.map(|peer| peer.to_string()),
+            state: address.state.name().to_owned(),
+        });
+        Self {
+            name: interface.name.clone(),
+            index: interface.index,
+            kind: interface.kind.clone(),
+            condition: interface.condition(),
+            state: interface.state.name().to_owned(),
+            mtu_bytes: interface.mtu,
+            is_up: interface.flags.up,
+            is_running: interface.flags.running,
+            is_loopback: interface.flags.loopback,
+            has_broadcast: interface.flags.broadcast,
+            has_multicast: interface.flags.multicast,
+            is_point_to_point: interface.flags.point_to_point,
+            has_default_route_v4: interface.default_route_v4,
+            has_default_route_v6: interface.default_route_v6,
+            gso_bytes_max: interface.gso_bytes_max,
+            addresses: addresses.collect(),
+        }
+    }
+}
+
+/// `top`: every process at one look, and the rates since the look before.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct TopReport {
+    pub(crate) processes: Vec<ProcessCounters>,
+    /// The look before, to take rates from.
+    #[serde(skip)]
+    pub(crate) before: Option<(Vec<ProcessCounters>, f64)>,
+    /// Zero counters are shown too.
+    #[serde(skip)]
+    pub(crate) is_complete: bool,
+}
+
+impl TopReport {
+    /// How fast a counter of a session has grown since the look before.
+    pub(crate) fn rate(
+        &self,
+        pid: u32,
+        session: &SessionCounters,
+        counter: &CounterReading,
+    ) -> Option<f64> {
+        let (before, seconds) = self.before.as_ref()?;
+        let process = before.iter().find(|process| process.pid == pid)?;
+        let session = process
+            .sessions
+            .iter()
+            .find(|known| known.id == session.id)?;
+        let mut same = session.counters.iter();
+        let known = same.find(|known| known.set == counter.set && known.name == counter.name)?;
+        Some(per_second(
+            counter.value.saturating_sub(known.value),
+            *seconds,
+        ))
+    }
+}
+
+/// `stat`: one process, or one counter of it in each session that has it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct StatReport {
+    #[serde(flatten)]
+    pub(crate) process: ProcessFields,
+    /// Only the value is printed as text.
+    #[serde(skip)]
+    pub(crate) is_one_counter: bool,
+}
+
+/// A process's document without the schema that the report puts in front itself.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ProcessFields {
+    pub(crate) pid: u32,
+    pub(crate) command: String,
+    pub(crate) uptime_s: f64,
+    pub(crate) sessions: Vec<SessionCounters>,
+}
+
+impl From<ProcessCounters> for ProcessFields {
+    fn from(process: ProcessCounters) -> Self {
+        let ProcessCounters {
+            pid,
+            command,
+            uptime_s,
+            sessions,
+            ..
+        } = process;
+        Self {
+            pid,
+            command,
+            uptime_s,
+            sessions,
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Text for people.
+
+use std::{
+    fmt::{Display, Write as _},
+    time::Duration,
+};
+
+use towline::registry::{CounterReading, ProcessCounters, SessionCounters};
+
+use super::{
+    Counters, Document, InterfacesReport, LoadRecvReport, LoadSendReport, PublishReport,
+    SenderEnds, StatReport, SubscribeReport, TopReport, UsageReport, quantity,
+};
+
+impl Document for PublishReport {
+    const SCHEMA: &'static str = "towline.pub";
+    const IS_DATA: bool = false;
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{}: sent {} messages, {}, in {}",
+            self.group,
+            self.messages,
+            quantity::bytes(self.bytes),
+            quantity::time(Duration::from_secs_f64(self.seconds)),
+        );
+        if self.discarded > 0 {
+            text += &format!("; {} thrown away (window full)", self.discarded);
+        }
+        if self.receivers > 0 {
+            let state = if self.is_confirmed {
+                "confirmed by all"
+            } else {
+                "NOT confirmed by all"
+            };
+            text += &format!("; {state} of {} receivers", self.receivers);
+        }
+        text + "\n"
+    }
+}
+
+impl Document for SubscribeReport {
+    const SCHEMA: &'static str = "towline.sub";
+    const IS_DATA: bool = false;
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{}: {} messages, {}; {} packets lost",
+            self.group,
+            self.messages,
+            quantity::bytes(self.bytes),
+            self.lost_packets,
+        );
+        if self.discarded > 0 {
+            text += &format!("; {} messages thrown away (output slow)", self.discarded);
+        }
+        text + &format!("; {}\n", senders(&self.senders))
+    }
+}
+
+impl Document for LoadSendReport {
+    const SCHEMA: &'static str = "towline.load-send";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let mut table = Rows::default();
+        table.row("group", &format!("{} by {}", self.group, self.interface));
+        table.row("messages", &self.messages);
+        table.row("payload", &quantity::bytes(self.bytes));
+        table.row(
+            "time",
+            &quantity::time(Duration::from_secs_f64(self.seconds)),
+        );
+        table.row("rate", &rates(self.messages, self.bytes, self.seconds));
+        let repaired = self.counters.get("source.rdata_packets");
+        let sent = self.counters.get("source.odata_packets");
+        table.row("packets", &format!("{sent} and {repaired} repairs"));
+        let state = if self.is_confirmed {
+            "confirmed"
+        } else {
+            "not confirmed"
+        };
+        table.row(
+            "receivers",
+            &format!("{} reporting, {state}", self.receivers),
+        );
+        table.usage(&self.usage);
+        table.text
+    }
+}
+
+impl Document for LoadRecvReport {
+    const SCHEMA: &'static str = "towline.load-recv";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let mut table = Rows::default();
+        table.row("group", &format!("{} by {}", self.group, self.interface));
+        table.row("messages", &self.messages);
+        table.row("payload", &quantity::bytes(self.bytes));
+        table.row("missing", &self.missing);
+        table.row("corrupt", &self.corrupt);
+        table.row("duplicates", &self.duplicates);
+        table.row("out of order", &self.out_of_order);
+        table.row("lost packets", &self.lost_packets);
+        table.row(
+            "time",
+            &quantity::time(Duration::from_secs_f64(self.seconds)),
+        );
+        table.row("rate", &rates(self.messages, self.bytes, self.seconds));
+        table.row("senders", &senders(&self.senders));
+        table.usage(&self.usage);
+        table.row("drops", &drops(&self.drops));
+        table.text
+    }
+}
+
+impl Document for InterfacesReport {
+    const SCHEMA: &'static str = "towline.ifaces";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        self.table.clone()
+    }
+}
+
+impl Document for TopReport {
+    const SCHEMA: &'static str = "towline.top";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        if self.processes.is_empty() {
+            return "no process of this user serves its counters\n".to_owned();
+        }
+        let mut text = String::new();
+        for process in &self.processes {
+            text += &format!("{:<8} {}\n", process.pid, process.command);
+            for session in &process.sessions {
+                text += &self.session(process, session);
+            }
+        }
+        text
+    }
+}
+
+impl TopReport {
+    fn session(&self, process: &ProcessCounters, session: &SessionCounters) -> String {
+        let mut text = format!("  {} {}\n", session.role, session.name);
+        for counter in &session.counters {
+            if counter.value == 0 && !self.is_complete {
+                continue;
+            }
+            let rate = self
+                .rate(process.pid, session, counter)
+                .filter(|rate| *rate > 0.0);
+            let rate = rate
+                .map(|rate| format!("{rate:>14.0}/s"))
+                .unwrap_or_default();
+            text += &format!(
+                "    {:<34} {:>18}{rate}\n",
+                full_name(counter),
+                counter.value
+            );
+        }
+        text
+    }
+}
+
+impl Document for StatReport {
+    const SCHEMA: &'static str = "towline.stat";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for session in &self.process.sessions {
+            if !self.is_one_counter {
+                text += &format!("# {} {}\n", session.role, session.name);
+            }
+            for counter in &session.counters {
+                if self.is_one_counter {
+                    text += &format!("{}\n", counter.value);
+                } else {
+                    let CounterReading {
+                        value, unit, help, ..
+                    } = counter;
+                    text += &format!("{:<34} {value:>18} {unit:<8}  {help}\n", full_name(counter));
+                }
+            }
+        }
+        text
+    }
+}
+
+fn full_name(counter: &CounterReading) -> String {
+    format!("{}.{}", counter.set, counter.name)
+}
+
+fn rates(messages: u64, bytes: u64, seconds: f64) -> String {
+    let messages = quantity::rate(messages, seconds);
+    format!(
+        "{messages} messages, {} of payload",
+        quantity::bits_per_second(bytes, seconds)
+    )
+}
+
+fn senders(ends: &SenderEnds) -> String {
+    let mut text = format!("{} found, {} ended", ends.found, ends.ended);
+    if ends.expired + ends.reset > 0 {
+        text += &format!(", {} vanished, {} broke off", ends.expired, ends.reset);
+    }
+    text
+}
+
+fn drops(drops: &Counters) -> String {
+    if drops.0.is_empty() {
+        return "none".to_owned();
+    }
+    let texts: Vec<String> = drops
+        .0
+        .iter()
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    texts.join(", ")
+}
+
+/// Names and values in two columns.
+#[derive(Default)]
+struct Rows {
+    text: String,
+}
+
+impl Rows {
+    fn row(&mut self, name: &str, value: &impl Display) {
+        writeln!(self.text, "{name:<13} {value}").expect("writing to a String cannot fail");
+    }
+
+    fn usage(&mut self, usage: &UsageReport) {
+        let share = |seconds: Option<f64>| match seconds {
+            Some(seconds) if usage.wall_s > 0.0 => {
+                format!("{:.0} %", seconds / usage.wall_s * 100.0)
+            }
+            _ => "unknown".to_owned(),
+        };
+        let process = share(usage.process_cpu_s);
+        let machine = share(usage.machine_busy_s);
+        let limit = u64::from(usage.cpu_count) * 100;
+        let text = format!("{process} this process, {machine} the whole machine (of {limit} %)");
+        self.row("processor", &text);
+    }
+}

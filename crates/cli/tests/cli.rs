@@ -1,0 +1,237 @@
+//! The command as its users meet it: help, errors, exit codes, and messages between two processes.
+
+use std::{
+    io::Write as _,
+    process::{Command, Output, Stdio},
+};
+
+fn towline(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+    command
+        .args(args)
+        .env("NO_COLOR", "1")
+        .env_remove("XDG_RUNTIME_DIR");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    towline(args)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Output and exit code as one text, for snapshots.
+fn shown(args: &[&str]) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = run(args);
+    let code = status.code().unwrap_or(-1);
+    format!(
+        "$ towline {}\n{}{}exit {code}\n",
+        args.join(" "),
+        text(&stdout),
+        text(&stderr)
+    )
+}
+
+#[test]
+fn help_of_every_command() {
+    let commands: [&[&str]; 11] = [
+        &[],
+        &["pub"],
+        &["sub"],
+        &["load"],
+        &["load", "send"],
+        &["load", "recv"],
+        &["send"],
+        &["recv"],
+        &["ifaces"],
+        &["top"],
+        &["stat"],
+    ];
+    for command in commands {
+        let name = ["help"]
+            .iter()
+            .chain(command)
+            .copied()
+            .collect::<Vec<_>>()
+            .join("-");
+        let args: Vec<&str> = command.iter().copied().chain(["-h"]).collect();
+        insta::assert_snapshot!(name, shown(&args));
+    }
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let wrong: [&[&str]; 10] = [
+        &["pub"],
+        &["sub", "--group", "239.1.1.1:0"],
+        &["sub", "--group", "239.1.1.1", "--hops", "0"],
+        &["pub", "-g", "239.1.1.1@eth0", "--iface", "eth1"],
+        &["pub", "-g", "239.1.1.1", "--nak-backoff-min", "1s"],
+        &["pub", "-g", "239.1.1.1", "--mtu", "12"],
+        &["pub", "-g", "239.1.1.1", "--strict-pgm", "--receivers", "2"],
+        &["load", "send", "-g", "239.1.1.1", "--size", "9-1"],
+        &["stat", "1", "no_such_counter"],
+        &["sub", "-g", "239.1.1.1", "--config", "no/such/file.toml"],
+    ];
+    let texts: Vec<String> = wrong.iter().map(|args| shown(args)).collect();
+    assert!(
+        texts.iter().all(|text| text.ends_with("exit 2\n")),
+        "{texts:?}"
+    );
+    insta::assert_snapshot!("errors", texts.join("\n"));
+}
+
+#[test]
+fn a_dry_run_shows_the_plan_with_every_default() {
+    let args = [
+        "load",
+        "recv",
+        "-g",
+        "10.0.0.1@232.1.1.1:80",
+        "--mtu",
+        "9000",
+        "--dry-run",
+    ];
+    let output = run(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(plan["schema"], "towline.plan.load-recv");
+    let session = &plan["session"];
+    assert_eq!(
+        (&session["group"], &session["hops"]),
+        (&"10.0.0.1@232.1.1.1:80".into(), &16.into())
+    );
+    assert_eq!(session["config"]["mtu"], "9000");
+    assert_eq!(session["config"]["peer_expiry"], "30s");
+}
+
+#[test]
+fn interfaces_as_table_and_as_json_name_the_same() {
+    let table = text(&run(&["ifaces"]).stdout);
+    let json = run(&["ifaces", "--json"]);
+    assert_eq!(json.status.code(), Some(0));
+    let document: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(
+        (&document["schema"], &document["version"]),
+        (&"towline.ifaces".into(), &1.into())
+    );
+    let list = document["interfaces"].as_array().unwrap();
+    assert!(!list.is_empty());
+    for interface in list {
+        assert!(
+            table.contains(interface["name"].as_str().unwrap()),
+            "{table}"
+        );
+    }
+    assert_eq!(run(&["ifaces", "no-such-one"]).status.code(), Some(2));
+}
+
+#[test]
+fn messages_go_from_one_process_to_another_and_back_out_as_they_went_in() {
+    let group = ["--group", "239.192.77.1:17500", "--iface", "lo"];
+    let sub = towline(&["sub", "--once", "--timeout", "20s", "--fail-on", "loss"])
+        .args(group)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut publisher = towline(&["pub", "--receivers", "1", "--timeout", "20s", "--json"])
+        .args(group)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines: String = (0..5_000).map(|n| format!("line {n}\n")).collect();
+    publisher
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(lines.as_bytes())
+        .unwrap();
+    let published = publisher.wait_with_output().unwrap();
+    let subscribed = sub.wait_with_output().unwrap();
+    let log = format!("{}{}", text(&published.stderr), text(&subscribed.stderr));
+    assert!(text(&subscribed.stdout) == lines, "{log}");
+    assert_eq!(
+        (published.status.code(), subscribed.status.code()),
+        (Some(0), Some(0)),
+        "{log}"
+    );
+    let document: serde_json::Value = serde_json::from_slice(&published.stdout).unwrap();
+    assert_eq!(
+        (&document["messages"], &document["receivers"]),
+        (&5_000.into(), &1.into())
+    );
+    assert_eq!(document["is_confirmed"], true);
+}
+
+#[test]
+fn a_load_of_mixed_sizes_arrives_whole_and_its_sender_can_be_watched() {
+    let group = ["--group", "239.192.77.2:17502", "--iface", "lo"];
+    let recv = towline(&["load", "recv", "--timeout", "20s", "--json"])
+        .args(group)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let send = towline(&[
+        "load",
+        "send",
+        "--size",
+        "1-20000",
+        "--seconds",
+        "2",
+        "--rate",
+        "10MB/s",
+    ])
+    .args(group)
+    .args(["--receivers", "1", "--timeout", "20s"])
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let pid = send.id().to_string();
+    let stat = run(&["stat", &pid, "source.odata_packets"]);
+    assert_eq!(stat.status.code(), Some(0), "{}", text(&stat.stderr));
+    assert!(text(&stat.stdout).trim().parse::<u64>().unwrap() > 0);
+    let top = run(&["top", "--once", "--json", &pid]);
+    let document: serde_json::Value = serde_json::from_slice(&top.stdout).unwrap();
+    assert_eq!(document["processes"][0]["sessions"][0]["role"], "publisher");
+
+    let sent = send.wait_with_output().unwrap();
+    let received = recv.wait_with_output().unwrap();
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&received.stdout).unwrap();
+    assert_eq!(received.status.code(), Some(0), "{document}");
+    for clean in [
+        "missing",
+        "corrupt",
+        "duplicates",
+        "out_of_order",
+        "lost_packets",
+    ] {
+        assert_eq!(document[clean], 0, "{clean}");
+    }
+    assert!(document["messages"].as_u64().unwrap() > 100);
+}
+
+#[test]
+fn a_reader_that_closes_the_pipe_is_no_error() {
+    let mut child = towline(&["ifaces", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
