@@ -89,6 +89,7 @@ impl PublisherBuilder {
         config.policy = self.policy;
         config.expected = self.expected;
         config.stall_timeout = self.stall_timeout;
+        config.report_sqns = report_sqns(&opened.config, self.expected);
         let registry = Registry::new(config);
         let endpoint = driver::Publisher::new(PublisherSetup { source, registry });
         Ok(Publisher {
@@ -372,6 +373,14 @@ pub(crate) fn random_tsi(destination_port: u16) -> Result<Tsi, Error> {
         gsi: Gsi(gsi),
         port,
     })
+}
+
+/// Packets after which a receiver reports at the latest: a quarter of the flow window, so that waiting
+/// for reports does not limit the rate; more with many receivers, so that their reports stay few.
+pub(crate) fn report_sqns(config: &pgm::Config, receivers: u32) -> u32 {
+    let in_bytes = config.flow_window_bytes() / 4 / config.mtu();
+    let sqns = (config.flow_window_sqns() / 4).min(u32::try_from(in_bytes).unwrap_or(u32::MAX));
+    sqns.max(1).saturating_mul((receivers / 8).max(1))
 }
 
 /// A turn is worth its system calls when a full run waits.

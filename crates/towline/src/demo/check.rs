@@ -1,0 +1,169 @@
+//! What another tool says about the tree that was sent and the directories that were written.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs,
+    io::Write as _,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use net::NetError;
+
+use super::Tree;
+use crate::Error;
+
+/// A program that prints a hash and a name for each file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// Prints the same hashes as Towline.
+    B3sum,
+    /// On every system.
+    Sha256sum,
+}
+
+impl Tool {
+    /// The best one that is installed.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn find() -> Result<Self, Error> {
+        for tool in [Self::B3sum, Self::Sha256sum] {
+            let mut command = Command::new(tool.name());
+            let found = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+            if found.status().is_ok_and(|status| status.success()) {
+                return Ok(tool);
+            }
+        }
+        let cause = "neither b3sum nor sha256sum is installed";
+        Err(NetError::refused("check", "the received files", cause).into())
+    }
+
+    /// The program's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::B3sum => "b3sum",
+            Self::Sha256sum => "sha256sum",
+        }
+    }
+}
+
+/// The tool's hash over all files of the tree and of each directory: the hash of its own output for
+/// all files in the order of their paths' bytes.
+#[derive(Clone, Debug)]
+pub struct Checksums {
+    /// Which tool.
+    pub tool: Tool,
+    /// Of the tree that was sent.
+    pub sent: String,
+    /// Of each receiver's directory.
+    pub received: Vec<String>,
+}
+
+impl Checksums {
+    /// Runs the tool over everything.
+    ///
+    /// # Errors
+    /// When the tool fails or a directory cannot be read.
+    pub fn take(tool: Tool, tree: &Tree, directories: &[PathBuf]) -> Result<Self, Error> {
+        let mut lines = BTreeMap::new();
+        for path in &tree.paths {
+            let parent = path.parent().unwrap_or(Path::new("/"));
+            let name = path.file_name().unwrap_or_default().as_bytes().to_vec();
+            hash_below(tool, parent, &[name], &mut lines)?;
+        }
+        let sent = hash_of(tool, lines)?;
+        let mut received = Vec::new();
+        for directory in directories {
+            let mut lines = BTreeMap::new();
+            let names = names_in(directory)?;
+            hash_below(tool, directory, &names, &mut lines)?;
+            received.push(hash_of(tool, lines)?);
+        }
+        Ok(Self { tool, sent, received })
+    }
+
+    /// True when all are equal.
+    #[must_use]
+    pub fn agree(&self) -> bool {
+        !self.received.is_empty() && self.received.iter().all(|hash| *hash == self.sent)
+    }
+}
+
+/// Visible entries: what Towline stages is hidden.
+fn names_in(directory: &Path) -> Result<Vec<Vec<u8>>, Error> {
+    let entries = fs::read_dir(directory)
+        .map_err(|error| NetError::system("read", directory.display(), &error))?;
+    let names = entries.flatten().map(|entry| entry.file_name().into_vec());
+    Ok(names.filter(|name| name != b".towline").collect())
+}
+
+/// Runs the tool on all regular files below `names` in `root`; adds its lines by path.
+fn hash_below(
+    tool: Tool,
+    root: &Path,
+    names: &[Vec<u8>],
+    lines: &mut BTreeMap<Vec<u8>, Vec<u8>>,
+) -> Result<(), Error> {
+    let mut files = Vec::new();
+    for name in names {
+        collect(root, name, &mut files)?;
+    }
+    for chunk in files.chunks(FILES_PER_CALL) {
+        let mut command = Command::new(tool.name());
+        command.current_dir(root).arg("--");
+        command.args(chunk.iter().map(|name| OsString::from_vec(name.clone())));
+        let output = command
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|error| NetError::system("run", tool.name(), &error))?;
+        let printed: Vec<&[u8]> = output.stdout.split_inclusive(|&byte| byte == b'\n').collect();
+        if !output.status.success() || printed.len() != chunk.len() {
+            let cause = format!("it ended with {}", output.status);
+            return Err(NetError::refused("use", tool.name(), cause).into());
+        }
+        let pairs = chunk.iter().zip(printed);
+        lines.extend(pairs.map(|(name, line)| (name.clone(), line.to_vec())));
+    }
+    Ok(())
+}
+
+fn collect(root: &Path, name: &[u8], files: &mut Vec<Vec<u8>>) -> Result<(), Error> {
+    let path = root.join(std::ffi::OsStr::from_bytes(name));
+    let failed = |error: &std::io::Error| NetError::system("read", path.display(), error);
+    let kind = fs::symlink_metadata(&path).map_err(|error| failed(&error))?.file_type();
+    if kind.is_file() {
+        files.push(name.to_vec());
+    } else if kind.is_dir() {
+        for entry in fs::read_dir(&path).map_err(|error| failed(&error))? {
+            let entry = entry.map_err(|error| failed(&error))?;
+            let below = [name, b"/", entry.file_name().as_bytes()].concat();
+            collect(root, &below, files)?;
+        }
+    }
+    Ok(())
+}
+
+/// The tool's hash of its own lines.
+fn hash_of(tool: Tool, lines: BTreeMap<Vec<u8>, Vec<u8>>) -> Result<String, Error> {
+    let failed = |error: &std::io::Error| NetError::system("run", tool.name(), error);
+    let mut child = Command::new(tool.name())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(&error))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        for line in lines.into_values() {
+            stdin.write_all(&line).map_err(|error| failed(&error))?;
+        }
+    }
+    let output = child.wait_with_output().map_err(|error| failed(&error))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text.split_whitespace().next().unwrap_or_default().to_owned())
+}
+
+/// Keeps a command line well below the kernel's limit.
+const FILES_PER_CALL: usize = 500;

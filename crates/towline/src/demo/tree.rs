@@ -1,0 +1,139 @@
+//! What a demo sends: the tree it is given, or one of the machine's own that is large enough.
+
+use std::{
+    fs,
+    os::unix::ffi::OsStrExt as _,
+    path::{Component, Path, PathBuf},
+};
+
+use crate::Error;
+
+/// Files to send.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// What `send` is given.
+    pub paths: Vec<PathBuf>,
+    /// Regular files below.
+    pub files: u64,
+    /// Their bytes together.
+    pub bytes: u64,
+}
+
+impl Tree {
+    /// The tree below one path.
+    ///
+    /// # Errors
+    /// When something below cannot be read.
+    pub fn of(path: &Path) -> Result<Self, Error> {
+        let mut tally = Tally::default();
+        if !tally.visit(path, 0) {
+            let cause = "something below cannot be read, or is neither file, directory nor link";
+            return Err(net::NetError::refused("send", path.display(), cause).into());
+        }
+        Ok(Self { paths: vec![path.to_path_buf()], files: tally.files, bytes: tally.bytes })
+    }
+
+    /// Directories of this machine that together hold at least so many bytes and files: those that
+    /// anybody may read and nobody writes, in a fixed order.
+    ///
+    /// # Errors
+    /// When the machine has no such directories.
+    pub fn find(bytes_min: u64, files_min: u64) -> Result<Self, Error> {
+        let mut found = Self { paths: Vec::new(), files: 0, bytes: 0 };
+        for root in ROOTS {
+            for directory in subdirectories(Path::new(root)) {
+                if found.is_enough(bytes_min, files_min) {
+                    return Ok(found);
+                }
+                found.add(directory, bytes_min);
+            }
+        }
+        if found.is_enough(bytes_min, files_min) {
+            return Ok(found);
+        }
+        let cause = format!("only {} bytes in {} files", found.bytes, found.files);
+        Err(net::NetError::refused("find", "a tree to send", cause)
+            .remedy("name one: towline demo PATH")
+            .into())
+    }
+
+    const fn is_enough(&self, bytes_min: u64, files_min: u64) -> bool {
+        self.bytes >= bytes_min && self.files >= files_min
+    }
+
+    /// Adds a directory unless it is unsuitable, tiny, or larger than the demo is meant to be.
+    fn add(&mut self, directory: PathBuf, bytes_min: u64) {
+        let mut tally = Tally { bytes_max: bytes_min, ..Tally::default() };
+        let is_new = |path: &PathBuf| path.file_name() != directory.file_name();
+        if !self.paths.iter().all(is_new) || !tally.visit(&directory, 0) || tally.files == 0 {
+            return;
+        }
+        self.paths.push(directory);
+        self.files += tally.files;
+        self.bytes += tally.bytes;
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    files: u64,
+    bytes: u64,
+    /// No more than this; 0 for no limit.
+    bytes_max: u64,
+}
+
+impl Tally {
+    /// Counts what is below `path`; false as soon as something is unsuitable.
+    fn visit(&mut self, path: &Path, depth: usize) -> bool {
+        let Ok(metadata) = fs::symlink_metadata(path) else {
+            return false;
+        };
+        let kind = metadata.file_type();
+        if kind.is_symlink() {
+            return fs::read_link(path).is_ok_and(|target| stays_inside(&target, depth));
+        }
+        if kind.is_file() {
+            self.files += 1;
+            self.bytes += metadata.len();
+            let is_small = self.bytes_max == 0 || self.bytes <= self.bytes_max;
+            return is_small && fs::File::open(path).is_ok();
+        }
+        let Ok(entries) = fs::read_dir(path) else {
+            return false;
+        };
+        depth < DEPTH_MAX
+            && kind.is_dir()
+            && entries.flatten().all(|entry| self.visit(&entry.path(), depth + 1))
+    }
+}
+
+/// A link that cannot lead out of the tree, seen from `depth` levels below its root.
+fn stays_inside(target: &Path, depth: usize) -> bool {
+    let mut level = depth as i64 - 1;
+    for component in target.components() {
+        match component {
+            Component::Normal(_) => level += 1,
+            Component::CurDir => {}
+            Component::ParentDir => level -= 1,
+            Component::RootDir | Component::Prefix(_) => return false,
+        }
+        if level < 0 {
+            return false;
+        }
+    }
+    true
+}
+
+fn subdirectories(root: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
+    found
+}
+
+/// Where systems keep files that anybody may read and that do not change.
+const ROOTS: &[&str] = &["/usr/share", "/usr/include", "/usr/lib", "/usr/local/lib", "/opt"];
+const DEPTH_MAX: usize = 40;
