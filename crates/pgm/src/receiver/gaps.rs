@@ -188,9 +188,11 @@ impl Gaps {
         self.list.front().map(|gap| gap.first)
     }
 
-    /// The last range.
-    pub(super) fn last(&self) -> Option<&Gap> {
-        self.list.back()
+    /// True when something at or after `position` is lost.
+    pub(super) fn is_any_lost_after(&self, position: u64) -> bool {
+        let after = self.list.partition_point(|gap| gap.end <= position);
+        let mut rest = self.list.range(after..);
+        self.has_lost && rest.any(|gap| gap.state == NakState::Lost)
     }
 
     /// Shortens the list so that nothing from `end` on is missing.

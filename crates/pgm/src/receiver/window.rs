@@ -26,7 +26,7 @@
 
 use base::{DropReason, Instant};
 
-use super::gaps::{Gap, Gaps, NakState};
+use super::gaps::Gaps;
 
 /// The window's edges and gaps, in 64-bit positions.
 #[derive(Debug)]
@@ -188,25 +188,25 @@ impl Window {
         end <= self.limit() && (end <= self.next || self.extend(end, now, due))
     }
 
-    /// The sender announced that nothing before `trail` can be repaired any more. Gives the number
-    /// of positions given up.
+    /// A packet told that nothing before `trail` can be repaired any more. Gives the number of
+    /// positions given up.
     ///
-    /// The caller has seen that `trail` is beyond [`Window::trail`].
-    pub(super) fn advance_trail(&mut self, trail: u64) -> u64 {
-        if trail > self.confirmed {
-            let told_before = std::mem::replace(&mut self.claimed_trail, trail);
-            return self.jump(told_before.min(trail));
-        }
-        self.claimed_trail = 0;
-        self.trail = trail;
-        self.lose_before(trail)
-    }
-
-    /// The sender moved on past everything that is certain here, up to `trail`.
-    fn jump(&mut self, trail: u64) -> u64 {
-        if trail <= self.confirmed {
+    /// `certain` is one past what was known to exist before this packet ([`Window::confirmed`]): a
+    /// trail beyond it counts when a second packet in a row tells one too, up to the lower of both.
+    pub(super) fn see_trail(&mut self, trail: u64, certain: u64) -> u64 {
+        let told = if trail > certain {
+            std::mem::replace(&mut self.claimed_trail, trail).min(trail)
+        } else {
+            self.claimed_trail = 0;
+            trail
+        };
+        if told <= self.trail {
             return 0;
         }
+        self.advance_trail(told)
+    }
+
+    fn advance_trail(&mut self, trail: u64) -> u64 {
         let mut lost = self.lose_before(trail.min(self.next));
         if trail > self.next {
             if !self.gaps.open_lost(self.next, trail) {
@@ -216,8 +216,13 @@ impl Window {
             self.next = trail;
         }
         self.trail = trail;
-        self.confirmed = trail;
+        self.confirmed = self.confirmed.max(trail);
         lost
+    }
+
+    /// One past the last position that certainly exists.
+    pub(super) const fn confirmed(&self) -> u64 {
+        self.confirmed
     }
 
     fn lose_before(&mut self, trail: u64) -> u64 {
@@ -250,22 +255,21 @@ impl Window {
         holds
     }
 
-    /// Withdraws what was announced once only and has just been given up: it may never have been
-    /// sent. Gives the number of positions withdrawn.
+    /// Withdraws all that was announced once only when any of it has just been given up: it may
+    /// never have been sent. Gives the number of positions withdrawn.
     pub(super) fn withdraw(&mut self) -> u64 {
-        let confirmed = self.confirmed;
-        let unsure = |gap: &&Gap| gap.state == NakState::Lost && gap.end > confirmed;
-        let Some(gap) = self.gaps.last().filter(unsure) else {
-            return 0;
-        };
-        if gap.end != self.next {
+        if self.next == self.confirmed || !self.gaps.is_any_lost_after(self.confirmed) {
             return 0;
         }
-        let end = confirmed.max(gap.first);
-        self.gaps.truncate(end);
-        let withdrawn = self.next - end;
-        self.next = end;
+        let withdrawn = self.next - self.confirmed;
+        self.gaps.truncate(self.confirmed);
+        self.next = self.confirmed;
         withdrawn
+    }
+
+    /// True while one packet's claim of a far trail awaits a second.
+    pub(super) const fn has_claim(&self) -> bool {
+        self.claimed_trail != 0
     }
 }
 

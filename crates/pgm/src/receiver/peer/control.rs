@@ -220,7 +220,8 @@ impl Peer {
         {
             shared.counters.missed_sqns += self.window.next - before;
         }
-        self.see_trail(end.saturating_sub(span));
+        let certain = self.window.confirmed();
+        self.window.see_trail(end.saturating_sub(span), certain);
         if notes.is_fin {
             self.finish(end);
         }

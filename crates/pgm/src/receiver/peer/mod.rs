@@ -90,6 +90,8 @@ pub(super) struct Peer {
     data_packets: u64,
     notices: Notices,
     mark: Option<Mark>,
+    /// When the current turn of asking began, and what it has asked for.
+    turn: (Instant, u64),
     /// Held data found no room: only the oldest gap is asked for.
     is_starved: bool,
     /// Nothing was given out or lost yet: pieces of a message begun earlier are no loss.
@@ -173,6 +175,7 @@ impl Peer {
                 ..Notices::default()
             },
             mark: None,
+            turn: (now, 0),
             is_starved: false,
             is_joining: true,
         }
@@ -214,6 +217,7 @@ impl Peer {
         if self.is_past_end(position) {
             return Err(DropReason::Ended);
         }
+        let certain = self.window.confirmed();
         let place = self.window.place(position);
         if place == Place::Nowhere(DropReason::BehindWindow) {
             return Err(DropReason::BehindWindow);
@@ -225,7 +229,7 @@ impl Peer {
         if verdict != Err(DropReason::BeyondWindow) {
             self.heard = now;
         }
-        self.see_trail(data.trail.extend(position));
+        self.window.see_trail(data.trail.extend(position), certain);
         if data.is_last && verdict.is_ok() {
             self.finish(position + 1);
         }
@@ -504,12 +508,6 @@ impl Peer {
         self.is_established = true;
     }
 
-    fn see_trail(&mut self, trail: u64) {
-        if trail > self.window.trail {
-            self.window.advance_trail(trail);
-        }
-    }
-
     fn finish(&mut self, end: u64) {
         if self.phase == Phase::Open && self.window.cut(end) {
             self.phase = Phase::Ending(end);
@@ -536,8 +534,11 @@ impl Peer {
     /// Finds out whether the next expected packet can take the short way.
     fn look_again(&mut self) {
         let quiet = !self.notices.found && !self.notices.replaced && self.phase == Phase::Open;
+        // Until it is proven, each packet of a session must move it among the evictable.
         self.is_direct = quiet
             && self.is_established
+            && self.is_proven()
+            && !self.window.has_claim()
             && match self.mode {
                 Mode::Arrival => true,
                 Mode::Sequence => {

@@ -71,7 +71,10 @@ impl Peer {
         } else {
             u64::MAX
         };
-        let budget = shared.outbox.room_sqns().min(SQNS_A_TURN);
+        if now.since(self.turn.0) >= self.timing.back_off_max {
+            self.turn = (now, 0);
+        }
+        let budget = shared.outbox.room_sqns().min(SQNS_A_TURN - self.turn.1);
         let mut request = Request {
             ranges: &mut shared.ranges,
             budget,
@@ -81,6 +84,7 @@ impl Peer {
             .gaps
             .expire(now, &self.timing, &mut shared.rng, &mut request);
         let asked = budget - request.budget;
+        self.turn.1 += asked;
         shared.counters.withdrawn_sqns += self.window.withdraw();
         if asked > 0 {
             let upstream = self.upstream(shared);
@@ -90,6 +94,6 @@ impl Peer {
     }
 }
 
-/// Sequence numbers that one session asks for at one time; the rest waits another back-off. Bounds
+/// Sequence numbers that one session asks for within one back-off; the rest waits another. Bounds
 /// what a forged lead or a long stall of this host can make it send.
 const SQNS_A_TURN: u64 = 64 * SQNS_A_NAK as u64;

@@ -21,6 +21,12 @@ fn take(window: &mut Window, position: u64) {
     window.take(position, place, NOW, DUE);
 }
 
+/// A packet without news of its own tells its trail.
+fn tell(window: &mut Window, trail: u64) -> u64 {
+    let certain = window.confirmed();
+    window.see_trail(trail, certain)
+}
+
 /// Lets everything that is missing be given up for want of an answer.
 fn exhaust(window: &mut Window) {
     let config = Config::builder()
@@ -51,7 +57,7 @@ fn data_has_one_place() {
     assert_eq!(window.place(103), Place::Nowhere(DropReason::Duplicate));
     assert_eq!(window.place(101), Place::Gap(0));
     assert_eq!(window.place(99), Place::Nowhere(DropReason::Duplicate));
-    window.advance_trail(100);
+    tell(&mut window, 100);
     assert_eq!(window.place(99), Place::Nowhere(DropReason::BehindWindow));
 }
 
@@ -121,8 +127,8 @@ fn data_confirms_what_was_announced_before_it() {
 fn a_trail_within_the_window_counts_at_once() {
     let mut window = window();
     take(&mut window, 105);
-    assert_eq!(window.advance_trail(103), 3);
-    assert_eq!(window.advance_trail(106), 2);
+    assert_eq!(tell(&mut window, 103), 3);
+    assert_eq!(tell(&mut window, 106), 2);
     assert!(window.gaps.is_lost_at(100));
 }
 
@@ -130,18 +136,14 @@ fn a_trail_within_the_window_counts_at_once() {
 fn a_trail_beyond_all_that_is_known_needs_a_second_packet() {
     let mut window = window();
     take(&mut window, 105);
-    assert_eq!(window.advance_trail(1 << 30), 0);
+    assert_eq!(tell(&mut window, 1 << 30), 0);
     assert_eq!(window.trail, 0);
-    assert_eq!(window.advance_trail(5000), 5000 - 106 + 5);
+    assert_eq!(tell(&mut window, 5000), 5000 - 106 + 5);
     assert_eq!((window.next, window.trail), (5000, 5000));
     let mut other = Window::new(true, 100, 1000, 50);
-    assert_eq!(other.advance_trail(1 << 30), 0);
-    assert_eq!(
-        other.advance_trail(50),
-        0,
-        "the sender goes on where it was"
-    );
-    assert_eq!(other.advance_trail(1 << 30), 0);
+    assert_eq!(tell(&mut other, 1 << 30), 0);
+    assert_eq!(tell(&mut other, 50), 0, "the sender goes on where it was");
+    assert_eq!(tell(&mut other, 1 << 30), 0);
 }
 
 #[test]
@@ -149,9 +151,9 @@ fn one_announcement_does_not_make_its_own_trail_certain() {
     let mut window = window();
     take(&mut window, 100);
     window.announce(1000, false, NOW, DUE);
-    assert_eq!(window.advance_trail(900), 0);
+    assert_eq!(tell(&mut window, 900), 0);
     window.announce(1001, false, NOW, DUE);
-    assert_eq!(window.advance_trail(901), 800);
+    assert_eq!(tell(&mut window, 901), 800);
     assert_eq!(window.gaps.missing(), 900);
 }
 
@@ -160,7 +162,7 @@ fn what_lies_beyond_the_window_is_taken_up_as_it_moves() {
     let mut window = window();
     window.announce(5000, true, NOW, DUE);
     assert_eq!((window.next, window.confirmed), (1100, 1100));
-    assert_eq!(window.advance_trail(1100), 1000);
+    assert_eq!(tell(&mut window, 1100), 1000);
     assert!(window.gaps.take_lost_at(100).is_some());
     window.base = 1100;
     assert!(window.extend_to_noted(NOW, DUE));

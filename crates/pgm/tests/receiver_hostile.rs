@@ -1,0 +1,375 @@
+//! What the network may send without harm: malformed, forged, far too much. Nothing panics, memory
+//! stays bounded, and the real session goes on.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod receiver_kit;
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
+
+use base::{CounterSet as _, DropReason, Rng, Verdict};
+use receiver_kit::{
+    Bench, Event, NEIGHBOUR, TSI, data, downstream_of, dropped, joined, joined_with, made,
+    nak_like, odata, spm,
+};
+use towline_pgm::{Config, Mode};
+use wire::{
+    checksum,
+    pgm::{Body, Flags, Gsi, PgmOption, Rst, Tsi, emit_flagged},
+};
+
+/// Makes the checksum of `packet` right, whatever the rest holds.
+fn with_checksum(mut packet: Vec<u8>) -> Vec<u8> {
+    packet[6..8].fill(0);
+    let check = checksum::finish(checksum::sum(&packet));
+    packet[6..8].copy_from_slice(&check.to_be_bytes());
+    packet
+}
+
+fn stranger(number: u32) -> Tsi {
+    let [a, b, c, d] = number.to_be_bytes();
+    Tsi {
+        gsi: Gsi([0xEE, 0, a, b, c, d]),
+        port: 99,
+    }
+}
+
+/// Sends on for `count` packets and sees that they come out.
+fn goes_on(bench: &mut Bench, first: u32, count: u32) {
+    bench.take_events();
+    for sqn in first..first + count {
+        bench.odata(sqn, b"real");
+    }
+    let texts = bench.take_texts();
+    assert!(texts.iter().all(|text| text == "real"), "{texts:?}");
+    assert_eq!(texts.len(), count as usize);
+    bench.assert_accounts();
+}
+
+#[test]
+fn packets_that_are_none_are_dropped_with_their_reason() {
+    let mut bench = joined(Mode::Sequence, 10);
+    let good = odata(11, 10, &[], b"payload");
+    let mut other_port = made(&downstream_of(TSI), &Body::Odata(data(11, 10)), &[], b"x");
+    other_port[3] ^= 1;
+    let mut no_checksum = good.clone();
+    no_checksum[6..8].fill(0);
+    let mut bad_checksum = good.clone();
+    bad_checksum[30] ^= 1;
+    let mut version = good.clone();
+    version[4] |= 0x40;
+    for (what, packet, reason) in [
+        ("empty", vec![], DropReason::Truncated),
+        ("15 bytes", good[..15].to_vec(), DropReason::Truncated),
+        (
+            "header only",
+            with_checksum(good[..16].to_vec()),
+            DropReason::Truncated,
+        ),
+        (
+            "cut short",
+            with_checksum(good[..30].to_vec()),
+            DropReason::Truncated,
+        ),
+        (
+            "another port",
+            with_checksum(other_port),
+            DropReason::NotForUs,
+        ),
+        ("no checksum", no_checksum, DropReason::NoChecksum),
+        ("bad checksum", bad_checksum, DropReason::BadChecksum),
+        ("version 1", with_checksum(version), DropReason::UnknownType),
+    ] {
+        assert_eq!(bench.packet(&packet), dropped(reason), "{what}");
+    }
+    goes_on(&mut bench, 11, 10);
+}
+
+#[test]
+fn an_option_of_length_zero_is_malformed() {
+    let mut bench = joined(Mode::Sequence, 10);
+    let mut packet = odata(11, 10, &[PgmOption::Fin], b"payload");
+    // Header 16, body 8, OPT_LENGTH 4: the length byte of the first option.
+    packet[29] = 0;
+    let verdict = bench.packet(&with_checksum(packet));
+    assert_eq!(verdict, dropped(DropReason::Malformed));
+    goes_on(&mut bench, 11, 10);
+}
+
+#[test]
+fn a_session_belongs_to_the_address_it_first_came_from() {
+    let mut bench = joined(Mode::Sequence, 10);
+    let reset = PgmOption::Rst(Rst {
+        is_deaf: true,
+        reason: 0,
+    });
+    for packet in [
+        odata(11, 10, &[], b"forged"),
+        spm(9000, 10, 10, &[reset]),
+        spm(9001, 1 << 30, 1 << 30, &[]),
+        nak_like(Body::Ncf, false, &[11]),
+    ] {
+        let verdict = bench.packet_from(NEIGHBOUR, &packet);
+        assert_eq!(verdict, dropped(DropReason::WrongSource));
+    }
+    goes_on(&mut bench, 11, 10);
+}
+
+#[test]
+fn one_forged_spm_with_a_far_lead_costs_little_and_loses_nothing() {
+    for mode in [Mode::Sequence, Mode::Arrival] {
+        for lead in [100_000, 1 << 20, (1 << 31) + 5] {
+            let config = Config::builder()
+                .nak_ncf_retries(2)
+                .repair_time_max(Duration::from_millis(100));
+            let mut bench = joined_with(mode, config, 10);
+            bench.packet(&spm(u32::MAX / 2, 10, lead, &[]));
+            let position = bench.receiver.position(0).unwrap();
+            assert!(position.missing <= 1 << 20);
+            goes_on(&mut bench, 11, 100);
+            bench.pass(Duration::from_secs(20));
+            goes_on(&mut bench, 111, 100);
+            let lost = bench.receiver.counters().lost_sqns;
+            assert_eq!(
+                (lost, bench.receiver.drops().total()),
+                (0, 0),
+                "{mode:?} {lead}"
+            );
+            // The request for what was never sent is bounded in its rate, and ends.
+            bench.pass(Duration::from_secs(60));
+            bench.take_sent();
+        }
+    }
+}
+
+#[test]
+fn one_forged_trail_loses_nothing() {
+    for trail in [500, 900_000, 1 << 30] {
+        let mut bench = joined(Mode::Sequence, 10);
+        bench.packet(&spm(4000, trail, trail, &[]));
+        goes_on(&mut bench, 11, 10);
+        bench.packet(&odata(trail + 7, trail, &[], b"forged"));
+        let events = bench.take_events();
+        assert!(!events.iter().any(|event| matches!(event, Event::Lost(..))));
+        goes_on(&mut bench, 21, 10);
+    }
+}
+
+#[test]
+fn a_sender_that_really_moved_on_is_followed() {
+    for mode in [Mode::Sequence, Mode::Arrival] {
+        let mut bench = joined(mode, 10);
+        // Silent for a while: three million packets went by, 50,000 can be repaired.
+        bench.trail = 3_000_000;
+        bench.spm(3_050_000, &[]);
+        bench.odata(3_050_001, b"x");
+        bench.odata(3_050_002, b"x");
+        let events = bench.take_events();
+        let lost = (1 << 32) + 11;
+        assert!(
+            events.contains(&Event::Lost(lost, 3_000_000 - 11)),
+            "{events:?}"
+        );
+        let position = bench.receiver.position(0).unwrap();
+        assert_eq!(position.contiguous, (1 << 32) + 3_000_000);
+        bench.pass_ms(5);
+        assert_eq!(bench.take_naks()[..3], [3_000_000, 3_000_001, 3_000_002]);
+    }
+}
+
+#[test]
+fn requests_are_bounded_however_much_is_missing() {
+    let mut bench = joined(Mode::Sequence, 10);
+    bench.odata(1_000_000, b"far");
+    bench.spm(1_000_000, &[]);
+    let sent = |bench: &mut Bench| bench.take_sent().len();
+    bench.pass_ms(1);
+    let mut most = 0;
+    for _ in 0..50 {
+        bench.pass_ms(1);
+        most = most.max(sent(&mut bench));
+    }
+    assert!(most <= 3 * 64, "{most} NAKs in a millisecond");
+}
+
+#[test]
+fn a_million_forged_sessions_leave_the_real_one_alone() {
+    let mut bench = joined(Mode::Sequence, 10);
+    goes_on(&mut bench, 11, 20);
+    let forger = IpAddr::V4(Ipv4Addr::new(10, 6, 6, 6));
+    let mut sqn = 31;
+    for number in 0..1_000_000_u32 {
+        let addressing = downstream_of(stranger(number));
+        let body = match number % 3 {
+            0 => Body::Odata(data(number, number)),
+            _ => Body::Rdata(data(number, 0)),
+        };
+        bench.packet_from(forger, &made(&addressing, &body, &[], b"forged"));
+        if number % 1000 == 0 {
+            bench.events.clear();
+            bench.odata(sqn, b"real");
+            assert!(matches!(&bench.events[..], [Event::Message(_, data)] if data == b"real"));
+            sqn += 1;
+            bench.pass(Duration::from_micros(100));
+        }
+    }
+    assert_eq!(bench.receiver.sessions().count(), 64);
+    let counters = bench.receiver.counters();
+    assert_eq!(counters.sessions_evicted, 1_000_001 - 64);
+    assert!(bench.receiver.held_memory_bytes() < 64 * 65_536);
+    bench.assert_accounts();
+}
+
+#[test]
+fn a_new_session_under_attack_finds_its_place() {
+    let mut bench = Bench::new(Mode::Sequence);
+    for number in 0..100_000_u32 {
+        let addressing = downstream_of(stranger(number));
+        let body = Body::Odata(data(7, 7));
+        bench.packet_from(NEIGHBOUR, &made(&addressing, &body, &[], b"forged"));
+        if number % 30 == 0 {
+            bench.events.clear();
+            bench.odata(number / 30, b"real");
+            assert!(matches!(bench.events.last(), Some(Event::Message(..))));
+        }
+    }
+    let position = bench.receiver.sessions().find_map(|session| {
+        let position = bench.receiver.position(session).unwrap();
+        (position.tsi == TSI).then_some(position)
+    });
+    assert_eq!(position.unwrap().contiguous, (1 << 32) + 99_999 / 30 + 1);
+}
+
+#[test]
+fn proven_sessions_are_kept_and_others_refused() {
+    let config = Config::builder().peers_max(2);
+    let mut bench = joined_with(Mode::Sequence, config, 10);
+    goes_on(&mut bench, 11, 20);
+    let second = downstream_of(stranger(1));
+    for sqn in 0..20 {
+        bench.packet(&made(&second, &Body::Odata(data(sqn, 0)), &[], b"x"));
+    }
+    let third = downstream_of(stranger(2));
+    let verdict = bench.packet(&made(&third, &Body::Odata(data(1, 0)), &[], b"x"));
+    assert_eq!(verdict, dropped(DropReason::PeerLimit));
+    bench.pass(Duration::from_secs(31));
+    bench.take_events();
+    bench.packet(&made(&third, &Body::Odata(data(1, 0)), &[], b"x"));
+    assert!(matches!(bench.take_events()[..], [Event::Found(tsi), _] if tsi == stranger(2)));
+}
+
+#[test]
+fn an_evicted_session_is_reported_before_its_number_is_used_again() {
+    let config = Config::builder().peers_max(1);
+    let mut bench = Bench::with(Mode::Sequence, config);
+    bench.odata(10, b"a");
+    let second = downstream_of(stranger(1));
+    bench.packet(&made(&second, &Body::Odata(data(5, 5)), &[], b"b"));
+    assert_eq!(bench.take_texts(), ["found", "a", "expired", "found", "b"]);
+}
+
+#[test]
+fn what_arrives_out_of_order_is_held_within_its_bound() {
+    let config = Config::builder()
+        .apdu_bytes_max(1000)
+        .rx_window_bytes(1 << 20)
+        .rx_total_bytes(1 << 20);
+    let mut bench = joined_with(Mode::Sequence, config, 10);
+    let payload = [b'x'; 1000];
+    let mut held = 0;
+    for sqn in 12..5000 {
+        held += u64::from(bench.odata(sqn, &payload) == Verdict::Held);
+    }
+    assert!((900..1049).contains(&held), "{held}");
+    assert!(bench.receiver.held_memory_bytes() <= 1 << 20);
+    assert_eq!(bench.receiver.drops().no_room, 4988 - held);
+    // While there is no room only what is due first is asked for; then the rest is.
+    bench.spm(4999, &[]);
+    bench.pass_ms(10);
+    assert_eq!(bench.take_naks(), [11]);
+    bench.rdata(11, &payload);
+    assert_eq!(bench.take_events().len() as u64, held + 1);
+    bench.pass_ms(10);
+    assert_eq!(bench.take_naks()[0] as u64, 12 + held);
+}
+
+#[test]
+fn alternate_losses_beyond_the_bound_of_gaps_are_recovered() {
+    let config = Config::builder().rx_gaps_max(100);
+    for mode in [Mode::Sequence, Mode::Arrival] {
+        let mut bench = joined_with(mode, config, 0);
+        for sqn in (2..2000).step_by(2) {
+            bench.odata(sqn, b"x");
+        }
+        bench.spm(1999, &[]);
+        let mut given = bench.take_events().len();
+        for _ in 0..400 {
+            bench.pass_ms(5);
+            for sqn in bench.take_naks() {
+                bench.rdata(sqn, b"x");
+            }
+            given += bench.take_events().len();
+        }
+        assert_eq!(given, 1999);
+        assert!(bench.receiver.drops().no_room > 0);
+    }
+}
+
+#[test]
+fn ncfs_for_every_other_packet_split_gaps_up_to_the_bound_only() {
+    let config = Config::builder().rx_gaps_max(64);
+    let mut bench = joined_with(Mode::Sequence, config, 0);
+    bench.odata(5000, b"x");
+    for first in (1..4900).step_by(126) {
+        let sqns: Vec<_> = (first..first + 126).step_by(2).collect();
+        assert_eq!(bench.ncf(&sqns), Verdict::Control);
+        bench.heard_nak(&sqns);
+    }
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.receiver.position(0).unwrap().missing, 4999);
+}
+
+#[test]
+fn parity_naks_and_ncfs_are_left_alone() {
+    let mut bench = joined(Mode::Sequence, 10);
+    bench.odata(12, b"c");
+    let mut packet = Vec::new();
+    let ncf = nak_like(Body::Ncf, false, &[11]);
+    let body = wire::pgm::Packet::parse(&ncf).unwrap().body();
+    let addressing = downstream_of(TSI);
+    emit_flagged(&mut packet, &addressing, Flags::PARITY, &body, &[], &[]);
+    assert_eq!(bench.packet(&packet), dropped(DropReason::Unexpected));
+    bench.pass_ms(5);
+    assert_eq!(bench.take_naks(), [11]);
+}
+
+/// Random bytes with a valid checksum, most of them behind a valid header: nothing may panic.
+#[test]
+fn random_bytes_do_no_harm() {
+    let mut rng = Rng::new(5);
+    for mode in [Mode::Sequence, Mode::Arrival] {
+        let mut bench = joined(mode, 10);
+        for round in 0..200_000 {
+            let mut packet = vec![0; usize::try_from(rng.between(8, 90)).unwrap()];
+            rng.fill(&mut packet);
+            let kind = [0, 1, 2, 4, 5, 8, 9, 10, 12, 13][rng.below(10) as usize];
+            let head = made(&downstream_of(TSI), &Body::Odata(data(0, 0)), &[], &[]);
+            if packet.len() >= 24 && !rng.chance(1, 10) {
+                packet[..16].copy_from_slice(&head[..16]);
+                packet[4] = kind;
+                packet[5] = [0, 1, 0x81, 0x80][rng.below(4) as usize];
+                let tsdu_len = rng.below(40) as u16;
+                packet[14..16].copy_from_slice(&tsdu_len.to_be_bytes());
+            }
+            bench.packet(&with_checksum(packet));
+            if round % 100 == 0 {
+                bench.events.clear();
+                bench.pass_ms(rng.below(50));
+            }
+        }
+        bench.assert_accounts();
+        assert!(bench.receiver.counters().value_of("seen_packets") >= Some(200_000));
+    }
+}
