@@ -1,5 +1,5 @@
-//! What each command does, one thin file each: open what the plan says, move data between the library
-//! and standard input and output, report.
+//! What each command does, one thin file each: open what the plan says, move data between the
+//! library and standard input and output, report.
 
 use crate::{
     args::{Command, LoadCommand},

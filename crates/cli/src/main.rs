@@ -2,9 +2,9 @@
 //! filled in) -> `cmd` (one thin file a command) -> `report` (one file a format).
 //!
 //! It holds no logic of its own: what a command does is in the `towline` library. Data goes to
-//! standard output, everything else to standard error. Exit code 0: done and proven; 1: not delivered,
-//! not proven, or a failed check; 2: wrong usage, or an environment that cannot do it. A reader that
-//! closes the pipe early has had enough, which is no error.
+//! standard output, everything else to standard error. Exit code 0: done and proven; 1: not
+//! delivered, not proven, or a failed check; 2: wrong usage, or an environment that cannot do it. A
+//! reader that closes the pipe early has had enough, which is no error.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

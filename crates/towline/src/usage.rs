@@ -1,5 +1,5 @@
-//! Processor time: of this process, and of the whole machine, which also pays for the kernel's share
-//! of the traffic (softirq time is billed to whoever happens to run).
+//! Processor time: of this process, and of the whole machine, which also pays for the kernel's
+//! share of the traffic (softirq time is billed to whoever happens to run).
 //!
 //! It reads `/proc`; where there is none, the readings are absent.
 

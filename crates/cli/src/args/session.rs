@@ -81,9 +81,6 @@ impl<E: End> clap::Args for SessionArgs<E> {
         let options = SESSION_OPTIONS
             .iter()
             .filter(|option| is_for(option.role, E::ROLE));
-        let parameters = PARAMETERS
-            .iter()
-            .filter(|parameter| is_for(parameter.role, E::ROLE));
         command
             .args(options.map(SessionOption::arg))
             .arg(config)
@@ -136,6 +133,10 @@ impl SessionOption {
             .value_parser(ValueParser::from(parser))
             .help(format!("{}{default}", self.help))
             .help_heading(NETWORK);
+        let arg = match self.name {
+            "faults" => arg.long_help(format!("{}\n\n{}", self.help, every_fault())),
+            _ => arg,
+        };
         let arg = match self.short {
             Some(short) => arg.short(short),
             None => arg,
@@ -145,6 +146,14 @@ impl SessionOption {
             None => switch(arg),
         }
     }
+}
+
+/// Every fault that can be asked for, a line each.
+fn every_fault() -> String {
+    let lines = Faults::ALL
+        .iter()
+        .map(|(name, help)| format!("- {name}: {help}"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The flag of one parameter. Its text is checked by the table that declares it.
@@ -328,7 +337,7 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("NAME"),
         default: None,
         role: Role::Both,
-        help: "What this end is called in reports; without it the host's name and the process number",
+        help: "What this end is called in reports; otherwise by host name and process number",
         check: check_name,
     },
     SessionOption {

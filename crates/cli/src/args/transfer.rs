@@ -54,7 +54,8 @@ pub(crate) struct DemoArgs {
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
     /// Receivers
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=16))]
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=16))]
     pub(crate) receivers: u32,
     /// Packets that each receiver loses at random, in per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
@@ -100,8 +101,8 @@ Examples:
   towline recv incoming/ -g 239.192.0.1:7500 --keep --name rack7";
 
 const DEMO_HELP: &str = "\
-Makes hosts of network namespaces where the machine permits it, otherwise uses loopback addresses, and
-says which. Nothing leaves the machine.
+Makes hosts of network namespaces where the machine permits it, otherwise uses loopback addresses,
+and says which. Nothing leaves the machine.
 
 Examples:
   towline demo

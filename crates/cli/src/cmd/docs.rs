@@ -40,8 +40,8 @@ fn write(directory: &Path) -> io::Result<()> {
 pub(crate) fn parameters() -> String {
     let mut text = String::from(
         "# Options and parameters\n\n\
-         Written by `towline docs`; do not edit. Each is a long flag (`--nak-backoff-max 2ms`) and a\n\
-         key of the file that `--config` names (`nak_backoff_max = \"2ms\"`).\n\n\
+         Written by `towline docs`; do not edit. Each is a long flag (`--nak-backoff-max 2ms`)\n\
+         and a key of the file that `--config` names (`nak_backoff_max = \"2ms\"`).\n\n\
          ## Options of a session\n\n| option | default | end |\n|---|---|---|\n",
     );
     let mut row = |cells: &[&str]| {

@@ -26,6 +26,7 @@ impl Progress {
     }
 
     /// A bar towards a known number of bytes.
+    #[expect(dead_code, reason = "file transfers are the ones to count bytes")]
     pub(crate) fn bytes(&self, name: &str, total: u64) -> ProgressBar {
         self.bar(name, Some(total), BYTES)
     }
