@@ -5,6 +5,9 @@
 //! is sent as again, where those are not the ones received.
 
 mod file;
+mod tshark;
+
+use std::fs;
 
 use file::{Outcome, Vector, vectors};
 use towline_wire::pgm::{
@@ -76,6 +79,19 @@ fn every_single_byte_change_is_survived() {
             }
         }
     }
+}
+
+#[test]
+fn the_fuzz_corpus_is_survived() {
+    let folder = file::testdata("../../../fuzz/corpus/wire_packet");
+    let seeds = fs::read_dir(folder).expect("the corpus is part of the repository");
+    let mut count = 0;
+    for seed in seeds {
+        let seed = seed.expect("a readable folder").path();
+        fuzzing::packet(&fs::read(seed).expect("a readable seed"));
+        count += 1;
+    }
+    assert!(count >= vectors("pgm").len(), "seeds are missing");
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! OPT_NAK_BO_IVL and OPT_NAK_BO_RNG: how long receivers wait before a NAK.
 //!
+//! The RFC puts the maximum of a range first, and so does this code; Wireshark shows the two the
+//! other way round.
+//!
 //! **Spec**: RFC 3208 sections 15.4.1 and 15.4.2.
 
 use std::fmt;
