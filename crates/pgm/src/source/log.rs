@@ -60,6 +60,11 @@ impl TransmitLog {
     /// `hold` as needed. The place stays free until [`TransmitLog::push`].
     #[inline]
     pub(super) fn place(&mut self, len: usize, count: u64, hold: u64) -> Option<usize> {
+        #[cfg(feature = "planted-bugs")]
+        let hold = match base::planted::is_planted(base::planted::Bug::HeldEvicted) {
+            true => self.unsent,
+            false => hold,
+        };
         loop {
             if self.lead - self.trail + count <= self.sqns_max
                 && let Some(offset) = self.free_offset(len)

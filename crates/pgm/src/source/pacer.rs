@@ -24,6 +24,8 @@ pub(super) struct Pacer {
     rate: u64,
     due: Instant,
     catch_up: Duration,
+    /// What rounding up to nanoseconds has cost, in bytes times nanoseconds; below `rate`.
+    rounded: u64,
 }
 
 impl Pacer {
@@ -33,19 +35,30 @@ impl Pacer {
             rate,
             due: now,
             catch_up,
+            rounded: 0,
         }
     }
 
     /// Changes the limit; what was already sent still counts at the old one.
     pub(super) const fn set_rate(&mut self, rate: u64) {
         self.rate = rate;
+        self.rounded = 0;
     }
 
-    /// Counts `bytes` that have just left.
+    /// Counts `bytes` that have just left. Rounded up to a nanosecond, which the next burst gets
+    /// back: the rate is reached, and exceeded by a nanosecond's worth at most.
     pub(super) fn spend(&mut self, now: Instant, bytes: usize) {
-        if self.rate != 0 {
-            self.spend_time(now, time_of(bytes, self.rate));
+        if self.rate == 0 {
+            return;
         }
+        let rate = u128::from(self.rate);
+        let owed = (bytes as u128 * NS_PER_S).saturating_sub(u128::from(self.rounded));
+        let ns = owed.div_ceil(rate);
+        self.rounded = u64::try_from(ns * rate - owed).unwrap_or(0);
+        self.spend_time(
+            now,
+            Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)),
+        );
     }
 
     /// Counts something that takes up `time` of its own.

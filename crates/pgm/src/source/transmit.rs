@@ -175,7 +175,7 @@ impl Source {
     fn repair_run(&mut self, limit: Budget) -> Run<'_> {
         self.ranges.clear();
         self.repaired.clear();
-        let first = self.next_repair(self.repair_cursor);
+        let first = self.next_repair();
         let segment = self.log.range(first).len();
         let datagrams = self.datagrams_max(limit, segment).min(GATHER_MAX);
         let datagrams = datagrams.min(
@@ -214,10 +214,17 @@ impl Source {
         }
     }
 
-    fn next_repair(&self, cursor: u64) -> u64 {
-        self.repairs
-            .next_from(cursor)
-            .unwrap_or_else(|| self.repairs.oldest())
+    /// The first packet to repair next. A round goes up to what was unsent when it began: however
+    /// fast NAKs for newer packets come, the oldest, which holds the window, has its turn.
+    fn next_repair(&mut self) -> u64 {
+        let next = self.repairs.next_from(self.repair_cursor);
+        match next.filter(|&position| position < self.repair_round_end) {
+            Some(position) => position,
+            None => {
+                self.repair_round_end = self.log.unsent();
+                self.repairs.oldest()
+            }
+        }
     }
 
     fn repairs_left(&mut self, now: Instant, sent: usize) {

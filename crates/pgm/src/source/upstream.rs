@@ -145,6 +145,11 @@ impl Source {
             return false;
         }
         let repaired_at = self.log.repaired_at(position);
+        #[cfg(feature = "planted-bugs")]
+        if repaired_at.is_some() && base::planted::is_planted(base::planted::Bug::RepairedOnce) {
+            self.counters.nak_eliminated += 1;
+            return false;
+        }
         if repaired_at.is_some_and(|at| now.since(at) < self.config.elimination_interval()) {
             self.counters.nak_eliminated += 1;
             return false;

@@ -144,6 +144,10 @@ impl Source {
         let hold = self.hold();
         self.log.place(bytes, count as u64, hold).ok_or_else(|| {
             self.counters.full += 1;
+            if hold == self.repairs.oldest() {
+                // The offerer waits for this repair: it comes next.
+                self.repair_cursor = hold;
+            }
             Full::Window
         })
     }
