@@ -22,6 +22,9 @@ pub use counter::{CounterInfo, CounterSet, Unit};
 mod io;
 pub use io::{Io, IoFault, LinkEvent, LinkId, RunLimit};
 
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+
 mod rng;
 pub use rng::Rng;
 

@@ -73,7 +73,11 @@ impl Sqn {
     /// end, the nearest position that exists: the result never wraps.
     #[inline]
     #[must_use]
-    pub const fn extend(self, near: u64) -> u64 {
+    pub fn extend(self, near: u64) -> u64 {
+        #[cfg(feature = "planted-bugs")]
+        if base::planted::is_planted(base::planted::Bug::PlainComparison) {
+            return near >> 32 << 32 | u64::from(self.0);
+        }
         let step = self.distance_from(Self::of(near)) as i64;
         match near.checked_add_signed(step) {
             Some(position) => position,

@@ -114,9 +114,11 @@ impl Witness {
         ledger.hash.word(first ^ count.rotate_left(32));
         let mut from_start = self.from_start && self.is_in_order;
         let placed = match self.sessions.get_mut(&session) {
-            Some(known) => known
-                .tiles
-                .lost(&ledger.publications[known.publication], first, count),
+            Some(known) => {
+                let publication = &ledger.publications[known.publication];
+                from_start &= publication.has_waited;
+                known.tiles.lost(publication, first, count)
+            }
             None => Err("a loss, although it is not open".to_owned()),
         };
         drop(ledger);
