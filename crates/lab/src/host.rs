@@ -180,7 +180,7 @@ impl Host {
                 .clone()
                 .filter(|address| global.contains(&address.ip))
                 .count();
-            Ok(link.flags.is_running()
+            Ok(link.is_passing()
                 && found == wanted
                 && ours.all(|address| !address.flags.is_tentative()))
         })

@@ -8,7 +8,7 @@ use std::{
 
 use sys::{
     namespace::{Namespace, NamespaceId, end_processes_in},
-    netlink::{Rtnetlink, Veth},
+    netlink::{Link, LinkState, Rtnetlink, Veth},
 };
 
 use crate::{
@@ -74,9 +74,7 @@ impl Lab {
     /// When the hosts are joined directly, or the kernel refuses.
     pub fn unplug(&self, index: usize) -> Result<(), LabError> {
         self.set_cable(index, false)?;
-        let host = &self.hosts[index];
-        let what = format!("the loss of carrier at host {}", host.number());
-        await_that(&what, || Ok(!host.link()?.flags.is_running()))
+        self.await_loss_of_carrier(index)
     }
 
     /// Puts the cable of the host at `index` back and waits until packets pass.
@@ -100,7 +98,8 @@ impl Lab {
             host.configure()?;
             return self.await_cable(index);
         }
-        host.switch_off()
+        host.switch_off()?;
+        self.await_loss_of_carrier(index)
     }
 
     fn set_cable(&self, index: usize, up: bool) -> Result<(), LabError> {
@@ -110,18 +109,33 @@ impl Lab {
         switch.set_port(&self.hosts[index], up)
     }
 
-    /// Waits until both ends of a host's cable pass packets.
+    /// The other end of a host's cable.
+    fn far_end(&self, index: usize) -> Result<Link, LabError> {
+        match &self.switch {
+            Some(switch) => switch.port(&self.hosts[index]),
+            None => self.hosts[1 - index].link(),
+        }
+    }
+
+    /// Waits until both ends of a host's cable pass packets, unless one of them is off.
     fn await_cable(&self, index: usize) -> Result<(), LabError> {
         let host = &self.hosts[index];
-        let far_end = || match &self.switch {
-            Some(switch) => switch.port(host),
-            None => self.hosts[1 - index].link(),
-        };
-        if !(host.link()?.flags.is_up() && far_end()?.flags.is_up()) {
+        if !(host.link()?.flags.is_up() && self.far_end(index)?.flags.is_up()) {
             return Ok(());
         }
         await_that(&format!("the cable of host {}", host.number()), || {
-            Ok(far_end()?.flags.is_running() && host.is_ready()?)
+            Ok(self.far_end(index)?.is_passing() && host.is_ready()?)
+        })
+    }
+
+    /// Waits until both ends of a host's cable know that nothing passes. The kernel takes up to a
+    /// second; without the wait an old state would pass for a new one later.
+    fn await_loss_of_carrier(&self, index: usize) -> Result<(), LabError> {
+        let host = &self.hosts[index];
+        let what = format!("the loss of carrier at host {}", host.number());
+        await_that(&what, || {
+            let ends = [host.link()?, self.far_end(index)?];
+            Ok(ends.iter().all(|end| end.state != LinkState::Up))
         })
     }
 
@@ -157,6 +171,9 @@ fn join(spec: &LabSpec, one: &Host, other: &Host) -> Result<(), LabError> {
             name: INTERFACE,
             peer_name: INTERFACE,
             peer_namespace: other.namespace().as_fd(),
+            // The kernel looks at once at the carrier of a link whose peer has another number, and
+            // within a second at that of a link whose peer has the same.
+            index: Some(NEAR_INDEX),
             mtu: spec.mtu_bytes(),
         })?)
     })?
@@ -176,5 +193,7 @@ fn await_that(what: &str, is_ready: impl Fn() -> Result<bool, LabError>) -> Resu
     Ok(())
 }
 
+/// The number of the first host's interface when joined directly: above what is in use.
+const NEAR_INDEX: u32 = 1_000;
 /// The kernel may take a second for a carrier, and two for IPv6 where it insists on detection.
 const READY_LIMIT: Duration = Duration::from_secs(10);

@@ -33,6 +33,7 @@ impl Switch {
                     name: &port,
                     peer_name: INTERFACE,
                     peer_namespace: host.namespace().as_fd(),
+                    index: None,
                     mtu: spec.mtu_bytes(),
                 })?;
                 let index = netlink.link_index(&port)?;
@@ -60,12 +61,12 @@ impl Switch {
         })?
     }
 
-    /// True when every port passes packets.
+    /// True when every port passes packets. The bridge itself sends nothing.
     pub(crate) fn is_ready(&self) -> Result<bool, LabError> {
         in_namespace(&self.namespace, || {
             let links = Rtnetlink::open()?.links()?;
-            let mut ours = links.iter().filter(|link| !link.flags.is_loopback());
-            Ok(ours.all(|link| link.flags.is_running()))
+            let mut ports = links.iter().filter(|link| link.master.is_some());
+            Ok(ports.all(Link::is_passing))
         })?
     }
 

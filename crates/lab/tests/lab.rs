@@ -6,21 +6,30 @@ use std::{
     io::IoSlice,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     os::{fd::AsFd as _, unix::process::ExitStatusExt as _},
-    process, thread,
+    process,
+    sync::atomic::{AtomicU16, Ordering},
+    thread,
     time::Duration,
 };
 
 use sys::{Control, RawAddress, message};
 use towline_lab::{Host, Lab, LabSpec, isolated};
 
+/// A port that no socket has had before: a child that is just being started by another test still
+/// holds a copy of every socket, closed ones included.
+fn next_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(7500);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// A socket in `host` that has joined `group` on `e0`.
-fn member(host: &Host, group: IpAddr) -> UdpSocket {
+fn member(host: &Host, group: IpAddr, port: u16) -> UdpSocket {
     let open = || {
         let any: IpAddr = match group {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let socket = UdpSocket::bind((any, PORT)).unwrap();
+        let socket = UdpSocket::bind((any, port)).unwrap();
         match group {
             IpAddr::V4(group) => socket.join_multicast_v4(&group, &host.ipv4()).unwrap(),
             IpAddr::V6(group) => socket.join_multicast_v6(&group, 0).unwrap(),
@@ -43,17 +52,19 @@ fn sender(host: &Host, to: IpAddr) -> UdpSocket {
 }
 
 fn ping_group(lab: &Lab, group: IpAddr) {
+    let port = next_port();
     let members: Vec<_> = lab.hosts()[1..]
         .iter()
-        .map(|host| member(host, group))
+        .map(|host| member(host, group, port))
         .collect();
     let source = sender(lab.host(0), group);
     source
-        .send_to(b"ping", SocketAddr::new(group, PORT))
+        .send_to(b"ping", SocketAddr::new(group, port))
         .unwrap();
     for member in &members {
         let mut bytes = [0; 16];
-        let (len, from) = member.recv_from(&mut bytes).unwrap();
+        let received = member.recv_from(&mut bytes);
+        let (len, from) = received.unwrap_or_else(|error| panic!("{group}: {error}\n{lab:?}"));
         assert_eq!(&bytes[..len], b"ping");
         assert_eq!(from, source.local_addr().unwrap());
         // And back, by unicast.
@@ -106,11 +117,12 @@ fn a_command_runs_inside_its_host() {
 
 /// How many of `count` packets from host 0 arrive at host 1.
 fn arrivals(lab: &Lab, group: IpAddr, count: u32) -> u32 {
-    let member = member(lab.host(1), group);
+    let port = next_port();
+    let member = member(lab.host(1), group, port);
     let source = sender(lab.host(0), group);
     let mut arrived = 0;
     for number in 0..count {
-        let to = SocketAddr::new(group, PORT);
+        let to = SocketAddr::new(group, port);
         source.send_to(&number.to_be_bytes(), to).unwrap();
         // On a virtual cable a packet has arrived, or never will, when the send returns; a few at
         // a time keep the receive buffer from being the reason.
@@ -157,9 +169,10 @@ fn loss_is_as_set_and_counted() {
 /// Sends 100 GSO runs of 40 packets into 50 % loss; how often the loss was within a run.
 fn runs_cut(lab: &Lab) -> u32 {
     lab.host(1).set_loss(500, 1000).unwrap();
-    let member = member(lab.host(1), GROUP_V4);
+    let port = next_port();
+    let member = member(lab.host(1), GROUP_V4, port);
     let source = sender(lab.host(0), GROUP_V4);
-    let to = RawAddress::from(SocketAddr::new(GROUP_V4, PORT));
+    let to = RawAddress::from(SocketAddr::new(GROUP_V4, port));
     let bytes = [7; 40 * 100];
     let mut cut = 0;
     member.set_nonblocking(true).unwrap();
@@ -227,6 +240,5 @@ fn dropping_a_lab_ends_its_processes() {
     });
 }
 
-const PORT: u16 = 7500;
 const GROUP_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 192, 0, 1));
 const GROUP_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 1));

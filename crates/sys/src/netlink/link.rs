@@ -76,6 +76,15 @@ impl Link {
         }
         Ok(link)
     }
+
+    /// True when packets pass at this moment.
+    ///
+    /// The flags alone do not tell: a link that was just made counts as running until the kernel
+    /// has looked at its carrier.
+    #[must_use]
+    pub const fn is_passing(&self) -> bool {
+        self.flags.is_running() && matches!(self.state, LinkState::Up)
+    }
 }
 
 /// `IFF_*` bits of a link.
@@ -186,6 +195,8 @@ pub struct Veth<'a> {
     pub peer_name: &'a str,
     /// The network namespace of the other end.
     pub peer_namespace: BorrowedFd<'a>,
+    /// The number of this end; the next that is free when none.
+    pub index: Option<u32>,
     /// Largest IP packet in bytes, for both ends; the kernel's 1500 when none.
     pub mtu: Option<u32>,
 }
@@ -251,7 +262,7 @@ impl Rtnetlink {
         let namespace = veth.peer_namespace.as_raw_fd().cast_unsigned();
         let mut request = Request::new(libc::RTM_NEWLINK, create_flags());
         request
-            .fixed(&header(0, 0, 0))
+            .fixed(&header(veth.index.unwrap_or(0), 0, 0))
             .text(libc::IFLA_IFNAME, veth.name);
         let with_mtu = |request: &mut Request| {
             if let Some(mtu) = veth.mtu {
