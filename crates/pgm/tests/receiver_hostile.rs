@@ -373,3 +373,19 @@ fn random_bytes_do_no_harm() {
         assert!(bench.receiver.counters().value_of("seen_packets") >= Some(200_000));
     }
 }
+
+#[test]
+fn a_gap_that_never_closes_stops_the_window_at_its_span() {
+    let config = Config::builder().rx_window_sqns(1024);
+    for mode in [Mode::Sequence, Mode::Arrival] {
+        let mut bench = joined_with(mode, config, 10);
+        goes_on(&mut bench, 11, 9);
+        for sqn in 21..20 + 1024 {
+            assert_ne!(bench.odata(sqn, b"x"), dropped(DropReason::BeyondWindow));
+        }
+        let verdict = bench.odata(20 + 1024, b"x");
+        assert_eq!(verdict, dropped(DropReason::BeyondWindow));
+        bench.rdata(20, b"x");
+        goes_on(&mut bench, 20 + 1024, 1);
+    }
+}

@@ -1,5 +1,8 @@
 //! Fuzz bodies: what the fuzz targets run on arbitrary bytes, and what property tests run on lists
 //! of operations. They panic when an invariant breaks, and are no part of the API.
 
+mod receiver;
+pub use receiver::receiver_ops;
+
 mod source;
 pub use source::{SourceOp, SourcePlan, source_ops};

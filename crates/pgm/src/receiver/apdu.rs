@@ -1,4 +1,4 @@
-//! Messages cut into several packets: where a piece belongs, and the one that is being put together.
+//! Messages cut into several packets: where a piece belongs, and the one being put together.
 //!
 //! Does not order anything: pieces come in sequence. In: one piece after the other. Out: the whole
 //! message, or how many packets of it must be given up.

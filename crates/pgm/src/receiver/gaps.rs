@@ -206,11 +206,6 @@ impl Gaps {
         }
     }
 
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
     /// Number of missing positions. **Cost**: one step for each range.
     pub(super) fn missing(&self) -> u64 {
         self.list.iter().map(Gap::len).sum()
@@ -450,6 +445,13 @@ impl Gap {
         timing: &Timing,
         request: &mut Request<'_>,
     ) -> u64 {
+        #[cfg(feature = "planted-bugs")]
+        if self.state == NakState::WaitNcf
+            && base::planted::is_planted(base::planted::Bug::NakNotRepeated)
+        {
+            self.due = Instant::NEVER;
+            return 0;
+        }
         let (tries, tries_max) = match self.state {
             NakState::BackOff => {
                 if self.end <= request.limit && self.len() <= request.budget {

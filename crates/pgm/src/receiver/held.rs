@@ -274,6 +274,12 @@ impl HeldQueue {
 }
 
 impl Entry {
+    /// True for a whole message.
+    #[inline]
+    pub(super) fn is_whole(&self) -> bool {
+        self.kind == Kind::Whole
+    }
+
     /// What is held; the fragment's description is read from the store.
     #[inline]
     pub(super) fn content(&self, store: &HeldStore) -> Content {

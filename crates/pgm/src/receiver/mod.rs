@@ -284,15 +284,21 @@ impl Receiver {
             && let Some(session) = self.peers.find(header.tsi())
             && let Some(peer) = self.peers.get_mut(session)
             && peer.source == arrival.source.ip()
-            && let Some(sqn) = peer.take_direct(now, data.sqn, data.trail)
         {
-            self.shared.counters.count_data(header.kind);
-            let range = packet.tsdu_range();
-            return Ok(Verdict::Payload {
-                session,
-                sqn,
-                range,
-            });
+            let store = &mut self.shared.store;
+            if let Some((sqn, is_due)) = peer.take_next(now, data, packet.tsdu(), store) {
+                self.shared.counters.count_data(header.kind);
+                let range = packet.tsdu_range();
+                return Ok(if is_due {
+                    Verdict::Payload {
+                        session,
+                        sqn,
+                        range,
+                    }
+                } else {
+                    Verdict::Held
+                });
+            }
         }
         self.data_at_length(now, arrival, packet, data)
     }
@@ -336,6 +342,22 @@ impl Receiver {
             .expect("the session was just found");
         let was_proven = peer.is_proven();
         let verdict = peer.data(now, &incoming, &mut self.shared);
+        #[cfg(feature = "planted-bugs")]
+        let verdict = match verdict {
+            Err(DropReason::Duplicate)
+                if incoming.is_repair
+                    && base::planted::is_planted(base::planted::Bug::RepairTakenTwice) =>
+            {
+                let sqn = data.sqn.extend(peer.window().next);
+                let range = packet.tsdu_range();
+                Ok(Verdict::Payload {
+                    session,
+                    sqn,
+                    range,
+                })
+            }
+            other => other,
+        };
         if verdict.is_ok() {
             self.shared.counters.count_data(header.kind);
         }

@@ -1,4 +1,4 @@
-//! The packets that a receiver sends: NAKs and SPM requests, complete, in the order of their making.
+//! The packets that a receiver sends: NAKs and SPM requests, complete, in the order they were made.
 //!
 //! Does not decide when. In: what to ask for, and whom. Out: runs of equally long packets to one
 //! address. Bounded: when it is full, asking waits for its next turn.

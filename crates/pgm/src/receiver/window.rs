@@ -11,8 +11,8 @@
 //!                                     announced once by SPM or NCF alone: may be a mistake
 //! ```
 //!
-//! - `base`: the next position to hand out (`Mode::Sequence`); unused in `Mode::Arrival`, where the
-//!   first gap takes its place.
+//! - `base`: the next position to hand out (`Mode::Sequence`); meaningless in `Mode::Arrival`,
+//!   where the first gap takes its place.
 //! - `next`: one past the last position known to exist. All of `base..next` was received, except
 //!   for what [`Gaps`] lists.
 //! - `confirmed <= next`: what lies beyond was announced only once. A single forged or corrupt SPM
@@ -86,6 +86,12 @@ impl Window {
         }
     }
 
+    /// How many positions are tracked.
+    #[inline]
+    pub(super) const fn span_max(&self) -> u64 {
+        self.span_max
+    }
+
     /// One past the last position that is tracked.
     fn limit(&self) -> u64 {
         self.contiguous() + self.span_max
@@ -127,12 +133,12 @@ impl Window {
         self.confirmed = self.confirmed.max(position + 1);
     }
 
-    /// Takes the expected packet: [`Window::take`] for the undisturbed flow.
+    /// [`Window::take`] for the first position not heard of, which may be handed out at once.
     #[inline]
-    pub(super) fn take_next(&mut self) {
+    pub(super) fn take_next(&mut self, is_handed_out: bool) {
         self.next += 1;
         self.confirmed = self.next;
-        if self.is_sequence {
+        if is_handed_out {
             self.base = self.next;
         }
     }
@@ -244,8 +250,8 @@ impl Window {
         lost
     }
 
-    /// The sender says that nothing comes at or after `end`: what was only hinted at beyond does not
-    /// exist. False, and nothing changes, when data from beyond was received.
+    /// The sender says that nothing comes at or after `end`: what was only hinted at beyond does
+    /// not exist. False, and nothing changes, when data from beyond was received.
     pub(super) fn cut(&mut self, end: u64) -> bool {
         let holds = end >= self.confirmed;
         if holds && end < self.next {

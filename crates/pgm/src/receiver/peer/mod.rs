@@ -15,14 +15,14 @@
 //!
 //! Invariants: in sequence mode nothing is handed out in place while anything earlier waits to be
 //! popped; every position from the window's start on is handed out once or reported lost once;
-//! `is_direct` is true only when the next expected packet can be handed out without a further look.
+//! `way` says what the next expected packet needs, as everything else stands.
 
 use std::net::IpAddr;
 
 use base::{DropReason, Instant, PathId, Rng, Verdict};
 use wire::{
     Sqn,
-    pgm::{Fragment, Mark, Tsi},
+    pgm::{Data, Fragment, Mark, Tsi},
 };
 
 use super::{
@@ -69,7 +69,7 @@ pub(super) struct Peer {
     pub(super) source: IpAddr,
     scope_id: u32,
     path: PathId,
-    is_direct: bool,
+    way: Way,
     mode: Mode,
     /// The window has a beginning.
     is_established: bool,
@@ -155,7 +155,7 @@ impl Peer {
             source,
             scope_id: 0,
             path: shared.setup.path,
-            is_direct: false,
+            way: Way::Long,
             mode,
             is_established: false,
             window: Window::new(mode == Mode::Sequence, 0, limits.span_max, limits.gaps_max),
@@ -181,24 +181,35 @@ impl Peer {
         }
     }
 
-    /// Takes the packet if it is the expected one and nothing stands in its way: its position.
+    /// Takes a plain packet if it is the next one of the stream and nothing stands in its way: its
+    /// position, and whether it is to be handed out.
     #[inline]
-    pub(super) fn take_direct(&mut self, now: Instant, sqn: Sqn, trail: Sqn) -> Option<u64> {
+    pub(super) fn take_next(
+        &mut self,
+        now: Instant,
+        data: Data,
+        payload: &[u8],
+        store: &mut HeldStore,
+    ) -> Option<(u64, bool)> {
         let position = self.window.next;
-        if !self.is_direct || sqn != Sqn::of(position) {
+        if self.way == Way::Long || data.sqn != Sqn::of(position) {
             return None;
         }
-        let trail = trail.extend(position);
-        if trail > self.window.trail {
-            if trail > self.window.contiguous() {
-                return None;
-            }
-            self.window.trail = trail;
+        let trail = data.trail.extend(position);
+        let contiguous = self.window.contiguous();
+        let is_news = trail > self.window.trail && trail > contiguous;
+        if is_news || position - contiguous >= self.window.span_max() {
+            return None;
         }
-        self.window.take_next();
+        let is_held = self.way == Way::Hold;
+        if is_held && !self.held.push(store, position, Content::Whole, payload) {
+            return None;
+        }
+        self.window.trail = self.window.trail.max(trail);
+        self.window.take_next(!is_held);
         self.heard = now;
         self.data_packets += 1;
-        Some(position)
+        Some((position, !is_held))
     }
 
     /// Takes one data packet, whatever its place.
@@ -287,7 +298,7 @@ impl Peer {
         self.held.clear(store);
         self.assembly.clear(store);
         self.phase = Phase::Over;
-        self.is_direct = false;
+        self.way = Way::Long;
         self.notices = Notices::default();
         self.spmr = SpmRequest::QUIET;
         self.window.gaps.truncate(0);
@@ -531,28 +542,41 @@ impl Peer {
         }
     }
 
-    /// Finds out whether the next expected packet can take the short way.
+    /// Finds out how the next expected packet is to be treated, if it is a plain one.
     fn look_again(&mut self) {
-        let quiet = !self.notices.found && !self.notices.replaced && self.phase == Phase::Open;
-        // Until it is proven, each packet of a session must move it among the evictable.
-        self.is_direct = quiet
-            && self.is_established
-            && self.is_proven()
-            && !self.window.has_claim()
-            && match self.mode {
-                Mode::Arrival => true,
-                Mode::Sequence => {
-                    self.window.gaps.is_empty()
-                        && self.held.is_empty()
-                        && self.assembly.is_idle()
-                        && !self.skip.is_some()
-                        && self.window.base == self.window.next
-                }
-            };
         if self.is_starved && self.held.has_room() {
             self.is_starved = false;
         }
+        // Until it is proven, each packet of a session must move it among the evictable.
+        let is_quiet = !self.notices.found
+            && !self.notices.replaced
+            && self.phase == Phase::Open
+            && self.is_established
+            && self.is_proven()
+            && !self.window.has_claim();
+        self.way = match self.mode {
+            _ if !is_quiet => Way::Long,
+            Mode::Arrival => Way::HandOut,
+            Mode::Sequence if self.window.gaps.first() == Some(self.window.base) => Way::Hold,
+            Mode::Sequence => {
+                let is_bare = self.window.base == self.window.next
+                    && self.assembly.is_idle()
+                    && !self.skip.is_some();
+                if is_bare { Way::HandOut } else { Way::Long }
+            }
+        };
     }
+}
+
+/// What the next packet of the stream needs, if it is a plain one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Nothing: it can be handed out.
+    HandOut,
+    /// To be held: earlier data is missing.
+    Hold,
+    /// A closer look.
+    Long,
 }
 
 /// What became of data that had a place.

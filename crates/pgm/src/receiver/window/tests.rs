@@ -183,7 +183,7 @@ fn the_end_cuts_hints_off_but_not_data() {
 #[test]
 fn a_window_on_arrival_begins_at_its_first_gap() {
     let mut window = Window::new(false, 100, 1000, 50);
-    window.take_next();
+    window.take_next(true);
     assert_eq!(window.contiguous(), 101);
     take(&mut window, 105);
     assert_eq!(window.contiguous(), 101);
