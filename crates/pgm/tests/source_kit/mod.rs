@@ -1,5 +1,9 @@
 //! A source under test with a wire monitor behind it and a forged receiver, in virtual time.
 #![allow(dead_code, reason = "each test binary uses its own part of the kit")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "test code, though not in a test function"
+)]
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
