@@ -1,4 +1,6 @@
-//! How long the hot paths take: `cargo test --release -p towline-wire --test timing -- --ignored --nocapture`.
+//! How long the hot paths take.
+//!
+//! `cargo test --release -p towline-wire --test timing -- --ignored --nocapture`
 //!
 //! Prints figures and asserts nothing but results: machines differ.
 #![expect(

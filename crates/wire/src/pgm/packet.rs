@@ -34,13 +34,21 @@ impl<'a> Packet<'a> {
     #[inline]
     pub fn parse(tpdu: &'a [u8]) -> Result<Self, ParseError> {
         let header = Header::parse(tpdu)?;
-        if !header.kind.is_data() || header.flags.contains(Flags::PRESENT) {
+        if !header.kind.is_data() {
             return Self::parse_any(tpdu, header);
         }
-        let mut reader = body_reader(tpdu, header.kind);
-        let data = Data::parse(&mut reader)?;
-        if tpdu.len() - Data::HEAD_LEN != usize::from(header.tsdu_len) {
-            return Err(wrong_tsdu_len(tpdu.len(), Data::HEAD_LEN, header.tsdu_len));
+        // What nearly all packets are is recognised at sight: data without options, or a fragment.
+        let (options_at, tsdu_at) = if !header.flags.contains(Flags::PRESENT) {
+            (Data::HEAD_LEN, Data::HEAD_LEN)
+        } else if Options::is_lone_fragment(tpdu.get(Data::HEAD_LEN..).unwrap_or_default()) {
+            let chain_at = Data::HEAD_LEN + Options::LENGTH_LEN;
+            (chain_at, Data::HEAD_LEN + Options::LONE_FRAGMENT_LEN)
+        } else {
+            return Self::parse_any(tpdu, header);
+        };
+        let data = Data::parse(&mut body_reader(tpdu, header.kind))?;
+        if tpdu.len() - tsdu_at != usize::from(header.tsdu_len) {
+            return Err(wrong_tsdu_len(tpdu.len(), tsdu_at, header.tsdu_len));
         }
         let is_new = matches!(header.kind, PacketType::Odata);
         Ok(Self {
@@ -51,8 +59,8 @@ impl<'a> Packet<'a> {
             } else {
                 Body::Rdata(data)
             },
-            options_at: Data::HEAD_LEN,
-            tsdu_at: Data::HEAD_LEN,
+            options_at,
+            tsdu_at,
         })
     }
 

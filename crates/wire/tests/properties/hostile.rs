@@ -79,7 +79,11 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_is_seen_by_the_checksum(parts in packets(), at in any::<Index>(), bit in 0_u8..8) {
+    fn a_flipped_bit_is_seen_by_the_checksum(
+        parts in packets(),
+        at in any::<Index>(),
+        bit in 0_u8..8,
+    ) {
         let mut bytes = parts.emit();
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;

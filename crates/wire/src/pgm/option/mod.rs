@@ -290,6 +290,16 @@ impl<'a> Options<'a> {
     /// Bytes of the OPT_LENGTH that begins every chain.
     pub(super) const LENGTH_LEN: usize = 4;
 
+    /// Bytes of a chain that holds one OPT_FRAGMENT and nothing else.
+    pub(super) const LONE_FRAGMENT_LEN: usize = 20;
+
+    /// True when `bytes` begin with such a chain: there is nothing more in it to check.
+    #[inline]
+    pub(super) const fn is_lone_fragment(bytes: &[u8]) -> bool {
+        const END_FRAGMENT: u8 = 0x01 | RawOption::END;
+        matches!(bytes, [0, 4, 0, 20, END_FRAGMENT, 16, ..]) && bytes.len() >= 20
+    }
+
     /// Checks the whole chain at the start of `bytes`, which begin `base` bytes into the packet.
     ///
     /// Gives the length of the chain: where the data begins.
