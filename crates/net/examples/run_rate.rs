@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! run_rate recv INTERFACE_INDEX LOCAL GROUP:PORT SECONDS [gro|nogro]
-//! run_rate send INTERFACE_INDEX LOCAL GROUP:PORT SECONDS [gso|nogso] DATAGRAM_BYTES RUN_DATAGRAMS
+//! run_rate send INTERFACE_INDEX LOCAL GROUP:PORT SECONDS [gso|nogso] DATAGRAM_BYTES RUN_DATAGRAMS [loop]
 //! ```
 #![expect(clippy::print_stdout, reason = "a program that prints its result")]
 
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = SocketOptions {
         gso: argument(5) != "nogso",
         gro: argument(5) != "nogro",
-        multicast_loop: argument(2) == "127.0.0.1",
+        multicast_loop: argument(2) == "127.0.0.1" || argument(8) == "loop",
         ..SocketOptions::default()
     };
     let role = match argument(0) {

@@ -262,9 +262,11 @@ fn hops_of_a_run_override_those_of_the_session() {
             open(host, role, "239.192.0.1:7500", host.ipv4().into(), options)
         };
         let (mut source, mut receiver) = (at(0, Role::Source), at(1, Role::Receiver));
+        // A hop limit of 0 keeps a packet on its host, the only limit that shows on one link; but
+        // only when the host has a member.
+        let _member = at(0, Role::Receiver);
         let to = source.setup().destination;
         let memory = pattern(2000);
-        // A hop limit of 0 keeps a packet on its host: the only limit that shows on one link.
         for (hops, expected) in [(None, 0), (Some(1), 2), (None, 0)] {
             let whole = 0..memory.len();
             let outcome = source.send(&Run {

@@ -40,7 +40,7 @@ pub use poll::{Epoll, Interest, Ready, TimerFd, WakeFd};
 pub mod tcp;
 
 mod udp;
-pub use udp::{Family, FilterOp, PathMtu, UdpSocket};
+pub use udp::{Family, PathMtu, UdpSocket};
 
 pub mod namespace;
 pub mod netlink;

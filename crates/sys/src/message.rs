@@ -1,4 +1,4 @@
-//! Datagrams in and out: gathered sends, many messages a call, and the control messages beside them.
+//! Datagrams in and out: gathered sends, many messages a call, and their control messages.
 //!
 //! Control messages are read and written as plain bytes with the offsets of the C structure, so
 //! nothing here depends on their alignment, and everything is bounds-checked.
@@ -347,7 +347,7 @@ const HEADER_BYTES: usize = aligned(size_of::<cmsghdr>());
 const LEVEL_OFFSET: usize = offset_of!(cmsghdr, cmsg_level);
 const KIND_OFFSET: usize = offset_of!(cmsghdr, cmsg_type);
 
-// The length is the first field; where a C library declares it shorter than a word, padding follows.
+// The length is the first field; where a C library has it shorter than a word, padding follows.
 const _: () = assert!(offset_of!(cmsghdr, cmsg_len) == 0);
 const _: () = assert!(LEVEL_OFFSET == size_of::<usize>() && KIND_OFFSET == LEVEL_OFFSET + 4);
 const _: () = assert!(offset_of!(libc::in_pktinfo, ipi_ifindex) == 0);

@@ -57,10 +57,6 @@ pub enum PathMtu {
     Fragment,
 }
 
-/// One instruction of a classic BPF filter: operation, two jump distances, operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FilterOp(pub u16, pub u8, pub u8, pub u32);
-
 /// A non-blocking UDP socket.
 #[derive(Debug)]
 pub struct UdpSocket {
@@ -140,14 +136,21 @@ impl UdpSocket {
                 self.set(level, libc::MCAST_JOIN_GROUP, &request)
             }
             Some(source) => {
-                let request = libc::group_source_req {
-                    gsr_interface: interface,
-                    gsr_group: group,
-                    gsr_source: RawAddress::from(SocketAddr::new(source, 0)).storage(),
-                };
+                let request = group_and_source(interface, group, source);
                 self.set(level, libc::MCAST_JOIN_SOURCE_GROUP, &request)
             }
         }
+    }
+
+    /// Receives a group that was joined from all but this source. When that is an address of this
+    /// host and nobody else here is in the group, what is sent from it does not even loop back.
+    ///
+    /// # Errors
+    /// `EADDRNOTAVAIL` when the group was not joined; `ENOBUFS` beyond `net.ipv4.igmp_max_msf`.
+    pub fn block_source(&self, group: IpAddr, interface: u32, source: IpAddr) -> io::Result<()> {
+        let group = RawAddress::from(SocketAddr::new(group, 0)).storage();
+        let request = group_and_source(interface, group, source);
+        self.set(self.family.level(), libc::MCAST_BLOCK_SOURCE, &request)
     }
 
     /// Whether groups that *other* sockets of this host joined are delivered here too. The kernel's
@@ -284,23 +287,6 @@ impl UdpSocket {
         int_option(self.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
     }
 
-    /// Passes on only what the classic BPF program accepts. It sees the UDP header at offset 0.
-    ///
-    /// # Errors
-    /// When the kernel finds the program malformed.
-    pub fn attach_filter(&self, program: &[FilterOp]) -> io::Result<()> {
-        let mut code: Vec<libc::sock_filter> = program
-            .iter()
-            .map(|&FilterOp(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k })
-            .collect();
-        let request = libc::sock_fprog {
-            len: u16::try_from(code.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
-            filter: code.as_mut_ptr(),
-        };
-        // The kernel copies the program during the call, while `code` is alive.
-        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &request)
-    }
-
     /// The address family.
     #[must_use]
     pub const fn family(&self) -> Family {
@@ -338,6 +324,18 @@ impl AsFd for UdpSocket {
 impl AsRawFd for UdpSocket {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
+    }
+}
+
+fn group_and_source(
+    interface: u32,
+    group: libc::sockaddr_storage,
+    source: IpAddr,
+) -> libc::group_source_req {
+    libc::group_source_req {
+        gsr_interface: interface,
+        gsr_group: group,
+        gsr_source: RawAddress::from(SocketAddr::new(source, 0)).storage(),
     }
 }
 

@@ -6,7 +6,7 @@
 //! [`Faults`].
 //!
 //! ```text
-//! run loop <── Intercept (loss, duplicate, corrupt) <── UdpIo (errno, short, nogso, nogro) <── kernel
+//! run loop <── Intercept (loss, duplicate, corrupt) <── UdpIo (errno, short, nogso) <── kernel
 //! ```
 
 use std::net::SocketAddr;
@@ -77,7 +77,7 @@ impl<I> Intercept<I> {
         &self.counters
     }
 
-    /// Passes held buffers on, spoilt, while the batch has room. Gives the number of buffers filled.
+    /// Passes held buffers on, spoilt, while the batch has room. Gives how many were filled.
     fn pass_on(&mut self, batch: &mut RecvBatch) -> usize {
         let before = batch.filled();
         for (datagram, bytes) in self.held.datagrams().skip(self.next) {

@@ -19,6 +19,7 @@ base::counters! {
         send_unreachable: Events, "sends refused for want of a route or a live interface";
         send_icmp: Events, "sends that reported an earlier ICMP error and were repeated";
         send_failed: Events, "sends that failed for another reason";
+        own_host_copies: Packets, "multicasts of a receiver sent to a source on the same host too";
         gso_fallbacks: Events, "times that kernel segmentation was reduced or given up";
         received_datagrams: Packets, "datagrams received, after GRO split";
         received_bytes: Bytes, "UDP payload received";

@@ -1,7 +1,7 @@
 //! Control connections: non-blocking TCP with bounded queues.
 //!
 //! ```text
-//!  open ──> Connecting ──> Open ──close──> Flushing ──queue empty──> Lingering ──EOF or time──> gone
+//!  open ──> Connecting ──> Open ──close──> Flushing ──all sent──> Lingering ──EOF or time──> gone
 //!  accept ───────────────> Open ──EOF, reset──> gone (Closed is told)
 //! ```
 //!

@@ -7,8 +7,8 @@
 //!   link_* <──> control connections            wait ──> block | busy | spin
 //! ```
 //!
-//! It knows nothing of PGM: it moves runs and batches. One descriptor ([`UdpIo::as_raw_fd`]) becomes
-//! readable when there is anything to do, for owners with a loop of their own.
+//! It knows nothing of PGM: it moves runs and batches. One descriptor ([`UdpIo::as_raw_fd`])
+//! becomes readable when there is anything to do, for owners with a loop of their own.
 //!
 //! Invariants: nothing but `wait` blocks; no allocation for packets or runs; every datagram, call
 //! and failure is counted.
@@ -38,7 +38,7 @@ pub use readiness::Waker;
 use readiness::{Readiness, Signal};
 
 mod receive;
-use receive::{Collector, GRO_BYTES_MAX};
+use receive::Collector;
 
 mod send;
 use send::{Blocked, Sender};
@@ -56,6 +56,8 @@ pub struct UdpIo {
     links: Links,
     readiness: Readiness,
     tally: Tally,
+    /// Where a receiver's multicasts go too, for a source on this host.
+    own_source: Option<RawAddress>,
     /// Receives since the kernel was last asked what else is ready.
     receives_since_poll: u32,
     /// Which socket is asked first; they take turns.
@@ -100,6 +102,7 @@ impl UdpIo {
             ports,
             readiness,
             tally,
+            own_source: setup.own_source().map(RawAddress::from),
             setup,
             receives_since_poll: 0,
             group_first: true,
@@ -122,7 +125,7 @@ impl UdpIo {
     #[must_use]
     pub fn batch(&self) -> RecvBatch {
         if self.collector.has_gro() {
-            RecvBatch::new(GRO_SLOTS, GRO_BYTES_MAX)
+            RecvBatch::new(GRO_SLOTS, GRO_SLOT_BYTES)
         } else {
             RecvBatch::new(PLAIN_SLOTS, PLAIN_SLOT_BYTES)
         }
@@ -259,8 +262,12 @@ impl Io for UdpIo {
 
     fn send(&mut self, run: &Run<'_>) -> Outcome {
         let to = RawAddress::from(self.setup.scoped(run.to));
-        self.sender
-            .send(&self.ports.upstream.socket, &to, run, &mut self.tally)
+        let socket = &self.ports.upstream.socket;
+        let outcome = self.sender.send(socket, &to, run, &mut self.tally);
+        if let (Some(own_source), true) = (&self.own_source, run.to.ip().is_multicast()) {
+            send::copy_to(socket, own_source, run, outcome, &mut self.tally);
+        }
+        outcome
     }
 
     fn run_limit(&self) -> RunLimit {
@@ -326,6 +333,8 @@ fn retry_at(deadline: Option<Instant>) -> Instant {
 
 /// Buffers of a batch when datagrams arrive coalesced: each can hold a whole run.
 const GRO_SLOTS: usize = 4;
+/// The longest coalesced message, rounded up so that no slot starts at an odd address.
+const GRO_SLOT_BYTES: usize = 65_536;
 const PLAIN_SLOTS: usize = 64;
 /// A jumbo frame, rounded up.
 const PLAIN_SLOT_BYTES: usize = 9216;

@@ -2,17 +2,21 @@
 //!
 //! ```text
 //!            group socket                      upstream socket
-//! source     group:port, all but our own       local:port   data leaves, NAKs and SPMRs arrive
+//! source     group:port, all but own address   local:port   data leaves, NAKs and SPMRs arrive
 //! receiver   group:port  (unicast: own:port)   local:any    NAKs and SPMRs leave
 //! ```
 //!
 //! A receiver never binds the unicast port, so that the source on the same host gets its NAKs. The
 //! kernel filters groups: a socket bound to a group gets nothing that was sent elsewhere.
+//!
+//! A source blocks its own address in the group: else it would be a member that its own data loops
+//! back to, which costs a fifth of the speed. So that it hears receivers of its own host all the
+//! same, these send what they multicast to the session's port of their own address too.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use base::{PathId, Socket};
-use sys::{Family, FilterOp, Interest, PathMtu, UdpSocket, errno};
+use sys::{Family, Interest, PathMtu, UdpSocket, errno};
 
 use super::Tally;
 use crate::{NetError, SocketOptions};
@@ -82,6 +86,12 @@ impl UdpSetup {
             }
             other => other,
         }
+    }
+
+    /// Where a source on this host would take what a receiver multicasts.
+    pub(super) fn own_source(&self) -> Option<SocketAddr> {
+        let is_needed = self.role == Role::Receiver && self.destination.ip().is_multicast();
+        is_needed.then(|| self.local_at(self.destination.port()))
     }
 
     fn local_at(&self, port: u16) -> SocketAddr {
@@ -244,14 +254,14 @@ impl UdpSetup {
             // Old kernels cannot switch it off for IPv6; membership is still checked by address,
             // and the state machines drop what is not for them.
             let _kernel_too_old = socket.set_multicast_all(false);
-            if self.role == Role::Source {
-                let filter = socket.attach_filter(&all_but_from(self.local_at(bound.port())));
-                set("filter our own packets on", bound, filter)?;
-            }
             let source = self.source.filter(|_| self.role == Role::Receiver);
             socket
                 .join(bound.ip(), self.interface, source)
                 .map_err(|error| join_fault(self, source, &error))?;
+            if self.role == Role::Source {
+                let blocked = socket.block_source(bound.ip(), self.interface, self.local);
+                set("keep our own packets from", bound, blocked)?;
+            }
         }
         Port::new(socket, Socket::Group, bound)
     }
@@ -328,53 +338,11 @@ fn note_clipped(which: &str, asked: usize, granted: usize, tally: &mut Tally) {
     ));
 }
 
-/// A filter that passes all but what was sent from exactly this address and port: a source's own
-/// packets, which come back to it when multicast loops.
-fn all_but_from(own: SocketAddr) -> Vec<FilterOp> {
-    let (offset, words): (u32, Vec<u32>) = match own.ip() {
-        IpAddr::V4(ip) => (12, vec![Ipv4Addr::to_bits(ip)]),
-        IpAddr::V6(ip) => (8, words_of(ip)),
-    };
-    let checks = u8::try_from(words.len()).expect("an address has at most four words");
-    // Jumps count the instructions in between; every mismatch goes to the `accept` at the end.
-    let mut program = vec![
-        FilterOp(LOAD_HALF, 0, 0, UDP_SOURCE_PORT),
-        FilterOp(JUMP_EQUAL, 0, 2 * checks + 1, own.port().into()),
-    ];
-    for (index, &word) in (0_u8..).zip(&words) {
-        let at = NETWORK_HEADER + offset + 4 * u32::from(index);
-        program.push(FilterOp(LOAD_WORD, 0, 0, at));
-        let to_accept = 2 * (checks - index - 1) + 1;
-        program.push(FilterOp(JUMP_EQUAL, 0, to_accept, word));
-    }
-    program.push(FilterOp(RETURN, 0, 0, 0));
-    program.push(FilterOp(RETURN, 0, 0, u32::MAX));
-    program
-}
-
-fn words_of(ip: Ipv6Addr) -> Vec<u32> {
-    let word = |part: &[u8]| u32::from_be_bytes(part.try_into().expect("chunks of four"));
-    ip.octets().chunks_exact(4).map(word).collect()
-}
-
 /// Link-local unicast, and multicast of interface or link scope, mean nothing without an interface.
 fn needs_scope(ip: Ipv6Addr) -> bool {
     let [first, ..] = ip.segments();
     first & 0xffc0 == 0xfe80 || (first & 0xff00 == 0xff00 && matches!(first & 0xf, 1 | 2))
 }
-
-/// Classic BPF: load a 16-bit word from the packet.
-const LOAD_HALF: u16 = 0x28;
-/// Classic BPF: load a 32-bit word from the packet.
-const LOAD_WORD: u16 = 0x20;
-/// Classic BPF: jump when the accumulator equals the operand.
-const JUMP_EQUAL: u16 = 0x15;
-/// Classic BPF: accept this many bytes, 0 being none.
-const RETURN: u16 = 0x06;
-/// The filter of a UDP socket sees the UDP header first.
-const UDP_SOURCE_PORT: u32 = 0;
-/// Added to an offset, it counts from the network header (`SKF_NET_OFF`).
-const NETWORK_HEADER: u32 = 0xfff0_0000;
 
 #[cfg(test)]
 mod tests {

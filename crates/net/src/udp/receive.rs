@@ -145,7 +145,7 @@ fn beyond_use(port: &Port, error: &io::Error) -> IoFault {
 }
 
 /// The longest message that coalesced datagrams can make.
-pub(super) const GRO_BYTES_MAX: usize = 65_535;
+const GRO_BYTES_MAX: usize = 65_535;
 /// A source that the kernel did not name; it always does.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Calls repeated for passing errors before the rest waits for the next turn.

@@ -2,8 +2,8 @@
 //!
 //! [`Directory`] is the only way in: names are relative, without `..`, and no symbolic link on the
 //! way is followed, also when someone puts one there at the wrong moment. The kernel checks that
-//! (`openat2`, `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`); where it is too old or a sandbox forbids the
-//! call, every component is opened by itself with the same effect.
+//! (`openat2`, `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`); where it is too old or a sandbox forbids
+//! the call, every component is opened by itself with the same effect.
 //!
 //! ```text
 //! "a/b/file" ──> open "a/b" beneath, no links ──> operation on "file" in it, not following it
@@ -150,6 +150,16 @@ impl Directory {
         self.unlink(path, 0)
     }
 
+    /// Sets this directory's own permission bits.
+    ///
+    /// # Errors
+    /// `PermissionDenied` when it belongs to someone else.
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+        // SAFETY: takes no memory; the descriptor is owned, hence open.
+        check(unsafe { libc::fchmod(self.0.as_raw_fd(), mode) })?;
+        Ok(())
+    }
+
     /// Removes an empty directory.
     ///
     /// # Errors
@@ -176,8 +186,8 @@ impl Directory {
         status::read_link(parent.as_fd(), &name)
     }
 
-    /// Sets when the contents of what is at `path` were last modified, of a link itself. Access time
-    /// stays.
+    /// Sets when the contents of what is at `path` were last modified, of a link itself. The access
+    /// time stays.
     ///
     /// # Errors
     /// When it is not ours.
@@ -234,7 +244,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Opening never waits (as it would for the other end of a pipe), and what is opened is checked.
+    /// Opening never waits (as it would for a pipe's other end), and what is opened is checked.
     fn regular(&self, path: &Path, flags: c_int, mode: u32) -> io::Result<File> {
         let fd = self.beneath(path, flags | libc::O_NONBLOCK | libc::O_NOCTTY, mode)?;
         let file = File::from(fd);
@@ -302,8 +312,8 @@ impl AsFd for Directory {
     }
 }
 
-/// Takes disk space for `bytes` bytes of a file, which gets that length: so that a full disk is found
-/// before anything is received.
+/// Takes disk space for `bytes` bytes of a file, which gets that length: so that a full disk is
+/// found before anything is received.
 ///
 /// # Errors
 /// `StorageFull`, `FileTooLarge` or `QuotaExceeded`; `Unsupported` where the filesystem cannot.
@@ -391,8 +401,8 @@ fn openat(at: BorrowedFd<'_>, name: &CStr, flags: c_int, mode: u32) -> io::Resul
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
-/// A kernel before 5.6 does not know the call; some sandboxes forbid it. A path that is forbidden for
-/// another reason is forbidden by the other way too.
+/// A kernel before 5.6 does not know the call; some sandboxes forbid it. A path that is forbidden
+/// for another reason is forbidden by the other way too.
 fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -210,7 +210,20 @@ fn a_source_hears_the_group_but_not_itself() {
     let mut batch = source.batch();
     let datagrams = collect(&mut source, &mut batch, 1);
     assert_eq!(&datagrams[0].1[..], b"spmr");
+    assert_eq!(
+        datagrams[0].0.socket,
+        Socket::Upstream,
+        "same host: told directly"
+    );
+    assert_eq!(receiver.counters().own_host_copies, 1);
+
+    let elsewhere = UdpSetup::new(Role::Receiver, group(9), LOOPBACK, [127, 0, 0, 5].into());
+    let mut elsewhere = UdpIo::open(elsewhere).unwrap();
+    send_one(&mut elsewhere, b"other", group(9));
+    let datagrams = collect(&mut source, &mut batch, 1);
+    assert_eq!(&datagrams[0].1[..], b"other");
     assert_eq!(datagrams[0].0.socket, Socket::Group);
+    assert!(is_silent(&mut source), "once each");
 }
 
 #[test]
