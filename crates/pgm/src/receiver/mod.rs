@@ -26,7 +26,7 @@
 //!
 //! **Spec**: RFC 3208 sections 3.4, 6, 9.1 to 9.4, 9.7, 9.8, 13.5.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use base::{Arrival, Budget, DropCounters, DropReason, Instant, Outcome, Rng, Run, Verdict};
 use wire::pgm::{
@@ -70,6 +70,8 @@ pub struct Receiver {
     drops: DropCounters,
     /// Nothing is due before it.
     wake: Instant,
+    /// The sessions are not looked through again before it: bounds the work that very many cost.
+    rested: Instant,
 }
 
 impl Receiver {
@@ -92,6 +94,7 @@ impl Receiver {
             is_ready: Vec::new(),
             drops: DropCounters::default(),
             wake: Instant::NEVER,
+            rested: Instant::ZERO,
         }
     }
 
@@ -143,6 +146,7 @@ impl Receiver {
             return;
         }
         self.wake = Instant::NEVER;
+        self.rested = now + SCAN_PAUSE * self.peers.end();
         for session in 0..self.peers.end() {
             let Some(peer) = self.peers.get_mut(session) else {
                 continue;
@@ -174,10 +178,11 @@ impl Receiver {
         }
     }
 
-    /// Where a session stands; `None` for one that is unknown or over.
+    /// Where a session stands, or stood at its end while its number names no other; `None` for one
+    /// that is unknown, forgotten or expired. **Cost**: one step for each missing range.
     #[must_use]
     pub fn position(&self, session: u32) -> Option<Position> {
-        let peer = self.peers.get(session).filter(|peer| !peer.is_over())?;
+        let peer = self.peers.get(session)?;
         let window = peer.window();
         let known = peer.is_established();
         Some(Position {
@@ -511,7 +516,8 @@ impl Receiver {
         let Some(peer) = self.peers.get(session) else {
             return;
         };
-        self.wake = self.wake.min(peer.wake(&self.shared));
+        let due = peer.wake(&self.shared).max(self.rested);
+        self.wake = self.wake.min(due);
         if peer.has_ready() && !self.is_ready[session as usize] {
             self.is_ready[session as usize] = true;
             self.ready.push_back(session);
@@ -595,3 +601,6 @@ fn nak_list_of<'a>(packet: &Packet<'a>) -> Option<NakList<'a>> {
         _ => None,
     })
 }
+
+/// Pause between two looks through all sessions, for each of them.
+const SCAN_PAUSE: Duration = Duration::from_nanos(200);

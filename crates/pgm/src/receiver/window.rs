@@ -238,10 +238,11 @@ impl Window {
         }
     }
 
-    /// Gives up everything that is missing, noted announcements included.
+    /// Gives up everything that is missing up to what was announced: the session is over, so that
+    /// an announcement counts even if nobody repeated it.
     pub(super) fn lose_all(&mut self) -> u64 {
         let lost = self.gaps.lose_before(self.next);
-        let end = self.noted;
+        let end = self.noted.max(self.announced.min(self.limit()));
         if end <= self.next || !self.gaps.open_lost(self.next, end) {
             return lost;
         }

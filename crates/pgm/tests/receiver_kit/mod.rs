@@ -375,3 +375,11 @@ pub(crate) const fn data(sqn: u32, trail: u32) -> Data {
 pub(crate) const fn dropped(reason: DropReason) -> Verdict {
     Verdict::Drop(reason)
 }
+
+pub(crate) const fn nak_body(sqn: u32) -> Nak {
+    Nak {
+        sqn: Sqn(sqn),
+        source_nla: SOURCE,
+        group_nla: GROUP,
+    }
+}
