@@ -22,6 +22,9 @@ mod quantity;
 
 mod text;
 
+mod transfer;
+pub(crate) use transfer::{DemoDocument, RecvReport, SendReport, hex};
+
 /// Where and how a command speaks.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
@@ -74,7 +77,7 @@ impl Output {
 
     /// Bars that move on a terminal, unless nobody wants to see them.
     pub(crate) fn progress(&self) -> Progress {
-        Progress::new(!self.is_quiet && !self.is_json)
+        Progress::new(!self.is_quiet)
     }
 
     /// The end of a command: its document as JSON, or as text where the text belongs.

@@ -20,6 +20,12 @@ pub use endpoint::{Endpoint, Handle};
 mod turn;
 pub use turn::{Driver, DriverCounters, Turn};
 
+mod object_receiver;
+pub use object_receiver::ObjectReceiver;
+
+mod object_sender;
+pub use object_sender::ObjectSender;
+
 mod publisher;
 pub use publisher::{Publisher, PublisherSetup};
 

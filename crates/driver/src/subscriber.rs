@@ -129,7 +129,9 @@ impl Subscriber {
                     mark,
                     source,
                 } => {
-                    if let Some(reporter) = &mut self.reporter {
+                    // Reports go to the host that the packets and the NAKs belong to.
+                    let nla = self.receiver.position(session).and_then(|at| at.path_nla);
+                    if let Some(reporter) = self.reporter.as_mut().filter(|_| nla == Some(source)) {
                         reporter.mark(now, session, source, &mark);
                     }
                 }

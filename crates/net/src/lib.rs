@@ -19,5 +19,11 @@ pub use interface::{Interface, InterfaceError, Interfaces};
 mod options;
 pub use options::{SocketOptions, WaitStrategy};
 
+mod store;
+pub use store::FileStore;
+
+mod tree;
+pub use tree::{FileContent, Tree};
+
 mod udp;
 pub use udp::{Role, UdpCounters, UdpIo, UdpSetup, Waker};

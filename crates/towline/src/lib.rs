@@ -19,8 +19,13 @@
 mod batch;
 pub use batch::{Batch, Received};
 
+pub mod demo;
+
 mod error;
 pub use error::Error;
+
+mod files;
+pub use files::{Expectation, FileReceiver, FileSender};
 
 pub mod load;
 
@@ -43,7 +48,10 @@ mod usage;
 pub use usage::{Usage, UsageMeter};
 
 pub use base::{CounterSet, Instant};
-pub use delivery::{LeaveReason, Policy, RegistryEvent};
+pub use delivery::{
+    LeaveReason, PlanOutcome, PlanReceiverEvent, PlanSenderEvent, Policy, ReceiverProgress,
+    ReceiverReport, ReceiverState, RegistryEvent,
+};
 pub use driver::{MessageSink, SessionEvent};
 pub use net::{
     Faults, Group, Interface, InterfaceError, Interfaces, NetError, SocketOptions, WaitStrategy,

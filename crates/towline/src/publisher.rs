@@ -1,7 +1,6 @@
 //! The sending face of the library: messages to everyone in a group.
 
 use std::{
-    net::SocketAddr,
     os::fd::{AsRawFd, RawFd},
     time::Duration,
 };
@@ -9,12 +8,12 @@ use std::{
 use base::{Instant, Io as _};
 use delivery::{Policy, Registry, RegistryConfig, RegistryEvent};
 use driver::{Driver, PublisherSetup, Turn};
-use pgm::{Full, Source, SourceSetup};
-use wire::pgm::{Gsi, Mark, Profile, Tsi};
+use pgm::{Full, Source};
+use wire::pgm::Profile;
 
 use crate::{
     Error, Snapshot,
-    session::{Port, Session, random_u64},
+    session::{Port, Session, report_sqns},
 };
 
 /// How a [`Publisher`] is to be.
@@ -65,26 +64,7 @@ impl PublisherBuilder {
     /// Parameters that contradict each other, an interface that cannot be used, or what the system
     /// refused.
     pub fn open(self) -> Result<Publisher, Error> {
-        let mut opened = self.session.open(net::Role::Source)?;
-        let session_id = random_u64()?;
-        let destination = opened.destination;
-        let mut mark = Mark::new(Profile::Messages, session_id);
-        if self.session.reports && !opened.config.strict_pgm() {
-            let any_port = SocketAddr::new(opened.local, self.session.control_port);
-            mark.control_port = opened.io.inner_mut().listen(any_port)?.port();
-        }
-        let destination_port = self.session.pgm_port.unwrap_or(destination.port());
-        let setup = SourceSetup {
-            tsi: random_tsi(destination_port)?,
-            destination_port,
-            group: destination,
-            nla: opened.local,
-            path: base::PathId(0),
-            first_sqn: random_u64()? as u32,
-            seed: opened.seed,
-            mark: Some(mark),
-        };
-        let source = Source::new(opened.config, setup, opened.io.now());
+        let (opened, source, session_id) = self.session.open_source(Profile::Messages)?;
         let mut config = RegistryConfig::new(session_id);
         config.policy = self.policy;
         config.expected = self.expected;
@@ -355,32 +335,6 @@ impl AsRawFd for Publisher {
     fn as_raw_fd(&self) -> RawFd {
         self.driver.io.inner().as_raw_fd()
     }
-}
-
-/// A transport session identifier that nobody off the path can guess.
-pub(crate) fn random_tsi(destination_port: u16) -> Result<Tsi, Error> {
-    let bits = random_u64()?.to_le_bytes();
-    let mut gsi = [0; 6];
-    gsi.copy_from_slice(&bits[..6]);
-    let port = u16::from_le_bytes([bits[6], bits[7]]);
-    // The two ports of a session must differ (RFC 3208 section 8).
-    let port = if port == destination_port || port == 0 {
-        destination_port ^ 1
-    } else {
-        port
-    };
-    Ok(Tsi {
-        gsi: Gsi(gsi),
-        port,
-    })
-}
-
-/// Packets after which a receiver reports at the latest: a quarter of the flow window, so that waiting
-/// for reports does not limit the rate; more with many receivers, so that their reports stay few.
-pub(crate) fn report_sqns(config: &pgm::Config, receivers: u32) -> u32 {
-    let in_bytes = config.flow_window_bytes() / 4 / config.mtu();
-    let sqns = (config.flow_window_sqns() / 4).min(u32::try_from(in_bytes).unwrap_or(u32::MAX));
-    sqns.max(1).saturating_mul((receivers / 8).max(1))
 }
 
 /// A turn is worth its system calls when a full run waits.

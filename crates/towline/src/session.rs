@@ -5,7 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use net::{
     Faults, Group, Interfaces, NetError, SocketOptions, UdpIo, UdpSetup, interface::Selector,
 };
-use pgm::{Config, ConfigBuilder, ConfigError};
+use base::Io as _;
+use pgm::{
+    Config, ConfigBuilder, ConfigError, Mode, Receiver, ReceiverSetup, Source, SourceSetup,
+};
+use wire::pgm::{Gsi, Mark, Profile, Tsi};
 
 use crate::Error;
 
@@ -146,6 +150,50 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Opens the sockets of a sender and the PGM source that marks its session with `profile`.
+    /// Gives the session's id too.
+    pub(crate) fn open_source(&self, profile: Profile) -> Result<(Opened, Source, u64), Error> {
+        let mut opened = self.open(net::Role::Source)?;
+        let session_id = random_u64()?;
+        let destination = opened.destination;
+        let mut mark = Mark::new(profile, session_id);
+        if self.reports && !opened.config.strict_pgm() {
+            let address = SocketAddr::new(opened.local, self.control_port);
+            mark.control_port = opened.io.inner_mut().listen(address)?.port();
+        }
+        let destination_port = self.pgm_port.unwrap_or(destination.port());
+        let setup = SourceSetup {
+            tsi: random_tsi(destination_port)?,
+            destination_port,
+            group: destination,
+            nla: opened.local,
+            path: base::PathId(0),
+            first_sqn: random_u64()? as u32,
+            seed: opened.seed,
+            mark: Some(mark),
+        };
+        let source = Source::new(opened.config, setup, opened.io.now());
+        Ok((opened, source, session_id))
+    }
+
+    /// Opens the sockets of a receiver and its PGM receiver.
+    pub(crate) fn open_receiver(&self, mode: Mode) -> Result<(Opened, Receiver), Error> {
+        let mut opened = self.open(net::Role::Receiver)?;
+        let destination = opened.destination;
+        let setup = ReceiverSetup {
+            mode,
+            destination_port: self.pgm_port.unwrap_or(destination.port()),
+            group: destination,
+            path: base::PathId(0),
+            seed: opened.seed,
+            own_nla: opened.local,
+        };
+        let receiver = Receiver::new(opened.config, setup, opened.io.now());
+        Ok((opened, receiver))
+    }
+}
+
 /// What opening the sockets gave.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -168,6 +216,32 @@ pub(crate) fn random_u64() -> Result<u64, Error> {
     sys::random(&mut bytes)
         .map_err(|error| NetError::system("read", "the system's random numbers", &error))?;
     Ok(u64::from_le_bytes(bytes))
+}
+
+/// A transport session identifier that nobody off the path can guess.
+fn random_tsi(destination_port: u16) -> Result<Tsi, Error> {
+    let bits = random_u64()?.to_le_bytes();
+    let mut gsi = [0; 6];
+    gsi.copy_from_slice(&bits[..6]);
+    let port = u16::from_le_bytes([bits[6], bits[7]]);
+    // The two ports of a session must differ (RFC 3208 section 8).
+    let port = if port == destination_port || port == 0 {
+        destination_port ^ 1
+    } else {
+        port
+    };
+    Ok(Tsi {
+        gsi: Gsi(gsi),
+        port,
+    })
+}
+
+/// Packets after which a receiver reports at the latest: a quarter of the flow window, so that waiting
+/// for reports does not limit the rate; more with many receivers, so that their reports stay few.
+pub(crate) fn report_sqns(config: &Config, receivers: u32) -> u32 {
+    let in_bytes = config.flow_window_bytes() / 4 / config.mtu();
+    let sqns = (config.flow_window_sqns() / 4).min(u32::try_from(in_bytes).unwrap_or(u32::MAX));
+    sqns.max(1).saturating_mul((receivers / 8).max(1))
 }
 
 fn default_name() -> String {

@@ -8,7 +8,7 @@ use std::{
 use base::{Instant, Io as _};
 use delivery::{Reporter, ReporterConfig};
 use driver::{Driver, MessageSink, SubscriberSetup, Turn};
-use pgm::{Mode, Receiver, ReceiverSetup, Status};
+use pgm::{Mode, Status};
 
 use crate::{
     Batch, Error, Received, Snapshot,
@@ -35,17 +35,7 @@ impl Subscriber {
     /// Parameters that contradict each other, an interface that cannot be used, or what the system
     /// refused.
     pub fn open(session: &Session) -> Result<Self, Error> {
-        let mut opened = session.open(net::Role::Receiver)?;
-        let destination = opened.destination;
-        let setup = ReceiverSetup {
-            mode: Mode::Sequence,
-            destination_port: session.pgm_port.unwrap_or(destination.port()),
-            group: destination,
-            path: base::PathId(0),
-            seed: opened.seed,
-            own_nla: opened.local,
-        };
-        let receiver = Receiver::new(opened.config, setup, opened.io.now());
+        let (opened, receiver) = session.open_receiver(Mode::Sequence)?;
         let reporter = if session.reports && !opened.config.strict_pgm() {
             let config = ReporterConfig::new(session.name.clone(), random_u64()?);
             Some(Reporter::new(config))

@@ -25,8 +25,12 @@ impl Progress {
         }
     }
 
+    /// True when somebody sees the bars.
+    pub(crate) const fn is_shown(&self) -> bool {
+        self.is_shown
+    }
+
     /// A bar towards a known number of bytes.
-    #[expect(dead_code, reason = "file transfers are the ones to count bytes")]
     pub(crate) fn bytes(&self, name: &str, total: u64) -> ProgressBar {
         self.bar(name, Some(total), BYTES)
     }

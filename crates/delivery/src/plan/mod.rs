@@ -265,13 +265,37 @@ impl Plan {
         file_root(seals, file.size, self.header.slab_shift)
     }
 
-    /// One hash over everything: the manifest, then the root of each file in order.
+    /// One hash over all files, which anybody can compute with another tool: the BLAKE3 of what
+    /// `b3sum` prints for them in the order of their paths' bytes. Names, types and modes are not in
+    /// it; the plan's id covers those.
     #[must_use]
     pub fn tree_root(&self, seals: &[u8]) -> Hash {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.manifest);
-        for file in &self.files {
-            hasher.update(&self.root_of(file, seals));
+        let mut line = Vec::new();
+        let mut files: Vec<&File> = self.files.iter().collect();
+        files.sort_unstable_by(|a, b| self.path_of(a).cmp(self.path_of(b)));
+        for file in files {
+            let root = blake3::Hash::from_bytes(self.root_of(file, seals));
+            line.clear();
+            let path = self.path_of(file);
+            let is_escaped = path
+                .iter()
+                .any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'));
+            if is_escaped {
+                line.push(b'\\');
+            }
+            line.extend_from_slice(root.to_hex().as_bytes());
+            line.extend_from_slice(b"  ");
+            for &byte in path {
+                match byte {
+                    b'\\' => line.extend_from_slice(b"\\\\"),
+                    b'\n' => line.extend_from_slice(b"\\n"),
+                    b'\r' => line.extend_from_slice(b"\\r"),
+                    _ => line.push(byte),
+                }
+            }
+            line.push(b'\n');
+            hasher.update(&line);
         }
         *hasher.finalize().as_bytes()
     }

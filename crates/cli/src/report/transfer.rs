@@ -1,0 +1,312 @@
+//! What `send`, `recv` and `demo` have to say.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+use towline::{
+    PlanOutcome, ReceiverProgress, ReceiverReport, ReceiverState,
+    demo::{self, Checksums},
+};
+
+use super::{Counters, Document, quantity};
+
+/// `send`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SendReport {
+    pub(crate) group: String,
+    /// Every expected receiver holds everything, verified, synced and in place.
+    pub(crate) is_proven: bool,
+    pub(crate) plan: String,
+    /// BLAKE3 of what `b3sum` prints for all files, in the order of their paths' bytes.
+    pub(crate) root: Option<String>,
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
+    /// Content by time, whatever the number of receivers.
+    pub(crate) bytes_per_s: f64,
+    pub(crate) receivers: Vec<ReceiverRow>,
+    /// Expected receivers that never came.
+    pub(crate) missing: u32,
+    /// Why the sender itself gave up.
+    pub(crate) failure: Option<String>,
+    pub(crate) counters: Counters,
+}
+
+/// One receiver of a transfer.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ReceiverRow {
+    name: String,
+    address: String,
+    is_expected: bool,
+    /// `proven`, `active` or `failed`.
+    state: &'static str,
+    bytes: u64,
+    packets_lost: u64,
+    repairs_asked: u64,
+    repairs_got: u64,
+    seconds: Option<f64>,
+    root: Option<String>,
+    error: Option<String>,
+}
+
+impl SendReport {
+    pub(crate) fn new(group: String, outcome: &PlanOutcome, files: u64, time: Duration) -> Self {
+        let seconds = time.as_secs_f64();
+        Self {
+            group,
+            is_proven: outcome.is_proven(),
+            plan: hex(&outcome.plan.0),
+            root: outcome.root.map(|root| hex(&root)),
+            files,
+            bytes: outcome.content_bytes,
+            seconds,
+            bytes_per_s: quantity::per_second(outcome.content_bytes, seconds),
+            receivers: outcome.receivers.iter().map(ReceiverRow::from).collect(),
+            missing: outcome.missing,
+            failure: outcome.failure.as_ref().map(|(_, text)| text.clone()),
+            counters: Counters::default(),
+        }
+    }
+}
+
+impl From<&ReceiverReport> for ReceiverRow {
+    fn from(report: &ReceiverReport) -> Self {
+        let mut row = Self {
+            name: report.name.clone(),
+            address: report.peer.ip().to_string(),
+            is_expected: report.is_expected,
+            state: "active",
+            bytes: report.progress.held,
+            packets_lost: report.progress.lost,
+            repairs_asked: report.progress.repairs_asked,
+            repairs_got: report.progress.repairs_got,
+            seconds: None,
+            root: None,
+            error: None,
+        };
+        match &report.state {
+            ReceiverState::Active { .. } => {}
+            ReceiverState::Done { root, numbers } => {
+                row.state = "proven";
+                row.bytes = numbers.bytes;
+                row.packets_lost = numbers.lost;
+                row.repairs_asked = numbers.repairs_asked;
+                row.repairs_got = numbers.repairs_got;
+                row.seconds = Some(Duration::from_nanos(numbers.time_ns).as_secs_f64());
+                row.root = Some(hex(root));
+            }
+            ReceiverState::Failed { text, .. } => {
+                row.state = "failed";
+                row.error = Some(text.clone());
+            }
+        }
+        row
+    }
+}
+
+impl Document for SendReport {
+    const SCHEMA: &'static str = "towline.send";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for row in &self.receivers {
+            text += &row.line(self.bytes);
+        }
+        if self.missing > 0 {
+            text += &format!("{} expected receivers never joined\n", self.missing);
+        }
+        if let Some(failure) = &self.failure {
+            text += &format!("the sender gave up: {failure}\n");
+        }
+        let verdict = if self.is_proven { "proven" } else { "NOT PROVEN" };
+        let root = self.root.as_deref().unwrap_or("unknown");
+        text + &format!(
+            "{verdict}: {} files, {} in {}, {}; root {root}\n",
+            self.files,
+            quantity::bytes(self.bytes),
+            quantity::time(Duration::from_secs_f64(self.seconds)),
+            quantity::bits_per_second(self.bytes, self.seconds),
+        )
+    }
+}
+
+impl ReceiverRow {
+    fn line(&self, total: u64) -> String {
+        let share = if total == 0 { 100 } else { self.bytes * 100 / total };
+        let mut line = format!(
+            "{:<16} {:<9} {:<15} {:>10} ({share} %)  lost {}, repairs asked {}, got {}",
+            self.name,
+            self.state,
+            self.address,
+            quantity::bytes(self.bytes),
+            self.packets_lost,
+            self.repairs_asked,
+            self.repairs_got,
+        );
+        if let Some(seconds) = self.seconds {
+            line += &format!(", {}", quantity::time(Duration::from_secs_f64(seconds)));
+        }
+        if let Some(error) = &self.error {
+            line += &format!(": {error}");
+        }
+        line + "\n"
+    }
+}
+
+/// `recv`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RecvReport {
+    pub(crate) group: String,
+    /// Everything is verified, synced and in place, and the sender knows.
+    pub(crate) is_complete: bool,
+    pub(crate) root: Option<String>,
+    pub(crate) bytes: u64,
+    pub(crate) bytes_held: u64,
+    pub(crate) packets_lost: u64,
+    pub(crate) repairs_asked: u64,
+    pub(crate) repairs_got: u64,
+    pub(crate) seconds: f64,
+    pub(crate) error: Option<String>,
+    pub(crate) counters: Counters,
+}
+
+impl RecvReport {
+    pub(crate) fn new(group: String, progress: &ReceiverProgress, time: Duration) -> Self {
+        Self {
+            group,
+            is_complete: false,
+            root: None,
+            bytes: progress.content_bytes,
+            bytes_held: progress.numbers.held,
+            packets_lost: progress.numbers.lost,
+            repairs_asked: progress.numbers.repairs_asked,
+            repairs_got: progress.numbers.repairs_got,
+            seconds: time.as_secs_f64(),
+            error: None,
+            counters: Counters::default(),
+        }
+    }
+}
+
+impl Document for RecvReport {
+    const SCHEMA: &'static str = "towline.recv";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let held = quantity::bytes(self.bytes_held);
+        let numbers = format!(
+            "lost {}, repairs asked {}, got {}",
+            self.packets_lost, self.repairs_asked, self.repairs_got
+        );
+        match (&self.error, &self.root) {
+            (Some(error), _) => format!(
+                "FAILED with {held} of {}: {error}; {numbers}\n",
+                quantity::bytes(self.bytes)
+            ),
+            (None, Some(root)) => format!(
+                "complete: {held} in {}; {numbers}; root {root}\n",
+                quantity::time(Duration::from_secs_f64(self.seconds))
+            ),
+            (None, None) => format!("nothing received; {numbers}\n"),
+        }
+    }
+}
+
+/// `demo`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DemoDocument {
+    pub(crate) is_proven: bool,
+    /// Where the ends ran.
+    pub(crate) place: String,
+    pub(crate) paths: Vec<String>,
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    pub(crate) loss_percent: f64,
+    pub(crate) seconds: f64,
+    pub(crate) bytes_per_s: f64,
+    /// The program that checked the directories.
+    pub(crate) tool: &'static str,
+    /// The tool's hash over all files sent, and what it says of each receiver's directory.
+    pub(crate) tool_root: String,
+    pub(crate) tool_roots: Vec<String>,
+    /// Towline's own root, equal to the tool's when the tool is b3sum.
+    pub(crate) root: Option<String>,
+    /// The sender's report.
+    pub(crate) sent: Value,
+    /// Each receiver's report.
+    pub(crate) received: Vec<Value>,
+}
+
+impl DemoDocument {
+    pub(crate) fn new(demo: &demo::Demo, report: demo::DemoReport) -> Self {
+        let seconds = report.sent["seconds"].as_f64().unwrap_or(0.0);
+        let Checksums { tool, sent, received } = &report.checksums;
+        Self {
+            is_proven: report.is_proven(),
+            paths: demo.tree.paths.iter().map(|path| path.display().to_string()).collect(),
+            files: demo.tree.files,
+            bytes: demo.tree.bytes,
+            loss_percent: demo.loss_percent,
+            seconds,
+            bytes_per_s: quantity::per_second(demo.tree.bytes, seconds),
+            tool: tool.name(),
+            tool_root: sent.clone(),
+            tool_roots: received.clone(),
+            root: report.sent["root"].as_str().map(str::to_owned),
+            place: report.place,
+            sent: report.sent,
+            received: report.received,
+        }
+    }
+}
+
+impl Document for DemoDocument {
+    const SCHEMA: &'static str = "towline.demo";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let mut text = format!("{}; each receiver loses {} %\n\n", self.place, self.loss_percent);
+        text += &format!(
+            "{:<14} {:<8} {:>12} {:>13} {:>14} {:>12} {:>9}\n",
+            "receiver", "state", "bytes", "packets lost", "repairs asked", "repairs got", "time"
+        );
+        let rows = self.sent["receivers"].as_array();
+        for row in rows.into_iter().flatten() {
+            let text_of = |key: &str| row[key].as_str().unwrap_or("-").to_owned();
+            let count = |key: &str| row[key].as_u64().unwrap_or(0);
+            let time = row["seconds"].as_f64().map(Duration::from_secs_f64).map(quantity::time);
+            text += &format!(
+                "{:<14} {:<8} {:>12} {:>13} {:>14} {:>12} {:>9}\n",
+                text_of("name"),
+                text_of("state"),
+                quantity::bytes(count("bytes")),
+                count("packets_lost"),
+                count("repairs_asked"),
+                count("repairs_got"),
+                time.unwrap_or_default(),
+            );
+        }
+        text += &format!("\ntowline root   {}\n", self.root.as_deref().unwrap_or("unknown"));
+        text += &format!("{:<10} sent {}\n", self.tool, self.tool_root);
+        for (number, root) in self.tool_roots.iter().enumerate() {
+            let verdict = if *root == self.tool_root { "equal" } else { "DIFFERENT" };
+            text += &format!("{:<10} at {} {root} {verdict}\n", self.tool, number + 1);
+        }
+        let verdict = if self.is_proven { "proven" } else { "NOT PROVEN" };
+        text + &format!(
+            "\n{verdict}: {} files, {} to {} receivers in {}: {} ({} delivered)\n",
+            self.files,
+            quantity::bytes(self.bytes),
+            self.received.len(),
+            quantity::time(Duration::from_secs_f64(self.seconds)),
+            quantity::bits_per_second(self.bytes, self.seconds),
+            quantity::bits_per_second(self.bytes * self.received.len() as u64, self.seconds),
+        )
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

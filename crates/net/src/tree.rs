@@ -1,0 +1,247 @@
+//! A sender's files: the walk that makes a plan of them, and the reading of their content.
+//!
+//! Links in a tree are sent as links and never followed. What is neither file, directory nor link
+//! is left out, with a note.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ffi::OsStr,
+    fs, io,
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{FileExt as _, MetadataExt as _},
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use delivery::{Content, ContentError, Entry, Plan, PlanLimits};
+use wire::object::{EntryKind, ErrorCode, Mtime};
+
+use crate::NetError;
+
+/// A plan of files on this machine, and what is needed to read them.
+#[derive(Debug)]
+pub struct Tree {
+    /// What is to be delivered.
+    pub plan: Arc<Plan>,
+    /// Its bytes.
+    pub content: FileContent,
+    /// What was left out, one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Tree {
+    /// Walks `paths`; each is delivered under its last component.
+    ///
+    /// # Errors
+    /// When something cannot be read, or the whole is no plan: two paths of the same name, a name
+    /// that cannot be delivered, a link that leads out of the tree.
+    pub fn read(paths: &[PathBuf]) -> Result<Self, NetError> {
+        let mut walk = Walk::default();
+        for path in paths {
+            let name = walk.name_of(path)?;
+            walk.visit(path, name.as_bytes())?;
+        }
+        let Walk {
+            entries,
+            notes,
+            roots,
+        } = walk;
+        let plan = Plan::build(identity(), entries, &PlanLimits::default())
+            .map_err(|error| NetError::refused("plan", "the transfer", error))?;
+        let content = FileContent {
+            roots,
+            open: VecDeque::new(),
+        };
+        Ok(Self {
+            plan: Arc::new(plan),
+            content,
+            notes,
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Walk {
+    entries: Vec<Entry>,
+    notes: Vec<String>,
+    roots: BTreeMap<Vec<u8>, PathBuf>,
+}
+
+impl Walk {
+    /// The name that `path` is delivered under; notes where it is found.
+    fn name_of(&mut self, path: &Path) -> Result<std::ffi::OsString, NetError> {
+        let whole = match path.file_name() {
+            Some(_) => path.to_path_buf(),
+            None => fs::canonicalize(path)
+                .map_err(|error| NetError::system("read", path.display(), &error))?,
+        };
+        let name = whole.file_name().ok_or_else(|| {
+            NetError::refused(
+                "send",
+                path.display(),
+                "it has no name to be delivered under",
+            )
+            .remedy("name what is in it instead")
+        })?;
+        if self
+            .roots
+            .insert(name.as_bytes().to_vec(), path.to_path_buf())
+            .is_some()
+        {
+            let cause = "another path of the same name is sent too";
+            return Err(NetError::refused("send", path.display(), cause));
+        }
+        Ok(name.to_owned())
+    }
+
+    fn visit(&mut self, path: &Path, name: &[u8]) -> Result<(), NetError> {
+        let failed = |error: &io::Error| NetError::system("read", path.display(), error);
+        let metadata = fs::symlink_metadata(path).map_err(|error| failed(&error))?;
+        let kind = metadata.file_type();
+        let mut entry = Entry {
+            kind: EntryKind::File,
+            mode: u16::try_from(metadata.mode() & 0o7777).unwrap_or(0o644),
+            mtime: mtime_of(&metadata),
+            size: 0,
+            path: name.to_vec(),
+            target: Vec::new(),
+        };
+        if kind.is_file() {
+            entry.size = metadata.len();
+        } else if kind.is_symlink() {
+            entry.kind = EntryKind::Symlink;
+            let target = fs::read_link(path).map_err(|error| failed(&error))?;
+            entry.target = target.as_os_str().as_bytes().to_vec();
+        } else if kind.is_dir() {
+            entry.kind = EntryKind::Directory;
+        } else {
+            let text = format!(
+                "{} is left out: it is no file, directory or link",
+                path.display()
+            );
+            self.notes.push(text);
+            return Ok(());
+        }
+        self.entries.push(entry);
+        if kind.is_dir() {
+            for below in fs::read_dir(path).map_err(|error| failed(&error))? {
+                let below = below.map_err(|error| failed(&error))?.file_name();
+                let name = [name, b"/", below.as_bytes()].concat();
+                self.visit(&path.join(&below), &name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn mtime_of(metadata: &fs::Metadata) -> Mtime {
+    Mtime {
+        seconds: metadata.mtime(),
+        nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
+    }
+}
+
+/// The same on every start of this machine, so that an unchanged tree is the same plan again.
+fn identity() -> [u8; 16] {
+    let machine = fs::read("/etc/machine-id").unwrap_or_default();
+    let name = sys::host_name().unwrap_or_default();
+    let hash = blake3::hash(&[&machine, name.as_bytes()].concat());
+    let mut identity = [0; 16];
+    identity.copy_from_slice(&hash.as_bytes()[..16]);
+    identity
+}
+
+/// The bytes of a plan's files, read where they lie.
+///
+/// A file whose length or modification time is not what was planned ends the transfer: its
+/// receivers would otherwise hold a mixture.
+#[derive(Debug)]
+pub struct FileContent {
+    /// Where each top-level name of the plan is.
+    roots: BTreeMap<Vec<u8>, PathBuf>,
+    /// The files read last, the latest first.
+    open: VecDeque<(u32, fs::File)>,
+}
+
+impl FileContent {
+    fn path_of(&self, plan: &Plan, file: usize) -> PathBuf {
+        let path = plan.path_of(&plan.files()[file]);
+        let (top, rest) = match path.iter().position(|&byte| byte == b'/') {
+            Some(at) => (&path[..at], &path[at + 1..]),
+            None => (path, &[][..]),
+        };
+        let root = self.roots.get(top).cloned().unwrap_or_default();
+        if rest.is_empty() {
+            root
+        } else {
+            root.join(OsStr::from_bytes(rest))
+        }
+    }
+
+    fn file(&mut self, plan: &Plan, index: usize) -> Result<&fs::File, ContentError> {
+        let entry = plan.files()[index].entry;
+        match self.open.iter().position(|(open, _)| *open == entry) {
+            Some(0) => {}
+            Some(at) => self.open.swap(0, at),
+            None => {
+                let file = self.open(plan, index)?;
+                self.open.truncate(OPEN_MAX - 1);
+                self.open.push_front((entry, file));
+            }
+        }
+        Ok(&self.open[0].1)
+    }
+
+    fn open(&self, plan: &Plan, index: usize) -> Result<fs::File, ContentError> {
+        let path = self.path_of(plan, index);
+        let failed = |error: &io::Error| content_error(&path, error);
+        let file = fs::File::open(&path).map_err(|error| failed(&error))?;
+        let metadata = file.metadata().map_err(|error| failed(&error))?;
+        let planned = plan.entry(plan.files()[index].entry as usize);
+        if metadata.len() != planned.size || mtime_of(&metadata) != planned.mtime {
+            return Err(changed(&path));
+        }
+        Ok(file)
+    }
+}
+
+impl Content for FileContent {
+    fn read(&mut self, plan: &Plan, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
+        let end = offset + out.len() as u64;
+        let mut rest = out;
+        for (index, file_offset, range) in plan.pieces(offset..end) {
+            let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            let (piece, after) = rest.split_at_mut(len);
+            rest = after;
+            let outcome = self.file(plan, index)?.read_exact_at(piece, file_offset);
+            outcome.map_err(|error| {
+                let path = self.path_of(plan, index);
+                if error.kind() == io::ErrorKind::UnexpectedEof {
+                    changed(&path)
+                } else {
+                    content_error(&path, &error)
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn changed(path: &Path) -> ContentError {
+    let text = format!("{} changed after the transfer was planned", path.display());
+    ContentError::new(ErrorCode::SourceChanged, text)
+}
+
+fn content_error(path: &Path, error: &io::Error) -> ContentError {
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => ErrorCode::SourceChanged,
+        io::ErrorKind::PermissionDenied => ErrorCode::Permission,
+        _ => ErrorCode::Io,
+    };
+    ContentError::new(code, format!("cannot read {}: {error}", path.display()))
+}
+
+/// Files kept open for reading.
+const OPEN_MAX: usize = 16;
