@@ -24,8 +24,15 @@
 #[cfg(test)]
 mod fabric;
 
+mod content;
+pub use content::{Content, ContentError};
+
+pub mod fuzzing;
+
 mod link;
 pub use link::LinkCommand;
+
+pub mod memory;
 
 mod plan;
 pub use plan::{
@@ -36,6 +43,12 @@ pub use plan::{
 mod range;
 pub use range::{RangeSet, TooManyRanges};
 
+mod receiver;
+pub use receiver::{
+    BlockVerdict, PlanReceiver, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent,
+    ReceiverProgress, TransportStats,
+};
+
 mod registry;
 pub use registry::{
     LeaveReason, Policy, ReceiverStatus, Registry, RegistryConfig, RegistryCounters, RegistryEvent,
@@ -43,3 +56,15 @@ pub use registry::{
 
 mod reporter;
 pub use reporter::{ReceiverStats, Reporter, ReporterConfig, ReporterCounters, ReporterEvent};
+
+mod sender;
+pub use sender::{
+    BlockPlan, PlanOutcome, PlanSender, PlanSenderConfig, PlanSenderCounters, PlanSenderEvent,
+    ReceiverReport, ReceiverState,
+};
+
+mod store;
+pub use store::{Store, StoreEvent};
+
+#[cfg(test)]
+mod transfer;

@@ -159,6 +159,14 @@ impl RangeSet {
             .is_some_and(|known| known.start <= range.start)
     }
 
+    /// The first range, or rest of a range, at or behind a position.
+    #[must_use]
+    pub fn first_from(&self, position: u64) -> Option<Range<u64>> {
+        let at = self.ranges.partition_point(|known| known.end <= position);
+        let known = self.ranges.get(at)?;
+        Some(known.start.max(position)..known.end)
+    }
+
     /// The ranges in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + Clone + '_ {
         self.ranges.iter().cloned()

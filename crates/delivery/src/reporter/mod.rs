@@ -226,6 +226,7 @@ impl Reporter {
             self.links.abort(link);
             return;
         };
+        self.links.greeted(link);
         known.state = State::Greeting { link };
         self.by_link.insert(link, session);
     }
@@ -313,6 +314,7 @@ impl Reporter {
         };
         decoder.push(data);
         loop {
+            self.links.limit(link, &mut decoder);
             match decoder.next_message() {
                 Ok(Some(message)) => self.message(now, link, &message),
                 Ok(None) => break self.links.put_decoder(link, decoder),

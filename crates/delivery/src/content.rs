@@ -1,0 +1,37 @@
+//! Where a sender's bytes come from.
+
+use wire::object::ErrorCode;
+
+use crate::Plan;
+
+/// The bytes of object 1 of a plan, on the sender's side.
+pub trait Content {
+    /// Fills `out` with the content from position `offset` on; the range lies within the content
+    /// and may span files.
+    ///
+    /// # Errors
+    /// When the bytes cannot be had or are not those that were planned: a file is gone, unreadable,
+    /// shorter or changed. The transfer ends with this error.
+    fn read(&mut self, plan: &Plan, offset: u64, out: &mut [u8]) -> Result<(), ContentError>;
+}
+
+/// Why content could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct ContentError {
+    /// For the program.
+    pub code: ErrorCode,
+    /// For a person: operation, file, cause.
+    pub text: String,
+}
+
+impl ContentError {
+    /// An error of kind `code`, in words.
+    #[must_use]
+    pub fn new(code: ErrorCode, text: impl Into<String>) -> Self {
+        Self {
+            code,
+            text: text.into(),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Fuzz bodies: shared by the fuzz targets and by the tests, which replay a corpus through them.
+//!
+//! Each drives a real machine with operations read from the input: bytes of a control connection in
+//! pieces, blocks, time. They panic when an invariant of the machine does not hold.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use base::{Instant, LinkEvent, LinkId};
+use wire::object::{BlockHeader, Hello, Message, ObjectId, VERSION, Welcome};
+
+use crate::{
+    Entry, LinkCommand, Plan, PlanLimits, PlanReceiver, PlanReceiverConfig, PlanSender,
+    PlanSenderConfig, Registry, RegistryConfig,
+    memory::{MemoryContent, MemoryStore},
+};
+
+const SESSION: u64 = 7;
+
+/// A manifest: what is accepted holds no path that leaves the tree, and reads back the same.
+///
+/// **Panics**: when that does not hold.
+pub fn plan(data: &[u8]) {
+    let limits = PlanLimits {
+        slabs_max: 1 << 16,
+        ..PlanLimits::default()
+    };
+    let Ok(plan) = Plan::from_manifest(data.to_vec(), &limits) else {
+        return;
+    };
+    for entry in plan.entries() {
+        let mut names = entry.path.split(|&byte| byte == b'/');
+        assert!(names.all(|name| !matches!(name, b"" | b"." | b"..") && !name.contains(&0)));
+        assert_ne!(entry.target.first(), Some(&b'/'));
+    }
+    let mut at = 0;
+    for index in 0..plan.slab_count() {
+        let slab = plan.slab(index);
+        assert_eq!(slab.start, at);
+        at += u64::from(slab.len);
+    }
+    assert_eq!(at, plan.content_bytes());
+    assert_eq!(Plan::id_of(data), plan.id());
+}
+
+/// A registry whose receivers say anything.
+///
+/// **Panics**: when a hold is beyond what was sent, or anything inside breaks.
+pub fn registry(data: &[u8]) {
+    let mut registry = Registry::new(RegistryConfig::new(SESSION));
+    let lead = (1 << 32) - 5;
+    for operation in Operations::new(data) {
+        registry.set_lead(lead);
+        match operation {
+            Operation::Link(now, link, event, bytes) => {
+                registry.handle_link(now, link, event, bytes);
+            }
+            Operation::Greet(now, link, name) => {
+                registry.handle_link(now, link, LinkEvent::Data, &greeting(name));
+            }
+            Operation::Time(now) | Operation::Block(now, _) => registry.handle_timeout(now),
+        }
+        assert!(registry.hold().is_none_or(|hold| hold <= lead + 1));
+        drain(|| registry.poll_link().map(taken));
+    }
+}
+
+/// A plan sender whose receivers say anything.
+///
+/// **Panics**: when it calls a transfer proven, or anything inside breaks.
+pub fn sender(data: &[u8]) {
+    let entries = vec![Entry::file("a", 3000), Entry::directory("d")];
+    let (plan, content) = MemoryContent::generate(entries, [0; 16], 1).expect("it is a plan");
+    let config = PlanSenderConfig::new(SESSION, 1);
+    let mut sender = PlanSender::new(config, plan, content, Instant::ZERO);
+    let mut out = [0; 1000];
+    let mut sqn = 0;
+    for operation in Operations::new(data) {
+        let now = operation.now();
+        match operation {
+            Operation::Link(now, link, event, bytes) => sender.handle_link(now, link, event, bytes),
+            Operation::Greet(now, link, name) => {
+                sender.handle_link(now, link, LinkEvent::Data, &greeting(name));
+            }
+            Operation::Time(now) => sender.handle_timeout(now),
+            Operation::Block(now, _) => sender.pass_drained(now),
+        }
+        while let Some(block) = sender.next_block(out.len()) {
+            if !sender.fill(now, &block, 0, &mut out[..block.len]) {
+                break;
+            }
+            sqn += 1;
+            sender.blocks_committed(now, &block, 1, sqn);
+        }
+        drain(|| sender.poll_link().map(taken));
+    }
+    // The proof is a hash of random content: nobody can have guessed it.
+    assert!(!sender.outcome().is_proven());
+}
+
+/// A plan receiver whose sender says anything, after a plausible beginning.
+///
+/// **Panics**: when it calls content delivered that does not hash to its seals, or anything inside
+/// breaks.
+pub fn receiver(data: &[u8]) {
+    let entries = vec![Entry::file("a", 300), Entry::file("b", 5)];
+    let (plan, content) = MemoryContent::generate(entries, [0; 16], 1).expect("it is a plan");
+    let config = PlanReceiverConfig::new("r", 1);
+    let mut receiver = PlanReceiver::new(config, MemoryStore::default(), Instant::ZERO);
+    receiver.dial(
+        Instant::ZERO,
+        SocketAddr::from(([10, 0, 0, 1], 1)),
+        SESSION,
+        0,
+    );
+    receiver.handle_timeout(Instant::ZERO);
+    let opened = drain(|| receiver.poll_link().map(taken));
+    receiver.link_opened(opened.expect("it dials"), LINK);
+    receiver.handle_link(Instant::ZERO, LINK, LinkEvent::Opened, &[]);
+    receiver.handle_link(Instant::ZERO, LINK, LinkEvent::Data, &welcome(&plan));
+    for operation in Operations::new(data) {
+        match operation {
+            Operation::Link(now, _, LinkEvent::Data, bytes) => {
+                receiver.handle_link(now, LINK, LinkEvent::Data, bytes);
+            }
+            Operation::Link(now, ..) => {
+                // Now and then the truth, so that the later steps are reached.
+                let header = BlockHeader::data(ObjectId::MANIFEST, 0).to_bytes();
+                receiver.handle_block(now, &[&header[..], plan.manifest()].concat());
+            }
+            Operation::Greet(now, link, _) => {
+                let header = BlockHeader::data(ObjectId::CONTENT, 0).to_bytes();
+                receiver.handle_block(now, &[&header[..], content.bytes()].concat());
+                receiver.position(now, link.0.into(), 9);
+            }
+            Operation::Time(now) => receiver.handle_timeout(now),
+            Operation::Block(now, bytes) => {
+                receiver.handle_block(now, bytes);
+            }
+        }
+        drain(|| receiver.poll_link().map(taken));
+    }
+    assert!(
+        receiver
+            .store()
+            .committed()
+            .is_none_or(|bytes| bytes == content.bytes())
+    );
+}
+
+const LINK: LinkId = LinkId(1);
+
+fn greeting(name: u8) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Message::Hello(Hello {
+        version_min: VERSION,
+        version_max: VERSION,
+        instance: 1,
+        session: SESSION,
+        name: ["a", "b", "c", "d"][usize::from(name % 4)],
+    })
+    .emit(&mut bytes);
+    bytes
+}
+
+fn welcome(plan: &Arc<Plan>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Message::Welcome(Welcome {
+        version: VERSION,
+        slot: 0,
+        plan: plan.id().0,
+        session: SESSION,
+        receiver_count: 1,
+        report_interval_us: 1000,
+        report_sqns: 1,
+        manifest_bytes: plan.manifest().len() as u64,
+        is_late: false,
+    })
+    .emit(&mut bytes);
+    bytes
+}
+
+/// What a command asked for.
+enum Taken {
+    Open(u32),
+    Other,
+}
+
+fn taken(command: LinkCommand<'_>) -> Taken {
+    match command {
+        LinkCommand::Open { key, .. } => Taken::Open(key),
+        LinkCommand::Send { .. } | LinkCommand::Close { .. } => Taken::Other,
+    }
+}
+
+/// Looks at a machine's commands and gives the key of a connection it asks for. A send is left in
+/// its queue, as to a peer that does not read.
+fn drain(mut poll: impl FnMut() -> Option<Taken>) -> Option<u32> {
+    let mut asked = None;
+    for _ in 0..8 {
+        match poll() {
+            Some(Taken::Open(key)) => asked = Some(key),
+            Some(Taken::Other) => {}
+            None => break,
+        }
+    }
+    asked
+}
+
+/// One step of an operation list.
+enum Operation<'a> {
+    Link(Instant, LinkId, LinkEvent, &'a [u8]),
+    Greet(Instant, LinkId, u8),
+    Time(Instant),
+    Block(Instant, &'a [u8]),
+}
+
+impl Operation<'_> {
+    const fn now(&self) -> Instant {
+        match *self {
+            Self::Link(now, ..) | Self::Greet(now, ..) | Self::Time(now) | Self::Block(now, _) => {
+                now
+            }
+        }
+    }
+}
+
+/// Reads operations from bytes: a kind, a parameter, a length, and as many bytes.
+struct Operations<'a> {
+    rest: &'a [u8],
+    now: Instant,
+}
+
+impl<'a> Operations<'a> {
+    const fn new(data: &'a [u8]) -> Self {
+        Self {
+            rest: data,
+            now: Instant::ZERO,
+        }
+    }
+}
+
+impl<'a> Iterator for Operations<'a> {
+    type Item = Operation<'a>;
+
+    fn next(&mut self) -> Option<Operation<'a>> {
+        let (&[kind, parameter, len], rest) = self.rest.split_first_chunk::<3>()?;
+        let len = usize::from(len).min(rest.len());
+        let link = LinkId(u32::from(parameter % 4));
+        let peer = SocketAddr::from(([10, 0, 0, 9], 9));
+        let (bytes, rest, now) = match kind % 8 {
+            // Only these carry bytes of their own.
+            3 | 4 | 7 => (&rest[..len], &rest[len..], self.now),
+            6 => (
+                &[][..],
+                rest,
+                self.now + Duration::from_millis(u64::from(len as u8) * 50),
+            ),
+            _ => (&[][..], rest, self.now),
+        };
+        (self.rest, self.now) = (rest, now);
+        Some(match kind % 8 {
+            0 => Operation::Link(now, link, LinkEvent::Accepted { peer }, bytes),
+            1 => Operation::Link(now, link, LinkEvent::Writable, bytes),
+            2 => Operation::Link(now, link, LinkEvent::Closed, bytes),
+            3 | 4 => Operation::Link(now, link, LinkEvent::Data, bytes),
+            5 => Operation::Greet(now, link, parameter / 4),
+            6 => Operation::Time(now),
+            _ => Operation::Block(now, bytes),
+        })
+    }
+}

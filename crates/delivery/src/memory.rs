@@ -1,0 +1,182 @@
+//! Content and stores in memory, for simulations and tests.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use wire::object::ErrorCode;
+
+use crate::{
+    Content, ContentError, Entry, Plan, PlanError, PlanLimits, RangeSet, Store, StoreEvent,
+};
+
+/// A tree whose content is held in memory.
+#[derive(Clone, Debug)]
+pub struct MemoryContent {
+    bytes: Vec<u8>,
+    /// Reading at or beyond this position fails, as when a file was cut short.
+    pub fails_at: Option<u64>,
+    /// Bytes read so far.
+    pub bytes_read: u64,
+}
+
+impl MemoryContent {
+    /// A plan of `entries`, and content made from `seed` that no other offset repeats soon.
+    ///
+    /// # Errors
+    /// When the entries are no plan.
+    pub fn generate(
+        entries: Vec<Entry>,
+        identity: [u8; 16],
+        seed: u64,
+    ) -> Result<(Arc<Plan>, Self), PlanError> {
+        let plan = Plan::build(identity, entries, &PlanLimits::default())?;
+        let len = usize::try_from(plan.content_bytes()).map_err(|_| PlanError::ContentTooLong)?;
+        let mut bytes = vec![0; len];
+        base::Rng::new(seed).fill(&mut bytes);
+        Ok((Arc::new(plan), Self::new(bytes)))
+    }
+
+    /// Content of these bytes.
+    #[must_use]
+    pub const fn new(bytes: Vec<u8>) -> Self {
+        Self {
+            bytes,
+            fails_at: None,
+            bytes_read: 0,
+        }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Content for MemoryContent {
+    fn read(&mut self, _plan: &Plan, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
+        let changed = || ContentError::new(ErrorCode::SourceChanged, "the content is shorter");
+        let start = usize::try_from(offset).map_err(|_| changed())?;
+        let end = start.checked_add(out.len()).ok_or_else(changed)?;
+        if self.fails_at.is_some_and(|at| end as u64 > at) {
+            return Err(changed());
+        }
+        out.copy_from_slice(self.bytes.get(start..end).ok_or_else(changed)?);
+        self.bytes_read += out.len() as u64;
+        Ok(())
+    }
+}
+
+/// A store in memory.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    plan: Option<Arc<Plan>>,
+    bytes: Vec<u8>,
+    events: VecDeque<StoreEvent>,
+    is_committed: bool,
+    /// Faults to show, for tests.
+    pub faults: StoreFaults,
+    /// What [`StoreEvent::Prepared`] says is there already, with its bytes: a resumed transfer.
+    pub resumed: BTreeMap<u64, Vec<u8>>,
+    /// Bytes written so far.
+    pub bytes_written: u64,
+    writes: u64,
+}
+
+/// What goes wrong in a [`MemoryStore`].
+#[derive(Clone, Debug, Default)]
+pub struct StoreFaults {
+    /// `prepare` fails like this.
+    pub prepare: Option<ErrorCode>,
+    /// `commit` fails like this.
+    pub commit: Option<ErrorCode>,
+    /// Every so many writes the queue is full; 0 for never.
+    pub full_every: u64,
+    /// So many seals still come out wrong, as if the disk had turned a bit.
+    pub seals_wrong: u64,
+}
+
+impl MemoryStore {
+    /// The content, once it is in place.
+    #[must_use]
+    pub fn committed(&self) -> Option<&[u8]> {
+        self.is_committed.then_some(&self.bytes)
+    }
+
+    /// The plan it was given.
+    #[must_use]
+    pub const fn plan(&self) -> Option<&Arc<Plan>> {
+        self.plan.as_ref()
+    }
+
+    fn fail(&mut self, code: ErrorCode) {
+        let text = code.to_string();
+        self.events.push_back(StoreEvent::Failed { code, text });
+    }
+}
+
+impl Store for MemoryStore {
+    fn prepare(&mut self, plan: &Arc<Plan>) {
+        if let Some(code) = self.faults.prepare {
+            return self.fail(code);
+        }
+        self.bytes = vec![0; usize::try_from(plan.content_bytes()).expect("it fits in memory")];
+        let mut held = RangeSet::new(1 << 16);
+        for (&offset, bytes) in &self.resumed {
+            let start = usize::try_from(offset).expect("it fits in memory");
+            self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
+            let end = offset + bytes.len() as u64;
+            held.insert(offset..end, |_| {})
+                .expect("few ranges are resumed");
+        }
+        self.plan = Some(Arc::clone(plan));
+        self.events.push_back(StoreEvent::Prepared { held });
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        self.writes += 1;
+        if self.faults.full_every > 0 && self.writes.is_multiple_of(self.faults.full_every) {
+            return false;
+        }
+        let start = usize::try_from(offset).expect("it fits in memory");
+        self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
+        self.bytes_written += bytes.len() as u64;
+        true
+    }
+
+    fn seal(&mut self, slab: u32) -> bool {
+        let plan = self
+            .plan
+            .as_ref()
+            .expect("a store seals after it was prepared");
+        let place = plan.slab(slab);
+        let start = usize::try_from(place.start).expect("it fits in memory");
+        let mut hasher = place.hasher();
+        hasher.update(&self.bytes[start..start + place.len as usize]);
+        let mut seal = hasher.finish();
+        if self.faults.seals_wrong > 0 {
+            self.faults.seals_wrong -= 1;
+            seal[0] ^= 1;
+        }
+        self.events.push_back(StoreEvent::Sealed { slab, seal });
+        true
+    }
+
+    fn commit(&mut self) {
+        if let Some(code) = self.faults.commit {
+            return self.fail(code);
+        }
+        self.is_committed = true;
+        self.events.push_back(StoreEvent::Committed);
+    }
+
+    fn abandon(&mut self) {
+        self.events.clear();
+    }
+
+    fn poll_event(&mut self) -> Option<StoreEvent> {
+        self.events.pop_front()
+    }
+}

@@ -1,0 +1,179 @@
+//! Answers to the end of a pass: what is lacking, or that nothing is.
+
+use std::time::Duration;
+
+use base::Instant;
+use wire::object::{Message, ObjectId, PassEnd, RangeList, Ranges};
+
+use super::{PlanReceiver, Step};
+use crate::{RangeSet, Store};
+
+/// A pass that has ended and was not answered yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PendingPass {
+    number: u32,
+    /// The position that the packet stream has to pass first; low 32 bits.
+    position: Option<u32>,
+    /// It is answered then even if the packet stream has not settled.
+    settle_at: Instant,
+    /// Not before, so that the answers of many are spread.
+    answer_at: Instant,
+}
+
+impl<S: Store> PlanReceiver<S> {
+    pub(super) fn pass_ended(&mut self, now: Instant, end: &PassEnd) {
+        let count = self
+            .welcome
+            .as_ref()
+            .map_or(1, |welcome| welcome.receiver_count);
+        let jitter = JITTER_MAX.min(Duration::from_micros(u64::from(count) * 200));
+        let settle = match end.pass {
+            0 => self.config.settle_timeout.min(MANIFEST_SETTLE),
+            _ => self.config.settle_timeout,
+        };
+        self.pass = Some(PendingPass {
+            number: end.pass,
+            position: end.position.map(|position| position as u32),
+            settle_at: now + settle,
+            answer_at: now + self.rng.duration_up_to(jitter),
+        });
+        self.try_answer(now);
+    }
+
+    /// True when no block of the pass can arrive any more, or none is waited for.
+    fn is_settled(&self, pass: &PendingPass) -> bool {
+        let Some(last) = pass.position else {
+            return true;
+        };
+        // Serial arithmetic: both ends agree on the low 32 bits only.
+        let is_past = |next: u32| next.wrapping_sub(last) as i32 > 0;
+        self.is_stream_over || self.settled.is_some_and(is_past) || !self.lacks_anything()
+    }
+
+    fn lacks_anything(&self) -> bool {
+        match (self.step, &self.contents) {
+            (Step::Joining | Step::Manifest, _) | (_, None) => true,
+            (_, Some(contents)) => !contents.is_whole(),
+        }
+    }
+
+    /// When the pass is to be looked at again; `None` while the store is waited for.
+    pub(super) fn answer_due(&self, pass: &PendingPass) -> Option<Instant> {
+        if self.step == Step::Preparing || self.dialler.link().is_none() {
+            return None;
+        }
+        let settle = if self.is_settled(pass) {
+            pass.answer_at
+        } else {
+            pass.settle_at
+        };
+        Some(settle.max(pass.answer_at))
+    }
+
+    /// Answers the pending pass, if it is time.
+    pub(super) fn try_answer(&mut self, now: Instant) {
+        let Some(pass) = self.pass else {
+            return;
+        };
+        if self.answer_due(&pass).is_none_or(|due| due > now) {
+            return;
+        }
+        if !self.is_settled(&pass) {
+            self.counters.settled_late += 1;
+        }
+        self.pass = None;
+        self.answer(now, pass.number);
+    }
+
+    fn answer(&mut self, now: Instant, pass: u32) {
+        self.counters.answers += 1;
+        self.last_pass = pass;
+        self.is_complete_told = false;
+        match self.step {
+            Step::Joining | Step::Preparing | Step::Over => {}
+            Step::Manifest => self.send_lacking(now, pass),
+            Step::Receiving if pass == 0 => self.send_have(now),
+            Step::Receiving if self.lacks_anything() => self.send_lacking(now, pass),
+            Step::Receiving | Step::Committing | Step::Delivered => {
+                self.is_complete_told = true;
+                self.tell(now, &Message::Complete { pass });
+            }
+        }
+    }
+
+    /// Asks for what turned out wrong after everything seemed complete.
+    pub(super) fn answer_again(&mut self, now: Instant) {
+        if self.pass.is_none() && self.dialler.link().is_some() {
+            self.answer(now, self.last_pass);
+        }
+    }
+
+    /// Says what content is held; it also says that the manifest is.
+    pub(super) fn send_have(&mut self, now: Instant) {
+        let Some(contents) = &self.contents else {
+            return;
+        };
+        let max = self.config.need_ranges_max;
+        let held: Vec<_> = contents.held.iter().take(max).collect();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut ranges = held.into_iter().peekable();
+        loop {
+            let encoded = Ranges::encode(&mut scratch, &mut ranges);
+            let is_last = ranges.peek().is_none();
+            let list = RangeList {
+                pass: 0,
+                object: ObjectId::CONTENT,
+                is_last,
+                ranges: encoded,
+            };
+            self.tell(now, &Message::Have(list));
+            if is_last {
+                break;
+            }
+        }
+        self.scratch = scratch;
+    }
+
+    /// Says what is lacking: of the manifest, or of content and seals.
+    pub(super) fn send_lacking(&mut self, now: Instant, pass: u32) {
+        let lacking = self.lacking();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        for (index, (object, set)) in lacking.iter().enumerate() {
+            let mut ranges = set.iter().peekable();
+            while ranges.peek().is_some() {
+                let encoded = Ranges::encode(&mut scratch, &mut ranges);
+                let is_last = index + 1 == lacking.len() && ranges.peek().is_none();
+                let list = RangeList {
+                    pass,
+                    object: *object,
+                    is_last,
+                    ranges: encoded,
+                };
+                self.tell(now, &Message::Need(list));
+            }
+        }
+        self.scratch = scratch;
+    }
+
+    /// What is lacking, as few enough ranges; objects of which nothing is lacking are left out.
+    fn lacking(&self) -> Vec<(ObjectId, RangeSet)> {
+        let max = self.config.need_ranges_max;
+        let of = |object, held: &RangeSet, len| {
+            let set = RangeSet::covering(held.missing(len), len, max);
+            (!set.is_empty()).then_some((object, set))
+        };
+        let manifest = self.manifest.as_ref();
+        let manifest = manifest.and_then(|m| of(ObjectId::MANIFEST, m.held(), m.len()));
+        let contents = self.contents.as_ref();
+        let content = contents.and_then(|c| of(ObjectId::CONTENT, &c.held, c.plan.content_bytes()));
+        let seals = contents.filter(|contents| !contents.are_seals_good());
+        let seals = seals.and_then(|c| of(ObjectId::SEALS, c.seals.held(), c.seals.len()));
+        [manifest, content, seals].into_iter().flatten().collect()
+    }
+}
+
+/// Answers of many receivers are spread over 0.2 ms for each, at most over this.
+const JITTER_MAX: Duration = Duration::from_secs(1);
+
+/// The manifest is fetched over the connection sooner: everybody waits for it.
+const MANIFEST_SETTLE: Duration = Duration::from_millis(200);

@@ -1,0 +1,147 @@
+//! What a plan receiver is told, and what it tells.
+
+use std::time::Duration;
+
+use wire::object::{DoneNumbers, ErrorCode, Phase, Progressed};
+
+use crate::{Hash, PlanId, PlanLimits};
+
+base::counters! {
+    /// What a plan receiver has counted.
+    pub struct PlanReceiverCounters: "plan_receiver" {
+        block_bytes: Bytes, "object bytes taken from the packet stream";
+        fill_bytes: Bytes, "object bytes taken from the control connection";
+        blocks_early: Packets, "blocks that came before this end could place them";
+        blocks_duplicate: Packets, "blocks that were held already";
+        blocks_refused: Packets, "blocks with a malformed header or of bytes that no object has";
+        blocks_store_full: Packets, "blocks not taken because the store was behind; asked for again";
+        blocks_unnoted: Packets, "blocks not taken because too many gaps are open; asked for again";
+        slabs_bad: Events, "slabs whose hash was wrong; asked for again";
+        manifests_bad: Events, "manifests whose hash was wrong; asked for again";
+        seals_bad: Events, "seals objects whose hash was wrong; asked for again";
+        answers: Events, "answers to the end of a pass";
+        settled_late: Events, "answers given before the packet stream had settled";
+        dialled: Events, "control connections asked for";
+        connections_lost: Events, "control connections that ended without a word";
+        messages_ignored: Events, "control messages without a meaning here";
+        violations: Events, "connections closed because the sender broke the protocol";
+    }
+}
+
+/// Everything a plan receiver can be told, with its defaults.
+#[derive(Clone, Debug)]
+pub struct PlanReceiverConfig {
+    /// What this receiver is called; unique among the receivers of a session. Cut to 255 bytes.
+    pub name: String,
+    /// Tells two runs of this receiver apart: random.
+    pub instance: u64,
+    /// Seed of the jitter.
+    pub seed: u64,
+    /// What a plan may have at most.
+    pub limits: PlanLimits,
+    /// How long a pass's end waits for the packet stream to settle. Default 1 s.
+    pub settle_timeout: Duration,
+    /// Without a connection for so long, the transfer has failed. Default 30 s.
+    pub give_up_after: Duration,
+    /// The most ranges of content noted; 16 bytes each. Default 65,536.
+    pub ranges_max: usize,
+    /// The most ranges asked for after a pass. Default 8192.
+    pub need_ranges_max: usize,
+    /// How often one slab may come out wrong. Default 3.
+    pub slab_attempts_max: u8,
+}
+
+impl PlanReceiverConfig {
+    /// The defaults, for a receiver called `name`.
+    #[must_use]
+    pub fn new(name: impl Into<String>, instance: u64) -> Self {
+        Self {
+            name: name.into(),
+            instance,
+            seed: instance,
+            limits: PlanLimits::default(),
+            settle_timeout: Duration::from_secs(1),
+            give_up_after: Duration::from_secs(30),
+            ranges_max: 65_536,
+            need_ranges_max: 8_192,
+            slab_attempts_max: 3,
+        }
+    }
+}
+
+/// What became of one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockVerdict {
+    /// It was new and is kept.
+    Taken,
+    /// It was held already.
+    Duplicate,
+    /// It is not kept; a counter says why.
+    Refused,
+}
+
+/// What the packet stream of a transfer suffers: totals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransportStats {
+    /// Packets that were missing when their successors arrived.
+    pub lost: u64,
+    /// Repairs asked for.
+    pub repairs_asked: u64,
+    /// Repairs received.
+    pub repairs_got: u64,
+    /// Packets the kernel dropped for want of buffer space.
+    pub host_drops: u64,
+}
+
+/// Something that happened in a transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanReceiverEvent {
+    /// The sender took this receiver in.
+    Joined {
+        /// Its number.
+        slot: u32,
+        /// What is going to be delivered.
+        plan: PlanId,
+    },
+    /// The manifest is here and acceptable.
+    PlanKnown {
+        /// Entries in it.
+        entries: usize,
+        /// Bytes of content.
+        bytes: u64,
+    },
+    /// A slab came out wrong and is fetched again.
+    SlabBad {
+        /// Its number.
+        slab: u32,
+        /// Its file.
+        path: String,
+    },
+    /// Everything is verified, synced and in place; the sender has been told.
+    Delivered {
+        /// One hash over everything.
+        root: Hash,
+        /// The numbers told to the sender.
+        numbers: DoneNumbers,
+    },
+    /// The sender has acknowledged. The transfer is over.
+    Acknowledged,
+    /// The transfer has failed. It is over.
+    Failed {
+        /// For the program.
+        code: ErrorCode,
+        /// For a person.
+        text: String,
+    },
+}
+
+/// How far a plan receiver is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiverProgress {
+    /// What it is doing.
+    pub phase: Phase,
+    /// Bytes of content in the plan; 0 before it is known.
+    pub content_bytes: u64,
+    /// The numbers.
+    pub numbers: Progressed,
+}

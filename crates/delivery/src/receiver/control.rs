@@ -1,0 +1,326 @@
+//! The control connection of a plan receiver: dialling, greeting, and what the sender's messages
+//! mean.
+
+use std::{net::SocketAddr, time::Duration};
+
+use base::{Instant, LinkEvent, LinkId};
+use wire::object::{
+    Block, ErrorCode, Hello, MANIFEST_HEADER_LEN, Message, Refusal, Seals, VERSION, Welcome,
+};
+
+use super::{BlockVerdict, PlanReceiver, PlanReceiverEvent, Step, objects::Bytes};
+use crate::{PlanId, Store};
+
+/// The way to the sender.
+#[derive(Debug)]
+pub(super) struct Dialler {
+    peer: Option<SocketAddr>,
+    session: u64,
+    state: State,
+    key: u32,
+    attempts: u32,
+    /// Since when there has been no connection that was welcomed.
+    lost_at: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Nobody to dial.
+    Idle,
+    /// Dials at this time.
+    Waiting { until: Instant },
+    /// A request for a connection is out.
+    Dialling,
+    /// The greeting is out, or will be once the connection opens.
+    Greeting { link: LinkId },
+    /// The sender has taken this receiver in.
+    Open { link: LinkId },
+}
+
+impl Default for Dialler {
+    fn default() -> Self {
+        Self {
+            peer: None,
+            session: 0,
+            state: State::Idle,
+            key: 0,
+            attempts: 0,
+            lost_at: Instant::ZERO,
+        }
+    }
+}
+
+impl Dialler {
+    /// The connection on which the sender has taken this receiver in.
+    pub(super) const fn link(&self) -> Option<LinkId> {
+        match self.state {
+            State::Open { link } => Some(link),
+            _ => None,
+        }
+    }
+
+    const fn any_link(&self) -> Option<LinkId> {
+        match self.state {
+            State::Open { link } | State::Greeting { link } => Some(link),
+            _ => None,
+        }
+    }
+}
+
+impl<S: Store> PlanReceiver<S> {
+    /// Names the sender: `session` and `receiver_count` as in its mark, `peer` the address the mark
+    /// came from with the mark's control port. The caller has checked that the address is unicast
+    /// and the SPM's own. Later calls are ignored.
+    pub fn dial(&mut self, now: Instant, peer: SocketAddr, session: u64, receiver_count: u32) {
+        if self.dialler.peer.is_some() || self.step == Step::Over {
+            return;
+        }
+        let jitter = DIAL_JITTER_MAX.min(Duration::from_millis(receiver_count.into()));
+        let until = now + self.rng.duration_up_to(jitter);
+        self.dialler.peer = Some(peer);
+        self.dialler.session = session;
+        self.dialler.state = State::Waiting { until };
+        self.dialler.lost_at = now;
+    }
+
+    /// Handles what happened on a control connection; `data` holds the bytes of
+    /// [`LinkEvent::Data`].
+    pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        match event {
+            LinkEvent::Opened => self.hello(now, link),
+            LinkEvent::Data => self.read(now, link, data),
+            LinkEvent::Writable => self.links.writable(link),
+            LinkEvent::Closed => {
+                self.links.forget(link);
+                self.lost(now, link);
+            }
+            LinkEvent::Accepted { .. } => {
+                self.links.insert(link);
+                self.links.abort(link);
+            }
+        }
+    }
+
+    /// The back end gave the connection asked for with `key` this number.
+    pub fn link_opened(&mut self, key: u32, link: LinkId) {
+        self.links.insert(link);
+        if key == self.dialler.key && matches!(self.dialler.state, State::Dialling) {
+            self.links.greeted(link);
+            self.dialler.state = State::Greeting { link };
+        } else {
+            self.links.abort(link);
+        }
+    }
+
+    pub(super) fn dialler_due(&self) -> Option<Instant> {
+        let give_up = self.dialler.lost_at + self.config.give_up_after;
+        match self.dialler.state {
+            State::Waiting { until } => Some(until.min(give_up)),
+            State::Dialling | State::Greeting { .. } => Some(give_up),
+            State::Idle | State::Open { .. } => None,
+        }
+    }
+
+    pub(super) fn check_dialler(&mut self, now: Instant) {
+        let is_looking = self.dialler_due().is_some();
+        if is_looking && now.since(self.dialler.lost_at) >= self.config.give_up_after {
+            let text = "no connection to the sender";
+            return self.failed(now, ErrorCode::TimedOut, text);
+        }
+        let (State::Waiting { until }, Some(peer)) = (self.dialler.state, self.dialler.peer) else {
+            return;
+        };
+        if until <= now {
+            self.dialler.key = self.dialler.key.wrapping_add(1);
+            self.dialler.state = State::Dialling;
+            self.dialler.attempts = self.dialler.attempts.saturating_add(1);
+            self.links.open(peer, self.dialler.key);
+            self.counters.dialled += 1;
+        }
+    }
+
+    /// Queues a message for the sender; a sender that does not read loses the connection.
+    pub(super) fn tell(&mut self, now: Instant, message: &Message<'_>) {
+        if let Some(link) = self.dialler.link()
+            && !self.links.queue(link, message)
+        {
+            self.links.abort(link);
+            self.lost(now, link);
+        }
+    }
+
+    /// Closes the connection after what is queued, and dials no more.
+    pub(super) fn hang_up(&mut self) {
+        if let Some(link) = self.dialler.any_link() {
+            self.links.close(link);
+        }
+        self.links.withdraw(self.dialler.key);
+        self.dialler.state = State::Idle;
+    }
+
+    fn hello(&mut self, now: Instant, link: LinkId) {
+        if self.dialler.any_link() != Some(link) {
+            return;
+        }
+        let hello = Message::Hello(Hello {
+            version_min: VERSION,
+            version_max: VERSION,
+            instance: self.config.instance,
+            session: self.dialler.session,
+            name: &self.config.name,
+        });
+        if !self.links.queue(link, &hello) {
+            self.links.abort(link);
+            self.lost(now, link);
+        }
+    }
+
+    /// The connection is over without a word: dials again after a while.
+    fn lost(&mut self, now: Instant, link: LinkId) {
+        if self.dialler.any_link() != Some(link) {
+            return;
+        }
+        if self.dialler.link().is_some() {
+            self.dialler.lost_at = now;
+            self.dialler.attempts = 0;
+            self.counters.connections_lost += 1;
+        }
+        self.pass = None;
+        self.is_complete_told = false;
+        let ceiling = REDIAL_MIN * 2_u32.saturating_pow(self.dialler.attempts.min(5));
+        let until = now + REDIAL_MIN + self.rng.duration_up_to(ceiling);
+        self.dialler.state = State::Waiting { until };
+    }
+
+    fn read(&mut self, now: Instant, link: LinkId, data: &[u8]) {
+        let Some(mut decoder) = self.links.take_decoder(link) else {
+            return;
+        };
+        decoder.push(data);
+        loop {
+            self.links.limit(link, &mut decoder);
+            match decoder.next_message() {
+                Ok(Some(message)) => self.message(now, link, &message),
+                Ok(None) => break self.links.put_decoder(link, decoder),
+                Err(_) => break self.violation(now, link),
+            }
+            if !self.links.is_open(link) {
+                break;
+            }
+        }
+    }
+
+    fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>) {
+        if self.dialler.any_link() != Some(link) {
+            return;
+        }
+        match message {
+            Message::Welcome(welcome) => self.welcomed(now, link, welcome),
+            Message::Refused { reason, text } => self.refused(now, link, *reason, text),
+            Message::Error { code, text } => self.failed(now, *code, &format!("sender: {text}")),
+            Message::Bye => self.failed(now, ErrorCode::Cancelled, "the sender has left"),
+            _ if self.dialler.link().is_none() => self.violation(now, link),
+            Message::Block(block) => self.block(now, block),
+            Message::PassEnd(end) => self.pass_ended(now, end),
+            Message::Seals(seals) => self.seals_known(now, link, seals),
+            Message::Acknowledged => self.acknowledged(now),
+            Message::Unknown { .. } | Message::Progress(_) => self.counters.messages_ignored += 1,
+            _ => self.violation(now, link),
+        }
+    }
+
+    fn welcomed(&mut self, now: Instant, link: LinkId, welcome: &Welcome) {
+        let is_ours = welcome.session == self.dialler.session && welcome.version == VERSION;
+        if !is_ours || self.dialler.link().is_some() {
+            return self.violation(now, link);
+        }
+        self.dialler.state = State::Open { link };
+        self.dialler.attempts = 0;
+        if self
+            .welcome
+            .as_ref()
+            .is_some_and(|first| first.plan != welcome.plan)
+        {
+            return self.fail(now, ErrorCode::Protocol, "the sender changed its plan");
+        }
+        self.welcome = Some(*welcome);
+        match self.step {
+            Step::Joining => self.joined(now, welcome),
+            // It is the same sender, after the connection was lost: tell it again where we are.
+            Step::Manifest => self.send_lacking(now, 0),
+            Step::Receiving => self.send_have(now),
+            Step::Delivered => {
+                if let Some(done) = self.done {
+                    self.tell(now, &Message::Done(done));
+                }
+            }
+            Step::Preparing | Step::Committing | Step::Over => {}
+        }
+        self.send_progress(now);
+    }
+
+    fn joined(&mut self, now: Instant, welcome: &Welcome) {
+        let max = self.config.limits.manifest_bytes_max;
+        let bytes = welcome.manifest_bytes;
+        if bytes > max || bytes < MANIFEST_HEADER_LEN as u64 {
+            let text = format!("a manifest of {bytes} bytes where {max} are allowed");
+            return self.fail(now, ErrorCode::PlanRefused, &text);
+        }
+        let len = usize::try_from(bytes).expect("checked against the limit");
+        self.manifest = Some(Bytes::new(len, self.config.ranges_max));
+        self.step = Step::Manifest;
+        self.started_at = now;
+        let (slot, plan) = (welcome.slot, PlanId(welcome.plan));
+        self.events
+            .push_back(PlanReceiverEvent::Joined { slot, plan });
+        if welcome.is_late {
+            self.send_lacking(now, 0);
+        }
+    }
+
+    fn refused(&mut self, now: Instant, link: LinkId, reason: Refusal, text: &str) {
+        // A connection of ours that the sender still believes in goes away by itself.
+        if reason == Refusal::DuplicateName && self.welcome.is_some() {
+            self.links.abort(link);
+            return self.lost(now, link);
+        }
+        let text = format!("the sender refused this receiver: {text}");
+        self.failed(now, ErrorCode::Limit, &text);
+    }
+
+    fn block(&mut self, now: Instant, block: &Block<'_>) {
+        let verdict = self.take(now, block.object, block.offset, block.data);
+        if verdict == BlockVerdict::Taken {
+            self.counters.fill_bytes += block.data.len() as u64;
+        }
+    }
+
+    fn seals_known(&mut self, now: Instant, link: LinkId, seals: &Seals) {
+        let Some(contents) = &mut self.contents else {
+            return;
+        };
+        if contents.expect_seals(seals.bytes, &seals.hash) {
+            self.check_seals(now);
+        } else {
+            self.violation(now, link);
+        }
+    }
+
+    fn acknowledged(&mut self, now: Instant) {
+        if self.step == Step::Delivered {
+            self.events.push_back(PlanReceiverEvent::Acknowledged);
+            self.tell(now, &Message::Bye);
+            self.over(now);
+        }
+    }
+
+    fn violation(&mut self, now: Instant, link: LinkId) {
+        self.counters.violations += 1;
+        self.links.abort(link);
+        self.lost(now, link);
+    }
+}
+
+/// Greetings of many receivers are spread over one millisecond for each, at most over this.
+const DIAL_JITTER_MAX: Duration = Duration::from_secs(2);
+const REDIAL_MIN: Duration = Duration::from_millis(50);

@@ -1,0 +1,609 @@
+//! The receiver of a plan: takes blocks from wherever they come, says what it lacks, proves what it
+//! has.
+//!
+//! It does not know packets or disks. Its owner hands in payloads and the packet stream's position;
+//! a [`Store`] keeps the bytes. The control connection goes to the one address it is told to dial.
+//!
+//! ```text
+//!   dial --> Joining --WELCOME--> Manifest --whole, hash right, acceptable--> Preparing
+//!                                                                                 |
+//!            Over <--ACKNOWLEDGED-- Delivered <--renamed-- Committing <-- Receiving (and verifying)
+//!
+//!   PASS_END --> wait until the packet stream has passed its position --> jitter --> answer
+//! ```
+//!
+//! Invariants: nothing is allocated from what a sender claims before its greeting was answered, and
+//! never beyond the plan limits; a byte counts as held only after the store took it; `Delivered` is
+//! told only after every slab's hash was compared and the store has committed.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use base::{Instant, LinkId, Rng, earliest};
+use wire::object::{
+    BlockHeader, Done, DoneNumbers, ErrorCode, Message, ObjectId, Phase, Pos, Progress, Progressed,
+    Welcome,
+};
+
+use crate::{LinkCommand, Plan, PlanError, PlanId, RangeSet, Store, StoreEvent, link::Links};
+
+mod answer;
+use answer::PendingPass;
+
+mod config;
+pub use config::{
+    BlockVerdict, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent, ReceiverProgress,
+    TransportStats,
+};
+
+mod control;
+use control::Dialler;
+
+mod objects;
+use objects::{Bytes, Compared, Contents};
+
+/// Receives one plan.
+#[derive(Debug)]
+pub struct PlanReceiver<S> {
+    config: PlanReceiverConfig,
+    rng: Rng,
+    store: S,
+    links: Links,
+    dialler: Dialler,
+    step: Step,
+    welcome: Option<Welcome>,
+    manifest: Option<Bytes>,
+    contents: Option<Contents>,
+    pass: Option<PendingPass>,
+    last_pass: u32,
+    /// The last answer was COMPLETE: a slab that turns out bad is asked for unasked.
+    is_complete_told: bool,
+    /// The packet stream's next position, as it counts; only the low 32 bits are compared.
+    settled: Option<u32>,
+    is_stream_over: bool,
+    stats: TransportStats,
+    pos: Pos,
+    pos_sent: Pos,
+    pos_sent_at: Instant,
+    reported: Progress,
+    reported_at: Instant,
+    started_at: Instant,
+    done: Option<Done>,
+    events: VecDeque<PlanReceiverEvent>,
+    counters: PlanReceiverCounters,
+    /// Where ranges are put together on their way to the connection.
+    scratch: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The sender has not taken this receiver in.
+    Joining,
+    /// The manifest comes in.
+    Manifest,
+    /// The store makes room.
+    Preparing,
+    /// Content and seals come in, slabs are verified.
+    Receiving,
+    /// The store syncs and renames.
+    Committing,
+    /// The sender is told until it acknowledges.
+    Delivered,
+    /// Nothing is left to do.
+    Over,
+}
+
+impl<S: Store> PlanReceiver<S> {
+    /// A receiver into `store` that has not been told whom to dial.
+    #[must_use]
+    pub fn new(config: PlanReceiverConfig, store: S, now: Instant) -> Self {
+        let reported = Progress {
+            phase: Phase::Joining,
+            numbers: Progressed::default(),
+        };
+        Self {
+            rng: Rng::new(config.seed),
+            config,
+            store,
+            links: Links::default(),
+            dialler: Dialler::default(),
+            step: Step::Joining,
+            welcome: None,
+            manifest: None,
+            contents: None,
+            pass: None,
+            last_pass: 0,
+            is_complete_told: false,
+            settled: None,
+            is_stream_over: false,
+            stats: TransportStats::default(),
+            pos: Pos::default(),
+            pos_sent: Pos::default(),
+            pos_sent_at: Instant::ZERO,
+            reported,
+            reported_at: now,
+            started_at: now,
+            done: None,
+            events: VecDeque::new(),
+            counters: PlanReceiverCounters::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Handles one payload of the packet stream, block header first.
+    #[inline]
+    pub fn handle_block(&mut self, now: Instant, payload: &[u8]) -> BlockVerdict {
+        let Ok((header, data)) = BlockHeader::parse(payload) else {
+            self.counters.blocks_refused += 1;
+            return BlockVerdict::Refused;
+        };
+        let verdict = self.take(now, header.object, header.offset, data);
+        if verdict == BlockVerdict::Taken {
+            self.counters.block_bytes += data.len() as u64;
+        }
+        verdict
+    }
+
+    /// Where the packet stream stands: everything before `contiguous` was delivered or is lost for
+    /// good; `lead` is the highest position known. Cheap; to be called once a turn.
+    pub fn position(&mut self, now: Instant, contiguous: u64, lead: u64) {
+        self.settled = Some(contiguous as u32);
+        self.pos.contiguous = contiguous;
+        self.pos.lead = lead;
+        if self.pass.is_some() {
+            self.try_answer(now);
+        }
+        if self.pos_due().is_some_and(|due| due <= now) {
+            self.send_pos(now);
+        }
+    }
+
+    /// What the packet stream suffers, for the reports.
+    pub fn transport_stats(&mut self, stats: &TransportStats) {
+        self.stats = *stats;
+    }
+
+    /// The packet stream is over: ended, expired or reset. What is lacking comes by the control
+    /// connection.
+    pub fn session_over(&mut self, now: Instant) {
+        self.is_stream_over = true;
+        self.try_answer(now);
+    }
+
+    /// The transfer is given up from this end: the sender is told.
+    pub fn cancel(&mut self, now: Instant, text: &str) {
+        self.fail(now, ErrorCode::Cancelled, text);
+    }
+
+    /// Takes what the store has finished. To be called when the store says so, or once a turn.
+    pub fn poll_store(&mut self, now: Instant) {
+        self.ask_store();
+        while let Some(event) = self.store.poll_event() {
+            match event {
+                StoreEvent::Prepared { held } => self.prepared(now, &held),
+                StoreEvent::Sealed { slab, seal } => {
+                    let compared = self.contents.as_mut().map(|c| c.computed(slab, &seal));
+                    self.compared(now, slab, compared.unwrap_or(Compared::Open));
+                }
+                StoreEvent::Committed => self.committed(now),
+                StoreEvent::Failed { code, text } => self.fail(now, code, &text),
+            }
+            self.ask_store();
+        }
+        self.check_verified(now);
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.step == Step::Over {
+            return;
+        }
+        self.check_dialler(now);
+        self.poll_store(now);
+        self.try_answer(now);
+        if self.pos_due().is_some_and(|due| due <= now) {
+            self.send_pos(now);
+        }
+        if self.report_due().is_some_and(|due| due <= now) {
+            self.send_progress(now);
+        }
+    }
+
+    /// The next thing to do on a control connection.
+    pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
+        self.links.poll()
+    }
+
+    /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
+    pub fn link_sent(&mut self, link: LinkId, taken: usize) {
+        self.links.sent(link, taken);
+    }
+
+    /// The next event.
+    pub fn pop_event(&mut self) -> Option<PlanReceiverEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`PlanReceiver::handle_timeout`] is due.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        if self.step == Step::Over {
+            return None;
+        }
+        let answer = self.pass.as_ref().and_then(|pass| self.answer_due(pass));
+        let reports = earliest(self.pos_due(), self.report_due());
+        earliest(self.dialler_due(), earliest(answer, reports))
+    }
+
+    /// True when nothing is left to do, in success or failure. [`PlanReceiver::is_idle`] says when
+    /// the last words are out.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.step == Step::Over
+    }
+
+    /// True when nothing is left to be sent on any connection.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.links.is_idle()
+    }
+
+    /// The proof that was given to the sender, once everything is in place.
+    #[must_use]
+    pub const fn proof(&self) -> Option<&Done> {
+        self.done.as_ref()
+    }
+
+    /// The plan, once its manifest is known.
+    #[must_use]
+    pub fn plan(&self) -> Option<&Arc<Plan>> {
+        self.contents.as_ref().map(|contents| &contents.plan)
+    }
+
+    /// How far this receiver is.
+    #[must_use]
+    pub fn progress(&self) -> ReceiverProgress {
+        let report = self.report();
+        ReceiverProgress {
+            phase: report.phase,
+            content_bytes: self.plan().map_or(0, |plan| plan.content_bytes()),
+            numbers: report.numbers,
+        }
+    }
+
+    /// Where the bytes go.
+    #[must_use]
+    pub const fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Where the bytes go.
+    pub const fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    /// What has been counted.
+    #[must_use]
+    pub const fn counters(&self) -> &PlanReceiverCounters {
+        &self.counters
+    }
+
+    // Objects.
+
+    /// Keeps a piece of an object, wherever it came from.
+    fn take(&mut self, now: Instant, object: ObjectId, offset: u64, data: &[u8]) -> BlockVerdict {
+        match object {
+            ObjectId::CONTENT => self.take_content(now, offset, data),
+            ObjectId::MANIFEST => {
+                let Some(manifest) = &mut self.manifest else {
+                    return self.unplaced();
+                };
+                let put = manifest.put(offset, data);
+                let is_whole = manifest.is_whole();
+                if put == Some(true) && is_whole {
+                    self.manifest_whole(now);
+                }
+                self.verdict(put)
+            }
+            ObjectId::SEALS => {
+                let Some(contents) = &mut self.contents else {
+                    return self.unplaced();
+                };
+                let put = contents.seals.put(offset, data);
+                if put == Some(true) {
+                    self.check_seals(now);
+                }
+                self.verdict(put)
+            }
+            _ => self.verdict(None),
+        }
+    }
+
+    #[inline]
+    fn take_content(&mut self, now: Instant, offset: u64, data: &[u8]) -> BlockVerdict {
+        let (Some(contents), Step::Receiving) = (&mut self.contents, self.step) else {
+            return self.unplaced();
+        };
+        let end = offset.checked_add(data.len() as u64);
+        let Some(end) = end.filter(|&end| end <= contents.plan.content_bytes()) else {
+            return self.verdict(None);
+        };
+        let range = offset..end;
+        if contents.held.contains(&range) {
+            return self.verdict(Some(false));
+        }
+        if !self.store.write(offset, data) {
+            self.counters.blocks_store_full += 1;
+            return BlockVerdict::Refused;
+        }
+        if !contents.note(range) {
+            self.counters.blocks_unnoted += 1;
+            return BlockVerdict::Refused;
+        }
+        if contents.next_unasked().is_some() {
+            self.poll_store(now);
+        }
+        BlockVerdict::Taken
+    }
+
+    const fn verdict(&mut self, put: Option<bool>) -> BlockVerdict {
+        match put {
+            Some(true) => BlockVerdict::Taken,
+            Some(false) => {
+                self.counters.blocks_duplicate += 1;
+                BlockVerdict::Duplicate
+            }
+            None => {
+                self.counters.blocks_refused += 1;
+                BlockVerdict::Refused
+            }
+        }
+    }
+
+    /// A block of an object that this receiver has no place for yet, or any more.
+    const fn unplaced(&mut self) -> BlockVerdict {
+        if matches!(self.step, Step::Joining | Step::Manifest | Step::Preparing) {
+            self.counters.blocks_early += 1;
+        } else {
+            self.counters.blocks_duplicate += 1;
+        }
+        BlockVerdict::Refused
+    }
+
+    fn manifest_whole(&mut self, now: Instant) {
+        let (Some(manifest), Some(welcome)) = (&mut self.manifest, &self.welcome) else {
+            return;
+        };
+        if Plan::id_of(manifest.bytes()) != PlanId(welcome.plan) {
+            // Somebody else's blocks were in it: the connection will bring the right ones.
+            manifest.discard();
+            self.counters.manifests_bad += 1;
+            return;
+        }
+        let bytes = manifest.take();
+        self.manifest = None;
+        match Plan::from_manifest(bytes, &self.config.limits) {
+            Ok(plan) => self.plan_known(now, Arc::new(plan)),
+            Err(error) => self.plan_refused(now, &error),
+        }
+    }
+
+    fn plan_known(&mut self, now: Instant, plan: Arc<Plan>) {
+        self.events.push_back(PlanReceiverEvent::PlanKnown {
+            entries: plan.entry_count(),
+            bytes: plan.content_bytes(),
+        });
+        self.contents = Some(Contents::new(Arc::clone(&plan), self.config.ranges_max));
+        self.step = Step::Preparing;
+        self.store.prepare(&plan);
+        self.poll_store(now);
+    }
+
+    fn plan_refused(&mut self, now: Instant, error: &PlanError) {
+        self.fail(now, ErrorCode::PlanRefused, &error.to_string());
+    }
+
+    fn prepared(&mut self, now: Instant, held: &RangeSet) {
+        let (Some(contents), Step::Preparing) = (&mut self.contents, self.step) else {
+            return;
+        };
+        self.step = Step::Receiving;
+        let len = contents.plan.content_bytes();
+        for range in held.iter().filter(|range| range.end <= len) {
+            contents.note(range);
+        }
+        self.send_progress(now);
+        self.try_answer(now);
+    }
+
+    /// Asks the store for the hashes of whole slabs, as many as it takes.
+    fn ask_store(&mut self) {
+        if self.step != Step::Receiving {
+            return;
+        }
+        let Some(contents) = &mut self.contents else {
+            return;
+        };
+        while let Some(slab) = contents.next_unasked() {
+            if !self.store.seal(slab) {
+                return;
+            }
+            contents.asked();
+        }
+    }
+
+    fn check_seals(&mut self, now: Instant) {
+        let Some(contents) = &mut self.contents else {
+            return;
+        };
+        match contents.check_seals() {
+            Some(true) => {
+                for slab in 0..contents.plan.slab_count() {
+                    let compared = self.contents.as_mut().map(|c| c.compare(slab));
+                    self.compared(now, slab, compared.unwrap_or(Compared::Open));
+                }
+                self.check_verified(now);
+            }
+            Some(false) => self.counters.seals_bad += 1,
+            None => {}
+        }
+    }
+
+    fn compared(&mut self, now: Instant, slab: u32, compared: Compared) {
+        let Compared::Bad(times) = compared else {
+            return;
+        };
+        self.counters.slabs_bad += 1;
+        let Some(plan) = self.plan() else {
+            return;
+        };
+        let file = &plan.files()[plan.slab(slab).file as usize];
+        let path = plan.path_of(file).escape_ascii().to_string();
+        if times >= self.config.slab_attempts_max {
+            let text = format!("{path}: the content came out wrong {times} times");
+            return self.fail(now, ErrorCode::HashMismatch, &text);
+        }
+        self.events
+            .push_back(PlanReceiverEvent::SlabBad { slab, path });
+    }
+
+    /// Goes on to the commit once every slab is verified; asks again for those that were wrong.
+    fn check_verified(&mut self, now: Instant) {
+        let (Some(contents), Step::Receiving) = (&self.contents, self.step) else {
+            return;
+        };
+        if contents.is_verified() {
+            self.step = Step::Committing;
+            self.send_progress(now);
+            self.store.commit();
+            self.poll_store(now);
+        } else if self.is_complete_told && contents.is_quiet() && !contents.is_whole() {
+            self.answer_again(now);
+        }
+    }
+
+    fn committed(&mut self, now: Instant) {
+        let (Some(contents), Step::Committing) = (&self.contents, self.step) else {
+            return;
+        };
+        let numbers = DoneNumbers {
+            bytes: contents.plan.content_bytes(),
+            lost: self.stats.lost,
+            repairs_asked: self.stats.repairs_asked,
+            repairs_got: self.stats.repairs_got,
+            time_ns: u64::try_from(now.since(self.started_at).as_nanos()).unwrap_or(u64::MAX),
+        };
+        let root = contents.plan.tree_root(contents.seals.bytes());
+        self.step = Step::Delivered;
+        let done = Done { root, numbers };
+        self.done = Some(done);
+        self.events
+            .push_back(PlanReceiverEvent::Delivered { root, numbers });
+        self.tell(now, &Message::Done(done));
+    }
+
+    // Reports.
+
+    fn report(&self) -> Progress {
+        let contents = self.contents.as_ref();
+        let is_whole = contents.is_some_and(Contents::is_whole);
+        let phase = match self.step {
+            Step::Joining | Step::Manifest => Phase::Joining,
+            Step::Preparing => Phase::Preparing,
+            Step::Receiving if is_whole => Phase::Verifying,
+            Step::Receiving => Phase::Receiving,
+            Step::Committing => Phase::Committing,
+            Step::Delivered | Step::Over => Phase::Done,
+        };
+        let numbers = Progressed {
+            held: contents.map_or(0, |contents| contents.held.bytes()),
+            verified: contents.map_or(0, |contents| contents.verified_bytes),
+            lost: self.stats.lost,
+            repairs_asked: self.stats.repairs_asked,
+            repairs_got: self.stats.repairs_got,
+        };
+        Progress { phase, numbers }
+    }
+
+    fn report_interval(&self) -> Duration {
+        let asked = self
+            .welcome
+            .as_ref()
+            .map_or(0, |welcome| welcome.report_interval_us);
+        Duration::from_micros(asked.into()).clamp(Duration::from_millis(5), KEEP_ALIVE)
+    }
+
+    fn report_due(&self) -> Option<Instant> {
+        let is_on = self.dialler.link().is_some() && self.welcome.is_some();
+        let is_changed = self.report() != self.reported;
+        let after = if is_changed {
+            self.report_interval()
+        } else {
+            KEEP_ALIVE
+        };
+        is_on.then(|| self.reported_at + after)
+    }
+
+    fn send_progress(&mut self, now: Instant) {
+        self.reported = self.report();
+        self.reported_at = now;
+        self.tell(now, &Message::Progress(self.reported));
+    }
+
+    /// When the packet stream's position is to be reported; `None` while there is none.
+    fn pos_due(&self) -> Option<Instant> {
+        let welcome = self.welcome.as_ref()?;
+        self.dialler.link()?;
+        let moved = self.pos.contiguous.wrapping_sub(self.pos_sent.contiguous);
+        if moved == 0 {
+            return None;
+        }
+        let is_far = welcome.report_sqns > 0 && moved >= u64::from(welcome.report_sqns);
+        let after = if is_far {
+            POS_INTERVAL_MIN
+        } else {
+            self.report_interval()
+        };
+        Some(self.pos_sent_at + after)
+    }
+
+    fn send_pos(&mut self, now: Instant) {
+        self.pos.host_drops = self.stats.host_drops;
+        self.pos.lost = self.stats.lost;
+        self.pos.naks = self.stats.repairs_asked;
+        self.pos_sent = self.pos;
+        self.pos_sent_at = now;
+        self.tell(now, &Message::Pos(self.pos));
+    }
+
+    // Ends.
+
+    /// The transfer has failed at this end; the sender is told.
+    fn fail(&mut self, now: Instant, code: ErrorCode, text: &str) {
+        if matches!(self.step, Step::Over | Step::Delivered) {
+            return;
+        }
+        self.tell(now, &Message::Error { code, text });
+        self.failed(now, code, text);
+    }
+
+    /// The transfer has failed.
+    fn failed(&mut self, now: Instant, code: ErrorCode, text: &str) {
+        if matches!(self.step, Step::Over | Step::Delivered) {
+            return self.over(now);
+        }
+        self.store.abandon();
+        let text = text.to_owned();
+        self.events
+            .push_back(PlanReceiverEvent::Failed { code, text });
+        self.over(now);
+    }
+
+    fn over(&mut self, _now: Instant) {
+        self.step = Step::Over;
+        self.hang_up();
+    }
+}
+
+/// A report at least so often, so that the sender sees a living peer.
+const KEEP_ALIVE: Duration = Duration::from_secs(1);
+const POS_INTERVAL_MIN: Duration = Duration::from_millis(1);

@@ -1,0 +1,323 @@
+//! What a receiver holds of the three objects of its plan.
+//!
+//! ```text
+//!   manifest  bytes in memory until whole, then checked against the plan id
+//!   content   ranges only; the bytes are in the store. Slabs: lacking -> asked -> computed -> good
+//!   seals     bytes in memory until whole, then checked against their hash
+//! ```
+//!
+//! Invariants: `slabs[i].lacking` is the number of bytes of slab `i` that `held` does not have; a
+//! slab is `Good` only when the sender's seal equals the hash of what the store holds.
+
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
+
+use crate::{HASH_LEN, Hash, Plan, RangeSet, hash_bytes};
+
+/// Bytes of an object that is kept in memory.
+#[derive(Debug)]
+pub(super) struct Bytes {
+    bytes: Vec<u8>,
+    held: RangeSet,
+}
+
+impl Bytes {
+    /// Room for `len` bytes, which the caller has checked against its limits.
+    pub(super) fn new(len: usize, ranges_max: usize) -> Self {
+        Self {
+            bytes: vec![0; len],
+            held: RangeSet::new(ranges_max),
+        }
+    }
+
+    /// Keeps a piece. `None` when it lies beyond the object, false when it was there already or
+    /// cannot be noted.
+    pub(super) fn put(&mut self, offset: u64, piece: &[u8]) -> Option<bool> {
+        let start = usize::try_from(offset).ok()?;
+        let end = start.checked_add(piece.len())?;
+        let place = self.bytes.get_mut(start..end)?;
+        let range = offset..offset + piece.len() as u64;
+        // What is whole is checked already: late blocks must not change it.
+        if self.held.contains(&range) {
+            return Some(false);
+        }
+        if self.held.insert(range, |_| {}).is_err() {
+            return Some(false);
+        }
+        place.copy_from_slice(piece);
+        Some(true)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.held.bytes() == self.len()
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        self.held.clear();
+        std::mem::take(&mut self.bytes)
+    }
+
+    pub(super) fn discard(&mut self) {
+        self.held.clear();
+    }
+
+    pub(super) const fn held(&self) -> &RangeSet {
+        &self.held
+    }
+}
+
+/// The content and its seals.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub(super) plan: Arc<Plan>,
+    pub(super) held: RangeSet,
+    slabs: Vec<SlabState>,
+    computed: Vec<u8>,
+    pub(super) seals: Bytes,
+    seals_hash: Option<Hash>,
+    are_seals_good: bool,
+    pub(super) verified_bytes: u64,
+    good: u32,
+    /// Whole slabs that the store was too busy to hash.
+    unasked: Vec<u32>,
+    /// Slabs asked of the store and not answered.
+    asked: u32,
+    /// How often a slab came out wrong.
+    bad: BTreeMap<u32, u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SlabState {
+    lacking: u32,
+    step: Step,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Lacking,
+    Asked,
+    Computed,
+    Good,
+}
+
+/// What comparing a slab with its seal gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compared {
+    /// One of the two is not known yet.
+    Open,
+    Good,
+    /// It has to be fetched again; it came out wrong so many times.
+    Bad(u8),
+}
+
+impl Contents {
+    /// Nothing held of `plan`, whose slabs were checked against the limits.
+    pub(super) fn new(plan: Arc<Plan>, ranges_max: usize) -> Self {
+        let slabs = (0..plan.slab_count()).map(|index| SlabState {
+            lacking: plan.slab(index).len,
+            step: Step::Lacking,
+        });
+        let seals_len = plan.slab_count() as usize * HASH_LEN;
+        Self {
+            held: RangeSet::new(ranges_max),
+            slabs: slabs.collect(),
+            computed: vec![0; seals_len],
+            seals: Bytes::new(seals_len, ranges_max),
+            seals_hash: None,
+            are_seals_good: seals_len == 0,
+            verified_bytes: 0,
+            good: 0,
+            unasked: Vec::new(),
+            asked: 0,
+            bad: BTreeMap::new(),
+            plan,
+        }
+    }
+
+    /// Notes a range as written. False when it cannot be noted: it counts as lacking.
+    pub(super) fn note(&mut self, range: Range<u64>) -> bool {
+        let Self {
+            held,
+            slabs,
+            plan,
+            unasked,
+            ..
+        } = self;
+        let noted = held.insert(range, |new| {
+            let mut at = new.start;
+            while at < new.end {
+                let slab = plan.slab_at(at);
+                let stop = slab.range().end.min(new.end);
+                let state = &mut slabs[slab.index as usize];
+                let part = u32::try_from(stop - at).expect("part of a slab");
+                state.lacking -= part;
+                if state.lacking == 0 {
+                    unasked.push(slab.index);
+                }
+                at = stop;
+            }
+        });
+        noted.is_ok()
+    }
+
+    /// A whole slab that the store is to hash next.
+    pub(super) fn next_unasked(&self) -> Option<u32> {
+        self.unasked.last().copied()
+    }
+
+    /// The store has taken the request for what [`Contents::next_unasked`] gave.
+    pub(super) fn asked(&mut self) {
+        if let Some(slab) = self.unasked.pop() {
+            self.slabs[slab as usize].step = Step::Asked;
+            self.asked += 1;
+        }
+    }
+
+    /// The store has hashed a slab.
+    pub(super) fn computed(&mut self, slab: u32, seal: &Hash) -> Compared {
+        let Some(state) = self.slabs.get_mut(slab as usize) else {
+            return Compared::Open;
+        };
+        if state.step != Step::Asked {
+            return Compared::Open;
+        }
+        self.asked -= 1;
+        state.step = Step::Computed;
+        let at = slab as usize * HASH_LEN;
+        self.computed[at..at + HASH_LEN].copy_from_slice(seal);
+        self.compare(slab)
+    }
+
+    /// Compares a slab with its seal, when both are known.
+    pub(super) fn compare(&mut self, slab: u32) -> Compared {
+        let at = slab as usize * HASH_LEN;
+        let place = at..at + HASH_LEN;
+        let state = &mut self.slabs[slab as usize];
+        if !self.are_seals_good || state.step != Step::Computed {
+            return Compared::Open;
+        }
+        let slab_at = self.plan.slab(slab);
+        if self.computed[place.clone()] == self.seals.bytes()[place] {
+            state.step = Step::Good;
+            self.good += 1;
+            self.verified_bytes += u64::from(slab_at.len);
+            return Compared::Good;
+        }
+        let times = self.bad.entry(slab).or_default();
+        *times = times.saturating_add(1);
+        let times = *times;
+        // A set too full to lose a slab loses everything from its front that it must: the whole of
+        // what it holds of this slab's file range is asked for again either way.
+        if self.held.remove(slab_at.range()).is_ok() {
+            state.step = Step::Lacking;
+            state.lacking = slab_at.len;
+        }
+        Compared::Bad(times)
+    }
+
+    /// The length and hash that the seals have to have. False when they contradict the plan.
+    pub(super) fn expect_seals(&mut self, bytes: u64, hash: &Hash) -> bool {
+        if bytes != self.plan.seals_bytes() {
+            return false;
+        }
+        self.seals_hash = Some(*hash);
+        true
+    }
+
+    /// Checks the seals once they are whole. `Some(false)` when they were wrong and are discarded.
+    pub(super) fn check_seals(&mut self) -> Option<bool> {
+        let hash = self.seals_hash?;
+        if self.are_seals_good || !self.seals.is_whole() {
+            return None;
+        }
+        self.are_seals_good = hash_bytes(self.seals.bytes()) == hash;
+        if !self.are_seals_good {
+            self.seals.discard();
+        }
+        Some(self.are_seals_good)
+    }
+
+    pub(super) const fn are_seals_good(&self) -> bool {
+        self.are_seals_good
+    }
+
+    /// True when every byte and every seal is here.
+    pub(super) fn is_whole(&self) -> bool {
+        self.held.bytes() == self.plan.content_bytes() && self.are_seals_good
+    }
+
+    /// True when every slab is verified.
+    pub(super) fn is_verified(&self) -> bool {
+        self.are_seals_good && self.good == self.plan.slab_count()
+    }
+
+    /// True when the store owes no answer about a slab.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.asked == 0 && self.unasked.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Entry, memory::MemoryContent};
+
+    #[test]
+    fn a_block_over_many_small_files_completes_all_their_slabs() {
+        let entries = (0..50)
+            .map(|n| Entry::file(&format!("{n:02}"), n % 3))
+            .collect();
+        let (plan, _) = MemoryContent::generate(entries, [0; 16], 1).unwrap();
+        let slabs = plan.slab_count();
+        let len = plan.content_bytes();
+        let mut contents = Contents::new(plan, 10);
+        assert!(contents.note(1..len));
+        assert!(contents.note(0..2));
+        let mut asked = 0;
+        while contents.next_unasked().is_some() {
+            contents.asked();
+            asked += 1;
+        }
+        assert_eq!(asked, slabs);
+    }
+
+    #[test]
+    fn wrong_seals_are_discarded_and_wrong_slabs_lacked_again() {
+        let (plan, _) = MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
+        let mut contents = Contents::new(plan, 10);
+        assert!(contents.note(0..9));
+        contents.asked();
+        assert_eq!(contents.computed(0, &[7; 32]), Compared::Open);
+        assert!(!contents.expect_seals(31, &[0; 32]));
+        assert!(contents.expect_seals(32, &hash_bytes(&[8; 32])));
+        assert_eq!(contents.seals.put(0, &[9; 32]), Some(true));
+        assert_eq!(contents.check_seals(), Some(false));
+        assert_eq!(contents.seals.put(0, &[8; 32]), Some(true));
+        assert_eq!(contents.check_seals(), Some(true));
+        assert_eq!(contents.compare(0), Compared::Bad(1));
+        assert!(!contents.is_whole() && contents.held.is_empty());
+        assert!(contents.note(0..9));
+        contents.asked();
+        assert_eq!(contents.computed(0, &[8; 32]), Compared::Good);
+        assert!(contents.is_verified() && contents.is_whole());
+        assert_eq!(contents.verified_bytes, 9);
+    }
+
+    #[test]
+    fn memory_objects_take_no_piece_beyond_their_end_and_no_change() {
+        let mut bytes = Bytes::new(4, 4);
+        assert_eq!(bytes.put(3, &[1, 2]), None);
+        assert_eq!(bytes.put(u64::MAX, &[1]), None);
+        assert_eq!(bytes.put(0, &[1, 2]), Some(true));
+        assert_eq!(bytes.put(0, &[9, 9]), Some(false));
+        assert_eq!(bytes.put(2, &[3, 4]), Some(true));
+        assert_eq!(bytes.take(), [1, 2, 3, 4]);
+    }
+}

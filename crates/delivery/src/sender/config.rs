@@ -1,0 +1,229 @@
+//! What a plan sender is told, and what it tells.
+
+use std::{net::SocketAddr, time::Duration};
+
+use wire::object::{DoneNumbers, ErrorCode, Phase, Pos, Progressed, Refusal};
+
+use crate::{Hash, PlanId};
+
+base::counters! {
+    /// What a plan sender has counted.
+    pub struct PlanSenderCounters: "plan_sender" {
+        passes: Events, "passes over what receivers lack, the manifest's included";
+        block_bytes: Bytes, "object bytes handed to the packet stream";
+        fill_bytes: Bytes, "object bytes sent to single receivers over their connections";
+        answers_late: Events, "answers to a pass that were not waited for";
+        demoted: Events, "receivers that get everything over their connection from then on";
+        refused: Events, "connections refused";
+        greetings_late: Events, "connections closed because no greeting came";
+        violations: Events, "connections closed because the peer broke the protocol";
+        messages_ignored: Events, "control messages without a meaning here";
+        events_lost: Events, "events overwritten because nobody took them";
+    }
+}
+
+/// Everything a plan sender can be told, with its defaults.
+#[derive(Clone, Debug)]
+pub struct PlanSenderConfig {
+    /// The session's number, as in the mark of its SPMs.
+    pub session: u64,
+    /// How many receivers are expected. With 0, whoever has joined at the join deadline.
+    pub expected: u32,
+    /// How long to wait for expected receivers before content starts. Default 30 s.
+    pub join_timeout: Duration,
+    /// Without progress for so long, a receiver is given up. Default 30 s.
+    pub progress_timeout: Duration,
+    /// How long a receiver whose connection broke may take to come back. Default 10 s.
+    pub reconnect_timeout: Duration,
+    /// How long all wait for the answers of some to a pass. Default 3 s.
+    pub answer_timeout: Duration,
+    /// The longest time from connection to greeting. Default 5 s.
+    pub greeting_timeout: Duration,
+    /// How long connections are kept to say good-bye when all is over. Default 2 s.
+    pub linger: Duration,
+    /// The shortest progress interval that receivers are asked for. Default 200 ms.
+    pub report_interval: Duration,
+    /// A receiver reports its place in the packet stream at the latest after this many positions: a
+    /// share of the transmit window. Default 0: with the progress interval only.
+    pub report_sqns: u32,
+    /// The most receivers taken in. Default 4096.
+    pub receivers_max: u32,
+    /// The most ranges kept of one receiver's needs; 16 bytes each. Default 16,384.
+    pub ranges_max: usize,
+}
+
+impl PlanSenderConfig {
+    /// The defaults, for session `session` and `expected` receivers.
+    #[must_use]
+    pub const fn new(session: u64, expected: u32) -> Self {
+        Self {
+            session,
+            expected,
+            join_timeout: Duration::from_secs(30),
+            progress_timeout: Duration::from_secs(30),
+            reconnect_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(3),
+            greeting_timeout: Duration::from_secs(5),
+            linger: Duration::from_secs(2),
+            report_interval: Duration::from_millis(200),
+            report_sqns: 0,
+            receivers_max: 4096,
+            ranges_max: 16_384,
+        }
+    }
+}
+
+/// The next block to send, and how many of the same length come behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockPlan {
+    /// Which object.
+    pub object: wire::object::ObjectId,
+    /// Position of the first block's first byte.
+    pub offset: u64,
+    /// Bytes of each block, header included.
+    pub len: usize,
+    /// How many blocks of exactly this length follow each other, this one included; at least 1.
+    pub count: usize,
+}
+
+/// Something that happened in a transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanSenderEvent {
+    /// A receiver was taken in.
+    Joined {
+        /// Its number.
+        slot: u32,
+        /// Its name.
+        name: String,
+        /// Its address.
+        peer: SocketAddr,
+    },
+    /// A receiver's connection broke; it may come back.
+    Disconnected {
+        /// Its number.
+        slot: u32,
+    },
+    /// A receiver came back.
+    Reconnected {
+        /// Its number.
+        slot: u32,
+    },
+    /// A connection was refused.
+    Refused {
+        /// Whose.
+        peer: SocketAddr,
+        /// Why.
+        reason: Refusal,
+    },
+    /// A pass begins.
+    PassStarted {
+        /// Its number; 0 is the manifest's, 1 the first over the content.
+        pass: u32,
+        /// Bytes for the packet stream.
+        bytes: u64,
+        /// Bytes for single receivers.
+        fill_bytes: u64,
+    },
+    /// A receiver has proved delivery.
+    Done {
+        /// Its number.
+        slot: u32,
+    },
+    /// A receiver was given up, or gave up.
+    Failed {
+        /// Its number.
+        slot: u32,
+        /// For the program.
+        code: ErrorCode,
+        /// For a person.
+        text: String,
+    },
+    /// The outcome is final.
+    Finished,
+}
+
+/// What became of one receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReceiverState {
+    /// It is on its way.
+    Active {
+        /// What it does.
+        phase: Phase,
+        /// Its connection is up.
+        is_connected: bool,
+    },
+    /// It has proved delivery.
+    Done {
+        /// Its hash over everything, equal to the sender's.
+        root: Hash,
+        /// Its numbers.
+        numbers: DoneNumbers,
+    },
+    /// It has failed or was given up.
+    Failed {
+        /// For the program.
+        code: ErrorCode,
+        /// For a person.
+        text: String,
+    },
+}
+
+/// One line of the sender's ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiverReport {
+    /// Its number.
+    pub slot: u32,
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub peer: SocketAddr,
+    /// The transfer's success depends on it.
+    pub is_expected: bool,
+    /// It gets everything over its own connection.
+    pub is_demoted: bool,
+    /// What became of it.
+    pub state: ReceiverState,
+    /// How far it said it was.
+    pub progress: Progressed,
+    /// Where it said it stood in the packet stream.
+    pub pos: Pos,
+}
+
+/// The outcome of a transfer, final once [`PlanSenderEvent::Finished`] was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanOutcome {
+    /// What was sent.
+    pub plan: PlanId,
+    /// One hash over everything, once all content was read.
+    pub root: Option<Hash>,
+    /// Bytes of content.
+    pub content_bytes: u64,
+    /// Every receiver that joined.
+    pub receivers: Vec<ReceiverReport>,
+    /// Expected receivers that never joined.
+    pub missing: u32,
+    /// Why the sender itself gave up.
+    pub failure: Option<(ErrorCode, String)>,
+    /// Nothing is going to change any more.
+    pub is_final: bool,
+}
+
+impl PlanOutcome {
+    /// True when every expected receiver, and at least one, has proved delivery. Anything else is
+    /// "not proven": exit status 1.
+    #[must_use]
+    pub fn is_proven(&self) -> bool {
+        let mut expected = self
+            .receivers
+            .iter()
+            .filter(|report| report.is_expected)
+            .peekable();
+        let is_done = |report: &ReceiverReport| matches!(report.state, ReceiverState::Done { .. });
+        let someone = expected.peek().is_some();
+        self.is_final
+            && someone
+            && self.missing == 0
+            && self.failure.is_none()
+            && expected.all(is_done)
+    }
+}

@@ -1,0 +1,423 @@
+//! The control connections of a plan sender: who may join, and what their messages mean.
+
+use std::net::SocketAddr;
+
+use base::{Instant, LinkEvent, LinkId};
+use wire::object::{
+    Done, ErrorCode, Hello, Message, ObjectId, PassEnd, RangeList, Refusal, VERSION, Welcome,
+};
+
+use super::{
+    PlanSender, Stage,
+    config::PlanSenderEvent,
+    member::{Member, State},
+    pass::Place,
+};
+use crate::Content;
+
+/// A connection that has not said who it is.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    peer: SocketAddr,
+    deadline: Instant,
+}
+
+impl<C: Content> PlanSender<C> {
+    /// Handles what happened on a control connection; `data` holds the bytes of
+    /// [`LinkEvent::Data`].
+    pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        self.now = now;
+        match event {
+            LinkEvent::Accepted { peer } => self.accept(now, link, peer),
+            LinkEvent::Data => self.read(now, link, data),
+            LinkEvent::Writable => self.links.writable(link),
+            LinkEvent::Closed => {
+                self.links.forget(link);
+                self.greeting.remove(&link);
+                if let Some(slot) = self.by_link.remove(&link) {
+                    self.gone(now, slot);
+                }
+            }
+            LinkEvent::Opened => {}
+        }
+    }
+
+    fn accept(&mut self, now: Instant, link: LinkId, peer: SocketAddr) {
+        self.links.insert(link);
+        if self.is_finished() {
+            self.refuse(link, peer, Refusal::Over);
+        } else if self.links.len() > self.config.receivers_max as usize + GREETINGS_MAX {
+            self.refuse(link, peer, Refusal::Full);
+        } else {
+            let deadline = now + self.config.greeting_timeout;
+            self.greeting.insert(link, Greeting { peer, deadline });
+        }
+    }
+
+    pub(super) fn expire_greetings(&mut self, now: Instant) {
+        let is_late = |greeting: &Greeting| greeting.deadline <= now;
+        while let Some((&link, _)) = self.greeting.iter().find(|(_, greeting)| is_late(greeting)) {
+            self.greeting.remove(&link);
+            self.counters.greetings_late += 1;
+            self.links.abort(link);
+        }
+    }
+
+    fn read(&mut self, now: Instant, link: LinkId, data: &[u8]) {
+        let Some(mut decoder) = self.links.take_decoder(link) else {
+            return;
+        };
+        decoder.push(data);
+        loop {
+            self.links.limit(link, &mut decoder);
+            match decoder.next_message() {
+                Ok(Some(message)) => self.message(now, link, &message),
+                Ok(None) => break self.links.put_decoder(link, decoder),
+                Err(error) => break self.violation(now, link, &error.to_string()),
+            }
+            if !self.links.is_open(link) {
+                break;
+            }
+        }
+    }
+
+    fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>) {
+        let Some(&slot) = self.by_link.get(&link) else {
+            let Some(greeting) = self.greeting.remove(&link) else {
+                return;
+            };
+            match message {
+                Message::Hello(hello) => self.greet(now, link, greeting.peer, hello),
+                _ => self.refuse(link, greeting.peer, Refusal::Protocol),
+            }
+            return;
+        };
+        match message {
+            Message::Have(list) => self.have(now, slot, list),
+            Message::Need(list) => self.need(now, slot, list),
+            Message::Complete { pass } => self.complete(now, slot, *pass),
+            Message::Progress(report) => {
+                self.members[slot].note(now, report);
+            }
+            Message::Pos(pos) => self.members[slot].place(now, pos),
+            Message::Done(done) => self.done(now, slot, done),
+            Message::Error { code, text } => self.failed(now, slot, *code, text),
+            Message::Bye => self.bye(now, slot, link),
+            Message::Unknown { .. } => self.counters.messages_ignored += 1,
+            other => {
+                let name = other.name();
+                self.violation(now, link, &format!("{name} is not for a sender"));
+            }
+        }
+    }
+
+    fn greet(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &Hello<'_>) {
+        let slot = match self.admit(now, peer, hello) {
+            Ok(slot) => slot,
+            Err(reason) => return self.refuse(link, peer, reason),
+        };
+        let joined = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+        let receiver_count = self.config.expected.max(joined);
+        let shared_us = u64::from(receiver_count) * 200;
+        let least_us = u64::try_from(self.config.report_interval.as_micros()).unwrap_or(u64::MAX);
+        let welcome = Message::Welcome(Welcome {
+            version: VERSION,
+            slot: u32::try_from(slot).unwrap_or(u32::MAX),
+            plan: self.plan.id().0,
+            session: self.config.session,
+            receiver_count,
+            report_interval_us: u32::try_from(shared_us.max(least_us)).unwrap_or(u32::MAX),
+            report_sqns: self.config.report_sqns,
+            manifest_bytes: self.plan.manifest().len() as u64,
+            is_late: self.stage != Stage::Gathering,
+        });
+        self.links.greeted(link);
+        self.by_link.insert(link, slot);
+        let member = &mut self.members[slot];
+        member.link = Some(link);
+        member.peer = peer;
+        member.progress_at = now;
+        self.tell(now, slot, &welcome);
+        self.gathered(now);
+    }
+
+    /// Finds the receiver's place: a new one, or its old one when it comes back.
+    fn admit(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        hello: &Hello<'_>,
+    ) -> Result<usize, Refusal> {
+        if !(hello.version_min..=hello.version_max).contains(&VERSION) {
+            return Err(Refusal::Version);
+        }
+        if hello.session != self.config.session {
+            return Err(Refusal::WrongSession);
+        }
+        let Some(&slot) = self.by_name.get(hello.name) else {
+            return self.enrol(now, peer, hello);
+        };
+        let member = &mut self.members[slot];
+        let is_same = member.instance == hello.instance;
+        if matches!(member.state, State::Failed { .. }) || (!is_same && member.is_final()) {
+            return Err(Refusal::Over);
+        }
+        match member.link {
+            Some(_) if !is_same => return Err(Refusal::DuplicateName),
+            Some(old) => {
+                // The receiver knows better: its old connection is dead.
+                self.by_link.remove(&old);
+                self.links.abort(old);
+                member.disconnect(now);
+            }
+            None => {}
+        }
+        if !is_same {
+            let is_expected = member.is_expected;
+            let fresh = Member::new(
+                now,
+                hello.name,
+                hello.instance,
+                peer,
+                self.config.ranges_max,
+            );
+            *member = fresh;
+            member.is_expected = is_expected;
+        }
+        self.filling.remove(&slot);
+        let slot_number = u32::try_from(slot).unwrap_or(u32::MAX);
+        self.event(PlanSenderEvent::Reconnected { slot: slot_number });
+        Ok(slot)
+    }
+
+    fn enrol(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        hello: &Hello<'_>,
+    ) -> Result<usize, Refusal> {
+        let slot = self.members.len();
+        if slot >= self.config.receivers_max as usize {
+            return Err(Refusal::Full);
+        }
+        let expected = self
+            .members
+            .iter()
+            .filter(|member| member.is_expected)
+            .count();
+        let mut member = Member::new(
+            now,
+            hello.name,
+            hello.instance,
+            peer,
+            self.config.ranges_max,
+        );
+        member.is_expected = match self.config.expected {
+            0 => self.stage == Stage::Gathering,
+            wanted => expected < wanted as usize,
+        };
+        self.members.push(member);
+        self.by_name.insert(hello.name.to_owned(), slot);
+        self.event(PlanSenderEvent::Joined {
+            slot: u32::try_from(slot).unwrap_or(u32::MAX),
+            name: hello.name.to_owned(),
+            peer,
+        });
+        Ok(slot)
+    }
+
+    fn refuse(&mut self, link: LinkId, peer: SocketAddr, reason: Refusal) {
+        self.counters.refused += 1;
+        let text = reason.to_string();
+        let text = text.as_str();
+        if self.links.queue(link, &Message::Refused { reason, text }) {
+            self.links.close(link);
+        } else {
+            self.links.abort(link);
+        }
+        self.event(PlanSenderEvent::Refused { peer, reason });
+    }
+
+    /// The receiver holds the manifest, has room prepared, and says what content it holds already.
+    fn have(&mut self, now: Instant, slot: usize, list: &RangeList<'_>) {
+        let len = self.plan.content_bytes();
+        let member = &mut self.members[slot];
+        if list.object != ObjectId::CONTENT || list.ranges.iter().any(|range| range.end > len) {
+            return self.violate(now, slot, "HAVE names bytes that do not exist");
+        }
+        for range in list.ranges.iter() {
+            // A list longer than the bound is cut: what is not noted is sent again.
+            let _is_noted = member.have.insert(range, |_| {}).is_ok();
+        }
+        if !list.is_last || member.is_final() {
+            return;
+        }
+        member.state = State::Ready;
+        member.owes_answer = false;
+        member.is_awaited = false;
+        member.progress_at = now;
+        let number = self.pass.number;
+        match self.stage {
+            Stage::Sending | Stage::Hashing | Stage::Draining if number > 0 => {
+                member.is_awaited = true;
+                member.is_in_pass = true;
+            }
+            Stage::Answering { .. } | Stage::Idle if number > 0 => {
+                let end = PassEnd {
+                    pass: number,
+                    position: None,
+                };
+                self.send_pass_end(now, slot, end);
+            }
+            _ => {}
+        }
+        self.check_answers(now);
+    }
+
+    /// One message of an answer that says what is lacking.
+    fn need(&mut self, now: Instant, slot: usize, list: &RangeList<'_>) {
+        let len = self.object_bytes(list.object);
+        let member = &mut self.members[slot];
+        if std::mem::replace(&mut member.is_need_whole, list.is_last) {
+            member.need.clear();
+        }
+        let has_end = list.ranges.iter().any(|range| range.end > len);
+        let Some(set) = member.need.of_mut(list.object).filter(|_| !has_end) else {
+            return self.violate(now, slot, "NEED names bytes that do not exist");
+        };
+        for range in list.ranges.iter() {
+            // A list longer than the bound is cut: the rest is asked for after the next pass.
+            let _is_noted = set.insert(range, |_| {}).is_ok();
+        }
+        if !list.is_last || member.is_final() {
+            return;
+        }
+        member.owes_answer = false;
+        if member.state == State::Joining {
+            return self.need_manifest(slot);
+        }
+        member.state = State::Ready;
+        member.is_awaited = false;
+        if member.need.bytes() < member.need_before {
+            member.progress_at = now;
+        }
+        if member.is_alone {
+            self.serve(slot);
+        } else if self.stage == Stage::Idle {
+            self.plan_pass(now);
+        }
+        self.check_answers(now);
+    }
+
+    /// A receiver without the manifest gets it over its connection.
+    fn need_manifest(&mut self, slot: usize) {
+        let member = &mut self.members[slot];
+        std::mem::swap(&mut member.fills, &mut member.need);
+        member.need.clear();
+        member.fill_at = Place::START;
+        member.after_fills = Some(PassEnd {
+            pass: 0,
+            position: None,
+        });
+        self.filling.insert(slot);
+    }
+
+    fn complete(&mut self, now: Instant, slot: usize, _pass: u32) {
+        let member = &mut self.members[slot];
+        if member.state != State::Ready {
+            return;
+        }
+        member.state = State::Complete;
+        member.owes_answer = false;
+        member.is_awaited = false;
+        member.need.clear();
+        member.progress_at = now;
+        self.check_answers(now);
+    }
+
+    fn done(&mut self, now: Instant, slot: usize, done: &Done) {
+        if self.root != Some(done.root) || done.numbers.bytes != self.plan.content_bytes() {
+            let text = "what it has is not what was sent: its root differs";
+            return self.fail(now, slot, ErrorCode::HashMismatch, text);
+        }
+        self.tell(now, slot, &Message::Acknowledged);
+        let member = &mut self.members[slot];
+        if member.is_final() {
+            return;
+        }
+        member.state = State::Done(Box::new(*done));
+        member.is_awaited = false;
+        member.progress.held = done.numbers.bytes;
+        member.progress.verified = done.numbers.bytes;
+        self.filling.remove(&slot);
+        let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+        self.event(PlanSenderEvent::Done { slot });
+        self.check_answers(now);
+        self.check_finished(now);
+    }
+
+    fn bye(&mut self, now: Instant, slot: usize, link: LinkId) {
+        self.by_link.remove(&link);
+        self.links.close(link);
+        self.members[slot].disconnect(now);
+        self.filling.remove(&slot);
+        self.failed(
+            now,
+            slot,
+            ErrorCode::Cancelled,
+            "it left before it was done",
+        );
+    }
+
+    /// The receiver's connection is over without a word.
+    fn gone(&mut self, now: Instant, slot: usize) {
+        let member = &mut self.members[slot];
+        member.disconnect(now);
+        self.filling.remove(&slot);
+        if !member.is_final() {
+            let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+            self.event(PlanSenderEvent::Disconnected { slot });
+        }
+        self.check_answers(now);
+    }
+
+    /// Queues a message for a receiver; one that does not read loses its connection.
+    pub(super) fn tell(&mut self, now: Instant, slot: usize, message: &Message<'_>) {
+        let Some(link) = self.members[slot].link else {
+            return;
+        };
+        if !self.links.queue(link, message) {
+            self.links.abort(link);
+            self.by_link.remove(&link);
+            self.members[slot].disconnect(now);
+            self.filling.remove(&slot);
+        }
+    }
+
+    /// A receiver that is known broke the protocol.
+    fn violate(&mut self, now: Instant, slot: usize, text: &str) {
+        self.counters.violations += 1;
+        self.fail(now, slot, ErrorCode::Protocol, text);
+    }
+
+    fn violation(&mut self, now: Instant, link: LinkId, text: &str) {
+        if let Some(&slot) = self.by_link.get(&link) {
+            return self.violate(now, slot, text);
+        }
+        self.counters.violations += 1;
+        self.greeting.remove(&link);
+        self.links.abort(link);
+    }
+
+    fn object_bytes(&self, object: ObjectId) -> u64 {
+        match object {
+            ObjectId::MANIFEST => self.plan.manifest().len() as u64,
+            ObjectId::CONTENT => self.plan.content_bytes(),
+            ObjectId::SEALS if self.window.seals_hash().is_some() => self.plan.seals_bytes(),
+            _ => 0,
+        }
+    }
+}
+
+/// Connections served beside those of the receivers.
+const GREETINGS_MAX: usize = 256;

@@ -1,0 +1,136 @@
+//! How a receiver's part ends, and how the transfer does.
+
+use std::time::Duration;
+
+use base::Instant;
+use wire::object::{ErrorCode, Message};
+
+use super::{
+    PlanSender, PlanSenderEvent, Stage,
+    member::{Member, State},
+};
+use crate::{Content, ContentError};
+
+impl<C: Content> PlanSender<C> {
+    pub(super) fn check_progress(&mut self, now: Instant, slot: usize) {
+        let member = &mut self.members[slot];
+        if member.is_final() {
+            return;
+        }
+        if member.link.is_none() {
+            if now.since(member.gone_at) >= self.config.reconnect_timeout {
+                self.fail(
+                    now,
+                    slot,
+                    ErrorCode::TimedOut,
+                    "the connection to it is lost",
+                );
+            }
+            return;
+        }
+        let is_sending = self.stage == Stage::Sending && self.pass.number > 0;
+        let is_fed = member.is_in_pass
+            && is_sending
+            && now.since(self.committed_at) < Duration::from_secs(1);
+        let is_first = match self.stage {
+            Stage::Gathering => true,
+            Stage::Sending | Stage::Draining => self.pass.number == 0,
+            _ => false,
+        };
+        let is_filled = self.filling.contains(&slot);
+        let owes = match member.state {
+            State::Joining => !is_first,
+            State::Ready => member.owes_answer || is_fed || is_filled,
+            State::Complete => true,
+            State::Done(_) | State::Failed { .. } => false,
+        };
+        if !owes {
+            member.progress_at = now;
+        } else if now.since(member.progress_at) >= self.config.progress_timeout {
+            let seconds = self.config.progress_timeout.as_secs();
+            let text = format!("no progress for {seconds} s while {}", member.phase);
+            self.fail(now, slot, ErrorCode::TimedOut, &text);
+        }
+    }
+
+    /// Gives a receiver up and tells it.
+    pub(super) fn fail(&mut self, now: Instant, slot: usize, code: ErrorCode, text: &str) {
+        if self.members[slot].is_final() {
+            return;
+        }
+        self.tell(now, slot, &Message::Error { code, text });
+        self.failed(now, slot, code, text);
+    }
+
+    /// A receiver is out.
+    pub(super) fn failed(&mut self, now: Instant, slot: usize, code: ErrorCode, text: &str) {
+        let member = &mut self.members[slot];
+        if member.is_final() {
+            return;
+        }
+        let text = text.to_owned();
+        member.state = State::Failed {
+            code,
+            text: text.clone(),
+        };
+        self.filling.remove(&slot);
+        if let Some(link) = member.link {
+            self.links.close(link);
+            self.by_link.remove(&link);
+            member.disconnect(now);
+        }
+        let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+        self.event(PlanSenderEvent::Failed { slot, code, text });
+        self.check_answers(now);
+        self.check_finished(now);
+    }
+
+    pub(super) fn content_failed(&mut self, now: Instant, error: ContentError) {
+        self.cancel(now, error.code, &error.text);
+    }
+
+    /// True when the number of receivers that was expected has joined.
+    pub(super) fn has_expected(&self) -> bool {
+        let joined = self
+            .members
+            .iter()
+            .filter(|member| member.is_expected)
+            .count();
+        joined >= self.config.expected as usize
+    }
+
+    pub(super) fn check_finished(&mut self, now: Instant) {
+        if self.is_finished() || self.stage == Stage::Gathering {
+            return;
+        }
+        let mut expected = self.members.iter().filter(|member| member.is_expected);
+        let nobody_misses = self.has_expected() || now >= self.join_deadline;
+        if nobody_misses && expected.all(Member::is_final) {
+            self.finish(now);
+        }
+    }
+
+    pub(super) fn finish(&mut self, now: Instant) {
+        self.stage = Stage::Closing {
+            deadline: now + self.config.linger,
+        };
+        self.tick_at = now;
+        for slot in 0..self.members.len() {
+            self.fail(
+                now,
+                slot,
+                ErrorCode::Cancelled,
+                "the sender has finished without it",
+            );
+            if let Some(link) = self.members[slot].link {
+                self.tell(now, slot, &Message::Bye);
+                self.links.close(link);
+            }
+        }
+        for link in std::mem::take(&mut self.greeting).into_keys() {
+            self.links.abort(link);
+        }
+        self.filling.clear();
+        self.event(PlanSenderEvent::Finished);
+    }
+}

@@ -1,0 +1,81 @@
+//! What goes to single receivers over their connections.
+
+use wire::object::{BLOCK_DATA_MAX, Block, Message, ObjectId};
+
+use super::{PlanSender, pass::Place};
+use crate::Content;
+
+impl<C: Content> PlanSender<C> {
+    /// Queues blocks on the connections that have room, and the end of the pass behind the last.
+    pub(super) fn top_up(&mut self) {
+        let mut from = 0;
+        while let Some(&slot) = self.filling.range(from..).next() {
+            from = slot + 1;
+            self.top_up_one(slot);
+        }
+    }
+
+    fn top_up_one(&mut self, slot: usize) {
+        loop {
+            let member = &self.members[slot];
+            let Some(queued) = member.link.and_then(|link| self.links.queued(link)) else {
+                self.filling.remove(&slot);
+                return;
+            };
+            if queued >= QUEUED_MAX {
+                return;
+            }
+            let Some((object, range)) = member.fills.next_after(member.fill_at) else {
+                break;
+            };
+            let len = (range.end - range.start).min(BLOCK_DATA_MAX as u64);
+            if !self.send_block(slot, object, range.start, len) {
+                return;
+            }
+        }
+        self.filling.remove(&slot);
+        let now = self.now;
+        let member = &mut self.members[slot];
+        member.fills.clear();
+        if let Some(end) = member.after_fills.take() {
+            self.send_pass_end(now, slot, end);
+        }
+    }
+
+    /// Queues one block; false when that ended the receiver's part or the whole transfer.
+    fn send_block(&mut self, slot: usize, object: ObjectId, offset: u64, len: u64) -> bool {
+        let now = self.now;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.resize(usize::try_from(len).expect("a block is short"), 0);
+        let read = self.window.copy_apart(object, offset, &mut scratch);
+        let is_read = match read {
+            Ok(()) => {
+                let data = &scratch[..];
+                self.tell(
+                    now,
+                    slot,
+                    &Message::Block(Block {
+                        object,
+                        offset,
+                        data,
+                    }),
+                );
+                self.counters.fill_bytes += len;
+                self.members[slot].fill_at = Place {
+                    object,
+                    offset: offset + len,
+                };
+                self.filling.contains(&slot)
+            }
+            Err(error) => {
+                self.content_failed(now, error);
+                false
+            }
+        };
+        self.scratch = scratch;
+        is_read
+    }
+}
+
+/// Bytes on a connection's queue beyond which nothing is added.
+const QUEUED_MAX: usize = 2 * BLOCK_DATA_MAX;

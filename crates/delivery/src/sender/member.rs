@@ -1,0 +1,176 @@
+//! One receiver, as the sender sees it.
+
+use std::net::SocketAddr;
+
+use base::{Instant, LinkId};
+use wire::object::{Done, ErrorCode, PassEnd, Phase, Pos, Progress, Progressed};
+
+use super::{
+    config::{ReceiverReport, ReceiverState},
+    pass::{Needs, Place},
+};
+use crate::RangeSet;
+
+/// A receiver that was taken in, until the end of the transfer.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) name: String,
+    pub(super) instance: u64,
+    pub(super) peer: SocketAddr,
+    pub(super) is_expected: bool,
+    pub(super) link: Option<LinkId>,
+    pub(super) gone_at: Instant,
+    pub(super) state: State,
+    /// What it held when it had the manifest.
+    pub(super) have: RangeSet,
+    /// Its last answer, while it comes in and until it is served.
+    pub(super) need: Needs,
+    pub(super) is_need_whole: bool,
+    /// Bytes it asked for the time before: a pass that brought little demotes it.
+    pub(super) need_before: u64,
+    /// What goes over its own connection, and how far that is.
+    pub(super) fills: Needs,
+    pub(super) fill_at: Place,
+    pub(super) after_fills: Option<PassEnd>,
+    /// It is told when the pass ends; the pass waits for its answer if it is expected.
+    pub(super) is_awaited: bool,
+    /// It has been told that a pass ended and has not answered.
+    pub(super) owes_answer: bool,
+    /// The pass in hand holds something for it.
+    pub(super) is_in_pass: bool,
+    /// It gets everything over its connection.
+    pub(super) is_alone: bool,
+    pub(super) phase: Phase,
+    pub(super) progress: Progressed,
+    pub(super) pos: Pos,
+    pub(super) progress_at: Instant,
+    /// When its place in the packet stream last moved; `None` before its first report.
+    pub(super) moved_at: Option<Instant>,
+}
+
+/// How far a member is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum State {
+    /// It does not hold the manifest, or has no room prepared.
+    Joining,
+    /// It takes content.
+    Ready,
+    /// It has all content.
+    Complete,
+    /// It has proved delivery.
+    Done(Box<Done>),
+    /// It is out.
+    Failed { code: ErrorCode, text: String },
+}
+
+impl Member {
+    pub(super) fn new(
+        now: Instant,
+        name: &str,
+        instance: u64,
+        peer: SocketAddr,
+        ranges_max: usize,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            instance,
+            peer,
+            is_expected: false,
+            link: None,
+            gone_at: now,
+            state: State::Joining,
+            have: RangeSet::new(ranges_max),
+            need: Needs::new(ranges_max),
+            is_need_whole: true,
+            need_before: u64::MAX,
+            fills: Needs::new(ranges_max),
+            fill_at: Place::START,
+            after_fills: None,
+            is_awaited: false,
+            owes_answer: false,
+            is_in_pass: false,
+            is_alone: false,
+            phase: Phase::Joining,
+            progress: Progressed::default(),
+            pos: Pos::default(),
+            progress_at: now,
+            moved_at: None,
+        }
+    }
+
+    /// The connection is gone: nothing that was asked or promised over it holds any more.
+    pub(super) fn disconnect(&mut self, now: Instant) {
+        self.link = None;
+        self.gone_at = now;
+        self.is_awaited = false;
+        self.owes_answer = false;
+        self.is_in_pass = false;
+        self.after_fills = None;
+        self.fills.clear();
+        self.need.clear();
+        self.is_need_whole = true;
+    }
+
+    /// Nothing about it will change any more.
+    pub(super) const fn is_final(&self) -> bool {
+        matches!(self.state, State::Done(_) | State::Failed { .. })
+    }
+
+    pub(super) const fn is_active(&self) -> bool {
+        self.link.is_some() && !self.is_final()
+    }
+
+    /// It takes content and can be talked to.
+    pub(super) const fn is_ready(&self) -> bool {
+        self.link.is_some() && matches!(self.state, State::Ready)
+    }
+
+    /// Notes its place in the packet stream.
+    pub(super) fn place(&mut self, now: Instant, pos: &Pos) {
+        if self.moved_at.is_none() || pos.contiguous != self.pos.contiguous {
+            self.moved_at = Some(now);
+        }
+        self.pos = *pos;
+    }
+
+    /// Notes a report, and the time if it shows progress.
+    pub(super) fn note(&mut self, now: Instant, report: &Progress) {
+        let is_working = matches!(report.phase, Phase::Committing | Phase::Preparing);
+        if report.numbers.held > self.progress.held
+            || report.numbers.verified > self.progress.verified
+            || report.phase != self.phase
+            || is_working
+        {
+            self.progress_at = now;
+        }
+        self.progress = report.numbers;
+        self.phase = report.phase;
+    }
+
+    pub(super) fn report(&self, slot: usize) -> ReceiverReport {
+        let state = match &self.state {
+            State::Done(done) => ReceiverState::Done {
+                root: done.root,
+                numbers: done.numbers,
+            },
+            State::Failed { code, text } => ReceiverState::Failed {
+                code: *code,
+                text: text.clone(),
+            },
+            State::Joining | State::Ready | State::Complete => ReceiverState::Active {
+                phase: self.phase,
+                is_connected: self.link.is_some(),
+            },
+        };
+        ReceiverReport {
+            slot: u32::try_from(slot).unwrap_or(u32::MAX),
+            name: self.name.clone(),
+            peer: self.peer,
+            is_expected: self.is_expected,
+            is_demoted: self.is_alone,
+            state,
+            progress: self.progress,
+            pos: self.pos,
+        }
+    }
+}

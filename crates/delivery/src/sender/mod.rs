@@ -1,0 +1,442 @@
+//! The sender of a plan: gathers receivers, passes over what they lack, and collects their proofs.
+//!
+//! It hands blocks to whoever owns the packet stream and knows of it only one number, the position
+//! of a pass's last packet. It reads content through [`Content`].
+//!
+//! ```text
+//!   Gathering --expected joined, or join deadline--> pass 0: manifest
+//!
+//!   pass:   Sending --> (Hashing --> seals) --> Draining --PASS_END--> Answering
+//!              ^                                                          |
+//!              '------------- somebody lacks something: next pass --------+
+//!                                                                         v
+//!   Closing <-- every expected receiver is done or has failed <--------- Idle
+//! ```
+//!
+//! What only a few receivers lack goes to them alone, over their connections, beside all this.
+//!
+//! Invariants: content is sent only to receivers that hold the manifest; a pass waits only for
+//! connected receivers that were told it ended, and not longer than the answer timeout; a receiver
+//! that owes something and makes no progress for the progress timeout has failed; the outcome never
+//! changes once it is final.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use base::{Instant, LinkId, earliest};
+use wire::{
+    Sqn,
+    object::{BlockHeader, ErrorCode},
+};
+
+use crate::{Content, Hash, LinkCommand, Plan, link::Links};
+
+mod config;
+pub use config::{
+    BlockPlan, PlanOutcome, PlanSenderConfig, PlanSenderCounters, PlanSenderEvent, ReceiverReport,
+    ReceiverState,
+};
+
+mod control;
+use control::Greeting;
+
+mod end;
+
+mod fill;
+
+mod member;
+use member::Member;
+
+mod pass;
+use pass::{Needs, Place};
+
+mod stage;
+
+mod window;
+use window::Window;
+
+/// Sends one plan to many receivers.
+#[derive(Debug)]
+pub struct PlanSender<C> {
+    config: PlanSenderConfig,
+    plan: Arc<Plan>,
+    window: Window<C>,
+    links: Links,
+    greeting: BTreeMap<LinkId, Greeting>,
+    /// By slot.
+    members: Vec<Member>,
+    by_link: BTreeMap<LinkId, usize>,
+    by_name: BTreeMap<String, usize>,
+    /// Those with something to be sent over their connection.
+    filling: BTreeSet<usize>,
+    stage: Stage,
+    pass: Pass,
+    join_deadline: Instant,
+    root: Option<Hash>,
+    failure: Option<(ErrorCode, String)>,
+    committed_at: Instant,
+    /// The last time that was handed in.
+    now: Instant,
+    tick_at: Instant,
+    /// Where a block is put together on its way to a connection.
+    scratch: Vec<u8>,
+    events: VecDeque<PlanSenderEvent>,
+    counters: PlanSenderCounters,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Waiting for receivers.
+    Gathering,
+    /// Blocks of the pass go into the packet stream.
+    Sending,
+    /// All content of the pass is out; what was not in it is hashed.
+    Hashing,
+    /// The packet stream sends what it was given.
+    Draining,
+    /// The receivers say what they lack.
+    Answering { deadline: Instant },
+    /// Nothing is known to be lacking.
+    Idle,
+    /// The outcome is final; the connections are told.
+    Closing { deadline: Instant },
+    /// Everything is over.
+    Closed,
+}
+
+/// What is sent to everybody.
+#[derive(Debug)]
+struct Pass {
+    number: u32,
+    needs: Needs,
+    at: Place,
+    last_sqn: Option<u64>,
+    has_seals: bool,
+}
+
+impl<C: Content> PlanSender<C> {
+    /// A sender of `plan`; the join deadline runs from `now`.
+    #[must_use]
+    pub fn new(config: PlanSenderConfig, plan: Arc<Plan>, content: C, now: Instant) -> Self {
+        let join_deadline = now + config.join_timeout;
+        let pass = Pass {
+            number: 0,
+            needs: Needs::new(config.ranges_max),
+            at: Place::START,
+            last_sqn: None,
+            has_seals: false,
+        };
+        let root = (plan.slab_count() == 0).then(|| plan.tree_root(&[]));
+        Self {
+            window: Window::new(Arc::clone(&plan), content),
+            plan,
+            links: Links::default(),
+            greeting: BTreeMap::new(),
+            members: Vec::new(),
+            by_link: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            filling: BTreeSet::new(),
+            stage: Stage::Gathering,
+            pass,
+            join_deadline,
+            root,
+            failure: None,
+            committed_at: now,
+            now,
+            tick_at: now + TICK,
+            scratch: Vec::new(),
+            events: VecDeque::new(),
+            counters: PlanSenderCounters::default(),
+            config,
+        }
+    }
+
+    /// The next block for the packet stream, whose payloads take `payload_max` bytes; a peek.
+    ///
+    /// `None` when nothing is to be sent at this moment; a control message or a timeout changes
+    /// that.
+    #[must_use]
+    pub fn next_block(&self, payload_max: usize) -> Option<BlockPlan> {
+        if self.stage != Stage::Sending {
+            return None;
+        }
+        let data_max = payload_max
+            .checked_sub(BlockHeader::LEN)
+            .filter(|&max| max > 0)?;
+        let (object, range) = self.pass.needs.next_after(self.pass.at)?;
+        let left = range.end - range.start;
+        let (data, count) = if left >= data_max as u64 {
+            let count = left / data_max as u64;
+            (data_max, usize::try_from(count).unwrap_or(usize::MAX))
+        } else {
+            (usize::try_from(left).expect("less than one payload"), 1)
+        };
+        Some(BlockPlan {
+            object,
+            offset: range.start,
+            len: BlockHeader::LEN + data,
+            count,
+        })
+    }
+
+    /// Writes the `nth` block of what [`PlanSender::next_block`] gave into `out`, header first.
+    ///
+    /// False when the content cannot be read: the block must not be sent, and the transfer ends.
+    pub fn fill(&mut self, now: Instant, block: &BlockPlan, nth: usize, out: &mut [u8]) -> bool {
+        let data = (block.len - BlockHeader::LEN) as u64;
+        let offset = block.offset + nth as u64 * data;
+        let (header, bytes) = out[..block.len].split_at_mut(BlockHeader::LEN);
+        header.copy_from_slice(&BlockHeader::data(block.object, offset).to_bytes());
+        match self.window.copy(block.object, offset, bytes) {
+            Ok(()) => true,
+            Err(error) => {
+                self.content_failed(now, error);
+                false
+            }
+        }
+    }
+
+    /// The first `count` blocks of what [`PlanSender::next_block`] gave were committed to the packet
+    /// stream, the last one at position `last_sqn`.
+    pub fn blocks_committed(
+        &mut self,
+        now: Instant,
+        block: &BlockPlan,
+        count: usize,
+        last_sqn: u64,
+    ) {
+        if count == 0 || self.stage != Stage::Sending {
+            return;
+        }
+        let bytes = (block.len - BlockHeader::LEN) as u64 * count as u64;
+        self.pass.at = Place {
+            object: block.object,
+            offset: block.offset + bytes,
+        };
+        self.pass.last_sqn = Some(last_sqn);
+        self.counters.block_bytes += bytes;
+        self.committed_at = now;
+        self.advance(now);
+    }
+
+    /// True when all blocks of the pass were committed and the owner is to say when the packet
+    /// stream has sent them, by [`PlanSender::pass_drained`].
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.stage == Stage::Draining
+    }
+
+    /// The packet stream has sent everything up to the last block committed.
+    pub fn pass_drained(&mut self, now: Instant) {
+        if self.stage == Stage::Draining {
+            self.end_pass(now);
+        }
+    }
+
+    /// True while content goes into the packet stream.
+    #[must_use]
+    pub fn may_send_content(&self) -> bool {
+        self.stage == Stage::Sending && self.pass.number > 0
+    }
+
+    /// Ends the transfer: every receiver that is not done is told why.
+    pub fn cancel(&mut self, now: Instant, code: ErrorCode, text: &str) {
+        if self.is_finished() {
+            return;
+        }
+        self.failure = Some((code, text.to_owned()));
+        for slot in 0..self.members.len() {
+            self.fail(now, slot, code, text);
+        }
+        if !self.is_finished() {
+            self.finish(now);
+        }
+    }
+
+    /// The position from which on the packet stream should keep everything, so that the slowest
+    /// receiver is not overrun; `lead` is the highest position it has.
+    ///
+    /// A receiver whose place has not moved for a second is not waited for: what it misses comes
+    /// with the next pass.
+    #[must_use]
+    pub fn hold(&self, lead: u64) -> Option<u64> {
+        if !matches!(
+            self.stage,
+            Stage::Sending | Stage::Hashing | Stage::Draining
+        ) {
+            return None;
+        }
+        let is_awake = |at: Instant| self.now.since(at) < HOLD_PATIENCE;
+        let held_by = self.members.iter().filter(|member| {
+            member.is_active() && member.is_in_pass && member.moved_at.is_some_and(is_awake)
+        });
+        let position = |member: &Member| Sqn::of(member.pos.contiguous).extend(lead).min(lead + 1);
+        held_by.map(position).min()
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        if self.stage == Stage::Hashing {
+            self.hash(now);
+        }
+        if now < self.tick_at {
+            return;
+        }
+        self.tick_at = now + TICK;
+        self.expire_greetings(now);
+        match self.stage {
+            Stage::Gathering if now >= self.join_deadline => self.gathered(now),
+            Stage::Answering { deadline } if now >= deadline => self.stop_waiting(now),
+            Stage::Closing { deadline } => {
+                if now >= deadline || self.links.len() == 0 {
+                    self.stage = Stage::Closed;
+                }
+                return;
+            }
+            _ => {}
+        }
+        for slot in 0..self.members.len() {
+            self.check_progress(now, slot);
+        }
+        self.check_answers(now);
+        self.check_finished(now);
+    }
+
+    /// The next thing to do on a control connection.
+    pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
+        self.top_up();
+        self.links.poll()
+    }
+
+    /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
+    pub fn link_sent(&mut self, link: LinkId, taken: usize) {
+        self.links.sent(link, taken);
+    }
+
+    /// A sender dials nobody.
+    pub fn link_opened(&mut self, _key: u32, link: LinkId) {
+        self.links.insert(link);
+        self.links.abort(link);
+    }
+
+    /// The next event.
+    pub fn pop_event(&mut self) -> Option<PlanSenderEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`PlanSender::handle_timeout`] is due.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Closed => None,
+            Stage::Hashing => Some(Instant::ZERO),
+            Stage::Gathering => Some(self.tick_at.min(self.join_deadline)),
+            Stage::Answering { deadline } => earliest(Some(self.tick_at), Some(deadline)),
+            _ => Some(self.tick_at),
+        }
+    }
+
+    /// True once the outcome is final.
+    #[must_use]
+    pub const fn is_finished(&self) -> bool {
+        matches!(self.stage, Stage::Closing { .. } | Stage::Closed)
+    }
+
+    /// True once the connections are closed too: nothing is left to do.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        matches!(self.stage, Stage::Closed)
+    }
+
+    /// What has become of the transfer so far.
+    #[must_use]
+    pub fn outcome(&self) -> PlanOutcome {
+        let reports = self
+            .members
+            .iter()
+            .enumerate()
+            .map(|(slot, member)| member.report(slot));
+        let joined = self
+            .members
+            .iter()
+            .filter(|member| member.is_expected)
+            .count();
+        PlanOutcome {
+            plan: self.plan.id(),
+            root: self.root,
+            content_bytes: self.plan.content_bytes(),
+            receivers: reports.collect(),
+            missing: self
+                .config
+                .expected
+                .saturating_sub(u32::try_from(joined).unwrap_or(u32::MAX)),
+            failure: self.failure.clone(),
+            is_final: self.is_finished(),
+        }
+    }
+
+    /// The plan.
+    #[must_use]
+    pub const fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// The root of each file in the plan's order, once all content was read.
+    pub fn file_roots(&self) -> Option<impl Iterator<Item = (&[u8], Hash)>> {
+        let seals = self.window.seals()?;
+        let files = self.plan.files().iter();
+        Some(files.map(|file| (self.plan.path_of(file), self.plan.root_of(file, seals))))
+    }
+
+    /// The pass in hand: its number, the bytes it has for the packet stream, and how many of them
+    /// are still to come.
+    #[must_use]
+    pub fn pass_progress(&self) -> (u32, u64, u64) {
+        let left = self.pass.needs.bytes_after(self.pass.at);
+        (self.pass.number, self.pass.needs.bytes(), left)
+    }
+
+    /// How many receivers are connected.
+    #[must_use]
+    pub fn receiver_count(&self) -> u32 {
+        let active = self
+            .members
+            .iter()
+            .filter(|member| member.is_active())
+            .count();
+        u32::try_from(active).unwrap_or(u32::MAX)
+    }
+
+    /// Where content comes from.
+    #[must_use]
+    pub const fn content(&self) -> &C {
+        self.window.content()
+    }
+
+    /// What has been counted.
+    #[must_use]
+    pub const fn counters(&self) -> &PlanSenderCounters {
+        &self.counters
+    }
+
+    fn event(&mut self, event: PlanSenderEvent) {
+        if self.events.len() == EVENTS_MAX {
+            self.counters.events_lost += 1;
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+}
+
+/// How often deadlines are looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A receiver that stands still holds the rest back for so long.
+const HOLD_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Events kept for an owner that does not take them.
+const EVENTS_MAX: usize = 16_384;

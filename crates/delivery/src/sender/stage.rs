@@ -1,0 +1,271 @@
+//! How a transfer goes from stage to stage: gathering, passes, answers, the next pass.
+
+use base::Instant;
+use wire::object::{Message, ObjectId, PassEnd, Seals};
+
+use super::{
+    PlanSender, PlanSenderEvent, Stage,
+    member::{Member, State},
+    pass::{Place, split},
+};
+use crate::{Content, RangeSet};
+
+impl<C: Content> PlanSender<C> {
+    /// Starts the manifest's pass when all expected receivers are there, or the deadline has come.
+    pub(super) fn gathered(&mut self, now: Instant) {
+        if self.stage != Stage::Gathering {
+            return;
+        }
+        let joined = self
+            .members
+            .iter()
+            .filter(|member| member.is_active())
+            .count();
+        let is_due = now >= self.join_deadline;
+        let is_full = self.config.expected > 0 && joined >= self.config.expected as usize;
+        if !is_due && !is_full {
+            return;
+        }
+        if joined == 0 {
+            self.finish(now);
+            return;
+        }
+        let whole = RangeSet::whole(self.plan.manifest().len() as u64, self.config.ranges_max);
+        self.pass.needs.set(ObjectId::MANIFEST, whole);
+        for member in self.members.iter_mut().filter(|member| member.is_active()) {
+            member.is_awaited = true;
+            member.is_in_pass = true;
+        }
+        // One receiver gets it over its connection: it asks for it after an empty pass.
+        if joined == 1 {
+            self.pass.needs.clear();
+        }
+        self.start_pass(now, 0);
+    }
+
+    pub(super) fn start_pass(&mut self, now: Instant, fill_bytes: u64) {
+        self.counters.passes += 1;
+        self.pass.at = Place::START;
+        self.pass.last_sqn = None;
+        self.stage = Stage::Sending;
+        let (pass, bytes) = (self.pass.number, self.pass.needs.bytes());
+        self.event(PlanSenderEvent::PassStarted {
+            pass,
+            bytes,
+            fill_bytes,
+        });
+        self.advance(now);
+    }
+
+    /// Leaves [`Stage::Sending`] when nothing is left to send.
+    pub(super) fn advance(&mut self, now: Instant) {
+        if self.stage != Stage::Sending || self.pass.needs.next_after(self.pass.at).is_some() {
+            return;
+        }
+        if self.pass.number > 0 && !self.pass.has_seals {
+            self.stage = Stage::Hashing;
+            if self.window.seals_hash().is_some() {
+                self.hash(now);
+            }
+        } else if self.pass.last_sqn.is_some() {
+            self.stage = Stage::Draining;
+        } else {
+            self.end_pass(now);
+        }
+    }
+
+    /// Hashes a little of what no pass has sent; with the last of it, the seals join the pass.
+    pub(super) fn hash(&mut self, now: Instant) {
+        match self.window.hash_ahead() {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(error) => return self.content_failed(now, error),
+        }
+        let seals = self.window.seals().expect("everything is hashed");
+        self.root = Some(self.plan.tree_root(seals));
+        let whole = RangeSet::whole(seals.len() as u64, self.config.ranges_max);
+        // To a single receiver, and with nothing else in the pass, they go over its connection.
+        if self.pass.last_sqn.is_some() {
+            self.pass.needs.set(ObjectId::SEALS, whole);
+        }
+        self.pass.has_seals = true;
+        self.stage = Stage::Sending;
+        self.advance(now);
+    }
+
+    /// Tells the receivers of the pass that it is over.
+    pub(super) fn end_pass(&mut self, now: Instant) {
+        let end = PassEnd {
+            pass: self.pass.number,
+            position: self.pass.last_sqn,
+        };
+        self.stage = Stage::Answering {
+            deadline: now + self.config.answer_timeout,
+        };
+        for slot in 0..self.members.len() {
+            let member = &mut self.members[slot];
+            if member.is_awaited && member.is_active() {
+                if self.filling.contains(&slot) {
+                    member.after_fills = Some(end);
+                } else {
+                    self.send_pass_end(now, slot, end);
+                }
+            }
+        }
+        self.check_answers(now);
+    }
+
+    pub(super) fn send_pass_end(&mut self, now: Instant, slot: usize, end: PassEnd) {
+        if let (Some(hash), Some(seals)) = (self.window.seals_hash(), self.window.seals()) {
+            let bytes = seals.len() as u64;
+            self.tell(now, slot, &Message::Seals(Seals { bytes, hash }));
+        }
+        self.tell(now, slot, &Message::PassEnd(end));
+        let member = &mut self.members[slot];
+        member.owes_answer = true;
+        member.progress_at = now;
+    }
+
+    /// The answers that are still out are taken when they come.
+    pub(super) fn stop_waiting(&mut self, now: Instant) {
+        for member in &mut self.members {
+            if member.is_awaited {
+                member.is_awaited = false;
+                self.counters.answers_late += 1;
+            }
+        }
+        self.check_answers(now);
+    }
+
+    /// Goes on when nobody's answer is waited for.
+    pub(super) fn check_answers(&mut self, now: Instant) {
+        let Stage::Answering { .. } = self.stage else {
+            return;
+        };
+        if self
+            .members
+            .iter()
+            .any(|member| member.is_awaited && member.is_expected)
+        {
+            return;
+        }
+        if self.pass.number > 0 {
+            self.plan_pass(now);
+            return;
+        }
+        let is_joining = |member: &Member| member.is_expected && member.state == State::Joining;
+        let has_all = self.has_expected() && !self.members.iter().any(is_joining);
+        let has_one = self.members.iter().any(Member::is_ready);
+        if has_one && (has_all || now >= self.join_deadline) {
+            self.start_content(now);
+        }
+    }
+
+    /// The first pass over the content: what anybody lacks goes to everybody.
+    pub(super) fn start_content(&mut self, now: Instant) {
+        let len = self.plan.content_bytes();
+        let max = self.config.ranges_max;
+        let ready = self.members.iter().filter(|member| member.is_ready());
+        let lacks: Vec<RangeSet> = ready
+            .map(|member| RangeSet::covering(member.have.missing(len), len, max))
+            .collect();
+        let (common, _) = split(&lacks.iter().collect::<Vec<_>>(), 0, max);
+        self.pass.number = 1;
+        self.pass.needs.clear();
+        self.pass.needs.set(ObjectId::CONTENT, common);
+        for member in self.members.iter_mut().filter(|member| member.is_ready()) {
+            member.is_awaited = true;
+            member.need_before = len - member.have.bytes();
+            member.is_in_pass = member.need_before > 0;
+            member.progress_at = now;
+        }
+        self.start_pass(now, 0);
+    }
+
+    /// The next pass over what receivers have asked for since the last.
+    pub(super) fn plan_pass(&mut self, now: Instant) {
+        let max = self.config.ranges_max;
+        let wanting: Vec<usize> = (0..self.members.len())
+            .filter(|&slot| {
+                let member = &self.members[slot];
+                member.is_ready() && member.is_need_whole && !member.need.is_empty()
+            })
+            .collect();
+        if wanting.is_empty() {
+            self.stage = Stage::Idle;
+            return;
+        }
+        self.pass.number += 1;
+        self.pass.needs.clear();
+        self.demote(&wanting);
+        let few = (self.receiver_count() as usize / 50).max(1);
+        let together: Vec<usize> = wanting
+            .iter()
+            .copied()
+            .filter(|&slot| !self.members[slot].is_alone)
+            .collect();
+        for object in [ObjectId::MANIFEST, ObjectId::CONTENT, ObjectId::SEALS] {
+            let wanted: Vec<&RangeSet> = together
+                .iter()
+                .map(|&slot| self.members[slot].need.of(object))
+                .collect();
+            let (common, lone) = split(&wanted, few, max);
+            self.pass.needs.set(object, common);
+            for (&slot, lone) in together.iter().zip(lone) {
+                self.members[slot].fills.set(object, lone);
+            }
+        }
+        let mut fill_bytes = 0;
+        for &slot in &wanting {
+            fill_bytes += self.serve(slot);
+        }
+        if self.pass.needs.is_empty() {
+            self.counters.passes += 1;
+            let (pass, bytes) = (self.pass.number, 0);
+            self.event(PlanSenderEvent::PassStarted {
+                pass,
+                bytes,
+                fill_bytes,
+            });
+            self.stage = Stage::Idle;
+        } else {
+            self.start_pass(now, fill_bytes);
+        }
+    }
+
+    /// A receiver to which the last pass brought less than a quarter of what it lacked is not
+    /// reached by the packet stream: it gets everything over its connection from here on.
+    pub(super) fn demote(&mut self, wanting: &[usize]) {
+        for &slot in wanting {
+            let member = &mut self.members[slot];
+            let bytes = member.need.bytes();
+            if !member.is_alone && bytes / 3 > member.need_before / 4 {
+                member.is_alone = true;
+                self.counters.demoted += 1;
+            }
+            member.need_before = bytes;
+        }
+    }
+
+    /// Takes a receiver's needs into the pass: what goes over its connection, and whether the pass
+    /// waits for it. Gives the bytes that go over its connection.
+    pub(super) fn serve(&mut self, slot: usize) -> u64 {
+        let pass = self.pass.number;
+        let member = &mut self.members[slot];
+        member.is_in_pass = !member.is_alone && member.need.overlaps(&self.pass.needs);
+        if member.is_alone {
+            std::mem::swap(&mut member.fills, &mut member.need);
+        }
+        member.is_awaited = member.is_in_pass;
+        member.need.clear();
+        member.fill_at = Place::START;
+        member.after_fills = (!member.is_in_pass).then_some(PassEnd {
+            pass,
+            position: None,
+        });
+        if !member.fills.is_empty() || member.after_fills.is_some() {
+            self.filling.insert(slot);
+        }
+        self.members[slot].fills.bytes()
+    }
+}

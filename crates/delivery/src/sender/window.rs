@@ -1,0 +1,238 @@
+//! The sender's view of its objects: reads content in large pieces, hashes it on the way, and hands
+//! out blocks.
+//!
+//! Content is read 256 KiB at a time: one system call for some 180 blocks, and pieces long enough
+//! for BLAKE3 to hash several chunks at once. Hashing follows a cursor that goes over the content
+//! once, from front to end; what passes through the window anyway is hashed from there, and
+//! [`Window::hash_ahead`] reads what no pass sent.
+//!
+//! ```text
+//!   content   |.....hashed.....|cursor..........................|
+//!   window                 [###########]      hashes from the cursor to its end
+//! ```
+
+use std::sync::Arc;
+
+use wire::object::{ErrorCode, ObjectId};
+
+use crate::{Content, ContentError, HASH_LEN, Hash, Plan, SlabHasher, hash_bytes};
+
+/// Reads and hashes the objects of one plan.
+#[derive(Debug)]
+pub(super) struct Window<C> {
+    plan: Arc<Plan>,
+    content: C,
+    buffer: Vec<u8>,
+    start: u64,
+    /// Everything before this position is in `seals` or `slab`.
+    cursor: u64,
+    slab: Option<(u32, SlabHasher)>,
+    seals: Vec<u8>,
+    seals_hash: Option<Hash>,
+}
+
+impl<C: Content> Window<C> {
+    pub(super) fn new(plan: Arc<Plan>, content: C) -> Self {
+        let seals_hash = (plan.slab_count() == 0).then(|| hash_bytes(&[]));
+        Self {
+            plan,
+            content,
+            buffer: Vec::new(),
+            start: 0,
+            cursor: 0,
+            slab: None,
+            seals: Vec::new(),
+            seals_hash,
+        }
+    }
+
+    /// Copies bytes of an object.
+    ///
+    /// **Panics** (bug): when the range is beyond the object.
+    pub(super) fn copy(
+        &mut self,
+        object: ObjectId,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), ContentError> {
+        let at = |position: u64| usize::try_from(position).expect("held in memory");
+        match object {
+            ObjectId::MANIFEST => {
+                out.copy_from_slice(&self.plan.manifest()[at(offset)..at(offset) + out.len()]);
+            }
+            ObjectId::SEALS => {
+                out.copy_from_slice(&self.seals[at(offset)..at(offset) + out.len()]);
+            }
+            _ => {
+                let mut done = 0;
+                while done < out.len() {
+                    let from = offset + done as u64;
+                    self.load(from)?;
+                    let skip = at(from - self.start);
+                    let len = (out.len() - done).min(self.buffer.len() - skip);
+                    out[done..done + len].copy_from_slice(&self.buffer[skip..skip + len]);
+                    done += len;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Window::copy`], without moving the window: for the needs of one receiver beside a pass.
+    pub(super) fn copy_apart(
+        &mut self,
+        object: ObjectId,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), ContentError> {
+        let window = self.start..self.start + self.buffer.len() as u64;
+        let is_near = window.contains(&offset) && offset + out.len() as u64 <= window.end;
+        if object != ObjectId::CONTENT || is_near {
+            return self.copy(object, offset, out);
+        }
+        self.content.read(&self.plan, offset, out)
+    }
+
+    /// Hashes up to one window of what no pass has sent; true when everything is hashed.
+    pub(super) fn hash_ahead(&mut self) -> Result<bool, ContentError> {
+        if self.seals_hash.is_none() {
+            self.load(self.cursor)?;
+        }
+        Ok(self.seals_hash.is_some())
+    }
+
+    /// Length and hash of the seals object, once all content is hashed.
+    pub(super) const fn seals_hash(&self) -> Option<Hash> {
+        self.seals_hash
+    }
+
+    /// The seals object, once all content is hashed.
+    pub(super) fn seals(&self) -> Option<&[u8]> {
+        self.seals_hash.is_some().then_some(&self.seals[..])
+    }
+
+    pub(super) const fn content(&self) -> &C {
+        &self.content
+    }
+
+    /// Makes the buffer hold the content at `position`.
+    fn load(&mut self, position: u64) -> Result<(), ContentError> {
+        let end = self.start + self.buffer.len() as u64;
+        if (self.start..end).contains(&position) {
+            return Ok(());
+        }
+        let start = position - position % WINDOW_BYTES;
+        let len = WINDOW_BYTES.min(self.plan.content_bytes() - start);
+        self.buffer
+            .resize(usize::try_from(len).expect("a window fits in memory"), 0);
+        self.start = start;
+        let read = self.content.read(&self.plan, start, &mut self.buffer);
+        if let Err(error) = read {
+            self.buffer.clear();
+            return Err(error);
+        }
+        self.hash_window()
+    }
+
+    /// Hashes what the buffer holds from the cursor on.
+    fn hash_window(&mut self) -> Result<(), ContentError> {
+        let end = self.start + self.buffer.len() as u64;
+        while (self.start..end).contains(&self.cursor) {
+            let slab = self.plan.slab_at(self.cursor);
+            let stop = slab.range().end.min(end);
+            let at = |position: u64| usize::try_from(position - self.start).expect("in the window");
+            let bytes = &self.buffer[at(self.cursor)..at(stop)];
+            let (index, hasher) = self.slab.get_or_insert_with(|| (slab.index, slab.hasher()));
+            assert_eq!(
+                *index, slab.index,
+                "the cursor left a slab that was not finished"
+            );
+            hasher.update(bytes);
+            self.cursor = stop;
+            if stop == slab.range().end {
+                self.seals.extend_from_slice(&hasher.finish());
+                self.slab = None;
+            }
+        }
+        if self.seals.len() as u64 == self.plan.seals_bytes() && self.seals_hash.is_none() {
+            if self.cursor != self.plan.content_bytes() {
+                let text = "the content is not as long as the plan says";
+                return Err(ContentError::new(ErrorCode::SourceChanged, text));
+            }
+            self.seals_hash = Some(hash_bytes(&self.seals));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes read at a time.
+const WINDOW_BYTES: u64 = 256 << 10;
+
+const _: () = assert!(WINDOW_BYTES.is_multiple_of(HASH_LEN as u64));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Entry, memory::MemoryContent};
+
+    fn sample() -> (Arc<Plan>, MemoryContent) {
+        let entries = vec![
+            Entry::file("a", 10),
+            Entry::file("b", 3 << 20),
+            Entry::file("c", 700_000),
+            Entry::file("e", 0),
+        ];
+        MemoryContent::generate(entries, [0; 16], 4).unwrap()
+    }
+
+    fn roots_are_right(window: &Window<MemoryContent>) {
+        let seals = window.seals().unwrap();
+        for file in window.plan.files() {
+            let range = usize::try_from(file.start).unwrap()..;
+            let bytes = &window.content.bytes()[range][..usize::try_from(file.size).unwrap()];
+            assert_eq!(window.plan.root_of(file, seals), hash_bytes(bytes));
+        }
+    }
+
+    #[test]
+    fn sending_in_order_hashes_everything_once() {
+        let (plan, content) = sample();
+        let mut window = Window::new(Arc::clone(&plan), content);
+        let mut out = vec![0; 1400];
+        let mut at = 0;
+        while at < plan.content_bytes() {
+            let len = usize::try_from((plan.content_bytes() - at).min(1400)).unwrap();
+            window.copy(ObjectId::CONTENT, at, &mut out[..len]).unwrap();
+            let from = usize::try_from(at).unwrap();
+            assert_eq!(out[..len], window.content.bytes()[from..from + len]);
+            at += len as u64;
+        }
+        roots_are_right(&window);
+        assert_eq!(window.content().bytes_read, plan.content_bytes());
+    }
+
+    #[test]
+    fn what_no_pass_sent_is_hashed_ahead() {
+        let (plan, content) = sample();
+        let mut window = Window::new(plan, content);
+        let mut out = [0; 100];
+        window.copy(ObjectId::CONTENT, 2_000_000, &mut out).unwrap();
+        assert!(window.seals().is_none());
+        while !window.hash_ahead().unwrap() {}
+        roots_are_right(&window);
+        window.copy(ObjectId::SEALS, 32, &mut out[..64]).unwrap();
+        assert_eq!(out[..64], window.seals().unwrap()[32..96]);
+    }
+
+    #[test]
+    fn a_content_that_fails_is_an_error_each_time() {
+        let (plan, mut content) = sample();
+        content.fails_at = Some(1_000_000);
+        let mut window = Window::new(plan, content);
+        let mut out = [0; 100];
+        assert!(window.copy(ObjectId::CONTENT, 0, &mut out).is_ok());
+        for _ in 0..2 {
+            assert!(window.copy(ObjectId::CONTENT, 1_000_000, &mut out).is_err());
+        }
+    }
+}

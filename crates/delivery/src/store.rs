@@ -1,0 +1,62 @@
+//! Where a receiver's bytes go.
+
+use std::sync::Arc;
+
+use wire::object::ErrorCode;
+
+use crate::{Hash, Plan, RangeSet};
+
+/// Keeps the content of one plan: stages it, hashes it, and puts it in place.
+///
+/// Every call returns at once. An implementation may do the work in the call, or queue it for a
+/// thread and answer later; requests are served in the order they were made, so a seal covers all
+/// writes before it. Outcomes come by [`Store::poll_event`].
+pub trait Store {
+    /// Takes charge of a plan: makes room for all of it before any byte arrives. Answered by
+    /// [`StoreEvent::Prepared`].
+    fn prepare(&mut self, plan: &Arc<Plan>);
+
+    /// Writes bytes at a position of the content; the range lies within the content and may span
+    /// files. False when the queue is full: nothing was taken, the block counts as not received.
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> bool;
+
+    /// Hashes a slab that was written whole. Answered by [`StoreEvent::Sealed`]. False when the
+    /// queue is full: ask again later.
+    fn seal(&mut self, slab: u32) -> bool;
+
+    /// Everything is written and verified: syncs it, creates directories and links, and moves it to
+    /// its final names. Answered by [`StoreEvent::Committed`].
+    fn commit(&mut self);
+
+    /// The transfer is given up; what is staged may be kept for a later attempt.
+    fn abandon(&mut self);
+
+    /// The next outcome.
+    fn poll_event(&mut self) -> Option<StoreEvent>;
+}
+
+/// An outcome of something asked of a [`Store`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreEvent {
+    /// There is room for the plan.
+    Prepared {
+        /// What an earlier attempt left behind, on whole slabs.
+        held: RangeSet,
+    },
+    /// A slab's seal.
+    Sealed {
+        /// Which.
+        slab: u32,
+        /// What its bytes hash to.
+        seal: Hash,
+    },
+    /// Everything is in place and synced.
+    Committed,
+    /// Something could not be done; nothing further will be.
+    Failed {
+        /// For the program.
+        code: ErrorCode,
+        /// For a person: operation, path, cause, remedy.
+        text: String,
+    },
+}

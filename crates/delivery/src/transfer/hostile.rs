@@ -1,0 +1,317 @@
+//! Liars: forged manifests, blocks and messages. They may stop their own transfer, nothing else.
+
+use base::{LinkEvent, LinkId};
+use proptest::prelude::*;
+use wire::object::{
+    BlockHeader, ErrorCode, Hello, Message, ObjectId, RangeList, Ranges, Seals, VERSION, Welcome,
+};
+
+use super::*;
+use crate::{LinkCommand, PlanReceiverConfig, fuzzing, hash_bytes};
+
+const LINK: LinkId = LinkId(9);
+
+fn frame(message: &Message<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.emit(&mut bytes);
+    bytes
+}
+
+fn block(object: ObjectId, offset: u64, data: &[u8]) -> Vec<u8> {
+    [&BlockHeader::data(object, offset).to_bytes()[..], data].concat()
+}
+
+fn now() -> Instant {
+    Instant::from_nanos(5_000_000_000)
+}
+
+/// A receiver that was welcomed to a plan of this manifest by a sender that may lie.
+fn welcomed(manifest: &[u8]) -> PlanReceiver<MemoryStore> {
+    let config = PlanReceiverConfig::new("r", 1);
+    let mut receiver = PlanReceiver::new(config, MemoryStore::default(), now());
+    receiver.dial(now(), Fabric::address(0), SESSION, 0);
+    receiver.handle_timeout(now());
+    let Some(LinkCommand::Open { key, .. }) = receiver.poll_link() else {
+        panic!("it does not dial");
+    };
+    receiver.link_opened(key, LINK);
+    receiver.handle_link(now(), LINK, LinkEvent::Opened, &[]);
+    let welcome = Welcome {
+        version: VERSION,
+        slot: 0,
+        plan: Plan::id_of(manifest).0,
+        session: SESSION,
+        receiver_count: 1,
+        report_interval_us: 0,
+        report_sqns: 0,
+        manifest_bytes: manifest.len() as u64,
+        is_late: false,
+    };
+    receiver.handle_link(
+        now(),
+        LINK,
+        LinkEvent::Data,
+        &frame(&Message::Welcome(welcome)),
+    );
+    receiver
+}
+
+fn failure(receiver: &mut PlanReceiver<MemoryStore>) -> Option<(ErrorCode, String)> {
+    std::iter::from_fn(|| receiver.pop_event()).find_map(|event| match event {
+        PlanReceiverEvent::Failed { code, text } => Some((code, text)),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_manifest_that_leaves_the_tree_is_refused_before_the_store_hears_of_it() {
+    let honest = Plan::build(
+        [0; 16],
+        vec![Entry::file("aa", 4)],
+        &crate::PlanLimits::default(),
+    );
+    let mut manifest = honest.unwrap().manifest().to_vec();
+    let at = manifest.len() - 2;
+    manifest[at..].copy_from_slice(b"..");
+    let mut receiver = welcomed(&manifest);
+    receiver.handle_block(now(), &block(ObjectId::MANIFEST, 0, &manifest));
+    let (code, text) = failure(&mut receiver).unwrap();
+    assert_eq!(code, ErrorCode::PlanRefused);
+    assert!(text.contains("\"..\""), "{text}");
+    assert!(receiver.store().plan().is_none() && receiver.is_over());
+}
+
+#[test]
+fn a_claimed_manifest_of_gigabytes_is_refused_without_memory() {
+    let mut receiver = welcomed(&[]);
+    assert_eq!(failure(&mut receiver).unwrap().0, ErrorCode::PlanRefused);
+}
+
+#[test]
+fn another_senders_blocks_in_the_manifest_are_thrown_out() {
+    let mut world = World::new(30, 1, tree());
+    assert!(world.run_until(Duration::from_secs(9), |world| !world.events.is_empty()));
+    let forged = block(ObjectId::MANIFEST, 0, &[0xEE; 64]);
+    for _ in 0..30 {
+        let time = world.now;
+        world.nodes[0].receiver.handle_block(time, &forged);
+        world.step();
+    }
+    let outcome = world.run(Duration::from_secs(60));
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    world.assert_whole();
+    assert!(world.nodes[0].receiver.counters().manifests_bad > 0);
+}
+
+#[test]
+fn forged_content_and_seals_end_in_the_right_content() {
+    let mut world = World::new(31, 2, tree());
+    let len = world.plan.content_bytes();
+    let mut rng = base::Rng::new(1);
+    for _ in 0..400 {
+        let time = world.now;
+        for object in [
+            ObjectId::CONTENT,
+            ObjectId::SEALS,
+            ObjectId(3),
+            ObjectId(u32::MAX),
+        ] {
+            let forged = block(object, rng.below(len), &[0xEE; 50]);
+            world.nodes[0].receiver.handle_block(time, &forged);
+        }
+        let beyond = block(ObjectId::CONTENT, len - 10, &[0xEE; 50]);
+        world.nodes[1].receiver.handle_block(time, &beyond);
+        world.nodes[1]
+            .receiver
+            .handle_block(time, &block(ObjectId::CONTENT, u64::MAX, &[1]));
+        world.nodes[1].receiver.handle_block(time, b"short");
+        world.step();
+    }
+    let outcome = world.run(Duration::from_secs(60));
+    assert!(outcome.is_final);
+    for node in &world.nodes {
+        let bytes = node.receiver.store().committed();
+        assert!(bytes.is_none_or(|bytes| bytes == &world.content[..]));
+    }
+    // The second saw only what lies outside: it is whole.
+    assert!(world.nodes[1].receiver.store().committed().is_some());
+    assert!(world.nodes[1].receiver.counters().blocks_refused > 0);
+}
+
+#[test]
+fn seals_that_contradict_the_plan_cost_the_sender_its_connection() {
+    let (plan, content) = MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
+    let mut receiver = welcomed(plan.manifest());
+    receiver.handle_block(now(), &block(ObjectId::MANIFEST, 0, plan.manifest()));
+    receiver.handle_block(now(), &block(ObjectId::CONTENT, 0, content.bytes()));
+    let hash = hash_bytes(&[5; 32]);
+    let seals = frame(&Message::Seals(Seals {
+        bytes: 1 << 60,
+        hash,
+    }));
+    receiver.handle_link(now(), LINK, LinkEvent::Data, &seals);
+    assert_eq!(receiver.counters().violations, 1);
+    assert!(receiver.store().committed().is_none());
+}
+
+/// Speaks to a sender as a receiver that was taken in; gives the sender.
+fn speak(bytes: &[u8]) -> PlanSender<MemoryContent> {
+    let mut world = World::new(32, 1, tree());
+    let link = world.fabric.dial(7, 0);
+    let hello = Hello {
+        version_min: 1,
+        version_max: 1,
+        instance: 1,
+        session: SESSION,
+        name: "liar",
+    };
+    world
+        .fabric
+        .send(7, link, frame(&Message::Hello(hello)), false);
+    world.fabric.send(7, link, bytes.to_vec(), false);
+    world.run_until(Duration::from_secs(70), |world| world.sender.is_closed());
+    world.sender
+}
+
+fn list(object: ObjectId, ranges: &[(u64, u64)]) -> Vec<u8> {
+    let mut scratch = Vec::new();
+    let mut ranges = ranges.iter().map(|&(start, end)| start..end);
+    let list = RangeList {
+        pass: 0,
+        object,
+        is_last: true,
+        ranges: Ranges::encode(&mut scratch, &mut ranges),
+    };
+    frame(&Message::Need(list))
+}
+
+#[test]
+fn receivers_that_lie_fail_alone() {
+    let cases: [(&str, Vec<u8>); 6] = [
+        (
+            "a proof of nothing",
+            frame(&Message::Done(wire::object::Done {
+                root: [0; 32],
+                numbers: wire::object::DoneNumbers::default(),
+            })),
+        ),
+        (
+            "needs beyond the end",
+            list(ObjectId::CONTENT, &[(0, 1 << 62)]),
+        ),
+        ("needs of no object", list(ObjectId(9), &[(0, 1)])),
+        (
+            "seals before there are any",
+            list(ObjectId::SEALS, &[(0, 32)]),
+        ),
+        ("a sender's message", frame(&Message::Acknowledged)),
+        ("noise", vec![0xFF; 100]),
+    ];
+    for (what, bytes) in cases {
+        let sender = speak(&bytes);
+        let outcome = sender.outcome();
+        let liar = outcome
+            .receivers
+            .iter()
+            .find(|report| report.name == "liar");
+        let liar = liar.unwrap_or_else(|| panic!("{what}: it was never taken in"));
+        let crate::ReceiverState::Failed { code, .. } = &liar.state else {
+            panic!("{what}: {liar:?}");
+        };
+        assert!(
+            matches!(code, ErrorCode::Protocol | ErrorCode::HashMismatch),
+            "{what}: {code}"
+        );
+    }
+}
+
+#[test]
+fn a_greedy_receiver_costs_bounded_memory() {
+    let many: Vec<_> = (0..2000).map(|n| (2 * n, 2 * n + 1)).collect();
+    let mut bytes = Vec::new();
+    for _ in 0..50 {
+        bytes.extend(list(ObjectId::MANIFEST, &many[..100]));
+    }
+    let sender = speak(&bytes);
+    assert!(sender.counters().fill_bytes < 100_000);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn operation_lists_never_break_a_machine(
+        operations in proptest::collection::vec(
+            (any::<u8>(), any::<u8>(), proptest::collection::vec(any::<u8>(), 0..60)), 0..60),
+    ) {
+        let mut data = Vec::new();
+        for (kind, parameter, bytes) in operations {
+            data.extend_from_slice(&[kind, parameter, bytes.len() as u8]);
+            data.extend_from_slice(&bytes);
+        }
+        fuzzing::registry(&data);
+        fuzzing::sender(&data);
+        fuzzing::receiver(&data);
+    }
+
+    #[test]
+    fn well_formed_lies_never_break_a_machine(
+        lies in proptest::collection::vec((0..12_u8, any::<u32>(), any::<u8>()), 0..40),
+    ) {
+        let mut data = vec![0, 0, 0, 5, 0, 0];
+        for (kind, number, small) in lies {
+            let mut scratch = Vec::new();
+            let start = u64::from(number % 4000);
+            let mut ranges = std::iter::once(start..start + 1 + u64::from(small));
+            let object = ObjectId(u32::from(small % 4));
+            let lie = RangeList {
+                pass: number % 3,
+                object,
+                is_last: small & 1 == 0,
+                ranges: Ranges::encode(&mut scratch, &mut ranges),
+            };
+            let noise = [small; 40];
+            let message = match kind {
+                0 | 1 => Message::Need(lie),
+                2 | 3 => Message::Have(lie),
+                4 => Message::Complete { pass: number % 3 },
+                5 => Message::PassEnd(wire::object::PassEnd {
+                    pass: number % 3,
+                    position: (small & 1 == 0).then_some(start),
+                }),
+                6 | 7 => Message::Block(wire::object::Block {
+                    object,
+                    offset: start,
+                    data: &noise,
+                }),
+                8 => Message::Seals(Seals { bytes: 64, hash: hash_bytes(&[small; 64]) }),
+                9 => Message::Pos(wire::object::Pos {
+                    contiguous: u64::from(number) << 16,
+                    ..wire::object::Pos::default()
+                }),
+                10 => Message::Bye,
+                _ => Message::Acknowledged,
+            };
+            let bytes = frame(&message);
+            if let Ok(len) = u8::try_from(bytes.len()) {
+                data.extend_from_slice(&[3, 0, len]);
+                data.extend_from_slice(&bytes);
+            }
+            data.extend_from_slice(&match small % 5 {
+                0 => [6, 0, small],
+                1 => [5, small, 0],
+                2 => [1, 0, 0],
+                3 => [0, small % 4, 0],
+                _ => [7, 0, 0],
+            });
+        }
+        fuzzing::registry(&data);
+        fuzzing::sender(&data);
+        fuzzing::receiver(&data);
+    }
+
+    #[test]
+    fn arbitrary_manifests_never_break_a_plan(data in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fuzzing::plan(&data);
+    }
+}

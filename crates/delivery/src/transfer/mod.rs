@@ -1,0 +1,293 @@
+//! Tests only: a plan sender and its receivers in virtual time, over a block channel that loses and
+//! reorders and control connections that break.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use base::{Instant, Rng};
+
+use crate::{
+    BlockVerdict, Entry, Plan, PlanOutcome, PlanReceiver, PlanReceiverConfig, PlanReceiverEvent,
+    PlanSender, PlanSenderConfig, PlanSenderEvent,
+    fabric::{Fabric, linked},
+    memory::{MemoryContent, MemoryStore},
+};
+
+linked!(PlanSender<MemoryContent>, PlanReceiver<MemoryStore>);
+
+mod hostile;
+mod scenarios;
+
+/// The session's number in all tests.
+pub(crate) const SESSION: u64 = 42;
+const PAYLOAD_MAX: usize = 1016;
+/// Blocks the packet stream takes in a millisecond.
+const BLOCKS_PER_STEP: usize = 200;
+/// After so long, a block has arrived or is lost for good.
+const SETTLE: Duration = Duration::from_millis(15);
+/// Positions begin just below the wrap of their low 32 bits.
+const FIRST_SQN: u64 = (1 << 33) - 100;
+
+/// How the packet stream treats one receiver.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Loss {
+    /// Of a thousand blocks so many are lost for good.
+    pub(crate) per_mille: u64,
+    /// Of a thousand blocks so many come late, behind others.
+    pub(crate) late_per_mille: u64,
+    /// Of a thousand blocks so many have a bit turned.
+    pub(crate) turned_per_mille: u64,
+}
+
+/// One receiver of the simulated transfer.
+pub(crate) struct Node {
+    pub(crate) receiver: PlanReceiver<MemoryStore>,
+    pub(crate) loss: Loss,
+    pub(crate) is_up: bool,
+    /// It joins at this time.
+    pub(crate) joins_at: Instant,
+    /// Blocks on their way to it: when and which.
+    coming: BTreeMap<(Instant, u64), Arc<Vec<u8>>>,
+    pub(crate) events: Vec<PlanReceiverEvent>,
+}
+
+/// The whole transfer.
+pub(crate) struct World {
+    pub(crate) now: Instant,
+    pub(crate) fabric: Fabric,
+    rng: Rng,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) content: Vec<u8>,
+    pub(crate) sender: PlanSender<MemoryContent>,
+    pub(crate) nodes: Vec<Node>,
+    /// Position and time of what was sent, while it may still arrive.
+    sent: Vec<(Instant, u64)>,
+    next_sqn: u64,
+    settled: u64,
+    pub(crate) events: Vec<PlanSenderEvent>,
+}
+
+/// A tree with every kind of entry, and files around the sizes where things change.
+pub(crate) fn tree() -> Vec<Entry> {
+    let mib = 1 << 20;
+    let mut entries = vec![
+        Entry::directory("d"),
+        Entry::directory("d/empty"),
+        Entry::symlink("d/link", "../large"),
+        Entry::file("large", 2 * mib + 12_345),
+        Entry::file("exact", mib),
+        Entry::file("d/none", 0),
+    ];
+    entries.extend((0..40).map(|n| Entry::file(&format!("d/small{n:02}"), n * 37)));
+    entries
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, receivers: usize, entries: Vec<Entry>) -> Self {
+        let expected = u32::try_from(receivers).unwrap();
+        Self::with(
+            seed,
+            receivers,
+            entries,
+            PlanSenderConfig::new(SESSION, expected),
+        )
+    }
+
+    pub(crate) fn with(
+        seed: u64,
+        receivers: usize,
+        entries: Vec<Entry>,
+        config: PlanSenderConfig,
+    ) -> Self {
+        let now = Instant::from_nanos(1_000_000_000);
+        let (plan, content) = MemoryContent::generate(entries, [3; 16], seed).unwrap();
+        let bytes = content.bytes().to_vec();
+        let sender = PlanSender::new(config, Arc::clone(&plan), content, now);
+        let nodes = (1..=receivers).map(|n| Node::new(now, &format!("r{n}"), n as u64));
+        Self {
+            now,
+            fabric: Fabric::new(seed),
+            rng: Rng::new(seed ^ 0x5eed),
+            plan,
+            content: bytes,
+            sender,
+            nodes: nodes.collect(),
+            sent: Vec::new(),
+            next_sqn: FIRST_SQN,
+            settled: FIRST_SQN,
+            events: Vec::new(),
+        }
+    }
+
+    pub(crate) fn lossy(mut self, loss: Loss) -> Self {
+        for node in &mut self.nodes {
+            node.loss = loss;
+        }
+        self
+    }
+
+    /// One millisecond.
+    pub(crate) fn step(&mut self) {
+        self.now += Duration::from_millis(1);
+        let now = self.now;
+        self.fabric.deliver(now, 0, &mut self.sender, 1000);
+        if self.sender.next_timeout().is_some_and(|due| due <= now) {
+            self.sender.handle_timeout(now);
+        }
+        self.send_blocks();
+        while self.sent.first().is_some_and(|&(at, _)| at + SETTLE <= now) {
+            self.settled = self.sent.remove(0).1 + 1;
+        }
+        if self.sender.is_draining() {
+            self.sender.pass_drained(now);
+        }
+        for _ in 0..20 {
+            self.fabric.pump(0, &mut self.sender);
+        }
+        self.events
+            .extend(std::iter::from_fn(|| self.sender.pop_event()));
+        for index in 0..self.nodes.len() {
+            self.step_node(index);
+        }
+    }
+
+    fn send_blocks(&mut self) {
+        let mut left = BLOCKS_PER_STEP;
+        let mut out = vec![0; PAYLOAD_MAX];
+        while left > 0 {
+            let Some(block) = self.sender.next_block(PAYLOAD_MAX) else {
+                return;
+            };
+            let count = block.count.min(left).min(self.rng.between(1, 9) as usize);
+            for nth in 0..count {
+                if !self
+                    .sender
+                    .fill(self.now, &block, nth, &mut out[..block.len])
+                {
+                    return;
+                }
+                self.broadcast(out[..block.len].to_vec());
+            }
+            left -= count;
+            let last = self.next_sqn - 1;
+            self.sender.blocks_committed(self.now, &block, count, last);
+        }
+    }
+
+    /// Puts a block on its way to everybody.
+    pub(crate) fn broadcast(&mut self, payload: Vec<u8>) {
+        let (now, sqn) = (self.now, self.next_sqn);
+        self.next_sqn += 1;
+        self.sent.push((now, sqn));
+        let payload = Arc::new(payload);
+        for node in &mut self.nodes {
+            if self.rng.chance(node.loss.per_mille, 1000) {
+                continue;
+            }
+            let is_late = self.rng.chance(node.loss.late_per_mille, 1000);
+            let delay_ms = if is_late { self.rng.between(1, 14) } else { 1 };
+            let mut payload = Arc::clone(&payload);
+            if self.rng.chance(node.loss.turned_per_mille, 1000) {
+                let bytes = Arc::make_mut(&mut payload);
+                let at = self.rng.between(16, bytes.len() as u64 - 1);
+                bytes[usize::try_from(at).unwrap()] ^= 0x10;
+            }
+            node.coming
+                .insert((now + Duration::from_millis(delay_ms), sqn), payload);
+        }
+    }
+
+    fn step_node(&mut self, index: usize) {
+        let (now, settled, lead) = (self.now, self.settled, self.next_sqn - 1);
+        let node = &mut self.nodes[index];
+        if !node.is_up || node.joins_at > now {
+            node.coming.clear();
+            return;
+        }
+        let address = Fabric::address(0);
+        node.receiver.dial(now, address, SESSION, 3);
+        while let Some(entry) = node.coming.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let payload = entry.remove();
+            let _verdict: BlockVerdict = node.receiver.handle_block(now, &payload);
+        }
+        // Receivers number positions from an origin of their own.
+        node.receiver
+            .position(now, settled - (1 << 32), lead - (1 << 32));
+        self.fabric
+            .deliver(now, index + 1, &mut node.receiver, 1000);
+        if node.receiver.next_timeout().is_some_and(|due| due <= now) {
+            node.receiver.handle_timeout(now);
+        }
+        while self.fabric.pump(index + 1, &mut node.receiver) {}
+        node.events
+            .extend(std::iter::from_fn(|| node.receiver.pop_event()));
+    }
+
+    /// Runs until all is over, at most `limit`.
+    pub(crate) fn run(&mut self, limit: Duration) -> PlanOutcome {
+        let end = self.now + limit;
+        while self.now < end && !(self.sender.is_closed() && self.all_over()) {
+            self.step();
+        }
+        self.sender.outcome()
+    }
+
+    /// Runs until `is_there` or the limit; true when it is.
+    pub(crate) fn run_until(&mut self, limit: Duration, is_there: impl Fn(&Self) -> bool) -> bool {
+        let end = self.now + limit;
+        while self.now < end {
+            if is_there(self) {
+                return true;
+            }
+            self.step();
+        }
+        false
+    }
+
+    fn all_over(&self) -> bool {
+        self.nodes
+            .iter()
+            .all(|node| !node.is_up || node.receiver.is_over())
+    }
+
+    /// The node's process is gone.
+    pub(crate) fn crash(&mut self, index: usize) {
+        self.nodes[index].is_up = false;
+        self.fabric.crash(index + 1);
+    }
+
+    /// Every node that is up has the whole content, and the sender has its proof.
+    pub(crate) fn assert_whole(&self) {
+        for node in self.nodes.iter().filter(|node| node.is_up) {
+            let store = node.receiver.store();
+            assert!(
+                store.committed() == Some(&self.content[..]),
+                "{:?}",
+                node.events
+            );
+            assert_eq!(node.events.last(), Some(&PlanReceiverEvent::Acknowledged));
+            let proof = node.receiver.proof().unwrap();
+            assert_eq!(Some(proof.root), self.sender.outcome().root);
+        }
+    }
+}
+
+impl Node {
+    pub(crate) fn new(now: Instant, name: &str, instance: u64) -> Self {
+        let config = PlanReceiverConfig::new(name, instance);
+        Self::with(now, config, MemoryStore::default())
+    }
+
+    pub(crate) fn with(now: Instant, config: PlanReceiverConfig, store: MemoryStore) -> Self {
+        Self {
+            receiver: PlanReceiver::new(config, store, now),
+            loss: Loss::default(),
+            is_up: true,
+            joins_at: now,
+            coming: BTreeMap::new(),
+            events: Vec::new(),
+        }
+    }
+}
