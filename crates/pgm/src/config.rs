@@ -128,7 +128,7 @@ macro_rules! parameters {
 
 // name: type = default, low => high, unit, role, source, help
 parameters! {
-    mtu: usize = 1500, 128 => 65_535, "bytes of an IP packet", Both,
+    mtu: usize = 1500, 576 => 65_535, "bytes of an IP packet", Both,
         "Ethernet; OpenPGM and libzmq default",
         "largest IP packet, with its IP and UDP headers, that a session sends or expects";
     apdu_bytes_max: usize = 1 << 20, 1 => 1 << 30, "bytes", Both,

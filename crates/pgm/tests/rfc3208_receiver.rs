@@ -304,7 +304,8 @@ mod section_6_3_generating_naks {
             "{waits:?}"
         );
         let spread = *waits.iter().max().unwrap() - *waits.iter().min().unwrap();
-        assert!(spread > Duration::from_millis(30), "{waits:?}");
+        // A group of unknown size draws late rather than early (RFC 5401 section 3.2.3).
+        assert!(spread > Duration::from_millis(20), "{waits:?}");
     }
 
     #[test]

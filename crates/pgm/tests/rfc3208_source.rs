@@ -10,8 +10,8 @@ use towline_pgm::{Config, Full};
 use wire::{
     Sqn,
     pgm::{
-        Ack, Addressing, Body, Data, Fragment, Header, Mark, Nak, PacketType, PgmOption, Polr, Spm,
-        emit,
+        Ack, Addressing, Body, Data, Fragment, Header, Mark, Nak, PacketType, PgmOption, Polr, Rst,
+        Spm, emit,
     },
 };
 
@@ -815,6 +815,37 @@ fn s9_7_2_three_fins_in_quick_succession_then_naks_are_answered_until_the_end() 
     assert_eq!(verdict, Verdict::Drop(DropReason::Ended));
     bench.ms(20_000);
     assert_eq!(bench.kinds(), []);
+}
+
+#[test]
+fn s9_8_2_an_aborted_session_says_so_in_every_spm() {
+    for repairs in [true, false] {
+        let mut bench = Bench::set(&[("rate", "100kB/s"), ("linger", "1s")]);
+        bench.send(20, 1000);
+        bench.ms(50);
+        let sent = bench.sqns(PacketType::Odata).len() as u32;
+        assert!(sent < 20);
+        bench.forget();
+        bench.source.abort(bench.now, 5, repairs);
+        assert_eq!(bench.source.offer(&[1]), Err(Full::Closed));
+        bench.ms(100);
+        let expected = PgmOption::Rst(Rst {
+            is_deaf: !repairs,
+            reason: 5,
+        });
+        let spms = bench.of(PacketType::Spm);
+        assert!(spms.len() > 3);
+        for spm in spms {
+            assert_eq!(spm.spm().unwrap().lead.next(), Sqn(sent));
+            assert!(spm.packet().options().any(|option| option == expected));
+        }
+        assert_eq!(bench.sqns(PacketType::Odata), []);
+        let verdict = bench.nak(&[1]);
+        assert_eq!(verdict == Verdict::Control, repairs);
+        bench.ms(1000);
+        assert!(bench.source.is_over());
+        assert_eq!(bench.sqns(PacketType::Rdata).len(), usize::from(repairs));
+    }
 }
 
 #[test]

@@ -52,6 +52,8 @@ pub struct Report {
     pub wire: WireCounts,
     /// Data packets that some receiver's link or socket lost.
     pub data_lost: u64,
+    /// Distinct new packets that at least one receiver did not get at first.
+    pub sqns_lost: u64,
     /// Equal for equal runs.
     pub fingerprint: u64,
 }
@@ -137,6 +139,7 @@ fn finish(mut setting: Setting<'_>, records: bool) -> (Report, Option<Trace>) {
             receivers: Vec::new(),
             wire: WireCounts::default(),
             data_lost: 0,
+            sqns_lost: 0,
             fingerprint,
         }
     });
@@ -254,6 +257,7 @@ impl<'a> Setting<'a> {
             receivers,
             wire,
             data_lost,
+            sqns_lost: world.sqns_lost() as u64,
             fingerprint: ledger.fingerprint(),
         }
     }

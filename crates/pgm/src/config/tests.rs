@@ -93,7 +93,7 @@ fn texts_that_mean_nothing_are_refused() {
 fn ranges_and_rules_name_what_to_change() {
     let mut config = Config::default();
     let error = config.set("mtu", "70000").unwrap_err();
-    assert_eq!(error.to_string(), "mtu: 70000 is outside 128..65535");
+    assert_eq!(error.to_string(), "mtu: 70000 is outside 576..65535");
     let error = config.set("peer_expiry", "20s").unwrap_err();
     assert!(
         error.to_string().contains("a third of peer_expiry"),

@@ -68,7 +68,7 @@ impl Play {
         let joins = [LateJoin::Now, LateJoin::Offered, LateJoin::Window];
         let small = choice & 2 != 0;
         let builder = Config::builder()
-            .mtu(256)
+            .mtu(576)
             .apdu_bytes_max(2000)
             .fragments_max(16)
             .rx_gaps_max(if small { 16 } else { 1000 })

@@ -92,7 +92,7 @@ impl SourcePlan {
     #[must_use]
     pub fn config(size: u8, flags: u8, rate_kb: u16) -> Config {
         Config::builder()
-            .mtu([128, 200, 576][usize::from(size % 3)])
+            .mtu([576, 600, 1000][usize::from(size % 3)])
             .tx_window_bytes([4096, 6001, 20_000][usize::from(size / 4 % 3)])
             .tx_window_sqns([16, 40, 300][usize::from(size / 16 % 3)])
             .apdu_bytes_max(2000)

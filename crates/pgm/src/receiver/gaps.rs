@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 
 use base::{Instant, Rng};
 
-use super::setup::Timing;
+use super::timing::Timing;
 
 /// The missing ranges of one window in order of their positions.
 #[derive(Debug)]

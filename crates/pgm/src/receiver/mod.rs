@@ -40,6 +40,7 @@ mod gaps;
 mod held;
 mod outbox;
 mod spmr;
+mod timing;
 mod window;
 
 mod counters;

@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use base::{PathId, Rng};
+use base::PathId;
 
-use super::{apdu::PartLimits, held::HeldStore};
+use super::{apdu::PartLimits, held::HeldStore, timing::Timing};
 use crate::{Config, LateJoin};
 
 /// The order in which a receiver gives data out. Fixed for its life.
@@ -34,53 +34,6 @@ pub struct ReceiverSetup {
     pub seed: u64,
     /// This host's own address: requests that come from it are our own, looped back.
     pub own_nla: IpAddr,
-}
-
-/// The timers of NAK generation. One value a session, so that each can follow its own group.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timing {
-    /// Bounds of the random wait before a NAK (NAK_RB_IVL within NAK_BO_IVL).
-    pub(super) back_off_min: Duration,
-    pub(super) back_off_max: Duration,
-    /// NAK_RPT_IVL.
-    pub(super) wait_ncf: Duration,
-    /// NAK_RDATA_IVL.
-    pub(super) wait_data: Duration,
-    /// NAK_NCF_RETRIES and NAK_DATA_RETRIES.
-    pub(super) ncf_tries_max: u16,
-    pub(super) data_tries_max: u16,
-    /// Nothing is given up sooner.
-    pub(super) repair_time_max: Duration,
-    /// Between two looks at all gaps: bounds the work of a receiver with very many.
-    pub(super) scan_interval: Duration,
-}
-
-impl Timing {
-    fn new(config: &Config) -> Self {
-        let back_off_max = config.nak_backoff_max();
-        Self {
-            back_off_min: config.nak_backoff_min(),
-            back_off_max,
-            wait_ncf: config.nak_repeat_interval(),
-            wait_data: config.nak_rdata_interval(),
-            ncf_tries_max: u16::try_from(config.nak_ncf_retries()).unwrap_or(u16::MAX),
-            data_tries_max: u16::try_from(config.nak_data_retries()).unwrap_or(u16::MAX),
-            repair_time_max: config.repair_time_max(),
-            scan_interval: (back_off_max / 16).min(SCAN_INTERVAL_MAX),
-        }
-    }
-
-    /// A random wait before a NAK. Never zero: nothing is asked for at the moment it is missed.
-    pub(super) fn draw_back_off(&self, rng: &mut Rng) -> Duration {
-        let spread = self.back_off_max.saturating_sub(self.back_off_min);
-        let wait = self.back_off_min + rng.duration_up_to(spread);
-        wait.max(Duration::from_nanos(1))
-    }
-
-    /// How long another receiver's NAK silences ours.
-    pub(super) fn wait_silenced(&self) -> Duration {
-        self.wait_ncf.max(self.wait_data)
-    }
 }
 
 /// The bounds of everything that a receiver keeps, and how it joins.
@@ -135,6 +88,3 @@ impl Limits {
 
 /// Bytes of a page of held data: the longest TSDU and its fragment description fit.
 const PAGE_BYTES_MAX: usize = 65_536;
-
-/// Longest pause between two looks at all gaps: what a timer of the host is late by anyway.
-const SCAN_INTERVAL_MAX: Duration = Duration::from_micros(50);

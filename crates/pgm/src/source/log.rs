@@ -126,6 +126,12 @@ impl TransmitLog {
         self.unsent_bytes = checkpoint.unsent_bytes;
     }
 
+    /// Takes back every packet that was never sent.
+    pub(super) const fn discard_unsent(&mut self) {
+        self.lead = self.unsent;
+        self.unsent_bytes = 0;
+    }
+
     /// The unsent packets that can leave as one run: back to back, of equal length, the last may be
     /// shorter. At least one when anything is unsent, at most `datagrams` and `bytes` otherwise.
     #[inline]

@@ -78,6 +78,13 @@ impl RepairQueue {
         }
     }
 
+    /// Takes every position out.
+    pub(super) fn clear(&mut self) {
+        self.words.fill(0);
+        self.summary.fill(0);
+        (self.len, self.oldest, self.end) = (0, u64::MAX, 0);
+    }
+
     /// True when the position waits.
     pub(super) fn contains(&self, position: u64) -> bool {
         let (word, bit) = self.locate(position);

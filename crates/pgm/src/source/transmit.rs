@@ -135,8 +135,10 @@ impl Source {
         if self.config.send_join() {
             add(PgmOption::Join(Join { min: trail }));
         }
-        if matches!(self.closing, Closing::Finished { .. }) {
-            add(PgmOption::Fin);
+        match (self.reset, self.closing) {
+            (Some(reset), _) => add(PgmOption::Rst(reset)),
+            (None, Closing::Finished { .. }) => add(PgmOption::Fin),
+            (None, _) => {}
         }
         if let Some(mut mark) = self.setup.mark {
             mark.tx_time_us = now.as_nanos() / 1000;

@@ -88,6 +88,9 @@ impl Source {
 
     fn take_nak(&mut self, now: Instant, packet: &Packet<'_>, nak: Nak) -> Result<(), DropReason> {
         self.check_addresses(nak)?;
+        if self.reset.is_some_and(|reset| reset.is_deaf) {
+            return Err(DropReason::Ended);
+        }
         if packet.header().flags.contains(Flags::PARITY) {
             return Err(DropReason::Unexpected);
         }

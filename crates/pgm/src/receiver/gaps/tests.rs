@@ -6,6 +6,8 @@ const MS: Duration = Duration::from_millis(1);
 
 fn timing() -> Timing {
     Timing {
+        group_size: 1,
+        round_trip: Duration::ZERO,
         back_off_min: MS,
         back_off_max: 2 * MS,
         wait_ncf: 10 * MS,

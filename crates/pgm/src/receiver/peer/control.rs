@@ -16,6 +16,7 @@ use crate::{
     receiver::{
         outbox::{Upstream, is_fit_for_naks},
         spmr::SpmRequest,
+        timing::Timing,
     },
 };
 
@@ -79,6 +80,10 @@ impl Peer {
             let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
             self.window.gaps.restart_back_off(due);
         }
+        if let Some(mark) = &notes.mark {
+            self.timing
+                .count_group(mark.receiver_count, &shared.limits.timing);
+        }
         if notes.mark.is_some() && notes.mark != self.mark {
             self.mark = notes.mark;
             self.notices.mark = true;
@@ -108,6 +113,7 @@ impl Peer {
         let due = now + self.timing.wait_data;
         let mut verdict = Ok(());
         self.for_each_range(nak, list, |peer, first, end| {
+            peer.time_round_trip(now, first, end, &shared.limits.timing);
             if end <= peer.window.next {
                 peer.window.gaps.confirm(first, end, due);
                 return;
@@ -121,6 +127,13 @@ impl Peer {
         });
         self.look_again();
         verdict
+    }
+
+    /// Learns the round trip when `first..end` holds the packet that is being timed.
+    fn time_round_trip(&mut self, now: Instant, first: u64, end: u64, configured: &Timing) {
+        if let Some((_, asked_at)) = self.timed.take_if(|(sqn, _)| (first..end).contains(sqn)) {
+            self.timing.confirmed_after(now.since(asked_at), configured);
+        }
     }
 
     /// Another receiver asked for `nak` and `list`. Only what is known to be missing matters:

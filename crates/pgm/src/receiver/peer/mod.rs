@@ -31,8 +31,9 @@ use super::{
     counters::ReceiverCounters,
     held::{Content, HeldQueue, HeldStore},
     outbox::Outbox,
-    setup::{Limits, ReceiverSetup, Timing},
+    setup::{Limits, ReceiverSetup},
     spmr::SpmRequest,
+    timing::Timing,
     window::{Place, Window},
 };
 use crate::LateJoin;
@@ -85,6 +86,8 @@ pub(super) struct Peer {
     path_nla: Option<IpAddr>,
     spmr: SpmRequest,
     timing: Timing,
+    /// The packet whose confirmation will time the round trip, and when it was first asked for.
+    timed: Option<(u64, Instant)>,
     heard: Instant,
     /// Data packets accepted.
     data_packets: u64,
@@ -168,6 +171,7 @@ impl Peer {
             path_nla: None,
             spmr: SpmRequest::start(now, limits, &mut shared.rng),
             timing: shared.limits.timing,
+            timed: None,
             heard: now,
             data_packets: 0,
             notices: Notices {

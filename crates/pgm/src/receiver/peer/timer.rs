@@ -61,6 +61,15 @@ impl Peer {
         self.path_nla.is_some() && !self.is_over()
     }
 
+    /// Times one packet after the other: the first of this request, unless another is under way
+    /// and still missing.
+    fn start_timing(&mut self, now: Instant, shared: &Shared) {
+        let is_missing = |(sqn, _): &(u64, Instant)| self.window.gaps.locate(*sqn).is_some();
+        if !self.timed.as_ref().is_some_and(is_missing) {
+            self.timed = shared.ranges.first().map(|&(first, _)| (first, now));
+        }
+    }
+
     /// Asks for what is due, and gives up what was asked for often and long enough.
     fn ask(&mut self, now: Instant, shared: &mut Shared) {
         let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
@@ -87,6 +96,7 @@ impl Peer {
         self.turn.1 += asked;
         shared.counters.withdrawn_sqns += self.window.withdraw();
         if asked > 0 {
+            self.start_timing(now, shared);
             let upstream = self.upstream(shared);
             shared.counters.nak_sqns += asked;
             shared.counters.nak_packets += shared.outbox.nak(&upstream, &shared.ranges);

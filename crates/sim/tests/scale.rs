@@ -1,0 +1,95 @@
+//! How much control traffic a lost packet costs, over loss and group size.
+
+use std::fmt::Write as _;
+
+use towline_sim::{
+    Fault, Plan, Ratio, Span,
+    plan::{CheckPlan, EndPlan, Workload},
+    run,
+};
+
+/// One sender, `receivers` receivers; loss at each receiver's link, or where all receivers lose
+/// the same packets.
+fn plan(receivers: usize, loss: Ratio, is_shared: bool) -> Plan {
+    let way = |here: bool| {
+        let delay = Fault::Delay(Span::micros(50));
+        let jitter = Fault::Jitter(Span::micros(20));
+        if here {
+            vec![Fault::Loss(loss), delay, jitter]
+        } else {
+            vec![delay, jitter]
+        }
+    };
+    let mut plan = Plan::parse("name = \"scale\"\nreceiver = []").unwrap();
+    plan.senders = vec![EndPlan {
+        egress: way(is_shared),
+        ..EndPlan::default()
+    }];
+    plan.receivers = vec![
+        EndPlan {
+            ingress: way(!is_shared),
+            ..EndPlan::default()
+        };
+        receivers
+    ];
+    plan.workload = Workload {
+        messages: if receivers < 1000 { 400 } else { 100 },
+        size_min: 1000,
+        size_max: 1000,
+        small_one_in: 0,
+        gap: Span::micros(500),
+        burst: 2,
+    };
+    plan.check = CheckPlan {
+        all_ended: true,
+        ..CheckPlan::default()
+    };
+    plan.config.insert("tx_window_bytes".into(), "4MiB".into());
+    plan
+}
+
+#[test]
+fn control_traffic_for_each_lost_packet_is_bounded() {
+    let mut table = String::from(
+        "loss      group  lost sqns  losses    NAKs  NAKs/lost   NCFs  NCFs/lost  RDATA  RDATA/lost\n",
+    );
+    for (is_shared, loss) in [
+        (false, Ratio::per_mille(1)),
+        (false, Ratio::per_mille(10)),
+        (false, Ratio::per_mille(50)),
+        (true, Ratio::per_mille(50)),
+    ] {
+        for receivers in [1, 10, 100, 1000] {
+            let report = run(&plan(receivers, loss, is_shared), 7).unwrap();
+            assert!(report.is_good(), "{report}");
+            let lost = report.sqns_lost;
+            let each = |count: u64| {
+                let hundredths = (count * 100).checked_div(lost).unwrap_or(0);
+                format!("{}.{:02}", hundredths / 100, hundredths % 100)
+            };
+            let wire = report.wire;
+            let name = format!("{}{}", if is_shared { "all " } else { "" }, percent(loss));
+            writeln!(
+                table,
+                "{name:<9} {receivers:>5} {lost:>10} {:>7} {:>7} {:>10} {:>6} {:>10} {:>6} {:>11}",
+                report.data_lost,
+                wire.naked_sqns,
+                each(wire.naked_sqns),
+                wire.ncf,
+                each(wire.ncf),
+                wire.rdata,
+                each(wire.rdata),
+            )
+            .unwrap();
+        }
+    }
+    insta::assert_snapshot!("naks_and_ncfs_per_lost_packet", table);
+}
+
+fn percent(ratio: Ratio) -> String {
+    match ratio {
+        r if r == Ratio::per_mille(1) => "0.1 %".into(),
+        r if r == Ratio::per_mille(10) => "1 %".into(),
+        _ => "5 %".into(),
+    }
+}
