@@ -325,3 +325,49 @@ fn a_session_survives_its_cable() {
         assert!(seen > 0, "{:?}", source.counters());
     });
 }
+
+#[test]
+fn a_slow_interface_holds_the_sender_back_instead_of_losing() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        // First a queue that holds less than the socket's buffer, then one that holds more.
+        for limit in ["300kb", "10mb"] {
+            let slow = [
+                "qdisc", "replace", "dev", "e0", "root", "tbf", "rate", "200mbit",
+            ];
+            let mut tc = lab.host(0).command("tc");
+            tc.args(slow).args(["burst", "70kb", "limit", limit]);
+            if !tc.output().is_ok_and(|output| output.status.success()) {
+                println!("skipped: this machine cannot slow an interface down with tc");
+                return;
+            }
+            let at = |index: usize, role| {
+                let host = lab.host(index);
+                let options = SocketOptions::default();
+                open(host, role, "239.192.0.1:7500", host.ipv4().into(), options)
+            };
+            let (mut source, mut receiver) = (at(0, Role::Source), at(1, Role::Receiver));
+            let to = source.setup().destination;
+            let memory = pattern(40 * 1400);
+            let (mut sent, mut seen) = (0, 0);
+            let mut batch = receiver.batch();
+            while sent < 150 {
+                source.recv(&mut batch).unwrap();
+                match send(&mut source, &memory, 1400, to) {
+                    Outcome::Blocked => {
+                        let until = source.now() + SECOND;
+                        source.wait(Some(until));
+                    }
+                    outcome => {
+                        assert_eq!(outcome, Outcome::Sent { datagrams: 40 });
+                        sent += 1;
+                    }
+                }
+                seen += collect(&mut receiver, 40, Duration::ZERO).1;
+            }
+            seen += collect(&mut receiver, 150 * 40 - seen, SECOND).1;
+            assert_eq!(seen, 150 * 40, "{limit}: {:?}", source.counters());
+            assert!(source.counters().blocked > 0, "{limit}");
+        }
+    });
+}

@@ -132,6 +132,24 @@ pub fn send_many(
     Ok(usize::try_from(sent).unwrap_or(0))
 }
 
+/// Empties a socket's error queue, whose reports keep it from going quiet in a poll set. Gives how
+/// many there were, at most `reports_max`.
+pub fn discard_errors(fd: BorrowedFd<'_>, reports_max: usize) -> usize {
+    let mut header = empty_header();
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    let mut count = 0;
+    while count < reports_max {
+        // SAFETY: `header` is live and exclusively borrowed; it has no room for anything, so the
+        // kernel writes nothing beyond the header itself.
+        let result = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags) };
+        if result < 0 {
+            break;
+        }
+        count += 1;
+    }
+    count
+}
+
 /// A message header that points at the given address, pieces and control bytes. It is valid for
 /// sending, which only reads through its pointers, while these three are borrowed.
 fn outgoing(to: &RawAddress, pieces: &[IoSlice<'_>], control: &Control) -> msghdr {

@@ -55,6 +55,8 @@ pub struct Ready {
     pub readable: bool,
     /// Room to write, or an error to collect by writing.
     pub writable: bool,
+    /// An error or hang-up; of a UDP socket also reports waiting in its error queue.
+    pub faulty: bool,
 }
 
 /// A set of descriptors that are waited for together, level-triggered.
@@ -138,6 +140,7 @@ impl Epoll {
                 token,
                 readable: events & (READ_BITS | FAULT_BITS) != 0,
                 writable: events & (bits(libc::EPOLLOUT) | FAULT_BITS) != 0,
+                faulty: events & FAULT_BITS != 0,
             }
         }))
     }

@@ -265,6 +265,16 @@ impl UdpSocket {
         self.set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &c_int::from(on))
     }
 
+    /// Whether a send fails with `ENOBUFS` when the interface's own queue drops it; without this the
+    /// kernel reports such a drop as sent. ICMP errors then wait in the socket's error queue, which
+    /// [`crate::message::discard_errors`] empties.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn set_error_report(&self, on: bool) -> io::Result<()> {
+        self.set_by_family(libc::IP_RECVERR, libc::IPV6_RECVERR, on.into())
+    }
+
     /// Whether received messages tell destination address and interface.
     ///
     /// # Errors

@@ -29,6 +29,7 @@ base::counters! {
         truncated_buffers: Events, "received messages longer than their buffer";
         receive_interrupted: Events, "receives repeated after a signal";
         receive_icmp: Events, "receives that reported an ICMP error and were repeated";
+        icmp_reports: Events, "ICMP errors about what was sent, thrown away";
         receive_failed: Events, "receives that failed for a passing reason";
         kernel_drops: Skbs, "socket buffers the kernel dropped because the receive buffer was full";
         waits: Events, "waits for something to happen";

@@ -15,11 +15,11 @@
 
 use std::{
     net::SocketAddr,
-    os::fd::{AsRawFd, RawFd},
+    os::fd::{AsFd as _, AsRawFd, RawFd},
 };
 
 use base::{Instant, Io, IoFault, LinkEvent, LinkId, Outcome, RecvBatch, Run, RunLimit};
-use sys::{Interest, RawAddress, clock};
+use sys::{Interest, RawAddress, clock, message};
 
 use crate::NetError;
 
@@ -193,9 +193,13 @@ impl UdpIo {
         self.has_polled = true;
         self.links.begin_poll();
         let (ports, links) = (&mut self.ports, &mut self.links);
+        let mut has_reports = false;
         self.readiness
             .wait(deadline, &mut self.tally, |signal, ready| match signal {
-                Signal::UPSTREAM => ports.upstream.is_ready |= ready.readable,
+                Signal::UPSTREAM => {
+                    ports.upstream.is_ready |= ready.readable;
+                    has_reports = ready.faulty;
+                }
                 Signal::GROUP => {
                     if let Some(group) = &mut ports.group {
                         group.is_ready |= ready.readable;
@@ -203,6 +207,12 @@ impl UdpIo {
                 }
                 Signal(token) => links.note_ready(token, ready),
             });
+        if has_reports {
+            // A receiver that is gone is noticed otherwise, and a group gets no such reports.
+            let upstream = self.ports.upstream.socket.as_fd();
+            let count = message::discard_errors(upstream, REPORTS_MAX);
+            self.tally.counters.icmp_reports += count as u64;
+        }
     }
 
     /// Has the kernel tell of packets unless they are held, and of room to send when asked for.
@@ -340,6 +350,8 @@ const PLAIN_SLOTS: usize = 64;
 const PLAIN_SLOT_BYTES: usize = 9216;
 /// Under a flood one socket never runs dry; the others are looked at this often all the same.
 const RECEIVES_PER_POLL: u32 = 8;
+/// ICMP reports thrown away at a time; more are told of again.
+const REPORTS_MAX: usize = 64;
 /// How long a full queue beyond the socket is given to drain.
 const RETRY_AFTER: std::time::Duration = std::time::Duration::from_micros(100);
 

@@ -227,6 +227,13 @@ impl UdpSetup {
             bound,
             socket.set_traffic_class(options.dscp << 2),
         )?;
+        if self.role == Role::Source {
+            set(
+                "ask for queue drops on",
+                bound,
+                socket.set_error_report(true),
+            )?;
+        }
         set(
             "set don't-fragment on",
             bound,

@@ -297,6 +297,12 @@ fn a_receiver_that_is_gone_does_not_stop_the_source() {
         assert_eq!(outcome, Outcome::Sent { datagrams: 1 });
     }
     assert!(is_silent(&mut source));
+    let counters = source.counters();
+    assert!(counters.icmp_reports > 0, "{counters:?}");
+    assert!(
+        counters.waits < 20,
+        "the reports kept it awake: {counters:?}"
+    );
 }
 
 #[test]
