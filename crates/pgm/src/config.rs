@@ -149,7 +149,7 @@ parameters! {
         "packets that the transmit window holds at most (TXW_SQNS); 16 bytes of memory each";
     tx_backlog_bytes: usize = 4 << 20, 1 => 1 << 31, "bytes", Source,
         "judgement: tens of runs; more would only crowd out the history that repairs need",
-        "unsent data that is taken before the offerer is held back, at most a quarter of the window";
+        "unsent data taken before the offerer is held back, at most a quarter of the window";
     rate: u64 = 0, 0 => 125_000_000_000, "bytes a second", Source,
         "RFC 3208 section 5.1.1: TXW_MAX_RTE has no default",
         "limit over everything a source sends, with IP and UDP headers; 0 means none";

@@ -1,4 +1,88 @@
-//! PGM (RFC 3208) as pure state machines: source, receiver, windows, NAK state.
+//! PGM (RFC 3208) as pure state machines: one source, or one receiver of many sources.
+//!
+//! A [`Source`] numbers messages, keeps them for repair, answers NAKs and announces its window; a
+//! [`Receiver`] finds gaps, asks for repairs and hands messages out in order or as they come. No
+//! socket, clock, thread or lock is in here: bytes and times go in, bytes and deadlines come out
+//! (the contract is in the base crate). Packet formats are the wire crate's, reports and flow
+//! control the delivery crate's, sockets the net crate's.
+//!
+//! ```text
+//!                 Source                                   Receiver
+//!   offer ---> transmit log --ODATA-------------------> window ---> message
+//!              repair set   <--------------------NAK--- gaps
+//!              NCF queue    --NCF, RDATA--------------> gaps, window
+//!              SPM schedule --SPM---------------------> peer: window edges, way for NAKs
+//!                           <-------------------SPMR--- a new peer without an SPM
+//! ```
+//!
+//! | where | what |
+//! |---|---|
+//! | `config` | every parameter, declared once: default, range, origin, help |
+//! | `source/log` | ring and index of sent and unsent packets: the window's edges |
+//! | `source/write`, `source/transmit`, `source/upstream` | data in, runs out, NAKs in |
+//! | `source/repair`, `source/ncf`, `source/spm`, `source/pacer` | one mechanism each |
+//! | `receiver/peer`, `receiver/window`, `receiver/gaps` | one sender, its data, what is missing |
+//! | `fuzzing` | both ends against naive models, for fuzzers and property tests |
+//!
+//! A packet is lost and repaired, in virtual time:
+//!
+//! ```
+//! use std::{net::{IpAddr, SocketAddr}, time::Duration};
+//! use base::{Arrival, Budget, Instant, Outcome, PathId, Socket, Verdict};
+//! use towline_pgm::{Config, Mode, Ready, Receiver, ReceiverSetup, Source, SourceSetup};
+//! use wire::pgm::{Gsi, Tsi};
+//!
+//! let [sender, listener, group] = ["10.0.0.1", "10.0.0.2", "239.192.0.1"]
+//!     .map(|text| text.parse::<IpAddr>().unwrap());
+//! let (port, path, seed) = (7500, PathId(0), 1);
+//! let tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 40_000 };
+//! let group = SocketAddr::new(group, port);
+//! let mut now = Instant::from_nanos(1_000_000_000);
+//! let setup = SourceSetup {
+//!     tsi, destination_port: port, group, nla: sender, path, first_sqn: 7, seed, mark: None,
+//! };
+//! let mut source = Source::new(Config::default(), setup, now);
+//! let setup = ReceiverSetup {
+//!     mode: Mode::Sequence, destination_port: port, group, path, seed, own_nla: listener,
+//! };
+//! let mut receiver = Receiver::new(Config::default(), setup, now);
+//!
+//! for text in ["one", "two", "three"] {
+//!     source.offer(text.as_bytes()).unwrap();
+//! }
+//! let (budget, mut heard, mut lost) = (Budget { bytes: 64_000, datagrams: 1 }, Vec::new(), 0);
+//! while heard.len() < 3 {
+//!     // Downstream; the third datagram (SPM, "one", "two") is lost on the way.
+//!     while let Some(run) = source.poll_run(now, budget) {
+//!         let tpdu = run.datagrams().next().unwrap().to_vec();
+//!         source.run_done(now, Outcome::Sent { datagrams: 1 });
+//!         lost += 1;
+//!         if lost == 3 { continue; }
+//!         let from = Arrival::from(SocketAddr::new(sender, 50_000), Socket::Group);
+//!         if let Verdict::Payload { range, .. } = receiver.handle(now, &from, &tpdu) {
+//!             heard.push(tpdu[range].to_vec());
+//!         }
+//!         while let Some(ready) = receiver.pop_ready() {
+//!             if let Ready::Message { data, .. } = ready { heard.push(data.to_vec()); }
+//!         }
+//!     }
+//!     // Upstream: the NAK.
+//!     while let Some(run) = receiver.poll_run(now, budget) {
+//!         let tpdu = run.datagrams().next().unwrap().to_vec();
+//!         receiver.run_done(now, Outcome::Sent { datagrams: 1 });
+//!         let from = Arrival::from(SocketAddr::new(listener, 50_001), Socket::Upstream);
+//!         source.handle(now, &from, &tpdu);
+//!     }
+//!     // Time passes until the next deadline of either end.
+//!     let due = base::earliest(source.next_timeout(), receiver.next_timeout()).unwrap();
+//!     now = due.max(now);
+//!     source.handle_timeout(now);
+//!     receiver.handle_timeout(now);
+//! }
+//! assert_eq!(heard, [&b"one"[..], b"two", b"three"]);
+//! assert_eq!((source.counters().ncfs, source.counters().rdata_packets), (1, 1));
+//! assert!(now.since(Instant::from_nanos(1_000_000_000)) < Duration::from_millis(10));
+//! ```
 #![forbid(unsafe_code)]
 
 mod config;

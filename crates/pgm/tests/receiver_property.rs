@@ -337,7 +337,7 @@ proptest! {
         let config = quick()
             .apdu_bytes_max(1000)
             .fragments_max(8)
-            .mtu(128)
+            .mtu(576)
             .rx_gaps_max(gaps)
             .rx_window_bytes(bytes)
             .rx_total_bytes(bytes)

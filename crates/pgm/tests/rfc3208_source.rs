@@ -2,16 +2,18 @@
 
 mod source_kit;
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
-use base::{DropReason, Instant, Verdict};
-use source_kit::{Bench, GROUP, OVERHEAD, PORT, RECEIVER, SOURCE, TSI, nak, nak_body, upstream};
-use towline_pgm::{Config, Full};
+use base::{Arrival, DropReason, Instant, Outcome, PathId, Socket, Verdict};
+use source_kit::{
+    BUDGET, Bench, GROUP, OVERHEAD, PORT, RECEIVER, SOURCE, START, TSI, nak, nak_body, upstream,
+};
+use towline_pgm::{Config, Full, Source, SourceSetup};
 use wire::{
     Sqn,
     pgm::{
-        Ack, Addressing, Body, Data, Fragment, Header, Mark, Nak, PacketType, PgmOption, Polr, Rst,
-        Spm, emit,
+        Ack, Addressing, Body, Data, Fragment, Header, Mark, Nak, NakList, Packet, PacketType,
+        PgmOption, Polr, Profile, Rst, Spm, emit,
     },
 };
 
@@ -483,6 +485,57 @@ fn s8_1_an_spm_carries_the_source_address_as_path() {
     let mut bench = Bench::new();
     bench.drain();
     assert_eq!(bench.seen[0].spm().unwrap().path_nla, SOURCE);
+}
+
+#[test]
+fn s8_1_addresses_may_be_ipv6() {
+    let [own, group] = ["2001:db8::1", "ff15::1"].map(|text| text.parse().unwrap());
+    let setup = SourceSetup {
+        tsi: TSI,
+        destination_port: PORT,
+        group: SocketAddr::new(group, PORT),
+        nla: own,
+        path: PathId(0),
+        first_sqn: 0,
+        seed: 1,
+        mark: Some(Mark::new(Profile::Messages, 1)),
+    };
+    let config = Config::builder().send_join(true).build().unwrap();
+    let mut source = Source::new(config, setup, START);
+    assert_eq!(source.max_tsdu(), 1428);
+    for _ in 0..64 {
+        source.offer(&[1; 100]).unwrap();
+    }
+    let send_all = |source: &mut Source| {
+        let mut seen = Vec::new();
+        while let Some(run) = source.poll_run(START, BUDGET) {
+            let bytes: Vec<_> = run.datagrams().map(<[u8]>::to_vec).collect();
+            let datagrams = bytes.len();
+            seen.extend(bytes);
+            source.run_done(START, Outcome::Sent { datagrams });
+        }
+        seen
+    };
+    let seen = send_all(&mut source);
+    let Body::Spm(spm) = Packet::parse(&seen[0]).unwrap().body() else {
+        panic!("not an SPM");
+    };
+    assert_eq!(spm.path_nla, own);
+    let nak = Nak {
+        sqn: Sqn(0),
+        source_nla: own,
+        group_nla: group,
+    };
+    let list: Vec<_> = (1..63).map(Sqn).collect();
+    let options = [PgmOption::NakList(NakList::new(&list))];
+    let arrival = Arrival::from(SocketAddr::new(own, 9), Socket::Upstream);
+    let bytes = upstream(&Body::Nak(nak), &options);
+    let verdict = source.handle(START, &arrival, &bytes);
+    assert_eq!(verdict, Verdict::Control);
+    let seen = send_all(&mut source);
+    let ncf = Packet::parse(&seen[0]).unwrap();
+    assert_eq!(ncf.body(), Body::Ncf(nak));
+    assert_eq!((ncf.bytes().len(), seen.len()), (316, 64));
 }
 
 #[test]

@@ -258,7 +258,7 @@ impl TransmitLog {
         self.unsent_bytes
     }
 
-    /// Ring bytes that the sent packets from `position` on take, the gap at the ring's end included.
+    /// Ring bytes that the sent packets from `position` on take, with the gap at the ring's end.
     #[inline]
     pub(super) fn span_bytes(&self, position: u64) -> usize {
         if position >= self.unsent {

@@ -187,9 +187,9 @@ impl Source {
         }
     }
 
-    /// Keeps everything from `position` on in the window, whatever that does to the offerer, and new
-    /// data within the flow window beyond it: flow control by receivers that report. `None` lets the
-    /// window move freely.
+    /// Keeps everything from `position` on in the window, whatever that does to the offerer, and
+    /// new data within the flow window beyond it: flow control by receivers that report. `None`
+    /// lets the window move freely.
     pub const fn set_hold(&mut self, position: Option<u64>) {
         self.flow_hold = match position {
             Some(position) => position,
@@ -226,8 +226,8 @@ impl Source {
         self.advance_closing(now);
     }
 
-    /// Breaks the session off: what was not sent never will be, and SPMs carry OPT_RST for `linger`.
-    /// `reason` is the application's own (6 bits, 0 unknown). NAKs are answered meanwhile only with
+    /// Breaks the session off: what was not sent never will be, and SPMs carry OPT_RST for
+    /// `linger`. `reason` is the application's own (6 bits, 0 unknown). NAKs are answered meanwhile only with
     /// `repairs`.
     ///
     /// **Spec**: RFC 3208 section 9.8.2.
@@ -247,8 +247,8 @@ impl Source {
         self.advance_closing(now);
     }
 
-    /// Shortens what is left of `linger` after [`Source::close`], when it is known that nobody is left
-    /// to ask for repairs.
+    /// Shortens what is left of `linger` after [`Source::close`], when it is known that nobody is
+    /// left to ask for repairs.
     pub fn shorten_linger(&mut self, now: Instant, linger: Duration) {
         if let Closing::Finished { until } = &mut self.closing {
             *until = (*until).min(now + linger);

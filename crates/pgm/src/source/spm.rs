@@ -3,7 +3,7 @@
 //! It does not build SPMs. In: what was sent and asked for, with its time. Out: one deadline.
 //!
 //! ```text
-//!   start  S h S h S            three, IHB_MIN apart, so that one lost burst cannot hide the session
+//!   start  S h S h S            three, IHB_MIN apart: one lost burst cannot hide the session
 //!   data   d S d d d S d d S    at once after a pause, then every spm_active
 //!   idle   d h S 2h S 4h S ...  IHB_MIN doubling to IHB_MAX; each data packet starts over
 //!   always                      never more than spm_ambient apart
@@ -98,7 +98,7 @@ impl SpmSchedule {
     }
 
     /// Starts again with a few quick SPMs, the first at `now`: the session's end is announced, and
-    /// again at least every eighth of `linger`, so that who was cut off for a while hears of it too.
+    /// again at least every eighth of `linger`, so that who was cut off for a while hears of it.
     pub(super) fn quicken(&mut self, now: Instant, linger: Duration) {
         self.end_max = (linger / 8).max(self.heartbeat_min);
         self.quick_left = QUICK_COUNT;

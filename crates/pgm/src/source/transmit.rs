@@ -275,8 +275,8 @@ impl Source {
         self.spm.data_sent(now);
     }
 
-    /// New packets that may leave before reporting receivers are further behind than the flow window
-    /// allows. The byte bound may be passed by one run.
+    /// New packets that may leave before reporting receivers are further behind than the flow
+    /// window allows. The byte bound may be passed by one run.
     #[inline]
     pub(super) fn flow_room(&self) -> usize {
         if self.flow_hold == u64::MAX {

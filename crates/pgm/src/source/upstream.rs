@@ -4,7 +4,7 @@
 //! dropped for one reason. A NAK costs at most 63 look-ups, whatever it asks for.
 //!
 //! ```text
-//!   NAK --> addresses and ports ours? --> each sqn: beyond | behind | queued | eliminated | queue it
+//!   NAK --> addresses and ports ours? --> each sqn: beyond, behind, queued, eliminated, queue it
 //!                                     \-> NCF with the same list
 //! ```
 //!

@@ -15,8 +15,8 @@ use super::{
 };
 
 impl Source {
-    /// Copies a message into the log, in one packet or, when it is longer than [`Source::max_tsdu`],
-    /// in several with OPT_FRAGMENT. Gives the position of its first packet.
+    /// Copies a message into the log, in one packet or, when longer than [`Source::max_tsdu`], in
+    /// several with OPT_FRAGMENT. Gives the position of its first packet.
     ///
     /// **Cost**: one pass over the message, which copies and sums it; no allocation.
     ///
