@@ -37,7 +37,7 @@ pub mod memory;
 mod plan;
 pub use plan::{
     Entry, File, HASH_LEN, Hash, PathFault, Plan, PlanError, PlanId, PlanLimits, Slab, SlabHasher,
-    file_root, hash_bytes,
+    check_link, file_root, hash_bytes,
 };
 
 mod range;

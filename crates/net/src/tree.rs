@@ -114,6 +114,14 @@ impl Walk {
             entry.kind = EntryKind::Symlink;
             let target = fs::read_link(path).map_err(|error| failed(&error))?;
             entry.target = target.as_os_str().as_bytes().to_vec();
+            // The entry's own depth is what its link may climb: the walk has no other roots above.
+            let depth = name.iter().filter(|&&byte| byte == b'/').count();
+            if let Err(fault) = delivery::check_link(&entry.target, depth) {
+                let (path, target) = (path.display(), target.display());
+                let text = format!("{path} is left out: {fault} (to {target})");
+                self.notes.push(text);
+                return Ok(());
+            }
         } else if kind.is_dir() {
             entry.kind = EntryKind::Directory;
         } else {

@@ -258,7 +258,7 @@ impl<'a> Walk<'a> {
         match entry.kind {
             EntryKind::Directory => self.above.push(entry.path),
             EntryKind::Symlink => {
-                if let Err(fault) = check_target(entry.target, self.above.len()) {
+                if let Err(fault) = check_link(entry.target, self.above.len()) {
                     return fail(fault);
                 }
             }
@@ -290,7 +290,11 @@ fn check_path(path: &[u8]) -> Result<(), PathFault> {
     Ok(())
 }
 
-fn check_target(target: &[u8], depth: usize) -> Result<(), PathFault> {
+/// Checks what a link with `depth` directories above it may say, so that it stays in the tree.
+///
+/// # Errors
+/// What is wrong with it: mostly [`PathFault::LinkOut`].
+pub fn check_link(target: &[u8], depth: usize) -> Result<(), PathFault> {
     if target.len() > PATH_LEN_MAX {
         return Err(PathFault::TooLong);
     }

@@ -19,7 +19,7 @@ use std::{fmt, ops::Range};
 use wire::object::{EntryRef, Manifest, ManifestHeader};
 
 mod check;
-pub use check::{PathFault, PlanError, PlanLimits};
+pub use check::{PathFault, PlanError, PlanLimits, check_link};
 
 mod entry;
 pub use entry::Entry;

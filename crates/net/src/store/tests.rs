@@ -1,0 +1,309 @@
+//! Stores on a real disk: what arrives, what is refused, and that nothing leaves the directory.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+use delivery::{Entry, PlanLimits, hash_bytes};
+use wire::object::Mtime;
+
+use super::*;
+use crate::Tree;
+
+/// A directory of its own for each test, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("towline-store-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.0.join(below)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn plan(entries: Vec<Entry>) -> Arc<Plan> {
+    Arc::new(Plan::build([1; 16], entries, &PlanLimits::default()).unwrap())
+}
+
+fn content(plan: &Plan) -> Vec<u8> {
+    (0..plan.content_bytes())
+        .map(|at| (at % 251) as u8 ^ (at >> 9) as u8)
+        .collect()
+}
+
+/// The next outcome, waited for.
+fn outcome(store: &mut FileStore) -> StoreEvent {
+    let began = Instant::now();
+    loop {
+        if let Some(event) = store.poll_event() {
+            return event;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "no outcome");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Delivers a plan whole, in blocks of `step`, every third one late; the last outcome.
+fn deliver(store: &mut FileStore, plan: &Arc<Plan>, step: usize) -> StoreEvent {
+    store.prepare(plan);
+    match outcome(store) {
+        StoreEvent::Prepared { .. } => {}
+        failed => return failed,
+    }
+    let bytes = content(plan);
+    let blocks: Vec<_> = bytes.chunks(step).enumerate().collect();
+    let (late, prompt): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|(n, _)| n % 3 == 2);
+    for (number, block) in prompt.into_iter().chain(late) {
+        assert!(store.write((number * step) as u64, block));
+    }
+    for slab in 0..plan.slab_count() {
+        assert!(store.seal(slab));
+        let place = plan.slab(slab);
+        let range = usize::try_from(place.start).unwrap()..;
+        let mut hasher = place.hasher();
+        hasher.update(&bytes[range][..place.len as usize]);
+        let seal = hasher.finish();
+        assert_eq!(outcome(store), StoreEvent::Sealed { slab, seal });
+    }
+    store.commit();
+    outcome(store)
+}
+
+fn failure(event: StoreEvent) -> (ErrorCode, String) {
+    match event {
+        StoreEvent::Failed { code, text } => (code, text),
+        other => panic!("it did not fail: {other:?}"),
+    }
+}
+
+fn tree() -> Vec<Entry> {
+    let mut program = Entry::file("d/run", 10);
+    program.mode = 0o6755;
+    program.mtime = Mtime {
+        seconds: 1_000_000_000,
+        nanoseconds: 123_456_789,
+    };
+    let mut directory = Entry::directory("d");
+    directory.mode = 0o500;
+    directory.mtime = Mtime {
+        seconds: 999_999_999,
+        nanoseconds: 0,
+    };
+    let small = (0..30).map(|n| Entry::file(&format!("d/{n:02}"), n * 11));
+    let fixed = [
+        directory,
+        program,
+        Entry::symlink("d/to", "run"),
+        Entry::file("large", (1 << 20) + 77),
+    ];
+    fixed.into_iter().chain(small).collect()
+}
+
+#[test]
+fn a_tree_is_put_in_place_with_its_attributes() {
+    let scratch = Scratch::new();
+    for (name, step) in [("a", 1000), ("b", 70_000)] {
+        let target = scratch.path(name);
+        let mut store = FileStore::open(&target, false).unwrap();
+        let plan = plan(tree());
+        assert_eq!(deliver(&mut store, &plan, step), StoreEvent::Committed);
+        let bytes = content(&plan);
+        for file in plan.files() {
+            let path = target.join(OsStr::from_bytes(plan.path_of(file)));
+            let start = usize::try_from(file.start).unwrap();
+            let expected = &bytes[start..start + usize::try_from(file.size).unwrap()];
+            assert!(fs::read(&path).unwrap() == expected, "{}", path.display());
+        }
+        let program = fs::metadata(target.join("d/run")).unwrap();
+        assert_eq!(
+            program.permissions().mode() & 0o7777,
+            0o755,
+            "no set-user-id"
+        );
+        assert_eq!(
+            (program.mtime(), program.mtime_nsec()),
+            (1_000_000_000, 123_456_789)
+        );
+        let directory = fs::metadata(target.join("d")).unwrap();
+        assert_eq!(directory.permissions().mode() & 0o7777, 0o500);
+        assert_eq!(directory.mtime(), 999_999_999);
+        assert_eq!(
+            fs::read_link(target.join("d/to")).unwrap(),
+            Path::new("run")
+        );
+        assert!(!target.join(STAGING).exists());
+        fs::set_permissions(target.join("d"), fs::Permissions::from_mode(0o700)).unwrap();
+    }
+}
+
+#[test]
+fn nothing_has_its_final_name_before_the_commit_and_nothing_stays_after_giving_up() {
+    let scratch = Scratch::new();
+    let mut store = FileStore::open(&scratch.0, false).unwrap();
+    let plan = plan(vec![Entry::file("f", 3000)]);
+    store.prepare(&plan);
+    outcome(&mut store);
+    assert!(store.write(0, &content(&plan)));
+    assert!(!scratch.path("f").exists());
+    assert!(scratch.path(STAGING).exists());
+    store.abandon();
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+    assert!(!store.write(0, &[1]), "nothing is taken any more");
+}
+
+#[test]
+fn what_exists_is_kept_unless_it_may_be_replaced() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path("f"), "mine").unwrap();
+    let plan = plan(vec![Entry::file("f", 3)]);
+    let mut store = FileStore::open(&scratch.0, false).unwrap();
+    let (code, text) = failure(deliver(&mut store, &plan, 9));
+    assert_eq!(code, ErrorCode::Exists);
+    assert!(text.contains("--overwrite"), "{text}");
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), b"mine");
+    let mut store = FileStore::open(&scratch.0, true).unwrap();
+    assert_eq!(deliver(&mut store, &plan, 9), StoreEvent::Committed);
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&plan));
+}
+
+#[test]
+fn a_name_that_is_taken_while_content_comes_in_is_not_replaced() {
+    let scratch = Scratch::new();
+    let mut store = FileStore::open(&scratch.0, false).unwrap();
+    let plan = plan(vec![Entry::file("f", 3)]);
+    store.prepare(&plan);
+    outcome(&mut store);
+    assert!(store.write(0, &content(&plan)));
+    fs::write(scratch.path("f"), "mine").unwrap();
+    store.commit();
+    assert_eq!(failure(outcome(&mut store)).0, ErrorCode::Exists);
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), b"mine");
+}
+
+#[test]
+fn kinds_that_do_not_fit_are_refused_early_even_when_replacing() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("d")).unwrap();
+    fs::write(scratch.path("f"), "").unwrap();
+    let as_file = plan(vec![Entry::file("d", 3)]);
+    let as_directory = plan(vec![Entry::directory("f"), Entry::file("f/x", 1)]);
+    for plan in [as_file, as_directory] {
+        let mut store = FileStore::open(&scratch.0, true).unwrap();
+        store.prepare(&plan);
+        assert_eq!(failure(outcome(&mut store)).0, ErrorCode::Exists);
+    }
+}
+
+#[test]
+fn links_in_the_directory_are_never_followed() {
+    let scratch = Scratch::new();
+    let (inside, outside) = (scratch.path("in"), scratch.path("out"));
+    fs::create_dir(&inside).unwrap();
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("canary"), "alive").unwrap();
+    symlink(&outside, inside.join("d")).unwrap();
+    symlink(outside.join("canary"), inside.join("f")).unwrap();
+    symlink(&outside, inside.join("late")).unwrap();
+    let through = plan(vec![Entry::directory("d"), Entry::file("d/canary", 3)]);
+    for overwrite in [false, true] {
+        let mut store = FileStore::open(&inside, overwrite).unwrap();
+        failure(deliver(&mut store, &through, 9));
+    }
+    // A link in the place of a file is replaced itself, not what it names.
+    let mut store = FileStore::open(&inside, true).unwrap();
+    let over = plan(vec![Entry::file("f", 3)]);
+    assert_eq!(deliver(&mut store, &over, 9), StoreEvent::Committed);
+    assert!(fs::symlink_metadata(inside.join("f")).unwrap().is_file());
+    assert_eq!(fs::read(outside.join("canary")).unwrap(), b"alive");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+}
+
+#[test]
+fn a_link_put_on_the_way_during_the_transfer_is_not_followed() {
+    let scratch = Scratch::new();
+    let (inside, outside) = (scratch.path("in"), scratch.path("out"));
+    fs::create_dir(&inside).unwrap();
+    fs::create_dir(&outside).unwrap();
+    let mut store = FileStore::open(&inside, true).unwrap();
+    let plan = plan(vec![Entry::directory("d"), Entry::file("d/f", 3)]);
+    store.prepare(&plan);
+    outcome(&mut store);
+    assert!(store.write(0, &content(&plan)));
+    symlink(&outside, inside.join("d")).unwrap();
+    store.commit();
+    failure(outcome(&mut store));
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+#[test]
+fn a_staging_directory_that_is_a_link_is_refused() {
+    let scratch = Scratch::new();
+    let (inside, outside) = (scratch.path("in"), scratch.path("out"));
+    fs::create_dir(&inside).unwrap();
+    fs::create_dir(&outside).unwrap();
+    symlink(&outside, inside.join(STAGING)).unwrap();
+    let mut store = FileStore::open(&inside, true).unwrap();
+    store.prepare(&plan(vec![Entry::file("f", 3)]));
+    failure(outcome(&mut store));
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+#[test]
+fn a_plan_larger_than_the_disk_is_refused_before_anything_is_written() {
+    let scratch = Scratch::new();
+    let mut store = FileStore::open(&scratch.0, false).unwrap();
+    let limits = PlanLimits::default();
+    let huge = Plan::build([1; 16], vec![Entry::file("f", 1 << 50)], &limits).unwrap();
+    store.prepare(&Arc::new(huge));
+    let (code, text) = failure(outcome(&mut store));
+    assert_eq!(code, ErrorCode::DiskFull);
+    assert!(text.contains("make room"), "{text}");
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+}
+
+#[test]
+fn a_tree_that_was_walked_arrives_the_same() {
+    let scratch = Scratch::new();
+    let source = scratch.path("source");
+    fs::create_dir_all(source.join("d/e")).unwrap();
+    fs::write(source.join("d/f"), vec![7; 300_000]).unwrap();
+    fs::write(source.join("none"), "").unwrap();
+    symlink("../none", source.join("d/inside")).unwrap();
+    symlink("/etc/passwd", source.join("d/outside")).unwrap();
+    symlink("../../../x", source.join("d/above")).unwrap();
+    let Tree {
+        plan,
+        mut content,
+        notes,
+    } = Tree::read(&[source]).unwrap();
+    let paths: Vec<_> = plan
+        .entries()
+        .map(|e| e.path.escape_ascii().to_string())
+        .collect();
+    let expected = ["", "/d", "/d/e", "/d/f", "/d/inside", "/none"];
+    assert_eq!(paths, expected.map(|below| format!("source{below}")));
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    let mut bytes = vec![0; 300_000];
+    delivery::Content::read(&mut content, &plan, 0, &mut bytes).unwrap();
+    assert_eq!(hash_bytes(&bytes), hash_bytes(&[7; 300_000]));
+    fs::write(scratch.path("source/d/f"), vec![8; 300_000]).unwrap();
+    let mut content = Tree::read(&[scratch.path("source")]).unwrap().content;
+    let changed = delivery::Content::read(&mut content, &plan, 0, &mut bytes).unwrap_err();
+    assert_eq!(changed.code, ErrorCode::SourceChanged);
+}
