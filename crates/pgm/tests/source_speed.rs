@@ -111,7 +111,7 @@ fn nanoseconds_per_packet() {
                 }
             }
             println!(
-                "window {:2} MiB, {len:4} B, {kind:6}: take {:6.1} ns, poll and done {:5.2} ns a packet",
+                "{:2} MiB, {len:4} B, {kind:6}: take {:6.1} ns, send {:5.2} ns a packet",
                 window >> 20,
                 ns_each(taking, count),
                 ns_each(sending, count)

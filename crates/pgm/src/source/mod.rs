@@ -227,8 +227,8 @@ impl Source {
     }
 
     /// Breaks the session off: what was not sent never will be, and SPMs carry OPT_RST for
-    /// `linger`. `reason` is the application's own (6 bits, 0 unknown). NAKs are answered meanwhile only with
-    /// `repairs`.
+    /// `linger`. `reason` is the application's own (6 bits, 0 unknown). NAKs are answered
+    /// meanwhile only with `repairs`.
     ///
     /// **Spec**: RFC 3208 section 9.8.2.
     pub fn abort(&mut self, now: Instant, reason: u8, repairs: bool) {
