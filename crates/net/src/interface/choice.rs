@@ -29,7 +29,11 @@ impl Selector {
     fn matches(&self, interface: &Interface) -> bool {
         match self {
             Self::Name(name) => interface.name == *name,
-            Self::Address(ip) => interface.addresses.iter().any(|address| address.ip == *ip),
+            Self::Address(ip) => {
+                let has_it = interface.addresses.iter().any(|address| address.ip == *ip);
+                // All of 127.0.0.0/8 is the loopback interface's, written on it or not.
+                has_it || interface.flags.loopback && ip.is_ipv4() && ip.is_loopback()
+            }
             Self::Prefix(ip, bits) => {
                 let mut same_family = interface
                     .addresses
@@ -311,7 +315,11 @@ fn source_address(
     wanted: Option<IpAddr>,
     destination: IpAddr,
 ) -> Result<IpAddr, InterfaceError> {
-    if let Some(wanted) = wanted.filter(|ip| interface.usable(*ip).any(|one| one.ip == *ip)) {
+    let is_own = |ip: &IpAddr| {
+        let is_written = interface.usable(*ip).any(|one| one.ip == *ip);
+        is_written || interface.flags.loopback && ip.is_loopback()
+    };
+    if let Some(wanted) = wanted.filter(is_own) {
         return Ok(wanted);
     }
     let query = RouteQuery {

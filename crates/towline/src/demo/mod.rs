@@ -80,7 +80,8 @@ impl Demo {
     /// # Errors
     /// When a process cannot be started or prints no report, or a directory cannot be written.
     pub fn run(&self, place: &Place, say: &mut dyn FnMut(&str)) -> Result<DemoReport, Error> {
-        let staging = Staging::new(self.keep.as_deref(), self.receivers)?;
+        let staging = Staging::new(self.keep.as_deref(), self.receivers, self.tree.bytes)?;
+        say(&format!("receiving into {}", staging.root.display()));
         let mut receivers = Vec::new();
         for (index, directory) in staging.directories.iter().enumerate() {
             receivers.push(Process::start(&mut self.receiver(place, index, directory), false)?);
@@ -172,9 +173,9 @@ struct Staging {
 }
 
 impl Staging {
-    fn new(keep: Option<&Path>, receivers: u32) -> Result<Self, Error> {
+    fn new(keep: Option<&Path>, receivers: u32, bytes: u64) -> Result<Self, Error> {
         let root = keep.map_or_else(
-            || std::env::temp_dir().join(format!("towline-demo-{}", std::process::id())),
+            || temporary(bytes * u64::from(receivers)).join(format!("towline-demo-{}", std::process::id())),
             Path::to_path_buf,
         );
         let mut directories = Vec::new();
@@ -194,6 +195,17 @@ impl Drop for Staging {
             // What cannot be removed is in the system's own directory for such things.
             drop(fs::remove_dir_all(&self.root));
         }
+    }
+}
+
+/// A directory in memory when it has ample room, so that the demo shows the network and not the disk;
+/// the system's own for such things otherwise.
+fn temporary(bytes: u64) -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let space = sys::file::Directory::open(memory).and_then(|directory| directory.space());
+    match space {
+        Ok(space) if space.available_bytes > bytes.saturating_mul(2) => memory.to_path_buf(),
+        _ => std::env::temp_dir(),
     }
 }
 
