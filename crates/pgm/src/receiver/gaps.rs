@@ -471,8 +471,8 @@ impl Gap {
         if *tries >= tries_max && now.since(self.found) >= timing.repair_time_max {
             return self.lose();
         }
+        self.due = again + timing.patience(*tries);
         self.state = NakState::BackOff;
-        self.due = again;
         0
     }
 

@@ -42,8 +42,11 @@ pub(super) struct Timing {
     pub(super) scan_interval: Duration,
     /// Receivers that the sender counts, or the number assumed.
     pub(super) group_size: u32,
-    /// From a NAK to its confirmation, smoothed; zero before the first.
+    /// From a NAK to its confirmation; zero before the first.
     pub(super) round_trip: Duration,
+    /// The least of the samples since the round trip was last renewed, and their number.
+    pub(super) least: Duration,
+    pub(super) samples: u8,
 }
 
 impl Timing {
@@ -60,6 +63,8 @@ impl Timing {
             scan_interval: (back_off_max / 16).min(SCAN_INTERVAL_MAX),
             group_size: GROUP_SIZE_ASSUMED,
             round_trip: Duration::ZERO,
+            least: ROUND_TRIP_MAX,
+            samples: 0,
         }
     }
 
@@ -74,15 +79,19 @@ impl Timing {
 
     /// A confirmation came `sample` after the first NAK for its packet.
     ///
-    /// The time includes NAKs that were lost, so that the estimate errs on the long side; a NAK of
-    /// another receiver shortens it. Both pass with the next samples.
+    /// What is lost on the way makes a sample longer, never shorter, and longer timers make such
+    /// samples longer still: so the least of several counts. Another receiver's NAK can make one
+    /// shorter; the configured timers are the floor under that.
     pub(super) fn confirmed_after(&mut self, sample: Duration, configured: &Self) {
         let sample = sample.min(ROUND_TRIP_MAX);
-        self.round_trip = if self.round_trip.is_zero() {
-            sample
-        } else {
-            (self.round_trip * 3 + sample) / 4
-        };
+        self.least = self.least.min(sample);
+        self.samples += 1;
+        if self.samples == SAMPLES {
+            self.round_trip = self.least;
+            (self.least, self.samples) = (ROUND_TRIP_MAX, 0);
+        } else if self.round_trip.is_zero() || sample < self.round_trip {
+            self.round_trip = sample;
+        }
         self.follow(configured);
     }
 
@@ -111,6 +120,14 @@ impl Timing {
         (self.back_off_min + wait).max(Duration::from_nanos(1))
     }
 
+    /// What is added to the back-off after asking `tries` times in vain, doubling from the second
+    /// time on: a source that cannot answer, or not yet, is not to be shouted at.
+    pub(super) fn patience(&self, tries: u16) -> Duration {
+        let doublings = u32::from(tries.saturating_sub(1)).min(PATIENCE_DOUBLINGS_MAX);
+        let more = self.wait_ncf * ((1 << doublings) - 1);
+        more.min(self.wait_ncf.max(PATIENCE_MAX))
+    }
+
     /// How long another receiver's NAK silences ours.
     pub(super) fn wait_silenced(&self) -> Duration {
         self.wait_ncf.max(self.wait_data)
@@ -133,6 +150,11 @@ const E: u64 = 178_145;
 const GROUP_SIZE_ASSUMED: u32 = 128;
 /// A sender that claims more cannot make receivers wait longer.
 const GROUP_SIZE_MAX: u32 = 100_000;
+/// Asking goes on at an interval of at most 16 waits, 160 ms as configured, or this much more.
+const PATIENCE_DOUBLINGS_MAX: u32 = 4;
+const PATIENCE_MAX: Duration = Duration::from_millis(250);
+/// A longer round trip is believed when so many samples in a row were longer.
+const SAMPLES: u8 = 8;
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 /// Longest pause between two looks at all gaps: what a timer of the host is late by anyway.
 const SCAN_INTERVAL_MAX: Duration = Duration::from_micros(50);

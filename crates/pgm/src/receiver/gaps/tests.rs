@@ -8,6 +8,8 @@ fn timing() -> Timing {
     Timing {
         group_size: 1,
         round_trip: Duration::ZERO,
+        least: Duration::ZERO,
+        samples: 0,
         back_off_min: MS,
         back_off_max: 2 * MS,
         wait_ncf: 10 * MS,
