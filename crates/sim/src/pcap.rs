@@ -1,4 +1,4 @@
-//! Classic pcap files of simulated datagrams: UDP in IPv4 or IPv6, nanosecond stamps, no link layer.
+//! Classic pcap files of simulated datagrams: UDP in IPv4 or IPv6, nanosecond stamps.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,7 +1,7 @@
 //! What happens in one run, as data: topology, faults, workload, checks. A TOML file holds one; the
 //! swarm draws one from a seed.
 //!
-//! Strict on purpose: an unknown key is an error, so that a check which is spelt wrongly cannot pass.
+//! Strict on purpose: an unknown key is an error, so that a misspelt check cannot pass.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -71,8 +71,8 @@ impl fmt::Display for Report {
         let sum = |part: fn(&Totals) -> u64| self.receivers.iter().map(part).sum::<u64>();
         write!(
             f,
-            "seed {:<8} {:<32} {:>5} messages x {} receivers: {} got, {} damaged, {} packets lost for \
-             good; {} lost on the way; {}; {:.3?}, {} turns",
+            "seed {:<8} {:<32} {:>5} messages x {} receivers: {} got, {} damaged, \
+             {} packets lost for good; {} lost on the way; {}; {:.3?}, {} turns",
             self.seed,
             self.name,
             self.published,

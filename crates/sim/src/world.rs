@@ -1,7 +1,7 @@
 //! The simulated world: one virtual clock, hosts on a multicast LAN, and a queue of what is due.
 //!
 //! It moves datagrams and control bytes and knows nothing of what they mean. It runs nobody: an
-//! endpoint's turn is an event that [`World::step`] hands to its caller (see [`crate::Simulation`]),
+//! endpoint's turn is an event that [`World::step`] gives its caller (see [`crate::Simulation`]),
 //! and [`crate::SimIo`] is the endpoint's own view of the world.
 //!
 //! ```text

@@ -1,6 +1,7 @@
 //! The proof that the swarm finds bugs: each planted one within 500 seeds.
 //!
 //! Needs the feature: `cargo test -p towline-sim --features planted-bugs --test planted`.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use base::planted::{Bug, plant};
 use towline_sim::{run, swarm};

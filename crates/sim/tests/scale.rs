@@ -1,4 +1,5 @@
 //! How much control traffic a lost packet costs, over loss and group size.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::fmt::Write as _;
 
@@ -51,7 +52,8 @@ fn plan(receivers: usize, loss: Ratio, is_shared: bool) -> Plan {
 #[test]
 fn control_traffic_for_each_lost_packet_is_bounded() {
     let mut table = String::from(
-        "loss      group  lost sqns  losses    NAKs  NAKs/lost   NCFs  NCFs/lost  RDATA  RDATA/lost\n",
+        "loss      group  lost sqns  losses    NAKs  NAKs/lost   NCFs  NCFs/lost  RDATA  \
+         RDATA/lost\n",
     );
     for (is_shared, loss) in [
         (false, Ratio::per_mille(1)),
@@ -62,6 +64,11 @@ fn control_traffic_for_each_lost_packet_is_bounded() {
         for receivers in [1, 10, 100, 1000] {
             let report = run(&plan(receivers, loss, is_shared), 7).unwrap();
             assert!(report.is_good(), "{report}");
+            let naks_max = report.sqns_lost.max(1) * 6;
+            assert!(
+                report.wire.naked_sqns <= naks_max,
+                "{receivers} receivers: {report}"
+            );
             let lost = report.sqns_lost;
             let each = |count: u64| {
                 let hundredths = (count * 100).checked_div(lost).unwrap_or(0);

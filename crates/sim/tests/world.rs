@@ -1,4 +1,5 @@
 //! The simulated world itself, with a node that only counts and answers.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::{cell::RefCell, net::SocketAddr, rc::Rc, time::Duration};
 
@@ -71,7 +72,7 @@ impl Node for Echo {
                 hops: None,
                 segment: 100,
                 memory: &memory,
-                ranges: &[0..250],
+                ranges: std::slice::from_ref(&(0..250)),
             };
             let outcome = self.io.send(&run);
             self.log(format!("{outcome:?}"));

@@ -4,6 +4,7 @@
 //! towline-sim --seeds 0..10000                    the swarm
 //! towline-sim --scenario F.toml --seeds 0..100    one scenario
 //! towline-sim --seed 17 --out DIR                 one run again, with trace and pcap
+//! towline-sim --seed 17 --pcap F.pcap             and the pcap copied to F.pcap
 //! ```
 //!
 //! Exit 0 when every run held, 1 when one did not, 2 when it was called wrongly.
@@ -48,6 +49,7 @@ struct Order {
     seeds: Range<u64>,
     records: bool,
     out: PathBuf,
+    pcap: Option<PathBuf>,
     threads: u64,
     shows_each: bool,
 }
@@ -59,6 +61,7 @@ impl Order {
             seeds: 0..1000,
             records: false,
             out: PathBuf::from("target/sim"),
+            pcap: None,
             threads: 2,
             shows_each: false,
         };
@@ -74,6 +77,7 @@ impl Order {
                 }
                 "--scenario" => order.scenario = Some(scenario(value()?)?),
                 "--out" => order.out = PathBuf::from(value()?),
+                "--pcap" => order.pcap = Some(PathBuf::from(value()?)),
                 "--threads" => order.threads = number(value()?)?.clamp(1, 64),
                 "--each" => order.shows_each = true,
                 other => return Err(format!("{other} is not known")),
@@ -122,7 +126,13 @@ fn run_all(order: &Order) -> ExitCode {
 fn record(order: &Order) -> ExitCode {
     let seed = order.seeds.start;
     let plan = order.plan(seed);
-    match replay::record(&plan, seed, &order.out) {
+    let recorded = replay::record(&plan, seed, &order.out).and_then(|records| {
+        if let Some(pcap) = &order.pcap {
+            fs::copy(&records.pcap, pcap)?;
+        }
+        Ok(records)
+    });
+    match recorded {
         Ok(records) => {
             let report = replay::must_hold(&plan, seed, &order.out);
             let is_good = report.is_ok();
@@ -161,4 +171,5 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 }
 
 const USAGE: &str = "towline-sim [--seeds A..B] [--scenario FILE] [--seed N] [--out DIR] \
+                     [--pcap FILE] \
                      [--threads N] [--each]";

@@ -25,8 +25,8 @@ fn judge(is_in_order: bool, run: impl FnOnce(&mut Witness)) -> Vec<String> {
     let mut witness = Witness::new("r".into(), ledger.clone(), is_in_order, true);
     witness.found(0, "a");
     run(&mut witness);
-    let failures = ledger.borrow().failures().to_vec();
-    failures
+
+    ledger.borrow().failures().to_vec()
 }
 
 #[test]
@@ -56,13 +56,13 @@ fn every_kind_of_wrong_delivery_is_seen() {
         |w| {
             [1, 0]
                 .into_iter()
-                .for_each(|n| w.message(0, START + n, &message(n)))
+                .for_each(|n| w.message(0, START + n, &message(n)));
         },
         // Silent hole.
         |w| {
             [0, 2]
                 .into_iter()
-                .for_each(|n| w.message(0, START + n * 2, &message(n)))
+                .for_each(|n| w.message(0, START + n * 2, &message(n)));
         },
         // A loss of the wrong size.
         |w| {
@@ -107,7 +107,7 @@ fn scattered_packets_pass_once_each() {
     });
     assert_eq!(good, [""; 0]);
     let twice = judge(false, |w| {
-        (0..2).for_each(|_| w.message(0, 10, &message(0)))
+        (0..2).for_each(|_| w.message(0, 10, &message(0)));
     });
     assert!(twice[0].contains("after it was Delivered"), "{twice:?}");
     let hole = judge(false, |w| {

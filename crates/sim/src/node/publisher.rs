@@ -139,9 +139,9 @@ impl PublisherNode {
         // A full window asks for no time: what makes room arrives.
         let next_offer = self.has_more().then_some(self.burst_at.max(now + RETRY));
         if turn.is_idle() {
-            self.driver.wait(next_offer)
+            self.driver.wait(next_offer);
         } else {
-            self.driver.io.wait(Some(now))
+            self.driver.io.wait(Some(now));
         }
     }
 
@@ -156,8 +156,8 @@ impl PublisherNode {
     pub fn explain(&self) -> String {
         let source = self.driver.endpoint.source();
         format!(
-            "publisher offered {} of {} messages, {:?}, closed {}, trail {} hold {} unsent {} lead {}, \
-             due {:?} at {:?}",
+            "publisher offered {} of {} messages, {:?}, closed {}, trail {} hold {} unsent {} \
+             lead {}, due {:?} at {:?}",
             self.next,
             self.plan.workload.messages,
             self.driver.endpoint.registry(),

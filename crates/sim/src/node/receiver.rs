@@ -110,9 +110,9 @@ impl ReceiverNode {
             self.sink.witness.fail(&text);
         }
         if turn.is_idle() {
-            self.driver.wait(None)
+            self.driver.wait(None);
         } else {
-            self.driver.io.wait(Some(now))
+            self.driver.io.wait(Some(now));
         }
     }
 
