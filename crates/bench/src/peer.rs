@@ -118,7 +118,14 @@ impl Peer for Libpgm {
         // By address: libpgm looks a name up in the DNS first, and fails where there is none.
         recv.args(["recv", &lab.host(1).ipv4().to_string(), GROUP, "9"]);
         let mut send = lab.host(0).command(&self.program);
-        send.args(["send", &lab.host(0).ipv4().to_string(), GROUP, &size, &count, "400000000"]);
+        send.args([
+            "send",
+            &lab.host(0).ipv4().to_string(),
+            GROUP,
+            &size,
+            &count,
+            "400000000",
+        ]);
         let (_, received, mut sample) = run_pair(&mut recv, &mut send)?;
         let got = number_after(&received, "received").ok_or("no count in libpgm's output")?;
         sample.rate = number_after(&received, "s:").ok_or("no rate in libpgm's output")?;

@@ -185,7 +185,13 @@ impl Fabric {
 macro_rules! linked {
     ($($type:ty),+) => {
         $(impl $crate::fabric::Linked for $type {
-            fn handle_link(&mut self, now: ::base::Instant, link: ::base::LinkId, event: ::base::LinkEvent, data: &[u8]) {
+            fn handle_link(
+                &mut self,
+                now: ::base::Instant,
+                link: ::base::LinkId,
+                event: ::base::LinkEvent,
+                data: &[u8],
+            ) {
                 <$type>::handle_link(self, now, link, event, data);
             }
             fn poll_link(&mut self) -> Option<$crate::LinkCommand<'_>> {

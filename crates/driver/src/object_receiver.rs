@@ -42,7 +42,12 @@ impl<S: Store> ObjectReceiver<S> {
     #[must_use]
     pub fn new(receiver: Receiver, plan: PlanReceiver<S>) -> Self {
         let stats = TransportStats::default();
-        Self { receiver, plan, followed: Followed::Nobody, stats }
+        Self {
+            receiver,
+            plan,
+            followed: Followed::Nobody,
+            stats,
+        }
     }
 
     /// The PGM receiver.
@@ -74,12 +79,19 @@ impl<S: Store> ObjectReceiver<S> {
             match ready {
                 // What came before its session was found: the payload is whole all the same.
                 Ready::Message { session, data, .. } => {
-                    if matches!(self.followed, Followed::Session { session: s, .. } if s == session) {
+                    if matches!(self.followed, Followed::Session { session: s, .. } if s == session)
+                    {
                         self.plan.handle_block(now, data);
                     }
                 }
-                Ready::Mark { session, mark, source } => self.mark(now, session, &mark, source),
-                Ready::Ended { session } | Ready::Expired { session } | Ready::Reset { session } => {
+                Ready::Mark {
+                    session,
+                    mark,
+                    source,
+                } => self.mark(now, session, &mark, source),
+                Ready::Ended { session }
+                | Ready::Expired { session }
+                | Ready::Reset { session } => {
                     if self.is_followed(session) {
                         self.followed = Followed::Gone;
                         self.plan.session_over(now);
@@ -99,11 +111,16 @@ impl<S: Store> ObjectReceiver<S> {
             && nla == Some(source)
             && mark.profile == Profile::Objects
             && mark.control_port != 0;
-        let is_known = matches!(self.followed, Followed::Session { id, .. } if id == mark.session_id);
+        let is_known =
+            matches!(self.followed, Followed::Session { id, .. } if id == mark.session_id);
         if is_wanted && (is_known || self.followed == Followed::Nobody) {
-            self.followed = Followed::Session { session, id: mark.session_id };
+            self.followed = Followed::Session {
+                session,
+                id: mark.session_id,
+            };
             let peer = SocketAddr::new(source, mark.control_port);
-            self.plan.dial(now, peer, mark.session_id, mark.receiver_count);
+            self.plan
+                .dial(now, peer, mark.session_id, mark.receiver_count);
         }
     }
 

@@ -6,7 +6,8 @@ use pgm::{Full, Source};
 
 use crate::{Endpoint, Handle};
 
-/// Sends one plan: fills the source's window from the plan, and tells the plan when a pass has left.
+/// Sends one plan: fills the source's window from the plan, and tells the plan when a pass has
+/// left.
 ///
 /// **Flow control**: new blocks wait for the slowest receiver that reports its position, within the
 /// source's flow window; repairs and the window itself are the source's.
@@ -21,7 +22,11 @@ impl<C: Content> ObjectSender<C> {
     /// Joins a source and the plan it is to send.
     #[must_use]
     pub const fn new(source: Source, plan: PlanSender<C>) -> Self {
-        Self { source, plan, is_closing: false }
+        Self {
+            source,
+            plan,
+            is_closing: false,
+        }
     }
 
     /// The PGM source.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! run_rate recv INTERFACE_INDEX LOCAL GROUP:PORT SECONDS [gro|nogro]
-//! run_rate send INTERFACE_INDEX LOCAL GROUP:PORT SECONDS [gso|nogso] DATAGRAM_BYTES RUN_DATAGRAMS [loop]
+//! run_rate send INTERFACE_INDEX LOCAL GROUP:PORT SECONDS [gso|nogso] BYTES DATAGRAMS [loop]
 //! ```
 #![expect(clippy::print_stdout, reason = "a program that prints its result")]
 

@@ -2,8 +2,8 @@
 //! `cargo test --release -p towline-pgm --test receiver_speed -- --ignored --nocapture`
 //!
 //! Packets lie in buffers of 64,000 bytes, as GRO hands them over; loss is 1 %, repaired 1000
-//! packets later. The cost includes popping what became ready and touching nothing of the payload but for
-//! the checksum, which is measured alone as well.
+//! packets later. The cost includes popping what became ready and touching nothing of the payload
+//! but for the checksum, which is measured alone as well.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -145,7 +145,8 @@ fn cost_of_a_packet() {
                 let (name, percent) = (format!("{mode:?}"), u8::from(loss));
                 let rest = all - sum;
                 println!(
-                    "{name:9} {payload_len:5}   {percent} %   {all:9.1}  {sum:9.1}  {rest:7.1} {parse:9.1}"
+                    "{name:9} {payload_len:5}   {percent} %   {all:9.1}  {sum:9.1}  {rest:7.1} \
+                     {parse:9.1}"
                 );
             }
         }

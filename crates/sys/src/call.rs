@@ -44,20 +44,29 @@ pub(crate) fn set_option<T: Copy>(
     Ok(())
 }
 
-/// Reads an integer socket option.
-pub(crate) fn int_option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
-    let mut value: c_int = 0;
-    let mut len = socklen_t::try_from(size_of::<c_int>()).expect("an int is four bytes");
-    // SAFETY: `value` and `len` are live and exclusively borrowed; the kernel writes at most the
-    // `len` bytes announced, which is the size of `value`, and keeps no pointer.
+/// Reads a socket option that is an array of integers; those the kernel does not give are zero.
+pub(crate) fn int_options<const N: usize>(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+) -> io::Result<[c_int; N]> {
+    let mut values = [0; N];
+    let mut len = socklen_t::try_from(size_of_val(&values)).expect("options are a few bytes");
+    // SAFETY: `values` and `len` are live and exclusively borrowed; the kernel writes at most the
+    // `len` bytes announced, which is the size of `values`, and keeps no pointer.
     check(unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
             level,
             name,
-            std::ptr::from_mut(&mut value).cast::<c_void>(),
+            values.as_mut_ptr().cast::<c_void>(),
             &raw mut len,
         )
     })?;
-    Ok(value)
+    Ok(values)
+}
+
+/// Reads an integer socket option.
+pub(crate) fn int_option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
+    int_options::<1>(fd, level, name).map(|[value]| value)
 }

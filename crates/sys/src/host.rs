@@ -1,8 +1,8 @@
-//! The machine: its name and its random numbers; the process's memory.
+//! The machine: its name and its random numbers; the process: its memory and its descriptors.
 
 use std::{fs, io};
 
-use crate::call::check_len;
+use crate::call::{check, check_len};
 
 /// Fills `bytes` from the system's generator, which nobody can predict. Early in the boot of a
 /// machine it waits until there is enough to draw from.
@@ -37,6 +37,24 @@ pub fn resident_bytes() -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
+}
+
+/// Allows this process up to `wanted` open descriptors, as far as its hard limit permits; gives the
+/// limit that holds. Not for libraries: a program that uses `select` breaks beyond 1,024.
+///
+/// # Errors
+/// When a sandbox forbids the call.
+pub fn limit_open_files(wanted: u64) -> io::Result<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is live and exclusively borrowed; the call fills it.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    limit.rlim_cur = wanted.min(limit.rlim_max);
+    // SAFETY: `limit` is live and only read.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    Ok(limit.rlim_cur)
 }
 
 #[cfg(test)]

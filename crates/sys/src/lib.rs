@@ -29,7 +29,7 @@ pub mod errno {
 pub mod file;
 
 mod host;
-pub use host::{host_name, random, resident_bytes};
+pub use host::{host_name, limit_open_files, random, resident_bytes};
 
 pub mod message;
 pub use message::{Control, Inbox, Received};

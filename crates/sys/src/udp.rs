@@ -10,7 +10,7 @@ use libc::c_int;
 
 use crate::{
     RawAddress,
-    call::{check, int_option, set_option},
+    call::{check, int_option, int_options, set_option},
 };
 
 /// The address family of a socket.
@@ -265,9 +265,9 @@ impl UdpSocket {
         self.set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &c_int::from(on))
     }
 
-    /// Whether a send fails with `ENOBUFS` when the interface's own queue drops it; without this the
-    /// kernel reports such a drop as sent. ICMP errors then wait in the socket's error queue, which
-    /// [`crate::message::discard_errors`] empties.
+    /// Whether a send fails with `ENOBUFS` when the interface's own queue drops it; without this
+    /// the kernel reports such a drop as sent. ICMP errors then wait in the socket's error queue,
+    /// which [`crate::message::discard_errors`] empties.
     ///
     /// # Errors
     /// Never in practice.
@@ -295,6 +295,17 @@ impl UdpSocket {
     #[must_use]
     pub fn has_gso(&self) -> bool {
         int_option(self.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+    }
+
+    /// Socket buffers dropped since the socket was made, mostly for want of room: the same count
+    /// that received messages bring along, without waiting for one.
+    ///
+    /// # Errors
+    /// On kernels before 4.12.
+    pub fn drops(&self) -> io::Result<u32> {
+        let info: [c_int; MEMINFO_DROPS + 1] =
+            int_options(self.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO)?;
+        Ok(info[MEMINFO_DROPS].cast_unsigned())
     }
 
     /// The address family.
@@ -355,5 +366,8 @@ fn in_addr(address: Ipv4Addr) -> libc::in_addr {
     }
 }
 
+/// Place of the drop count in `SO_MEMINFO`.
+/// <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/sock_diag.h>
+const MEMINFO_DROPS: usize = 8;
 /// <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/in6.h>
 const IPV6_MULTICAST_ALL: c_int = 29;

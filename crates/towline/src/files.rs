@@ -1,4 +1,5 @@
-//! Files and trees: the sender that waits for every receiver's proof, and the receiver that gives it.
+//! Files and trees: the sender that waits for every receiver's proof, and the receiver that gives
+//! it.
 
 use std::{
     path::{Path, PathBuf},
@@ -59,7 +60,10 @@ impl FileSender {
         let endpoint = ObjectSender::new(source, plan);
         let mut warnings = opened.warnings;
         warnings.extend(tree.notes);
-        Ok(Self { driver: Driver::new(opened.io, endpoint, opened.batch), warnings })
+        Ok(Self {
+            driver: Driver::new(opened.io, endpoint, opened.batch),
+            warnings,
+        })
     }
 
     /// Does what is due and then waits for more, at most until `until`. False when all is over.
@@ -138,7 +142,10 @@ impl FileReceiver {
         let plan = PlanReceiver::new(config, store, opened.io.now());
         let endpoint = ObjectReceiver::new(receiver, plan);
         let driver = Driver::new(opened.io, endpoint, opened.batch);
-        Ok(Self { driver, warnings: opened.warnings })
+        Ok(Self {
+            driver,
+            warnings: opened.warnings,
+        })
     }
 
     /// Does what is due and then waits for more, at most until `until`. False when all is over.
@@ -155,7 +162,8 @@ impl FileReceiver {
         if turn.is_idle() {
             // The store's own thread has no way to end a wait.
             let soon = self.driver.now() + STORE_POLL;
-            self.driver.wait(Some(until.map_or(soon, |until| until.min(soon))));
+            self.driver
+                .wait(Some(until.map_or(soon, |until| until.min(soon))));
         }
         Ok(true)
     }

@@ -124,8 +124,8 @@ impl Publisher {
         self.take(message.len(), |endpoint| endpoint.offer(message).map(drop))
     }
 
-    /// Takes a message of `len` bytes, at most one packet's worth, which `fill` writes where it will
-    /// be sent from: one copy less than [`Publisher::try_send`].
+    /// Takes a message of `len` bytes, at most one packet's worth, which `fill` writes where it
+    /// will be sent from: one copy less than [`Publisher::try_send`].
     ///
     /// # Errors
     /// As [`Publisher::try_send`].

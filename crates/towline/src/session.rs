@@ -2,13 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use base::Io as _;
 use net::{
     Faults, Group, Interfaces, NetError, SocketOptions, UdpIo, UdpSetup, interface::Selector,
 };
-use base::Io as _;
-use pgm::{
-    Config, ConfigBuilder, ConfigError, Mode, Receiver, ReceiverSetup, Source, SourceSetup,
-};
+use pgm::{Config, ConfigBuilder, ConfigError, Mode, Receiver, ReceiverSetup, Source, SourceSetup};
 use wire::pgm::{Gsi, Mark, Profile, Tsi};
 
 use crate::Error;
@@ -236,8 +234,9 @@ fn random_tsi(destination_port: u16) -> Result<Tsi, Error> {
     })
 }
 
-/// Packets after which a receiver reports at the latest: a quarter of the flow window, so that waiting
-/// for reports does not limit the rate; more with many receivers, so that their reports stay few.
+/// Packets after which a receiver reports at the latest: a quarter of the flow window, so that
+/// waiting for reports does not limit the rate; more with many receivers, so that their reports
+/// stay few.
 pub(crate) fn report_sqns(config: &Config, receivers: u32) -> u32 {
     let in_bytes = config.flow_window_bytes() / 4 / config.mtu();
     let sqns = (config.flow_window_sqns() / 4).min(u32::try_from(in_bytes).unwrap_or(u32::MAX));

@@ -259,8 +259,8 @@ impl Outgoing {
 }
 
 impl PublisherThread {
-    /// Moves `publisher` to a thread of its own. It is closed, waiting at most `close_timeout`, when
-    /// this value is dropped or [`PublisherThread::close`] is called.
+    /// Moves `publisher` to a thread of its own. It is closed, waiting at most `close_timeout`,
+    /// when this value is dropped or [`PublisherThread::close`] is called.
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
@@ -280,8 +280,8 @@ impl PublisherThread {
         })
     }
 
-    /// Hands a message over, waiting while the queue is full. While the thread keeps up each message
-    /// travels at once; while it does not, they travel together.
+    /// Hands a message over, waiting while the queue is full. While the thread keeps up each
+    /// message travels at once; while it does not, they travel together.
     ///
     /// # Errors
     /// What ended the session.

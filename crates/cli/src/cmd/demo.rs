@@ -22,7 +22,12 @@ pub(super) fn run(plan: &DemoPlan, output: &Output) -> Result<Verdict, Failure> 
     };
     let place = Place::new(plan.receivers + 1, refusal);
     output.note(&place.describe());
-    output.note(&format!("{} files, {} bytes in {} directories", tree.files, tree.bytes, tree.paths.len()));
+    output.note(&format!(
+        "{} files, {} bytes in {} directories",
+        tree.files,
+        tree.bytes,
+        tree.paths.len()
+    ));
     let program = std::env::current_exe()
         .map_err(|error| Failure::environment("finding this program", &error))?;
     let demo = Demo {

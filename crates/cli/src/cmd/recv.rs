@@ -51,7 +51,9 @@ fn receive(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> {
     }
     transfer.clear();
     let progress = receiver.progress();
-    let time = transfer.began.map_or(Duration::ZERO, |began| began.elapsed());
+    let time = transfer
+        .began
+        .map_or(Duration::ZERO, |began| began.elapsed());
     let mut report = RecvReport::new(plan.session.group.to_string(), &progress, time);
     report.is_complete = transfer.root.is_some() && transfer.error.is_none();
     report.root = transfer.root;
@@ -98,7 +100,9 @@ impl Transfer {
                 self.bar = Some(self.progress.bytes("receiving", bytes));
             }
             PlanReceiverEvent::SlabBad { path, .. } => {
-                output.note(&format!("a part of {path} came out wrong and is fetched again"));
+                output.note(&format!(
+                    "a part of {path} came out wrong and is fetched again"
+                ));
             }
             PlanReceiverEvent::Delivered { root, .. } => self.root = Some(hex(&root)),
             PlanReceiverEvent::Acknowledged => {}
@@ -125,7 +129,10 @@ impl Transfer {
         if let Some(at) = self.gave_up_at {
             return at.elapsed() < FAREWELL;
         }
-        if self.timeout.is_some_and(|timeout| self.moved_at.elapsed() >= timeout) {
+        if self
+            .timeout
+            .is_some_and(|timeout| self.moved_at.elapsed() >= timeout)
+        {
             receiver.cancel("the receiver gave up: nothing moved");
             self.error = Some("nothing moved for the time allowed".to_owned());
             self.gave_up_at = Some(Instant::now());

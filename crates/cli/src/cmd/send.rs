@@ -52,7 +52,9 @@ pub(super) fn run(plan: &SendPlan, output: &Output) -> Result<Verdict, Failure> 
         }
     }
     bars.clear();
-    let time = finished.unwrap_or_else(Instant::now).duration_since(started);
+    let time = finished
+        .unwrap_or_else(Instant::now)
+        .duration_since(started);
     let files = sender.endpoint().plan().plan().files().len() as u64;
     let outcome = sender.outcome();
     let mut report = SendReport::new(plan.session.group.to_string(), &outcome, files, time);
@@ -72,8 +74,14 @@ fn tell(event: &PlanSenderEvent, output: &Output) {
         PlanSenderEvent::Refused { peer, reason } => {
             output.note(&format!("{peer} was refused: {reason}"));
         }
-        PlanSenderEvent::PassStarted { pass, bytes, fill_bytes } => {
-            output.detail(&format!("pass {pass}: {bytes} bytes for all, {fill_bytes} for single"));
+        PlanSenderEvent::PassStarted {
+            pass,
+            bytes,
+            fill_bytes,
+        } => {
+            output.detail(&format!(
+                "pass {pass}: {bytes} bytes for all, {fill_bytes} for single"
+            ));
         }
         PlanSenderEvent::Disconnected { slot } => {
             output.note(&format!("receiver {slot} has lost its connection"));
@@ -92,7 +100,10 @@ struct Bars {
 
 impl Bars {
     const fn new(progress: Progress) -> Self {
-        Self { progress, bars: BTreeMap::new() }
+        Self {
+            progress,
+            bars: BTreeMap::new(),
+        }
     }
 
     fn show(&mut self, sender: &FileSender) {

@@ -120,7 +120,11 @@ impl Document for SendReport {
         if let Some(failure) = &self.failure {
             text += &format!("the sender gave up: {failure}\n");
         }
-        let verdict = if self.is_proven { "proven" } else { "NOT PROVEN" };
+        let verdict = if self.is_proven {
+            "proven"
+        } else {
+            "NOT PROVEN"
+        };
         let root = self.root.as_deref().unwrap_or("unknown");
         text + &format!(
             "{verdict}: {} files, {} in {}, {}; root {root}\n",
@@ -134,7 +138,11 @@ impl Document for SendReport {
 
 impl ReceiverRow {
     fn line(&self, total: u64) -> String {
-        let share = if total == 0 { 100 } else { self.bytes * 100 / total };
+        let share = if total == 0 {
+            100
+        } else {
+            self.bytes * 100 / total
+        };
         let mut line = format!(
             "{:<16} {:<9} {:<15} {:>10} ({share} %)  lost {}, repairs asked {}, got {}",
             self.name,
@@ -242,10 +250,19 @@ pub(crate) struct DemoDocument {
 impl DemoDocument {
     pub(crate) fn new(demo: &demo::Demo, report: demo::DemoReport) -> Self {
         let seconds = report.sent["seconds"].as_f64().unwrap_or(0.0);
-        let Checksums { tool, sent, received } = &report.checksums;
+        let Checksums {
+            tool,
+            sent,
+            received,
+        } = &report.checksums;
         Self {
             is_proven: report.is_proven(),
-            paths: demo.tree.paths.iter().map(|path| path.display().to_string()).collect(),
+            paths: demo
+                .tree
+                .paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect(),
             files: demo.tree.files,
             bytes: demo.tree.bytes,
             loss_percent: demo.loss_percent,
@@ -267,7 +284,10 @@ impl Document for DemoDocument {
     const IS_DATA: bool = true;
 
     fn text(&self) -> String {
-        let mut text = format!("{}; each receiver loses {} %\n\n", self.place, self.loss_percent);
+        let mut text = format!(
+            "{}; each receiver loses {} %\n\n",
+            self.place, self.loss_percent
+        );
         text += &format!(
             "{:<14} {:<8} {:>12} {:>13} {:>14} {:>12} {:>9}\n",
             "receiver", "state", "bytes", "packets lost", "repairs asked", "repairs got", "time"
@@ -276,7 +296,10 @@ impl Document for DemoDocument {
         for row in rows.into_iter().flatten() {
             let text_of = |key: &str| row[key].as_str().unwrap_or("-").to_owned();
             let count = |key: &str| row[key].as_u64().unwrap_or(0);
-            let time = row["seconds"].as_f64().map(Duration::from_secs_f64).map(quantity::time);
+            let time = row["seconds"]
+                .as_f64()
+                .map(Duration::from_secs_f64)
+                .map(quantity::time);
             text += &format!(
                 "{:<14} {:<8} {:>12} {:>13} {:>14} {:>12} {:>9}\n",
                 text_of("name"),
@@ -288,13 +311,24 @@ impl Document for DemoDocument {
                 time.unwrap_or_default(),
             );
         }
-        text += &format!("\ntowline root   {}\n", self.root.as_deref().unwrap_or("unknown"));
+        text += &format!(
+            "\ntowline root   {}\n",
+            self.root.as_deref().unwrap_or("unknown")
+        );
         text += &format!("{:<10} sent {}\n", self.tool, self.tool_root);
         for (number, root) in self.tool_roots.iter().enumerate() {
-            let verdict = if *root == self.tool_root { "equal" } else { "DIFFERENT" };
+            let verdict = if *root == self.tool_root {
+                "equal"
+            } else {
+                "DIFFERENT"
+            };
             text += &format!("{:<10} at {} {root} {verdict}\n", self.tool, number + 1);
         }
-        let verdict = if self.is_proven { "proven" } else { "NOT PROVEN" };
+        let verdict = if self.is_proven {
+            "proven"
+        } else {
+            "NOT PROVEN"
+        };
         text + &format!(
             "\n{verdict}: {} files, {} to {} receivers in {}: {} ({} delivered)\n",
             self.files,

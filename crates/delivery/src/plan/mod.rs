@@ -266,8 +266,8 @@ impl Plan {
     }
 
     /// One hash over all files, which anybody can compute with another tool: the BLAKE3 of what
-    /// `b3sum` prints for them in the order of their paths' bytes. Names, types and modes are not in
-    /// it; the plan's id covers those.
+    /// `b3sum` prints for them in the order of their paths' bytes. Names, types and modes are not
+    /// in it; the plan's id covers those.
     #[must_use]
     pub fn tree_root(&self, seals: &[u8]) -> Hash {
         let mut hasher = blake3::Hasher::new();

@@ -14,7 +14,7 @@ base::counters! {
         blocks_early: Packets, "blocks that came before this end could place them";
         blocks_duplicate: Packets, "blocks that were held already";
         blocks_refused: Packets, "blocks with a malformed header or of bytes that no object has";
-        blocks_store_full: Packets, "blocks not taken because the store was behind; asked for again";
+        blocks_store_full: Packets, "blocks not taken as the store was behind; asked for again";
         blocks_unnoted: Packets, "blocks not taken because too many gaps are open; asked for again";
         slabs_bad: Events, "slabs whose hash was wrong; asked for again";
         manifests_bad: Events, "manifests whose hash was wrong; asked for again";

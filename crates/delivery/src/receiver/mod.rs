@@ -7,7 +7,7 @@
 //! ```text
 //!   dial --> Joining --WELCOME--> Manifest --whole, hash right, acceptable--> Preparing
 //!                                                                                 |
-//!            Over <--ACKNOWLEDGED-- Delivered <--renamed-- Committing <-- Receiving (and verifying)
+//!         Over <--ACKNOWLEDGED-- Delivered <--renamed-- Committing <-- Receiving (and verifying)
 //!
 //!   PASS_END --> wait until the packet stream has passed its position --> jitter --> answer
 //! ```

@@ -1,7 +1,8 @@
 //! The sender's side of reports on a message session: who receives, how far, and who holds it back.
 //!
-//! It does not know what a packet is: it turns position reports into one number, [`Registry::hold`],
-//! below which the sender may forget, and applies a named [`Policy`] to those who are slow.
+//! It does not know what a packet is: it turns position reports into one number,
+//! [`Registry::hold`], below which the sender may forget, and applies a named [`Policy`] to those
+//! who are slow.
 //!
 //! ```text
 //!   Accepted --> Greeting --HELLO--> Tracked --BYE, close, reset--> gone (Left)
@@ -9,8 +10,8 @@
 //!                   '--late, wrong----> gone (Refused, and told)
 //! ```
 //!
-//! Invariants: `order` holds exactly the tracked receivers, by position; a receiver's position never
-//! goes back and never passes the sender's lead.
+//! Invariants: `order` holds exactly the tracked receivers, by position; a receiver's position
+//! never goes back and never passes the sender's lead.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -43,7 +44,8 @@ pub struct Registry {
     lead: Option<u64>,
     /// Where the lead was when, oldest first: how long ago a position was the newest.
     history: VecDeque<(Instant, u64)>,
-    /// Every name that ever joined, with its slot: who comes back keeps it and is not counted twice.
+    /// Every name that ever joined, with its slot: who comes back keeps it and is not counted
+    /// twice.
     slots: BTreeMap<String, u32>,
     check_at: Option<Instant>,
     events: VecDeque<RegistryEvent>,
@@ -109,8 +111,8 @@ impl Registry {
         }
     }
 
-    /// Says where the sender's lead is: the highest position it has. Receivers' 32-bit positions are
-    /// read near it, and slowness is measured against it. To be called once a turn.
+    /// Says where the sender's lead is: the highest position it has. Receivers' 32-bit positions
+    /// are read near it, and slowness is measured against it. To be called once a turn.
     pub const fn set_lead(&mut self, lead: u64) {
         self.lead = Some(lead);
     }

@@ -199,8 +199,8 @@ impl<C: Content> PlanSender<C> {
         }
     }
 
-    /// The first `count` blocks of what [`PlanSender::next_block`] gave were committed to the packet
-    /// stream, the last one at position `last_sqn`.
+    /// The first `count` blocks of what [`PlanSender::next_block`] gave were committed to the
+    /// packet stream, the last one at position `last_sqn`.
     pub fn blocks_committed(
         &mut self,
         now: Instant,

@@ -311,7 +311,9 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_manifests_never_break_a_plan(data in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_manifests_never_break_a_plan(
+        data in proptest::collection::vec(any::<u8>(), 0..300),
+    ) {
         fuzzing::plan(&data);
     }
 }

@@ -31,7 +31,7 @@ base::counters! {
         receive_icmp: Events, "receives that reported an ICMP error and were repeated";
         icmp_reports: Events, "ICMP errors about what was sent, thrown away";
         receive_failed: Events, "receives that failed for a passing reason";
-        kernel_drops: Skbs, "socket buffers the kernel dropped because the receive buffer was full";
+        kernel_drops: Skbs, "socket buffers the kernel dropped, the receive buffer being full";
         waits: Events, "waits for something to happen";
         sleeps: Events, "waits that slept in the kernel";
         wakes: Events, "waits ended by another thread";

@@ -39,6 +39,8 @@ pub(super) struct Links {
     /// When connections that we closed are given up, earliest first.
     lingering: VecDeque<(Instant, u32)>,
     may_accept: bool,
+    /// The listener is not polled until then: it has a connection that cannot even be refused.
+    rests_until: Option<Instant>,
     queue_bytes: usize,
     links_max: usize,
     silence: Duration,
@@ -55,6 +57,7 @@ impl Links {
             ready: VecDeque::new(),
             lingering: VecDeque::new(),
             may_accept: false,
+            rests_until: None,
             queue_bytes: options.link_queue_bytes,
             links_max: options.links_max,
             silence: options.link_silence,
@@ -190,13 +193,20 @@ impl Links {
     }
 
     /// Forgets what the last poll found, and connections whose peer does not want to see the end.
-    pub(super) fn begin_poll(&mut self) {
+    pub(super) fn begin_poll(&mut self, readiness: &Readiness) {
         self.ready.clear();
         self.may_accept = false;
-        if self.lingering.is_empty() {
+        if self.lingering.is_empty() && self.rests_until.is_none() {
             return;
         }
         let now = clock::monotonic();
+        if let (Some(until), Some(listener)) = (self.rests_until, &self.listener)
+            && until <= now
+        {
+            self.rests_until = None;
+            self.spare = std::fs::File::open("/dev/null").ok();
+            readiness.modify(listener, Signal::LISTENER, Interest::READ);
+        }
         while let Some(&(deadline, id)) = self.lingering.front() {
             if deadline > now {
                 break;
@@ -249,13 +259,18 @@ impl Links {
                 }
             }
             Err(error) if is_out_of_descriptors(&error) => {
-                // Without this the connection would stay in the backlog and keep us awake.
-                tally.counters.links_refused += 1;
+                // Without this the connection would stay in the backlog and keep us awake. Nobody
+                // may be left in it: the kernel looks for a descriptor first.
                 self.spare = None;
                 let refused = listener.accept();
+                self.may_accept = refused.is_ok();
+                tally.counters.links_refused += u64::from(refused.is_ok());
                 drop(refused);
                 self.spare = std::fs::File::open("/dev/null").ok();
-                self.may_accept = self.spare.is_some();
+                if self.spare.is_none() {
+                    readiness.modify(listener, Signal::LISTENER, Interest::default());
+                    self.rests_until = Some(clock::monotonic() + LISTENER_REST);
+                }
             }
             Err(_nothing_more) => self.may_accept = false,
         }
@@ -443,5 +458,7 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
 const BACKLOG: u16 = 4096;
 /// Bytes of one Data event.
 const READ_BYTES_MAX: u64 = 64 << 10;
+/// How long new connections wait when there is no descriptor even to refuse them.
+const LISTENER_REST: Duration = Duration::from_millis(100);
 /// How long a closed connection is kept for its peer to see the end.
 const LINGER: Duration = Duration::from_secs(5);

@@ -191,7 +191,7 @@ impl UdpIo {
     fn poll(&mut self, deadline: Option<Instant>) {
         self.receives_since_poll = 0;
         self.has_polled = true;
-        self.links.begin_poll();
+        self.links.begin_poll(&self.readiness);
         let (ports, links) = (&mut self.ports, &mut self.links);
         let mut has_reports = false;
         self.readiness
@@ -318,6 +318,14 @@ impl Io for UdpIo {
             _ => until,
         };
         self.ask(blocked == Blocked::Socket);
+        for port in self
+            .ports
+            .group
+            .iter_mut()
+            .chain([&mut self.ports.upstream])
+        {
+            port.settle_drops(&mut self.tally);
+        }
         self.poll(until);
     }
 }

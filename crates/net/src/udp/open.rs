@@ -111,7 +111,9 @@ pub(super) struct Port {
     /// Something may be there to receive.
     pub(super) is_ready: bool,
     /// The kernel's drop count when last seen.
-    pub(super) overflow: u32,
+    drops: u32,
+    /// Something was received since the kernel was last asked for its drop count.
+    pub(super) owes_drops: bool,
 }
 
 impl Port {
@@ -129,8 +131,29 @@ impl Port {
             bound,
             interest: Interest::READ,
             is_ready: true,
-            overflow: 0,
+            drops: 0,
+            owes_drops: false,
         })
+    }
+
+    /// The kernel's drop count has come to `drops`. Older news may come later: a message carries
+    /// the count of when it was queued.
+    pub(super) fn note_drops(&mut self, drops: u32, tally: &mut Tally) {
+        let more = drops.wrapping_sub(self.drops);
+        if more.cast_signed() > 0 {
+            tally.counters.kernel_drops += u64::from(more);
+            self.drops = drops;
+        }
+    }
+
+    /// Asks for the drop count once after a stretch of receiving: what was dropped last has no
+    /// later message to tell of it.
+    pub(super) fn settle_drops(&mut self, tally: &mut Tally) {
+        if std::mem::take(&mut self.owes_drops)
+            && let Ok(drops) = self.socket.drops()
+        {
+            self.note_drops(drops, tally);
+        }
     }
 }
 
@@ -197,7 +220,7 @@ impl UdpSetup {
             Role::Source => self.destination.port(),
             Role::Receiver => 0,
         };
-        let socket = self.socket(tally)?;
+        let socket = self.socket(Socket::Upstream, tally)?;
         let bound = self.local_at(port);
         let fault = |error: &std::io::Error| bind_fault(self.role, bound, error);
         socket.bind(bound).map_err(|error| fault(&error))?;
@@ -248,7 +271,7 @@ impl UdpSetup {
 
     /// The socket that takes what is sent to the group, or to a unicast session's receiver.
     fn open_group(&self, tally: &mut Tally) -> Result<Port, NetError> {
-        let socket = self.socket(tally)?;
+        let socket = self.socket(Socket::Group, tally)?;
         let is_multicast = self.destination.ip().is_multicast();
         let bound = self.scoped(self.destination);
         if is_multicast {
@@ -274,7 +297,7 @@ impl UdpSetup {
     }
 
     /// A socket with everything set that does not depend on the role.
-    fn socket(&self, tally: &mut Tally) -> Result<UdpSocket, NetError> {
+    fn socket(&self, kind: Socket, tally: &mut Tally) -> Result<UdpSocket, NetError> {
         let target = self.destination;
         let socket = UdpSocket::new(Family::of(&target))
             .map_err(|e| NetError::system("open a UDP socket for", target, &e))?;
@@ -283,7 +306,14 @@ impl UdpSetup {
         let granted = socket
             .set_receive_buffer(asked)
             .map_err(|e| NetError::system("set the receive buffer of", target, &e))?;
-        note_clipped("receive", asked, granted, tally);
+        // The other socket of the pair takes little; once said is enough.
+        let takes_much = match self.role {
+            Role::Source => Socket::Upstream,
+            Role::Receiver => Socket::Group,
+        };
+        if kind == takes_much {
+            note_clipped("receive", asked, granted, tally);
+        }
         Ok(socket)
     }
 }

@@ -76,6 +76,7 @@ impl Collector {
             let error = match self.receive(port, batch) {
                 Ok(count) => {
                     port.is_ready = count == room;
+                    port.owes_drops |= count > 0;
                     for index in 0..count {
                         self.take(index, port, batch, tally);
                     }
@@ -113,6 +114,9 @@ impl Collector {
     #[inline]
     fn take(&self, index: usize, port: &mut Port, batch: &mut RecvBatch, tally: &mut Tally) {
         let message = self.inbox.message(index);
+        if let Some(drops) = message.overflow {
+            port.note_drops(drops, tally);
+        }
         let counters = &mut tally.counters;
         let len = message.len;
         let segment = message.segment.unwrap_or(len);
@@ -121,10 +125,6 @@ impl Collector {
         counters.received_datagrams += len.div_ceil(segment.max(1)).max(1) as u64;
         counters.gro_buffers += u64::from(segment < len);
         counters.truncated_buffers += u64::from(message.is_truncated);
-        if let Some(overflow) = message.overflow {
-            counters.kernel_drops += u64::from(overflow.wrapping_sub(port.overflow));
-            port.overflow = overflow;
-        }
         batch.push(Datagram {
             len,
             segment,

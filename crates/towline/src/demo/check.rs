@@ -32,7 +32,10 @@ impl Tool {
     pub fn find() -> Result<Self, Error> {
         for tool in [Self::B3sum, Self::Sha256sum] {
             let mut command = Command::new(tool.name());
-            let found = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+            let found = command
+                .arg("--version")
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
             if found.status().is_ok_and(|status| status.success()) {
                 return Ok(tool);
             }
@@ -83,7 +86,11 @@ impl Checksums {
             hash_below(tool, directory, &names, &mut lines)?;
             received.push(hash_of(tool, lines)?);
         }
-        Ok(Self { tool, sent, received })
+        Ok(Self {
+            tool,
+            sent,
+            received,
+        })
     }
 
     /// True when all are equal.
@@ -120,7 +127,10 @@ fn hash_below(
             .stderr(Stdio::inherit())
             .output()
             .map_err(|error| NetError::system("run", tool.name(), &error))?;
-        let printed: Vec<&[u8]> = output.stdout.split_inclusive(|&byte| byte == b'\n').collect();
+        let printed: Vec<&[u8]> = output
+            .stdout
+            .split_inclusive(|&byte| byte == b'\n')
+            .collect();
         if !output.status.success() || printed.len() != chunk.len() {
             let cause = format!("it ended with {}", output.status);
             return Err(NetError::refused("use", tool.name(), cause).into());
@@ -134,7 +144,9 @@ fn hash_below(
 fn collect(root: &Path, name: &[u8], files: &mut Vec<Vec<u8>>) -> Result<(), Error> {
     let path = root.join(std::ffi::OsStr::from_bytes(name));
     let failed = |error: &std::io::Error| NetError::system("read", path.display(), error);
-    let kind = fs::symlink_metadata(&path).map_err(|error| failed(&error))?.file_type();
+    let kind = fs::symlink_metadata(&path)
+        .map_err(|error| failed(&error))?
+        .file_type();
     if kind.is_file() {
         files.push(name.to_vec());
     } else if kind.is_dir() {
@@ -162,7 +174,11 @@ fn hash_of(tool: Tool, lines: BTreeMap<Vec<u8>, Vec<u8>>) -> Result<String, Erro
     }
     let output = child.wait_with_output().map_err(|error| failed(&error))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(text.split_whitespace().next().unwrap_or_default().to_owned())
+    Ok(text
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .to_owned())
 }
 
 /// Keeps a command line well below the kernel's limit.

@@ -1,8 +1,8 @@
 //! The main job, whole, on this machine: one sender, several receivers that lose packets at random,
 //! and another tool's word that everything arrived.
 //!
-//! Every end is a process of its own, the shipped program with its usual flags, on a host of its own
-//! (a network namespace) where the machine permits it, else on a loopback address of its own.
+//! Every end is a process of its own, the shipped program with its usual flags, on a host of its
+//! own (a network namespace) where the machine permits it, else on a loopback address of its own.
 //!
 //! ```text
 //!   tree (found or given) --send--> switch --+--> recv, loses 5 %  --> directory 1
@@ -84,9 +84,15 @@ impl Demo {
         say(&format!("receiving into {}", staging.root.display()));
         let mut receivers = Vec::new();
         for (index, directory) in staging.directories.iter().enumerate() {
-            receivers.push(Process::start(&mut self.receiver(place, index, directory), false)?);
+            receivers.push(Process::start(
+                &mut self.receiver(place, index, directory),
+                false,
+            )?);
         }
-        say(&format!("{} receivers wait, each loses {} % at random", self.receivers, self.loss_percent));
+        say(&format!(
+            "{} receivers wait, each loses {} % at random",
+            self.receivers, self.loss_percent
+        ));
         let started = Instant::now();
         let sender = Process::start(&mut self.sender(place), self.shows_progress)?;
         let sent = sender.report("send")?;
@@ -98,7 +104,13 @@ impl Demo {
         let tool = Tool::find()?;
         say(&format!("checking with {}", tool.name()));
         let checksums = Checksums::take(tool, &self.tree, &staging.directories)?;
-        Ok(DemoReport { place: place.describe(), sent, received, checksums, time })
+        Ok(DemoReport {
+            place: place.describe(),
+            sent,
+            received,
+            checksums,
+            time,
+        })
     }
 
     fn receiver(&self, place: &Place, index: usize, directory: &Path) -> Command {
@@ -108,7 +120,10 @@ impl Demo {
         command.args(["--iface", &place.interface(index + 1)]);
         command.args(["--name", &format!("receiver-{}", index + 1)]);
         let seed = self.seed + index as u64;
-        command.args(["--faults", &format!("loss={}%,seed={seed}", self.loss_percent)]);
+        command.args([
+            "--faults",
+            &format!("loss={}%,seed={seed}", self.loss_percent),
+        ]);
         command
     }
 
@@ -130,7 +145,11 @@ struct Process(Option<Child>);
 
 impl Process {
     fn start(command: &mut Command, shows_progress: bool) -> Result<Self, Error> {
-        let stderr = if shows_progress { Stdio::inherit() } else { Stdio::piped() };
+        let stderr = if shows_progress {
+            Stdio::inherit()
+        } else {
+            Stdio::piped()
+        };
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -175,7 +194,10 @@ struct Staging {
 impl Staging {
     fn new(keep: Option<&Path>, receivers: u32, bytes: u64) -> Result<Self, Error> {
         let root = keep.map_or_else(
-            || temporary(bytes * u64::from(receivers)).join(format!("towline-demo-{}", std::process::id())),
+            || {
+                temporary(bytes * u64::from(receivers))
+                    .join(format!("towline-demo-{}", std::process::id()))
+            },
             Path::to_path_buf,
         );
         let mut directories = Vec::new();
@@ -185,7 +207,11 @@ impl Staging {
                 .map_err(|error| net::NetError::system("make", directory.display(), &error))?;
             directories.push(directory);
         }
-        Ok(Self { root, directories, is_kept: keep.is_some() })
+        Ok(Self {
+            root,
+            directories,
+            is_kept: keep.is_some(),
+        })
     }
 }
 
@@ -198,8 +224,8 @@ impl Drop for Staging {
     }
 }
 
-/// A directory in memory when it has ample room, so that the demo shows the network and not the disk;
-/// the system's own for such things otherwise.
+/// A directory in memory when it has ample room, so that the demo shows the network and not the
+/// disk; the system's own for such things otherwise.
 fn temporary(bytes: u64) -> PathBuf {
     let memory = Path::new("/dev/shm");
     let space = sys::file::Directory::open(memory).and_then(|directory| directory.space());

@@ -35,7 +35,9 @@ impl Place {
         let spec = LabSpec::new(u8::try_from(count).unwrap_or(u8::MAX));
         match Lab::new(&spec) {
             Ok(lab) => Self::Hosts(lab),
-            Err(error) => Self::Loopback { reason: reason(&error) },
+            Err(error) => Self::Loopback {
+                reason: reason(&error),
+            },
         }
     }
 

@@ -30,7 +30,11 @@ impl Tree {
             let cause = "something below cannot be read, or is neither file, directory nor link";
             return Err(net::NetError::refused("send", path.display(), cause).into());
         }
-        Ok(Self { paths: vec![path.to_path_buf()], files: tally.files, bytes: tally.bytes })
+        Ok(Self {
+            paths: vec![path.to_path_buf()],
+            files: tally.files,
+            bytes: tally.bytes,
+        })
     }
 
     /// Directories of this machine that together hold at least so many bytes and files: those that
@@ -39,7 +43,11 @@ impl Tree {
     /// # Errors
     /// When the machine has no such directories.
     pub fn find(bytes_min: u64, files_min: u64) -> Result<Self, Error> {
-        let mut found = Self { paths: Vec::new(), files: 0, bytes: 0 };
+        let mut found = Self {
+            paths: Vec::new(),
+            files: 0,
+            bytes: 0,
+        };
         for root in ROOTS {
             for directory in subdirectories(Path::new(root)) {
                 if found.is_enough(bytes_min, files_min) {
@@ -63,7 +71,10 @@ impl Tree {
 
     /// Adds a directory unless it is unsuitable, tiny, or larger than the demo is meant to be.
     fn add(&mut self, directory: PathBuf, bytes_min: u64) {
-        let mut tally = Tally { bytes_max: bytes_min, ..Tally::default() };
+        let mut tally = Tally {
+            bytes_max: bytes_min,
+            ..Tally::default()
+        };
         let is_new = |path: &PathBuf| path.file_name() != directory.file_name();
         if !self.paths.iter().all(is_new) || !tally.visit(&directory, 0) || tally.files == 0 {
             return;
@@ -103,7 +114,9 @@ impl Tally {
         };
         depth < DEPTH_MAX
             && kind.is_dir()
-            && entries.flatten().all(|entry| self.visit(&entry.path(), depth + 1))
+            && entries
+                .flatten()
+                .all(|entry| self.visit(&entry.path(), depth + 1))
     }
 }
 
@@ -135,5 +148,11 @@ fn subdirectories(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Where systems keep files that anybody may read and that do not change.
-const ROOTS: &[&str] = &["/usr/share", "/usr/include", "/usr/lib", "/usr/local/lib", "/opt"];
+const ROOTS: &[&str] = &[
+    "/usr/share",
+    "/usr/include",
+    "/usr/lib",
+    "/usr/local/lib",
+    "/opt",
+];
 const DEPTH_MAX: usize = 40;

@@ -7,8 +7,9 @@
 //!   [`Decoder`] finds the frames in a byte stream with a bounded buffer.
 //! * [`Manifest`]: the contents of object 0, the sorted list of what a plan delivers.
 //!
-//! All numbers are big-endian. Every parser checks bounds and gives a [`ParseError`](crate::ParseError); none panics
-//! and none allocates more than the bytes it was given.
+//! All numbers are big-endian. Every parser checks bounds and gives a
+//! [`ParseError`](crate::ParseError); none panics and none allocates more than the bytes it was
+//! given.
 //!
 //! **Spec**: `design-transport.md` section 5; version [`VERSION`].
 

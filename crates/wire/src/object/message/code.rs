@@ -3,7 +3,9 @@
 use std::fmt;
 
 macro_rules! codes {
-    ($(#[$meta:meta])* $name:ident: $repr:ident { $($variant:ident = $number:literal, $text:literal;)+ }) => {
+    ($(#[$meta:meta])* $name:ident: $repr:ident {
+        $($variant:ident = $number:literal, $text:literal;)+
+    }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $name {

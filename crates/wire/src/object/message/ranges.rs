@@ -16,7 +16,8 @@ pub struct RangeList<'a> {
     pub ranges: Ranges<'a>,
 }
 
-/// Ranges as they are on the wire: 16 bytes each, first and end, ascending, not empty, not touching.
+/// Ranges as they are on the wire: 16 bytes each, first and end, ascending, not empty, not
+/// touching.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranges<'a> {
     bytes: &'a [u8],

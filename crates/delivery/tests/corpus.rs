@@ -1,0 +1,183 @@
+//! Replays the committed fuzz corpora of the object protocol and of the machines that speak it.
+//!
+//! The seeds are well-formed: they lead a fuzzer deep at once. `cargo test -p towline-delivery
+//! --test corpus -- --ignored` writes them again after the format has changed.
+
+use std::{fs, path::PathBuf};
+
+use delivery::{Entry, Plan, PlanLimits, fuzzing};
+use wire::object::{
+    Block, BlockHeader, Done, DoneNumbers, ErrorCode, Hello, Message, ObjectId, PassEnd, Phase,
+    Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, VERSION, Welcome,
+};
+
+type Body = fn(&[u8]);
+
+const TARGETS: [(&str, Body); 7] = [
+    ("object_stream", wire::object::fuzzing::stream),
+    ("object_manifest", wire::object::fuzzing::manifest),
+    ("object_block", wire::object::fuzzing::block),
+    ("delivery_plan", fuzzing::plan),
+    ("delivery_registry", fuzzing::registry),
+    ("delivery_sender", fuzzing::sender),
+    ("delivery_receiver", fuzzing::receiver),
+];
+
+fn corpus(target: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target)
+}
+
+#[test]
+fn every_seed_is_survived() {
+    for (target, body) in TARGETS {
+        let seeds = fs::read_dir(corpus(target)).expect("the corpus is part of the repository");
+        let mut count = 0;
+        for seed in seeds {
+            let seed = seed.expect("a readable folder").path();
+            body(&fs::read(seed).expect("a readable seed"));
+            count += 1;
+        }
+        assert!(count > 0, "{target} has no seeds");
+    }
+}
+
+#[test]
+#[ignore = "writes the seeds into the repository"]
+fn write_the_seeds() {
+    let frames = frames();
+    let manifest = plan().manifest().to_vec();
+    let whole: Vec<u8> = frames.iter().flat_map(|(_, frame)| frame.clone()).collect();
+    for (name, frame) in &frames {
+        write("object_stream", name, frame);
+        let session = [&[0, 0, 0, 5, 0, 0][..], &operation(frame), &[6, 0, 20]].concat();
+        write("delivery_registry", name, &session);
+        write("delivery_sender", name, &session);
+        // The manifest, then the message, then content and time.
+        let session = [&[1, 0, 0][..], &operation(frame), &[5, 0, 0, 6, 0, 20]].concat();
+        write("delivery_receiver", name, &session);
+    }
+    write("object_stream", "all", &whole);
+    write("object_manifest", "tree", &manifest);
+    write("delivery_plan", "tree", &manifest);
+    let block = BlockHeader::data(ObjectId::CONTENT, 1 << 33).to_bytes();
+    write("object_block", "content", &[&block[..], b"bytes"].concat());
+    let order = [
+        "hello", "have", "need", "complete", "progress", "done", "bye",
+    ];
+    let talk = order.iter().map(|name| {
+        let (_, frame) = frames
+            .iter()
+            .find(|(known, _)| known == name)
+            .expect("it is one");
+        [&operation(frame)[..], &[6, 0, 4, 7, 0, 0]].concat()
+    });
+    let talk = [&[0, 0, 0, 5, 0, 0][..], &talk.collect::<Vec<_>>().concat()].concat();
+    write("delivery_sender", "transfer", &talk);
+    write("delivery_registry", "session", &talk);
+}
+
+fn write(target: &str, name: &str, bytes: &[u8]) {
+    fs::create_dir_all(corpus(target)).expect("a folder");
+    fs::write(corpus(target).join(name), bytes).expect("a seed");
+}
+
+/// Bytes on connection 0, as the machines' fuzz bodies read them.
+fn operation(frame: &[u8]) -> Vec<u8> {
+    let len = u8::try_from(frame.len()).unwrap_or(u8::MAX);
+    [&[3, 0, len], frame].concat()
+}
+
+fn plan() -> Plan {
+    let entries = vec![
+        Entry::file("a", 300),
+        Entry::directory("d"),
+        Entry::symlink("d/l", "../a"),
+        Entry::file("d/e", 0),
+    ];
+    Plan::build([0; 16], entries, &PlanLimits::default()).expect("it is a plan")
+}
+
+/// One of each message, by name.
+fn frames() -> Vec<(&'static str, Vec<u8>)> {
+    let plan = plan();
+    let mut scratch = Vec::new();
+    let ranges = Ranges::encode(&mut scratch, &mut [0..100, 200..300].into_iter());
+    let list = RangeList {
+        pass: 1,
+        object: ObjectId::CONTENT,
+        is_last: true,
+        ranges,
+    };
+    let hello = Hello {
+        version_min: VERSION,
+        version_max: VERSION,
+        instance: 1,
+        session: 7,
+        name: "receiver",
+    };
+    let welcome = Welcome {
+        version: VERSION,
+        slot: 1,
+        plan: plan.id().0,
+        session: 7,
+        receiver_count: 3,
+        report_interval_us: 50_000,
+        report_sqns: 1000,
+        manifest_bytes: plan.manifest().len() as u64,
+        is_late: true,
+    };
+    let block = Block {
+        object: ObjectId::CONTENT,
+        offset: 9,
+        data: b"data",
+    };
+    let progress = Progress {
+        phase: Phase::Receiving,
+        numbers: Progressed::default(),
+    };
+    let end = PassEnd {
+        pass: 1,
+        position: Some(9),
+    };
+    let done = Done {
+        root: [1; 32],
+        numbers: DoneNumbers::default(),
+    };
+    let refused = Message::Refused {
+        reason: Refusal::Full,
+        text: "full",
+    };
+    let error = Message::Error {
+        code: ErrorCode::DiskFull,
+        text: "full",
+    };
+    let seals = Seals {
+        bytes: 32,
+        hash: [2; 32],
+    };
+    let messages = [
+        ("hello", Message::Hello(hello)),
+        ("welcome", Message::Welcome(welcome)),
+        ("refused", refused),
+        ("have", Message::Have(list)),
+        ("need", Message::Need(list)),
+        ("pass_end", Message::PassEnd(end)),
+        ("complete", Message::Complete { pass: 1 }),
+        ("seals", Message::Seals(seals)),
+        ("block", Message::Block(block)),
+        ("pos", Message::Pos(Pos::default())),
+        ("progress", Message::Progress(progress)),
+        ("done", Message::Done(done)),
+        ("acknowledged", Message::Acknowledged),
+        ("error", error),
+        ("bye", Message::Bye),
+    ];
+    let emit = |(name, message): (&'static str, Message<'_>)| {
+        let mut frame = Vec::new();
+        message.emit(&mut frame);
+        (name, frame)
+    };
+    messages.into_iter().map(emit).collect()
+}
