@@ -5,7 +5,7 @@
 
 use std::{fs, path::PathBuf};
 
-use delivery::{Entry, Plan, PlanLimits, fuzzing};
+use towline_delivery::{Entry, Plan, PlanLimits, fuzzing};
 use wire::object::{
     Block, BlockHeader, Done, DoneNumbers, ErrorCode, Hello, Message, ObjectId, PassEnd, Phase,
     Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, VERSION, Welcome,
@@ -41,6 +41,43 @@ fn every_seed_is_survived() {
         }
         assert!(count > 0, "{target} has no seeds");
     }
+}
+
+/// A fuzzer for machines without one: seeds cut, joined and changed, from a fixed seed.
+#[test]
+fn changed_seeds_are_survived() {
+    let rounds = option_env!("MUTATIONS").and_then(|text| text.parse().ok());
+    let mut rng = base::Rng::new(11);
+    for (target, body) in TARGETS {
+        let seeds = fs::read_dir(corpus(target)).expect("the corpus is part of the repository");
+        let mut paths: Vec<_> = seeds.map(|seed| seed.expect("readable").path()).collect();
+        paths.sort();
+        let seeds: Vec<_> = paths
+            .iter()
+            .map(|path| fs::read(path).expect("readable"))
+            .collect();
+        for _ in 0..rounds.unwrap_or(3000) {
+            let mut input = Vec::new();
+            for _ in 0..rng.between(1, 6) {
+                let seed = &seeds[pick(&mut rng, seeds.len())];
+                let cut = if rng.chance(1, 4) {
+                    pick(&mut rng, seed.len())
+                } else {
+                    0
+                };
+                input.extend_from_slice(&seed[cut..]);
+            }
+            for _ in 0..rng.below(5) {
+                let at = pick(&mut rng, input.len());
+                input[at] = [0, 1, 3, 6, 0x7F, 0xFF, rng.next_u32() as u8][pick(&mut rng, 7)];
+            }
+            body(&input);
+        }
+    }
+}
+
+fn pick(rng: &mut base::Rng, len: usize) -> usize {
+    usize::try_from(rng.below(len as u64)).expect("an index")
 }
 
 #[test]

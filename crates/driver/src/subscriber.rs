@@ -158,13 +158,13 @@ impl Subscriber {
                     });
                 }
                 Ready::Ended { session } => {
-                    self.end(now, session, SessionEvent::Ended { session }, sink)
+                    self.end(now, session, SessionEvent::Ended { session }, sink);
                 }
                 Ready::Expired { session } => {
                     self.end(now, session, SessionEvent::Expired { session }, sink);
                 }
                 Ready::Reset { session } => {
-                    self.end(now, session, SessionEvent::Reset { session }, sink)
+                    self.end(now, session, SessionEvent::Reset { session }, sink);
                 }
             }
         }

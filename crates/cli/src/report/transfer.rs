@@ -138,11 +138,7 @@ impl Document for SendReport {
 
 impl ReceiverRow {
     fn line(&self, total: u64) -> String {
-        let share = if total == 0 {
-            100
-        } else {
-            self.bytes * 100 / total
-        };
+        let share = (self.bytes * 100).checked_div(total).unwrap_or(100);
         let mut line = format!(
             "{:<16} {:<9} {:<15} {:>10} ({share} %)  lost {}, repairs asked {}, got {}",
             self.name,
