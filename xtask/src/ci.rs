@@ -36,11 +36,20 @@ pub(crate) fn run(steps: &[Step]) -> bool {
     passed
 }
 
-/// `cargo bench` with the caller's arguments.
+/// The comparisons of `crates/bench` with the caller's arguments, on optimised programs.
 pub(crate) fn bench(args: &[String]) -> bool {
-    let mut all = vec!["bench", "--workspace"];
-    all.extend(args.iter().map(String::as_str));
-    cargo_step(&all, &[]) == StepOutcome::Passed
+    let build = ["build", "--release", "--locked", "--package", "towline-cli"];
+    let mut run = vec![
+        "run",
+        "--quiet",
+        "--release",
+        "--locked",
+        "--package",
+        "towline-bench",
+        "--",
+    ];
+    run.extend(args.iter().map(String::as_str));
+    cargo_step(&build, &[]) == StepOutcome::Passed && cargo_step(&run, &[]) == StepOutcome::Passed
 }
 
 fn fmt() -> StepOutcome {

@@ -52,5 +52,5 @@ usage: cargo xtask COMMAND
   targets        wasm32, Windows and aarch64 type-checks where those targets are installed
   test [ARGS]    the whole suite; ARGS go to `cargo test`; the last line counts
   fuzz [SECONDS] corpora through `cargo test`; with cargo-fuzz and nightly each target for SECONDS
-  bench [ARGS]   benchmarks; ARGS go to `cargo bench`
+  bench [ARGS]   message rates beside libpgm and bare UDP; --pairs N, --size BYTES
   docs           completions and manual pages into target/docs, docs/parameters.md";

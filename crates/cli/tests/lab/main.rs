@@ -1,5 +1,10 @@
 //! The program on hosts of its own: real sockets, real loss, peers that stop and die.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test says why it is skipped, and what a failed program said"
+)]
 
 mod ends;
 mod messages;
