@@ -33,7 +33,8 @@ pub struct PlanSenderConfig {
     pub join_timeout: Duration,
     /// Without progress for so long, a receiver is given up. Default 30 s.
     pub progress_timeout: Duration,
-    /// How long a receiver whose connection broke may take to come back. Default 10 s.
+    /// How long a receiver whose connection broke may take to come back; never longer than the
+    /// progress timeout. Default 10 s.
     pub reconnect_timeout: Duration,
     /// How long all wait for the answers of some to a pass. Default 3 s.
     pub answer_timeout: Duration,

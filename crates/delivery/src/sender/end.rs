@@ -13,12 +13,16 @@ use crate::{Content, ContentError};
 
 impl<C: Content> PlanSender<C> {
     pub(super) fn check_progress(&mut self, now: Instant, slot: usize) {
+        let patience = self
+            .config
+            .reconnect_timeout
+            .min(self.config.progress_timeout);
         let member = &mut self.members[slot];
         if member.is_final() {
             return;
         }
         if member.link.is_none() {
-            if now.since(member.gone_at) >= self.config.reconnect_timeout {
+            if now.since(member.gone_at) >= patience {
                 self.fail(
                     now,
                     slot,
