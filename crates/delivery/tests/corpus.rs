@@ -179,37 +179,21 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         pass: 1,
         position: Some(9),
     };
-    let done = Done {
-        root: [1; 32],
-        numbers: DoneNumbers::default(),
-    };
-    let refused = Message::Refused {
-        reason: Refusal::Full,
-        text: "full",
-    };
-    let error = Message::Error {
-        code: ErrorCode::DiskFull,
-        text: "full",
-    };
-    let seals = Seals {
-        bytes: 32,
-        hash: [2; 32],
-    };
     let messages = [
         ("hello", Message::Hello(hello)),
         ("welcome", Message::Welcome(welcome)),
-        ("refused", refused),
+        ("refused", refused()),
         ("have", Message::Have(list)),
         ("need", Message::Need(list)),
         ("pass_end", Message::PassEnd(end)),
         ("complete", Message::Complete { pass: 1 }),
-        ("seals", Message::Seals(seals)),
+        ("seals", seals()),
         ("block", Message::Block(block)),
         ("pos", Message::Pos(Pos::default())),
         ("progress", Message::Progress(progress)),
-        ("done", Message::Done(done)),
+        ("done", done()),
         ("acknowledged", Message::Acknowledged),
-        ("error", error),
+        ("error", error()),
         ("bye", Message::Bye),
     ];
     let emit = |(name, message): (&'static str, Message<'_>)| {
@@ -218,4 +202,32 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         (name, frame)
     };
     messages.into_iter().map(emit).collect()
+}
+
+fn refused() -> Message<'static> {
+    Message::Refused {
+        reason: Refusal::Full,
+        text: "full",
+    }
+}
+
+fn seals() -> Message<'static> {
+    Message::Seals(Seals {
+        bytes: 32,
+        hash: [2; 32],
+    })
+}
+
+fn done() -> Message<'static> {
+    Message::Done(Done {
+        root: [1; 32],
+        numbers: DoneNumbers::default(),
+    })
+}
+
+fn error() -> Message<'static> {
+    Message::Error {
+        code: ErrorCode::DiskFull,
+        text: "full",
+    }
 }
