@@ -60,7 +60,10 @@ impl<C: Content> ObjectSender<C> {
             let Some(block) = self.plan.next_block(self.source.max_tsdu()) else {
                 return;
             };
-            let count = block.count.min((BURST_BYTES / block.len).max(1));
+            let count = block
+                .count
+                .min((BURST_BYTES / block.len).max(1))
+                .min(self.source.burst_count_max(block.len));
             let mut burst = match self.source.reserve_burst(block.len, count) {
                 Ok(burst) => burst,
                 Err(Full::Window | Full::TooLong { .. } | Full::Closed) => return,

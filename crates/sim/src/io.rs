@@ -42,6 +42,17 @@ impl SimIo {
         self.world.borrow().now
     }
 
+    /// True when nothing waits to leave on this endpoint's control connections.
+    #[must_use]
+    pub fn has_sent_links(&self) -> bool {
+        self.world.borrow().has_sent_links(self.endpoint)
+    }
+
+    /// The program ends: its sockets close.
+    pub fn exit(&self) {
+        self.world.borrow_mut().exit(self.endpoint);
+    }
+
     /// Until when sends find the socket full; in the past when they do not.
     #[must_use]
     pub fn blocked_until(&self) -> Instant {

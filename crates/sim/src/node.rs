@@ -7,6 +7,9 @@ use base::{CounterSet as _, DropCounters, Instant, RecvBatch};
 
 use crate::simulation::Node;
 
+mod objects;
+pub use objects::{SenderNode, TakerNode, Tree};
+
 mod publisher;
 pub use publisher::{PublisherNode, PublisherPlan};
 
@@ -20,6 +23,10 @@ pub enum SimNode {
     Publisher(Box<PublisherNode>),
     /// Receives them.
     Receiver(Box<ReceiverNode>),
+    /// Sends a tree.
+    Sender(Box<SenderNode>),
+    /// Receives it.
+    Taker(Box<TakerNode>),
     /// Its start is planned for later.
     Asleep,
 }
@@ -29,14 +36,49 @@ impl Node for SimNode {
         match self {
             Self::Publisher(node) => node.turn(),
             Self::Receiver(node) => node.turn(),
+            Self::Sender(node) => node.turn(),
+            Self::Taker(node) => node.turn(),
             Self::Asleep => {}
         }
     }
 
     fn crashed(&mut self) {
+        self.judge(true);
+    }
+}
+
+impl SimNode {
+    /// True when its process has nothing left to do.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        match self {
+            Self::Publisher(node) => node.is_finished(),
+            Self::Receiver(node) => node.is_finished(),
+            Self::Sender(node) => node.is_finished(),
+            Self::Taker(node) => node.is_finished(),
+            Self::Asleep => false,
+        }
+    }
+
+    /// What it is waiting for.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        match self {
+            Self::Publisher(node) => node.explain(),
+            Self::Receiver(node) => node.explain(),
+            Self::Sender(node) => node.explain(),
+            Self::Taker(node) => node.explain(),
+            Self::Asleep => "asleep".to_owned(),
+        }
+    }
+
+    /// Checks what must hold at the end of the process, by a crash or otherwise.
+    pub fn judge(&self, is_crashed: bool) {
         match self {
             Self::Publisher(node) => node.judge(),
-            Self::Receiver(node) => node.judge(true),
+            Self::Receiver(node) => node.judge(is_crashed),
+            Self::Sender(node) => node.judge(),
+            Self::Taker(node) => node.judge(is_crashed),
             Self::Asleep => {}
         }
     }

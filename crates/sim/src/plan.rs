@@ -36,6 +36,9 @@ pub struct Plan {
     /// What is sent.
     #[serde(default)]
     pub workload: Workload,
+    /// Sends a tree of files instead of messages.
+    #[serde(default)]
+    pub objects: Option<ObjectsPlan>,
     /// How control connections behave.
     #[serde(default)]
     pub control: StreamConditions,
@@ -204,6 +207,40 @@ impl Workload {
     }
 }
 
+/// A tree, and how its receivers keep it.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ObjectsPlan {
+    /// Number of files.
+    pub files: u64,
+    /// The longest; half of them have at most 100 bytes.
+    pub file_bytes_max: u64,
+    /// Receivers that the sender waits for.
+    pub expected: usize,
+    /// How long it waits for them.
+    pub join_timeout: Span,
+    /// After which time without progress a receiver is given up.
+    pub progress_timeout: Span,
+    /// Every so many writes a receiver's store is full; 0 for never.
+    pub store_full_every: u64,
+    /// So many slabs come out wrong at each receiver, as if its disk had turned a bit.
+    pub seals_wrong: u64,
+}
+
+impl Default for ObjectsPlan {
+    fn default() -> Self {
+        Self {
+            files: 20,
+            file_bytes_max: 40_000,
+            expected: 0,
+            join_timeout: Span::millis(20_000),
+            progress_timeout: Span::millis(30_000),
+            store_full_every: 0,
+            seals_wrong: 0,
+        }
+    }
+}
+
 /// A host with one sender or receiver.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -326,6 +363,8 @@ pub struct CheckPlan {
     pub deadline: Span,
     /// Every receiver gets every message of the sessions.
     pub all_delivered: bool,
+    /// The sender of a tree has a proof from every receiver that it expects.
+    pub proven: bool,
     /// Every receiver hears of the end of every session.
     pub all_ended: bool,
     /// Packets lost somewhere, so that the scenario shows what it is meant to show.
@@ -341,6 +380,7 @@ impl Default for CheckPlan {
         Self {
             deadline: Span::millis(120_000),
             all_delivered: false,
+            proven: false,
             all_ended: false,
             some_lost: false,
             naks_per_lost_percent_max: None,

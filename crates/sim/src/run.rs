@@ -4,7 +4,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeSet, VecDeque},
+    collections::BTreeSet,
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -19,7 +19,10 @@ use crate::{
     EndpointId, SimIo,
     check::{Ledger, SharedLedger, Totals},
     fault::IoFaults,
-    node::{PublisherNode, PublisherPlan, ReceiverNode, ReceiverPlan, SimNode},
+    node::{
+        PublisherNode, PublisherPlan, ReceiverNode, ReceiverPlan, SenderNode, SimNode, TakerNode,
+        Tree,
+    },
     pipe::Fault,
     plan::{EndPlan, EventKind, EventPlan, Plan, PlanError, Who},
     quantity::Span,
@@ -190,6 +193,7 @@ impl<'a> Setting<'a> {
             started,
             ledger: ledger.clone(),
             totals: totals.clone(),
+            tree: plan.objects.map(|objects| Tree::generate(&objects, seed)),
             rng,
         };
         let mut maker = maker;
@@ -210,31 +214,53 @@ impl<'a> Setting<'a> {
         if !is_over {
             self.explain_hang();
         }
-        for id in 0..self.plan.senders.len() + self.plan.receivers.len() {
-            match self.simulation.node_mut(EndpointId(id)) {
-                Some(SimNode::Publisher(node)) => node.judge(),
-                Some(SimNode::Receiver(node)) => node.judge(false),
-                Some(SimNode::Asleep) | None => {}
-            }
+        for (_, node) in self.simulation.nodes() {
+            node.judge(false);
+        }
+        if self.plan.objects.is_some() {
+            self.judge_proofs();
         }
         self.judge()
     }
 
     fn explain_hang(&self) {
-        let mut open = VecDeque::new();
-        for (id, node) in self.simulation.nodes() {
-            let why = match node {
-                SimNode::Publisher(node) if !node.is_finished() => node.explain(),
-                SimNode::Receiver(node) if !node.is_finished() => node.explain(),
-                SimNode::Asleep => "asleep".to_owned(),
-                SimNode::Publisher(_) | SimNode::Receiver(_) => continue,
-            };
-            open.push_back(format!("endpoint {}: {why}", id.0));
-        }
-        let text = open.make_contiguous().join("; ");
+        let open = self
+            .simulation
+            .nodes()
+            .filter(|(_, node)| !node.is_finished());
+        let open: Vec<_> = open
+            .map(|(id, node)| format!("endpoint {}: {}", id.0, node.explain()))
+            .collect();
+        let text = open.join("; ");
         self.ledger
             .borrow_mut()
             .fail(format!("not over by the deadline: {text}"));
+    }
+
+    /// What senders say was delivered is in place somewhere, and what the plan wants proven is.
+    fn judge_proofs(&self) {
+        let mut claimed = 0;
+        for (_, node) in self.simulation.nodes() {
+            let SimNode::Sender(sender) = node else {
+                continue;
+            };
+            let (done, is_proven) = sender.proven();
+            claimed += done;
+            if self.plan.check.proven && !is_proven {
+                let text = format!("not proven: {}", sender.outcome_text());
+                self.ledger.borrow_mut().fail(text);
+            }
+        }
+        let delivered: u64 = self
+            .totals
+            .borrow()
+            .iter()
+            .map(|totals| totals.messages)
+            .sum();
+        if claimed as u64 > delivered {
+            let text = format!("{claimed} deliveries claimed, {delivered} in place");
+            self.ledger.borrow_mut().fail(text);
+        }
     }
 
     fn judge(&self) -> Report {
@@ -265,7 +291,10 @@ impl<'a> Setting<'a> {
     fn check_plan(&self, wire: &WireCounts, data_lost: u64, receivers: &[Totals]) {
         let check = self.plan.check;
         let mut ledger = self.ledger.borrow_mut();
-        let published = ledger.published();
+        let published = match self.plan.objects {
+            Some(_) => 1,
+            None => ledger.published(),
+        };
         for (i, got) in receivers
             .iter()
             .enumerate()
@@ -306,11 +335,7 @@ impl<'a> Setting<'a> {
 
 /// True when no process has anything left to do.
 fn is_over(simulation: &mut Simulation<SimNode>) -> bool {
-    simulation.nodes().all(|(_, node)| match node {
-        SimNode::Publisher(node) => node.is_finished(),
-        SimNode::Receiver(node) => node.is_finished(),
-        SimNode::Asleep => false,
-    })
+    simulation.nodes().all(|(_, node)| node.is_finished())
 }
 
 /// Makes the processes, at the start and after each restart.
@@ -321,6 +346,7 @@ struct Maker {
     started: Instant,
     ledger: SharedLedger,
     totals: Rc<RefCell<Vec<Totals>>>,
+    tree: Option<Tree>,
     rng: Rng,
 }
 
@@ -344,6 +370,15 @@ impl Maker {
                 control_port: CONTROL_PORT,
                 workload: self.plan.workload,
             };
+            if let (Some(objects), Some(tree)) = (self.plan.objects, self.tree.clone()) {
+                let plan = PublisherPlan {
+                    reports: true,
+                    ..plan
+                };
+                let ledger = self.ledger.clone();
+                let node = SenderNode::new(io, &plan, &objects, tree, ledger);
+                return SimNode::Sender(Box::new(node));
+            }
             return SimNode::Publisher(Box::new(PublisherNode::new(
                 io,
                 &plan,
@@ -379,13 +414,12 @@ impl Maker {
             // Those that were waited for miss nothing; who comes later begins where it joins.
             from_start: session.reports && now == self.started,
         };
-        let witness_totals = self.totals.clone();
-        SimNode::Receiver(Box::new(ReceiverNode::new(
-            io,
-            &plan,
-            &self.ledger,
-            witness_totals,
-        )))
+        let (ledger, totals) = (&self.ledger, self.totals.clone());
+        if let (Some(objects), Some(tree)) = (self.plan.objects, &self.tree) {
+            let node = TakerNode::new(io, &plan, &objects, tree, ledger.clone(), totals);
+            return SimNode::Taker(Box::new(node));
+        }
+        SimNode::Receiver(Box::new(ReceiverNode::new(io, &plan, ledger, totals)))
     }
 }
 

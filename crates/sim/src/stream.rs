@@ -204,6 +204,20 @@ impl World {
         self.pump(stream, side);
     }
 
+    /// True when nothing waits to leave on an endpoint's streams.
+    pub(crate) fn has_sent_links(&self, id: EndpointId) -> bool {
+        let epoch = self.endpoints[id.0].epoch;
+        let ends = self
+            .streams
+            .iter()
+            .filter(|stream| !stream.is_broken)
+            .flat_map(|s| &s.ends);
+        let mut own = ends.filter(|end| end.endpoint == id && end.epoch == epoch && end.is_open);
+        own.all(|end| {
+            end.unsent.is_empty() && (!end.is_closing || end.fin_left || end.peer_is_done)
+        })
+    }
+
     pub(crate) fn stream_event(&mut self, event: StreamEvent) {
         match event {
             StreamEvent::Reset { stream, to } => self.end_by_reset(stream, to),

@@ -53,6 +53,7 @@ pub fn plan(seed: u64) -> Plan {
         seeds: 1,
         config: config(rng, session),
         workload: workload(rng, session),
+        objects: None,
         control: control(rng),
         check: CheckPlan {
             deadline: Span::millis(calm_ms + 110_000),

@@ -398,6 +398,12 @@ impl World {
         Step::Internal
     }
 
+    /// A process ends by itself: its kernel closes what it leaves open.
+    pub(crate) fn exit(&mut self, id: EndpointId) {
+        self.note(|| format!("{} exits", id.0));
+        self.crash(id, CrashKind::Process);
+    }
+
     fn crash(&mut self, id: EndpointId, kind: CrashKind) {
         if kind == CrashKind::Host {
             let host = self.endpoints[id.0].setup.host;

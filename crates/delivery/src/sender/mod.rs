@@ -279,11 +279,14 @@ impl<C: Content> PlanSender<C> {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        let is_deadline = self
+            .stage_deadline()
+            .is_some_and(|at| at <= now && at > self.now);
         self.now = now;
         if self.stage == Stage::Hashing {
             self.hash(now);
         }
-        if now < self.tick_at {
+        if now < self.tick_at && !is_deadline {
             return;
         }
         self.tick_at = now + TICK;
@@ -334,9 +337,20 @@ impl<C: Content> PlanSender<C> {
         match self.stage {
             Stage::Closed => None,
             Stage::Hashing => Some(Instant::ZERO),
-            Stage::Gathering => Some(self.tick_at.min(self.join_deadline)),
-            Stage::Answering { deadline } => earliest(Some(self.tick_at), Some(deadline)),
-            _ => Some(self.tick_at),
+            // A deadline that has passed without effect is looked at again with the next tick.
+            _ => earliest(
+                Some(self.tick_at),
+                self.stage_deadline().filter(|&at| at > self.now),
+            ),
+        }
+    }
+
+    /// When the stage ends if nothing else ends it.
+    const fn stage_deadline(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Gathering => Some(self.join_deadline),
+            Stage::Answering { deadline } | Stage::Closing { deadline } => Some(deadline),
+            _ => None,
         }
     }
 

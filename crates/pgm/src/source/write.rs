@@ -66,8 +66,7 @@ impl Source {
         }
         let stride = DATA_HEAD + len;
         let syn = self.syn_bytes();
-        let fits = self.limits.burst_bytes / stride;
-        let count_max = fits.min(self.limits.backlog_sqns as usize).max(1);
+        let count_max = self.burst_count_max(len);
         if count == 0 || count > count_max {
             let max = count_max * len;
             return Err(Full::TooLong { max });
@@ -81,6 +80,15 @@ impl Source {
             len,
             count,
         })
+    }
+
+    /// How many payloads of `len` bytes [`Source::reserve_burst`] gives at most; at least 1.
+    #[must_use]
+    pub const fn burst_count_max(&self, len: usize) -> usize {
+        let fits = self.limits.burst_bytes / (DATA_HEAD + len);
+        let sqns = self.limits.backlog_sqns as usize;
+        let count = if fits < sqns { fits } else { sqns };
+        if count == 0 { 1 } else { count }
     }
 
     /// A message in several packets: all of them or none.

@@ -69,28 +69,10 @@ impl PublisherNode {
     pub fn new(mut io: SimIo, plan: &PublisherPlan, ledger: SharedLedger) -> Self {
         let now = io.now();
         let mut rng = Rng::new(plan.seed);
-        let mut gsi = [0; 6];
-        rng.fill(&mut gsi);
-        // Two senders on one host are not of this plan, so the host's address will do as a port.
-        let tsi = Tsi {
-            gsi: Gsi(gsi),
-            port: 1000 + (rng.next_u32() & 0xfff) as u16,
-        };
         let session = rng.next_u64();
-        let mut mark = Mark::new(Profile::Messages, session);
-        mark.control_port = if plan.reports { plan.control_port } else { 0 };
-        let setup = SourceSetup {
-            tsi,
-            destination_port: plan.group.port(),
-            group: plan.group,
-            nla: plan.own,
-            path: PathId(0),
-            first_sqn: plan.first_sqn,
-            seed: rng.next_u64(),
-            mark: plan.reports.then_some(mark),
-        };
+        let setup = source_setup(plan, Profile::Messages, session, &mut rng);
         let source = Source::new(plan.config, setup, now);
-        let name = tsi.to_string();
+        let name = setup.tsi.to_string();
         let publication =
             ledger
                 .borrow_mut()
@@ -290,6 +272,33 @@ impl PublisherNode {
         self.is_closed = true;
         self.ledger.borrow_mut().close(self.publication);
         self.driver.endpoint.source_mut().close(now);
+    }
+}
+
+/// A source as the plan wants it; the mark names `session` when it takes reports.
+pub(super) fn source_setup(
+    plan: &PublisherPlan,
+    profile: Profile,
+    session: u64,
+    rng: &mut Rng,
+) -> SourceSetup {
+    let mut gsi = [0; 6];
+    rng.fill(&mut gsi);
+    let port = 1000 + (rng.next_u32() & 0xfff) as u16;
+    let mut mark = Mark::new(profile, session);
+    mark.control_port = plan.control_port;
+    SourceSetup {
+        tsi: Tsi {
+            gsi: Gsi(gsi),
+            port,
+        },
+        destination_port: plan.group.port(),
+        group: plan.group,
+        nla: plan.own,
+        path: PathId(0),
+        first_sqn: plan.first_sqn,
+        seed: rng.next_u64(),
+        mark: plan.reports.then_some(mark),
     }
 }
 

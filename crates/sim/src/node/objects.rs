@@ -1,0 +1,356 @@
+//! Processes that send and receive a tree: the shipped object endpoints over content in memory.
+
+use std::{cell::RefCell, fmt::Write as _, rc::Rc, sync::Arc, time::Duration};
+
+use base::{Io as _, PathId, Rng};
+use delivery::{
+    Entry, PlanReceiver, PlanReceiverConfig, PlanReceiverEvent, PlanSender, PlanSenderConfig,
+    ReceiverState,
+    memory::{MemoryContent, MemoryStore},
+};
+use driver::{Driver, ObjectReceiver, ObjectSender};
+use pgm::{Mode, Receiver, ReceiverSetup, Source};
+use wire::pgm::Profile;
+
+use super::{
+    Progress, PublisherPlan, ReceiverPlan, batch, identity_fault, publisher::source_setup,
+};
+use crate::{
+    SimIo,
+    check::{SharedLedger, Totals},
+    plan::ObjectsPlan,
+};
+
+/// The tree of one run, the same for every life of its sender.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    plan: Arc<delivery::Plan>,
+    content: MemoryContent,
+}
+
+impl Tree {
+    /// A tree of files of random sizes, whose bytes follow from `seed`.
+    ///
+    /// **Panics** (bug): when the sizes make no plan.
+    #[must_use]
+    pub fn generate(objects: &ObjectsPlan, seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut entries = vec![Entry::directory("d"), Entry::symlink("d/link", "../f0000")];
+        entries.extend((0..objects.files).map(|n| {
+            let is_small = rng.chance(1, 2);
+            let high = if is_small {
+                100
+            } else {
+                objects.file_bytes_max
+            };
+            Entry::file(&format!("f{n:04}"), rng.between(0, high))
+        }));
+        let (plan, content) =
+            MemoryContent::generate(entries, [7; 16], seed).expect("the sizes are bounded");
+        Self { plan, content }
+    }
+}
+
+/// A process that sends the tree.
+#[derive(Debug)]
+pub struct SenderNode {
+    driver: Driver<SimIo, ObjectSender<MemoryContent>>,
+    ledger: SharedLedger,
+    progress: Progress,
+    has_exited: bool,
+}
+
+impl SenderNode {
+    /// Starts a sender on `io`.
+    pub fn new(
+        mut io: SimIo,
+        plan: &PublisherPlan,
+        objects: &ObjectsPlan,
+        tree: Tree,
+        ledger: SharedLedger,
+    ) -> Self {
+        let now = io.now();
+        let mut rng = Rng::new(plan.seed);
+        let session = rng.next_u64();
+        let setup = source_setup(plan, Profile::Objects, session, &mut rng);
+        let source = Source::new(plan.config, setup, now);
+        let expected = u32::try_from(objects.expected).unwrap_or(u32::MAX);
+        let mut config = PlanSenderConfig::new(session, expected);
+        config.join_timeout = objects.join_timeout.0;
+        config.progress_timeout = objects.progress_timeout.0;
+        config.report_sqns = plan.config.tx_window_sqns() / 8;
+        let sender = PlanSender::new(config, tree.plan, tree.content, now);
+        let driver = Driver::new(io, ObjectSender::new(source, sender), batch());
+        Self {
+            driver,
+            ledger,
+            progress: Progress::default(),
+            has_exited: false,
+        }
+    }
+
+    /// One turn of the process.
+    pub fn turn(&mut self) {
+        let now = self.driver.io.now();
+        if self.has_exited {
+            return;
+        }
+        let turn = match self.driver.turn(&mut ()) {
+            Ok(turn) => turn,
+            Err(fault) => return self.fail(&format!("the back end gave up: {fault}")),
+        };
+        while self.driver.endpoint.plan_mut().pop_event().is_some() {}
+        let was_idle = turn.is_idle() && !turn.blocked;
+        if let Some(turns) = self
+            .progress
+            .note(was_idle, now, self.driver.next_timeout())
+        {
+            self.fail(&format!(
+                "{turns} turns in a row did nothing, yet another is due at once"
+            ));
+        }
+        if self.driver.endpoint.is_over() && self.driver.io.has_sent_links() {
+            self.has_exited = true;
+            self.driver.io.exit();
+        } else if turn.is_idle() {
+            self.driver.wait(None);
+        } else {
+            self.driver.io.wait(Some(now));
+        }
+    }
+
+    /// True when its program has ended.
+    #[must_use]
+    pub const fn is_finished(&self) -> bool {
+        self.has_exited
+    }
+
+    /// What it is waiting for.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let (source, plan) = (self.driver.endpoint.source(), self.driver.endpoint.plan());
+        format!(
+            "sender trail {} hold {} unsent {} lead {} over {}, closed {}, {}, due {:?} at {:?}",
+            source.trail(),
+            source.hold(),
+            source.unsent(),
+            source.lead(),
+            source.is_over(),
+            plan.is_closed(),
+            self.outcome_text(),
+            self.driver.next_timeout(),
+            self.driver.now(),
+        )
+    }
+
+    /// How many receivers it says have proved delivery, and whether everyone expected has.
+    #[must_use]
+    pub fn proven(&self) -> (usize, bool) {
+        let outcome = self.driver.endpoint.plan().outcome();
+        let is_done = |state: &ReceiverState| matches!(state, ReceiverState::Done { .. });
+        let done = outcome
+            .receivers
+            .iter()
+            .filter(|report| is_done(&report.state))
+            .count();
+        (done, outcome.is_proven())
+    }
+
+    /// What it says about each receiver, in short.
+    #[must_use]
+    pub fn outcome_text(&self) -> String {
+        let outcome = self.driver.endpoint.plan().outcome();
+        let mut text = format!("missing {} failure {:?}", outcome.missing, outcome.failure);
+        for report in &outcome.receivers {
+            let state = match &report.state {
+                ReceiverState::Done { .. } => "done".to_owned(),
+                other => format!("{other:?}"),
+            };
+            write!(text, "; {} {state}", report.name).expect("a String takes everything");
+        }
+        text
+    }
+
+    /// Checks what must hold at the end of the process, however it ended.
+    pub fn judge(&self) {
+        let source = self.driver.endpoint.source();
+        let counters = source.counters();
+        let world = self.driver.io.world();
+        world
+            .borrow_mut()
+            .note(|| format!("END {:?} {counters:?}", self.driver.counters()));
+        let kept = [("handled", counters.upstream_handled)];
+        if let Some(fault) = identity_fault(counters.upstream_packets, &kept, source.drops()) {
+            self.fail(&fault);
+        }
+    }
+
+    fn fail(&self, text: &str) {
+        self.ledger.borrow_mut().fail(format!("sender: {text}"));
+    }
+}
+
+/// A process that receives the tree.
+#[derive(Debug)]
+pub struct TakerNode {
+    driver: Driver<SimIo, ObjectReceiver<MemoryStore>>,
+    ledger: SharedLedger,
+    name: String,
+    wanted: MemoryContent,
+    totals: Rc<RefCell<Vec<Totals>>>,
+    progress: Progress,
+    has_failed: bool,
+    has_exited: bool,
+}
+
+impl TakerNode {
+    /// Starts a receiver on `io`.
+    pub fn new(
+        io: SimIo,
+        plan: &ReceiverPlan,
+        objects: &ObjectsPlan,
+        tree: &Tree,
+        ledger: SharedLedger,
+        totals: Rc<RefCell<Vec<Totals>>>,
+    ) -> Self {
+        let now = io.world_now();
+        let setup = ReceiverSetup {
+            mode: Mode::Arrival,
+            destination_port: plan.group.port(),
+            group: plan.group,
+            path: PathId(0),
+            seed: plan.seed,
+            own_nla: plan.own,
+        };
+        let receiver = Receiver::new(plan.config, setup, now);
+        let mut store = MemoryStore::default();
+        store.faults.full_every = objects.store_full_every;
+        store.faults.seals_wrong = objects.seals_wrong;
+        let config = PlanReceiverConfig::new(plan.name.clone(), plan.seed);
+        let endpoint = ObjectReceiver::new(receiver, PlanReceiver::new(config, store, now));
+        Self {
+            driver: Driver::new(io, endpoint, batch()),
+            ledger,
+            name: plan.name.clone(),
+            wanted: tree.content.clone(),
+            totals,
+            progress: Progress::default(),
+            has_failed: false,
+            has_exited: false,
+        }
+    }
+
+    /// One turn of the process.
+    pub fn turn(&mut self) {
+        if self.has_exited {
+            return;
+        }
+        let now = self.driver.io.now();
+        let turn = match self.driver.turn(&mut ()) {
+            Ok(turn) => turn,
+            Err(fault) => return self.fail(&format!("the back end gave up: {fault}")),
+        };
+        while let Some(event) = self.driver.endpoint.plan_mut().pop_event() {
+            self.has_failed |= matches!(event, PlanReceiverEvent::Failed { .. });
+        }
+        let was_idle = turn.is_idle() && !turn.blocked;
+        if let Some(turns) = self
+            .progress
+            .note(was_idle, now, self.driver.next_timeout())
+        {
+            self.fail(&format!(
+                "{turns} turns in a row did nothing, yet another is due at once"
+            ));
+        }
+        let plan = self.driver.endpoint.plan();
+        if plan.is_over() && plan.is_idle() && self.driver.io.has_sent_links() {
+            self.has_exited = true;
+            self.driver.io.exit();
+        } else if turn.is_idle() {
+            // The shipped receiver looks after its store every so often.
+            self.driver.wait(Some(now + STORE_POLL));
+        } else {
+            self.driver.io.wait(Some(now));
+        }
+    }
+
+    /// True when its program has ended, or would wait for a sender for ever.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        let never_joined = self.driver.endpoint.receiver().sessions().next().is_none()
+            && self.driver.endpoint.plan().progress().content_bytes == 0;
+        self.has_exited || never_joined
+    }
+
+    /// True when the whole tree is in place.
+    #[must_use]
+    pub fn has_delivered(&self) -> bool {
+        self.driver.endpoint.plan().store().committed().is_some()
+    }
+
+    /// What it is waiting for.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let plan = self.driver.endpoint.plan();
+        format!(
+            "taker {:?} {:?} sessions {:?}, due {:?} at {:?}",
+            plan.progress(),
+            plan.counters(),
+            self.driver
+                .endpoint
+                .receiver()
+                .sessions()
+                .collect::<Vec<_>>(),
+            self.driver.next_timeout(),
+            self.driver.now(),
+        )
+    }
+
+    /// Checks what must hold at the end of the process, however it ended.
+    pub fn judge(&self, is_crashed: bool) {
+        let receiver = self.driver.endpoint.receiver();
+        let (counters, plan) = (receiver.counters(), self.driver.endpoint.plan());
+        let world = self.driver.io.world();
+        world.borrow_mut().note(|| {
+            format!(
+                "END {:?} {counters:?} {:?}",
+                self.driver.counters(),
+                plan.counters()
+            )
+        });
+        let kept = [
+            ("payload", counters.payload_packets),
+            ("held", counters.held_packets),
+            ("control", counters.control_packets),
+        ];
+        if let Some(fault) = identity_fault(counters.seen_packets, &kept, receiver.drops()) {
+            self.fail(&fault);
+        }
+        let committed = plan.store().committed();
+        if committed.is_some_and(|bytes| bytes != self.wanted.bytes()) {
+            self.fail("what was committed is not what was sent");
+        }
+        if plan.proof().is_some() && committed.is_none() {
+            self.fail("it gave a proof of what is not in place");
+        }
+        if self.has_exited && committed.is_none() && !self.has_failed {
+            self.fail("it ended without the content and without an error");
+        }
+        let totals = Totals {
+            messages: u64::from(committed.is_some()),
+            gone: u64::from(self.has_failed),
+            is_crashed,
+            ..Totals::default()
+        };
+        self.totals.borrow_mut().push(totals);
+    }
+
+    fn fail(&self, text: &str) {
+        self.ledger
+            .borrow_mut()
+            .fail(format!("{}: {text}", self.name));
+    }
+}
+
+/// How often the shipped receiver looks after its store.
+const STORE_POLL: Duration = Duration::from_millis(2);
