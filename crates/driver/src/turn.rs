@@ -206,3 +206,177 @@ impl Turn {
 const RUNS_MAX: usize = 4;
 const LINK_EVENTS_MAX: usize = 64;
 const LINK_COMMANDS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::VecDeque, net::SocketAddr};
+
+    use base::{Arrival, LinkId, PathId, Run, Socket};
+
+    use super::*;
+
+    /// A world that plays back what a test wrote down.
+    #[derive(Default)]
+    struct Script {
+        arrivals: VecDeque<Vec<u8>>,
+        outcomes: VecDeque<Outcome>,
+        sent: Vec<usize>,
+    }
+
+    impl Io for Script {
+        fn now(&mut self) -> Instant {
+            Instant::from_nanos(5)
+        }
+
+        fn recv(&mut self, batch: &mut RecvBatch) -> Result<usize, IoFault> {
+            let from = Arrival::from(SocketAddr::from(([10, 0, 0, 1], 1)), Socket::Group);
+            while let Some(bytes) = self.arrivals.front() {
+                if !batch.push_copy(from, bytes) {
+                    break;
+                }
+                self.arrivals.pop_front();
+            }
+            Ok(batch.filled())
+        }
+
+        fn send(&mut self, run: &Run<'_>) -> Outcome {
+            self.sent.push(run.len());
+            let whole = Outcome::Sent {
+                datagrams: run.datagram_count(),
+            };
+            self.outcomes.pop_front().unwrap_or(whole)
+        }
+
+        fn run_limit(&self) -> RunLimit {
+            RunLimit {
+                bytes: 64_000,
+                datagrams: 128,
+            }
+        }
+
+        fn link_open(&mut self, _peer: SocketAddr) -> LinkId {
+            LinkId(0)
+        }
+
+        fn link_event(&mut self, _data: &mut Vec<u8>) -> Option<(LinkId, LinkEvent)> {
+            None
+        }
+
+        fn link_send(&mut self, _link: LinkId, bytes: &[u8]) -> usize {
+            bytes.len()
+        }
+
+        fn link_close(&mut self, _link: LinkId) {}
+
+        fn wait(&mut self, _until: Option<Instant>) {}
+    }
+
+    /// Sends `runs` runs of two datagrams, and collects what arrives into the sink.
+    struct Echo {
+        runs: usize,
+        is_full: bool,
+        outcomes: Vec<Outcome>,
+    }
+
+    impl Endpoint for Echo {
+        fn handle_link(&mut self, _: Instant, _: LinkId, _: LinkEvent, _: &[u8]) {}
+
+        fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
+            None
+        }
+
+        fn link_sent(&mut self, _: LinkId, _: usize) {}
+
+        fn link_opened(&mut self, _: u32, _: LinkId) {}
+
+        fn poll_run(&mut self, _now: Instant, _budget: Budget) -> Option<Run<'_>> {
+            (self.runs > 0).then_some(Run {
+                path: PathId(0),
+                to: SocketAddr::from(([239, 1, 1, 1], 7500)),
+                hops: None,
+                segment: 2,
+                memory: &[1, 2, 3, 4],
+                ranges: std::slice::from_ref(const { &(0..4) }),
+            })
+        }
+
+        fn run_done(&mut self, _now: Instant, outcome: Outcome) {
+            self.runs -= usize::from(outcome != Outcome::Blocked);
+            self.outcomes.push(outcome);
+        }
+
+        fn next_timeout(&self) -> Option<Instant> {
+            None
+        }
+    }
+
+    impl Handle<Vec<Vec<u8>>> for Echo {
+        fn handle(&mut self, _: Instant, _: &Arrival, tpdu: &[u8], sink: &mut Vec<Vec<u8>>) {
+            sink.push(tpdu.to_vec());
+        }
+
+        fn drain(&mut self, _: Instant, _: &mut Vec<Vec<u8>>) {}
+
+        fn handle_timeout(&mut self, _: Instant, _: &mut Vec<Vec<u8>>) {}
+
+        fn is_full(&self, _: &Vec<Vec<u8>>) -> bool {
+            self.is_full
+        }
+    }
+
+    fn driver(runs: usize) -> Driver<Script, Echo> {
+        let echo = Echo {
+            runs,
+            is_full: false,
+            outcomes: Vec::new(),
+        };
+        Driver::new(Script::default(), echo, RecvBatch::new(4, 16))
+    }
+
+    #[test]
+    fn a_turn_hands_over_every_datagram_and_looks_up_between_runs() {
+        let mut driver = driver(RUNS_MAX + 1);
+        driver.io.arrivals.extend([vec![1], vec![2, 2]]);
+        let mut sink = Vec::new();
+        let turn = driver.turn(&mut sink).unwrap();
+        assert_eq!(sink, [vec![1], vec![2, 2]]);
+        assert_eq!(
+            (turn.buffers, turn.runs, turn.is_idle()),
+            (2, RUNS_MAX, false)
+        );
+        assert_eq!(driver.turn(&mut sink).unwrap().runs, 1);
+        assert!(driver.turn(&mut sink).unwrap().is_idle());
+        assert_eq!(driver.counters().runs, RUNS_MAX as u64 + 1);
+    }
+
+    #[test]
+    fn a_full_socket_ends_the_sending_and_the_run_stays() {
+        let mut driver = driver(2);
+        driver
+            .io
+            .outcomes
+            .extend([Outcome::Sent { datagrams: 1 }, Outcome::Blocked]);
+        let turn = driver.turn(&mut Vec::new()).unwrap();
+        assert!(turn.blocked && turn.is_idle());
+        assert_eq!(
+            driver.endpoint.outcomes,
+            [Outcome::Sent { datagrams: 1 }, Outcome::Blocked]
+        );
+        let counters = driver.counters();
+        assert_eq!((counters.runs_short, counters.runs_blocked), (1, 1));
+        assert_eq!(driver.endpoint.runs, 1);
+    }
+
+    #[test]
+    fn an_application_that_takes_nothing_leaves_packets_in_the_socket() {
+        let mut driver = driver(0);
+        driver.io.arrivals.push_back(vec![1]);
+        driver.endpoint.is_full = true;
+        let mut sink = Vec::new();
+        assert_eq!(driver.turn(&mut sink).unwrap().buffers, 0);
+        assert_eq!(driver.counters().turns_full, 1);
+        driver.endpoint.is_full = false;
+        assert_eq!(driver.turn(&mut sink).unwrap().buffers, 1);
+        assert_eq!(sink, [vec![1]]);
+    }
+}
