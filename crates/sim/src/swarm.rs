@@ -12,8 +12,8 @@ use crate::{
     frame::index,
     pipe::Fault,
     plan::{
-        CheckPlan, EndPlan, EventKind, EventPlan, FirstSqn, Plan, PolicyPlan, SessionPlan, Who,
-        Workload,
+        CheckPlan, EndPlan, EventKind, EventPlan, FirstSqn, ObjectsPlan, Plan, PolicyPlan,
+        SessionPlan, Who, Workload,
     },
     quantity::{Ratio, Span},
     stream::StreamConditions,
@@ -47,20 +47,25 @@ pub fn plan(seed: u64) -> Plan {
         .map(|_| end(rng, share, !session.reports))
         .collect();
     let events = events(rng, share, calm_ms, senders.len(), receivers.len());
+    let objects = (senders.len() == 1 && rng.chance(1, 5)).then(|| objects(rng, receivers.len()));
+    let is_survivable = events.iter().all(|event| is_survivable(&event.does));
+    let is_promised = match objects {
+        Some(objects) => objects.expected > 0 && objects.join_timeout >= Span::millis(12_000),
+        None => session.reports && session.policy == PolicyPlan::Wait,
+    };
     Plan {
         name: format!("swarm {seed}"),
         about: String::new(),
         seeds: 1,
         config: config(rng, session),
         workload: workload(rng, session),
-        objects: None,
+        objects,
         control: control(rng),
         check: CheckPlan {
             deadline: Span::millis(calm_ms + 110_000),
-            // What the wait policy promises, as long as nobody is killed or cut off for too long.
-            all_delivered: session.reports
-                && session.policy == PolicyPlan::Wait
-                && events.iter().all(|event| is_survivable(&event.does)),
+            // What is promised, as long as nobody is killed.
+            all_delivered: is_promised && is_survivable,
+            proven: objects.is_some() && is_promised && is_survivable,
             ..CheckPlan::default()
         },
         session,
@@ -127,6 +132,27 @@ fn session(rng: &mut Rng) -> SessionPlan {
         ipv6: rng.chance(1, 4),
         unicast: rng.chance(1, 10),
         arrival: !reports && rng.chance(1, 3),
+    }
+}
+
+fn objects(rng: &mut Rng, receivers: usize) -> ObjectsPlan {
+    ObjectsPlan {
+        files: rng.between(0, 60),
+        // Now and then more than one slab of 1 MiB.
+        file_bytes_max: if rng.chance(1, 8) {
+            600_000
+        } else {
+            rng.between(1, 30_000)
+        },
+        expected: if rng.chance(3, 4) { receivers } else { 0 },
+        join_timeout: Span::millis(rng.between(100, 20_000)),
+        store_full_every: if rng.chance(1, 4) {
+            rng.between(5, 200)
+        } else {
+            0
+        },
+        seals_wrong: rng.below(8) / 6,
+        ..ObjectsPlan::default()
     }
 }
 
