@@ -2,12 +2,20 @@
 
 use std::{
     process::{Child, Command, ExitStatus, Stdio},
-    thread,
+    sync::{Mutex, PoisonError},
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use lab::Host;
+use lab::{Host, isolated};
 use serde_json::Value;
+
+/// Runs a test that needs the whole machine: inside a lab's isolation, one at a time.
+pub(crate) fn alone<F: FnOnce() + Send>(body: F) {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    let _turn = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    isolated(body);
+}
 
 /// The program under test on `host`, its arguments given as words of one line.
 pub(crate) fn towline(host: &Host, words: &str) -> Command {
@@ -21,18 +29,27 @@ pub(crate) fn towline(host: &Host, words: &str) -> Command {
 pub(crate) struct End {
     child: Child,
     what: String,
+    out: Option<JoinHandle<Vec<u8>>>,
+    err: Option<JoinHandle<Vec<u8>>>,
 }
 
 impl End {
     pub(crate) fn start(mut command: Command) -> Self {
         let what = format!("{command:?}");
-        let child = command
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("{what}: {error}"));
-        Self { child, what }
+        // Read from the start: a receiver that waits for its reader takes nothing from the network.
+        let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        Self {
+            child,
+            what,
+            out: Some(thread::spawn(move || read(stdout))),
+            err: Some(thread::spawn(move || read(stderr))),
+        }
     }
 
     pub(crate) fn signal(&self, signal: &str) {
@@ -54,10 +71,6 @@ impl End {
 
     /// As [`End::finish`], for output that is not text.
     pub(crate) fn finish_raw(mut self, limit: Duration) -> (ExitStatus, Vec<u8>) {
-        let mut stdout = self.child.stdout.take().unwrap();
-        let mut stderr = self.child.stderr.take().unwrap();
-        let out = thread::spawn(move || read(&mut stdout));
-        let err = thread::spawn(move || read(&mut stderr));
         let end = Instant::now() + limit;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -65,20 +78,23 @@ impl End {
             }
             if Instant::now() > end {
                 self.child.kill().unwrap();
-                let err = err.join().unwrap();
-                panic!(
-                    "{}: not done in {limit:?}: {}",
-                    self.what,
-                    String::from_utf8_lossy(&err)
-                );
+                let (_, err) = self.texts();
+                panic!("{}: not done in {limit:?}: {err}", self.what);
             }
             thread::sleep(Duration::from_millis(10));
         };
-        let (out, err) = (out.join().unwrap(), err.join().unwrap());
+        let (out, err) = self.texts();
         if !err.is_empty() {
-            eprintln!("{}: {}", self.what, String::from_utf8_lossy(&err));
+            eprintln!("{}: {err}", self.what);
         }
         (status, out)
+    }
+
+    /// What was printed and said, once the program has ended.
+    fn texts(&mut self) -> (Vec<u8>, String) {
+        let join = |thread: &mut Option<JoinHandle<_>>| thread.take().unwrap().join().unwrap();
+        let (out, err): (_, Vec<u8>) = (join(&mut self.out), join(&mut self.err));
+        (out, String::from_utf8_lossy(&err).into_owned())
     }
 
     /// Waits for the end and reads the JSON report.
@@ -98,7 +114,7 @@ impl Drop for End {
     }
 }
 
-fn read(stream: &mut impl std::io::Read) -> Vec<u8> {
+fn read(mut stream: impl std::io::Read) -> Vec<u8> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     bytes

@@ -6,8 +6,6 @@
     reason = "a test says why it is skipped, and what a failed program said"
 )]
 
-mod addresses;
 mod ends;
-mod files;
 mod messages;
 mod openpgm;

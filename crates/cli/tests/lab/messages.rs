@@ -2,9 +2,9 @@
 
 use std::{thread, time::Duration};
 
-use lab::{Lab, LabSpec, isolated};
+use lab::{Lab, LabSpec};
 
-use crate::ends::{End, assert_complete, towline};
+use crate::ends::{End, alone, assert_complete, towline};
 
 const GROUP: &str = "239.192.0.1:7500";
 const LIMIT: Duration = Duration::from_secs(300);
@@ -32,7 +32,7 @@ fn receivers(lab: &Lab, words: &str) -> Vec<End> {
 
 #[test]
 fn all_receive_all_in_order_under_loss() {
-    isolated(|| {
+    alone(|| {
         let lab = lossy_lab(5);
         let ends = receivers(&lab, "--count 200000 --timeout 60s");
         let words = format!(
@@ -56,7 +56,7 @@ fn all_receive_all_in_order_under_loss() {
 
 #[test]
 fn a_receiver_that_stops_holds_the_others_back_until_it_dies() {
-    isolated(|| {
+    alone(|| {
         let lab = lossy_lab(1);
         let mut ends = receivers(&lab, "--count 150000 --timeout 60s");
         let words = format!(
@@ -80,24 +80,58 @@ fn a_receiver_that_stops_holds_the_others_back_until_it_dies() {
 }
 
 #[test]
-fn a_stopped_receiver_is_dropped_or_loses_as_the_policy_says() {
-    isolated(|| {
-        for policy in ["drop", "lose"] {
-            let lab = lossy_lab(1);
-            let mut ends = receivers(&lab, "--count 60000 --timeout 60s");
-            let words = format!(
-                "load send -g {GROUP} --json --receivers 3 --policy {policy} --count 60000 \
-                 --size 1400 --rate 20MB/s --timeout 60s"
-            );
-            let sender = End::start(towline(lab.host(0), &words));
-            thread::sleep(Duration::from_millis(700));
-            let victim = ends.pop().unwrap();
-            victim.signal("-STOP");
-            let sent = sender.report(LIMIT);
-            assert_eq!(sent["messages"], 60_000, "{policy}");
-            for end in ends {
-                assert_complete(&end.report(LIMIT), 60_000);
-            }
+fn a_receiver_that_stops_is_dropped_and_the_others_go_on() {
+    alone(|| {
+        let lab = lossy_lab(1);
+        let mut ends = receivers(&lab, "--count 60000 --timeout 20s");
+        let words = format!(
+            "load send -g {GROUP} --json --receivers 3 --policy drop --count 60000 --size 1400 \
+             --rate 20MB/s"
+        );
+        let sender = End::start(towline(lab.host(0), &words));
+        thread::sleep(Duration::from_millis(700));
+        let victim = ends.pop().unwrap();
+        victim.signal("-STOP");
+        let sent = sender.report(LIMIT);
+        assert_eq!(sent["messages"], 60_000);
+        assert_eq!(sent["counters"]["registry.dropped"], 1, "{sent:#}");
+        // Two seconds of waiting for who has stopped, besides the time that the rate takes.
+        assert!(sent["seconds"].as_f64().unwrap() < 9.0, "{sent:#}");
+        for end in ends {
+            assert_complete(&end.report(LIMIT), 60_000);
         }
+    });
+}
+
+#[test]
+fn a_receiver_that_stops_loses_and_is_told_how_much() {
+    alone(|| {
+        let lab = lossy_lab(1);
+        let mut ends = receivers(&lab, "--count 60000 --timeout 20s");
+        // A fifth of a second of history: less than the stop lasts.
+        let words = format!(
+            "load send -g {GROUP} --json --receivers 3 --policy lose --count 60000 --size 1400 \
+             --rate 20MB/s --tx-window-bytes 4MiB --timeout 20s"
+        );
+        let sender = End::start(towline(lab.host(0), &words));
+        thread::sleep(Duration::from_millis(700));
+        let victim = ends.pop().unwrap();
+        victim.signal("-STOP");
+        thread::sleep(Duration::from_secs(2));
+        victim.signal("-CONT");
+        let sent = sender.report(LIMIT);
+        assert_eq!(sent["messages"], 60_000);
+        for end in ends {
+            assert_complete(&end.report(LIMIT), 60_000);
+        }
+        let report = victim.report(LIMIT);
+        let count = |name: &str| report[name].as_u64().unwrap();
+        assert!(count("missing") > 0, "{report:#}");
+        assert_eq!(count("missing"), count("lost_packets"), "{report:#}");
+        assert_eq!(count("messages") + count("missing"), 60_000, "{report:#}");
+        assert_eq!(
+            count("duplicates") + count("corrupt") + count("out_of_order"),
+            0
+        );
     });
 }
