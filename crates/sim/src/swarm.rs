@@ -136,13 +136,14 @@ fn session(rng: &mut Rng) -> SessionPlan {
 }
 
 fn objects(rng: &mut Rng, receivers: usize) -> ObjectsPlan {
+    let files = rng.between(0, 60);
     ObjectsPlan {
-        files: rng.between(0, 60),
+        files,
         // Now and then more than one slab of 1 MiB.
-        file_bytes_max: if rng.chance(1, 8) {
-            600_000
+        file_bytes_max: if files < 8 {
+            400_000
         } else {
-            rng.between(1, 30_000)
+            rng.between(1, 20_000)
         },
         expected: if rng.chance(3, 4) { receivers } else { 0 },
         join_timeout: Span::millis(rng.between(100, 20_000)),
@@ -276,7 +277,7 @@ fn control(rng: &mut Rng) -> StreamConditions {
             Ratio::ZERO
         },
         unsent_bytes_max: if rng.chance(1, 4) { 300 } else { 64 << 10 },
-        unread_bytes_max: if rng.chance(1, 4) { 200 } else { 64 << 10 },
+        unread_bytes_max: if rng.chance(1, 4) { 4_000 } else { 64 << 10 },
         ..StreamConditions::default()
     }
 }

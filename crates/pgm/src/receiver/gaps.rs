@@ -182,6 +182,15 @@ impl Gaps {
         }
     }
 
+    /// The packet at `position` came and could not be kept: the source does answer, and asking
+    /// starts over.
+    pub(super) fn answered(&mut self, position: u64, now: Instant) {
+        if let Some(index) = self.locate(position) {
+            let gap = &mut self.list[index];
+            (gap.ncf_tries, gap.data_tries, gap.found) = (0, 0, now);
+        }
+    }
+
     /// The lowest missing position.
     #[inline]
     pub(super) fn first(&self) -> Option<u64> {
@@ -467,6 +476,12 @@ impl Gap {
             NakState::WaitData => (&mut self.data_tries, timing.data_tries_max),
             NakState::Lost => return 0,
         };
+        if self.first >= request.limit {
+            // Not asked for on purpose, so nothing was in vain.
+            self.state = NakState::BackOff;
+            self.due = again;
+            return 0;
+        }
         *tries = tries.saturating_add(1);
         if *tries >= tries_max && now.since(self.found) >= timing.repair_time_max {
             return self.lose();

@@ -147,6 +147,8 @@ impl Window {
     pub(super) fn miss(&mut self, position: u64, now: Instant, due: Instant) {
         if position >= self.next && self.gaps.open(self.next, position + 1, now, due) {
             self.next = position + 1;
+        } else {
+            self.gaps.answered(position, now);
         }
         self.confirmed = self.confirmed.max(self.next.min(position + 1));
     }

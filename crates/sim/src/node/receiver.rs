@@ -79,8 +79,11 @@ impl ReceiverNode {
             plan.from_start,
         );
         Self {
+            sink: Sink {
+                witness,
+                io: io.clone(),
+            },
             driver: Driver::new(io, endpoint, batch()),
-            sink: Sink { witness },
             totals,
             progress: Progress::default(),
             held_bytes_max: 0,
@@ -141,10 +144,11 @@ impl ReceiverNode {
     pub fn judge(&self, is_crashed: bool) {
         let witness = &self.sink.witness;
         self.driver.io.world().borrow_mut().note(|| {
+            let (counters, receiver) = (self.driver.counters(), self.driver.endpoint.receiver());
             format!(
-                "END {:?} {:?}",
-                self.driver.counters(),
-                self.driver.endpoint.receiver().counters()
+                "END {counters:?} {:?} {:?}",
+                receiver.counters(),
+                receiver.drops()
             )
         });
         let receiver = self.driver.endpoint.receiver();
@@ -194,6 +198,7 @@ impl ReceiverNode {
 #[derive(Debug)]
 struct Sink {
     witness: Witness,
+    io: SimIo,
 }
 
 impl MessageSink for Sink {
@@ -202,6 +207,11 @@ impl MessageSink for Sink {
     }
 
     fn event(&mut self, event: SessionEvent) {
+        let endpoint = self.io.endpoint().0;
+        self.io
+            .world()
+            .borrow_mut()
+            .note(|| format!("{endpoint} is told {event:?}"));
         match event {
             SessionEvent::Found { session, tsi, .. } => {
                 self.witness.found(session, &tsi.to_string());
