@@ -28,6 +28,8 @@ mod recv;
 
 mod send;
 
+mod senders;
+
 mod stat;
 
 mod station;

@@ -61,3 +61,4 @@ pub use pgm::{
     Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Parameter, Role,
     Status,
 };
+pub use wire::pgm::{Gsi, Tsi};

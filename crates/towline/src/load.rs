@@ -27,7 +27,8 @@ impl LoadPattern {
         Self { seed, block }
     }
 
-    /// Writes message number `sequence` over all of `message` (at most 64 KiB).
+    /// Writes message number `sequence` over all of `message`, which holds at most
+    /// [`MESSAGE_BYTES_MAX`].
     pub fn fill(&self, sequence: u64, message: &mut [u8]) {
         let mark = self.mark(sequence, message.len()).to_le_bytes();
         if message.len() < HEAD_BYTES {
@@ -50,6 +51,10 @@ impl LoadPattern {
 
     /// True when `message` is exactly message number `sequence`.
     fn is_intact(&self, sequence: u64, message: &[u8]) -> bool {
+        if message.len() > MESSAGE_BYTES_MAX {
+            // No such message is ever made, whatever a stranger writes at its head.
+            return false;
+        }
         let mark = self.mark(sequence, message.len()).to_le_bytes();
         if message.len() < HEAD_BYTES {
             let (head, tail) = message.split_at(message.len().min(8));
@@ -123,6 +128,18 @@ pub struct LoadTally {
     pub last: Option<u64>,
 }
 
+impl LoadTally {
+    /// Adds the counts of another sender; `first` and `last` stay.
+    pub const fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.bytes += other.bytes;
+        self.missing += other.missing;
+        self.corrupt += other.corrupt;
+        self.duplicates += other.duplicates;
+        self.out_of_order += other.out_of_order;
+    }
+}
+
 impl LoadCheck {
     /// A check against the pattern that `seed` determines.
     #[must_use]
@@ -145,7 +162,9 @@ impl LoadCheck {
         }
         match self.next {
             None => self.tally.first = Some(sequence),
-            Some(next) if sequence > next => self.tally.missing += sequence - next,
+            Some(next) if sequence > next => {
+                self.tally.missing = self.tally.missing.saturating_add(sequence - next);
+            }
             Some(next) if sequence < next => {
                 self.take_late(sequence, next);
                 return;
@@ -155,7 +174,7 @@ impl LoadCheck {
         self.tally.received += 1;
         self.tally.bytes += message.len() as u64;
         self.tally.last = Some(sequence);
-        self.next = Some(sequence + 1);
+        self.next = Some(sequence.saturating_add(1));
     }
 
     const fn take_late(&mut self, sequence: u64, next: u64) {
@@ -173,7 +192,7 @@ impl LoadCheck {
     }
 }
 
-/// Longest load message, in bytes: the largest APDU of the protocol's default configuration.
+/// Longest load message, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 65_535;
 const BLOCK_BYTES: usize = 65_536;
 const HEAD_BYTES: usize = 16;
@@ -218,6 +237,12 @@ mod tests {
         bad[99] ^= 1;
         check.take(&bad);
         check.take(&message(&pattern, 15, 100)[..99]);
+        // A length that no load message has, with the right number and mark.
+        let mut long = vec![0; 1 << 20];
+        long[..8].copy_from_slice(&16_u64.to_le_bytes());
+        let mark = pattern.mark(16, long.len());
+        long[8..16].copy_from_slice(&mark.to_le_bytes());
+        check.take(&long);
         let tally = check.tally();
         assert_eq!(
             (
@@ -227,7 +252,7 @@ mod tests {
                 tally.out_of_order,
                 tally.corrupt
             ),
-            (3, 2, 1, 1, 2)
+            (3, 2, 1, 1, 3)
         );
         assert_eq!((tally.first, tally.last), (Some(10), Some(14)));
     }

@@ -1,6 +1,6 @@
-//! What happens to sessions and receivers, in words.
+//! What happens to receivers, in words.
 
-use towline::{LeaveReason, RegistryEvent, SessionEvent};
+use towline::{LeaveReason, RegistryEvent};
 
 /// A sending end is told about a receiver.
 pub(super) fn receiver(event: &RegistryEvent) -> String {
@@ -33,16 +33,5 @@ pub(super) fn receiver(event: &RegistryEvent) -> String {
             format!("receiver {name} was dropped as too slow, {behind} packets behind")
         }
         RegistryEvent::Refused { peer, reason } => format!("refused {peer}: {reason}"),
-    }
-}
-
-/// A receiving end is told about a sender. `name` is the sender's, as far as it is known.
-pub(super) fn sender(event: &SessionEvent, name: &str) -> String {
-    match event {
-        SessionEvent::Found { source, .. } => format!("sender {name} at {source}"),
-        SessionEvent::Lost { count, .. } => format!("lost {count} packets of sender {name}"),
-        SessionEvent::Ended { .. } => format!("sender {name} has ended its session"),
-        SessionEvent::Expired { .. } => format!("sender {name} has vanished"),
-        SessionEvent::Reset { .. } => format!("sender {name} broke its session off"),
     }
 }

@@ -11,8 +11,9 @@ use towline::{
 };
 
 use super::{
+    senders::Senders,
     station::{Station, TICK, counters},
-    subscribe::{Quiet, Senders, open},
+    subscribe::{Quiet, open},
 };
 use crate::{
     args::FailOn,
@@ -35,7 +36,9 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
     while !is_over(plan, &sink, &stretch) {
         let turn = subscriber.turn(&mut sink)?;
         stretch.take(sink.received);
-        sink.senders.tell(output);
+        for remark in sink.senders.remarks(Instant::now()) {
+            output.note(&remark);
+        }
         station.show(|snapshot| subscriber.snapshot(snapshot));
         bar.set_position(sink.received);
         if quiet.is_over(sink.received) {
@@ -50,6 +53,9 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
     bar.finish_and_clear();
     let usage = stretch.usage();
     subscriber.close()?;
+    for remark in sink.senders.last_remarks() {
+        output.note(&remark);
+    }
     let report = report(plan, &subscriber, &sink, &stretch, usage);
     output.finish(&report)?;
     Ok(Verdict::of(is_fine(plan, &report)))
@@ -117,6 +123,8 @@ fn report(
 struct Checker {
     seed: u64,
     checks: BTreeMap<u32, LoadCheck>,
+    /// What was found of senders that are forgotten.
+    past: LoadTally,
     senders: Senders,
     received: u64,
 }
@@ -126,13 +134,17 @@ impl Checker {
         Self {
             seed,
             checks: BTreeMap::new(),
+            past: LoadTally::default(),
             senders: Senders::default(),
             received: 0,
         }
     }
 
     fn tallies(&self) -> impl Iterator<Item = &LoadTally> {
-        self.checks.values().map(LoadCheck::tally)
+        self.checks
+            .values()
+            .map(LoadCheck::tally)
+            .chain([&self.past])
     }
 }
 
@@ -149,6 +161,12 @@ impl MessageSink for Checker {
     }
 
     fn event(&mut self, event: SessionEvent) {
+        // The number of a forgotten session goes to another sender.
+        if let SessionEvent::Found { session, .. } = event
+            && let Some(check) = self.checks.remove(&session)
+        {
+            self.past.add(check.tally());
+        }
         self.senders.take(&event);
     }
 }

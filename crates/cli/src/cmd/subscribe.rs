@@ -1,7 +1,6 @@
 //! `towline sub`.
 
 use std::{
-    collections::BTreeMap,
     thread,
     time::{Duration, Instant},
 };
@@ -9,7 +8,7 @@ use std::{
 use towline::{MessageSink, SessionEvent, Subscriber};
 
 use super::{
-    event,
+    senders::Senders,
     station::{Station, TICK, counters},
     writer::Writer,
 };
@@ -17,7 +16,7 @@ use crate::{
     args::FailOn,
     failure::{Failure, Verdict},
     plan::{SessionPlan, SubscribePlan},
-    report::{MessageStream, Output, SenderEnds, SubscribeReport},
+    report::{MessageStream, Output, SubscribeReport},
 };
 
 pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Failure> {
@@ -30,6 +29,9 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
     let started = Instant::now();
     let is_silent = receive(plan, &mut subscriber, &mut station, &mut sink, output)?;
     subscriber.close()?;
+    for remark in sink.senders.last_remarks() {
+        output.note(&remark);
+    }
     let counters = counters(|snapshot| subscriber.snapshot(snapshot));
     let report = SubscribeReport {
         group: plan.session.group.to_string(),
@@ -77,7 +79,9 @@ fn receive(
     loop {
         let turn = subscriber.turn(sink)?;
         sink.pass_on()?;
-        sink.senders.tell(output);
+        for remark in sink.senders.remarks(Instant::now()) {
+            output.note(&remark);
+        }
         station.show(|snapshot| subscriber.snapshot(snapshot));
         if plan.count.is_some_and(|count| sink.messages >= count) {
             return Ok(false);
@@ -135,54 +139,6 @@ impl Quiet {
     }
 }
 
-/// The senders of a group, and what there is to say about them.
-#[derive(Debug, Default)]
-pub(super) struct Senders {
-    pub(super) ends: SenderEnds,
-    pub(super) lost_packets: u64,
-    names: BTreeMap<u32, String>,
-    untold: Vec<String>,
-}
-
-impl Senders {
-    pub(super) fn take(&mut self, event: &SessionEvent) {
-        let session = match *event {
-            SessionEvent::Found { session, tsi, .. } => {
-                self.ends.found += 1;
-                self.names.insert(session, tsi.to_string());
-                session
-            }
-            SessionEvent::Lost { session, count, .. } => {
-                self.lost_packets += count;
-                session
-            }
-            SessionEvent::Ended { session } => {
-                self.ends.ended += 1;
-                session
-            }
-            SessionEvent::Expired { session } => {
-                self.ends.expired += 1;
-                session
-            }
-            SessionEvent::Reset { session } => {
-                self.ends.reset += 1;
-                session
-            }
-        };
-        if self.untold.len() < UNTOLD_MAX {
-            self.untold.push(event::sender(event, self.name(session)));
-        }
-    }
-
-    pub(super) fn name(&self, session: u32) -> &str {
-        self.names.get(&session).map_or("unknown", String::as_str)
-    }
-
-    pub(super) fn tell(&mut self, output: &Output) {
-        self.untold.drain(..).for_each(|text| output.note(&text));
-    }
-}
-
 /// Puts messages into the form of the output.
 struct Printer<'a> {
     plan: &'a SubscribePlan,
@@ -237,11 +193,7 @@ impl MessageSink for Printer<'_> {
         }
         self.messages += 1;
         self.bytes += data.len() as u64;
-        let name = self
-            .senders
-            .names
-            .get(&session)
-            .map_or("unknown", String::as_str);
+        let name = self.senders.name(session);
         if let Some(document) = &mut self.document {
             document.message(&mut self.buffer, name, sqn, data);
             return;
@@ -266,5 +218,3 @@ impl MessageSink for Printer<'_> {
 /// Bytes that wait for a slow reader, besides those in the writer's queue.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 const FULL_PAUSE: Duration = Duration::from_millis(2);
-/// Remarks of one turn; a flood of them helps nobody, the report counts them all.
-const UNTOLD_MAX: usize = 64;

@@ -1,0 +1,267 @@
+//! The senders of a group: who is there, what was lost of each, and what is said about it.
+//!
+//! It does not print. Losses are said at most once a second for each sender, with their total, and
+//! all remarks together are bounded in the same way: a flood of lines helps nobody, and whoever
+//! forges senders could make one. The report counts everything.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use towline::SessionEvent;
+
+use crate::report::SenderEnds;
+
+/// The senders that a receiver has heard of.
+#[derive(Debug, Default)]
+pub(super) struct Senders {
+    pub(super) ends: SenderEnds,
+    pub(super) lost_packets: u64,
+    known: BTreeMap<u32, Known>,
+    /// Some sender has losses to be told of.
+    has_loss: bool,
+    untold: Vec<String>,
+    /// Remarks for which there was no room.
+    unsaid: u64,
+    /// When the present second of remarks began, and how many there were in it.
+    second: Option<(Instant, usize)>,
+}
+
+/// One of them; the number of a session goes to another sender when the first is forgotten.
+#[derive(Debug)]
+struct Known {
+    name: String,
+    is_over: bool,
+    loss: Loss,
+}
+
+/// What was lost of a sender and not told yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Loss {
+    packets: u64,
+    times: u64,
+    told: Option<Instant>,
+}
+
+impl Senders {
+    pub(super) fn take(&mut self, event: &SessionEvent) {
+        let (session, text) = match *event {
+            SessionEvent::Found {
+                session,
+                tsi,
+                source,
+            } => {
+                self.find(session, tsi.to_string());
+                (session, format!("at {source}"))
+            }
+            SessionEvent::Lost { session, count, .. } => {
+                self.lost_packets += count;
+                self.has_loss = true;
+                if let Some(known) = self.known.get_mut(&session) {
+                    known.loss.packets += count;
+                    known.loss.times += 1;
+                }
+                return;
+            }
+            SessionEvent::Ended { session } => {
+                self.ends.ended += 1;
+                (session, "has ended its session".to_owned())
+            }
+            SessionEvent::Expired { session } => {
+                self.ends.expired += 1;
+                (session, "has vanished".to_owned())
+            }
+            SessionEvent::Reset { session } => {
+                self.ends.reset += 1;
+                (session, "broke its session off".to_owned())
+            }
+        };
+        if !matches!(event, SessionEvent::Found { .. }) {
+            self.end(session);
+        }
+        let text = format!("sender {} {text}", self.name(session));
+        self.say(text);
+    }
+
+    pub(super) fn name(&self, session: u32) -> &str {
+        let known = self.known.get(&session);
+        known.map_or("unknown", |known| known.name.as_str())
+    }
+
+    /// Takes what is to be said now.
+    pub(super) fn remarks(&mut self, now: Instant) -> impl Iterator<Item = String> {
+        let is_over = |&(since, _): &(Instant, usize)| now - since >= PAUSE;
+        if self.second.is_none_or(|second| is_over(&second)) {
+            self.second = Some((now, 0));
+            if self.unsaid > 0 {
+                let text = format!("and {} more remarks about senders", self.unsaid);
+                self.unsaid = 0;
+                self.untold.push(text);
+            }
+        }
+        if self.has_loss {
+            self.has_loss = false;
+            let sessions: Vec<u32> = self.known.keys().copied().collect();
+            for session in sessions {
+                self.tell_loss(session, Some(now));
+            }
+        }
+        self.untold.drain(..)
+    }
+
+    /// Takes all that is left to be said, at the end.
+    pub(super) fn last_remarks(&mut self) -> impl Iterator<Item = String> {
+        self.second = None;
+        let sessions: Vec<u32> = self.known.keys().copied().collect();
+        for session in sessions {
+            self.tell_loss(session, None);
+        }
+        self.remarks(Instant::now())
+    }
+
+    fn find(&mut self, session: u32, name: String) {
+        self.ends.found += 1;
+        let known = Known {
+            name,
+            is_over: false,
+            loss: Loss::default(),
+        };
+        let before = self.known.insert(session, known);
+        // Forgotten to make room for this one.
+        self.ends.expired += u64::from(before.is_some_and(|before| !before.is_over));
+    }
+
+    fn end(&mut self, session: u32) {
+        self.tell_loss(session, None);
+        if let Some(known) = self.known.get_mut(&session) {
+            known.is_over = true;
+        }
+    }
+
+    /// Says what was lost of a sender, unless that was done a moment before `now`.
+    fn tell_loss(&mut self, session: u32, now: Option<Instant>) {
+        let Some(known) = self.known.get_mut(&session) else {
+            return;
+        };
+        let Loss {
+            packets,
+            times,
+            told,
+        } = known.loss;
+        if packets == 0 {
+            return;
+        }
+        if now.is_some_and(|now| told.is_some_and(|told| now - told < PAUSE)) {
+            self.has_loss = true;
+            return;
+        }
+        known.loss = Loss {
+            told: now,
+            ..Loss::default()
+        };
+        let places = if times == 1 {
+            String::new()
+        } else {
+            format!(" in {times} places")
+        };
+        let text = format!("lost {packets} packets of sender {}{places}", known.name);
+        self.say(text);
+    }
+
+    fn say(&mut self, text: String) {
+        let said = self.second.map_or(self.untold.len(), |(_, said)| said);
+        if said < REMARKS_MAX {
+            self.second = self.second.map(|(since, said)| (since, said + 1));
+            self.untold.push(text);
+        } else {
+            self.unsaid += 1;
+        }
+    }
+}
+
+/// Between two remarks about losses of one sender.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Remarks in one second.
+const REMARKS_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use towline::{Gsi, Tsi};
+
+    use super::*;
+
+    fn found(session: u32) -> SessionEvent {
+        let gsi = Gsi([1, 2, 3, 4, 5, 6]);
+        let port = u16::try_from(session).unwrap();
+        SessionEvent::Found {
+            session,
+            tsi: Tsi { gsi, port },
+            source: [10, 0, 0, 1].into(),
+        }
+    }
+
+    const fn lost(session: u32, count: u64) -> SessionEvent {
+        SessionEvent::Lost {
+            session,
+            first: 0,
+            count,
+        }
+    }
+
+    #[test]
+    fn losses_are_added_up_for_a_second() {
+        let now = Instant::now();
+        let mut senders = Senders::default();
+        senders.take(&found(7));
+        senders.take(&lost(7, 3));
+        let said: Vec<_> = senders.remarks(now).collect();
+        assert_eq!(
+            said,
+            [
+                "sender 1.2.3.4.5.6.7 at 10.0.0.1",
+                "lost 3 packets of sender 1.2.3.4.5.6.7"
+            ]
+        );
+        for _ in 0..1_000 {
+            senders.take(&lost(7, 2));
+            assert_eq!(senders.remarks(now + PAUSE / 2).count(), 0);
+        }
+        let said: Vec<_> = senders.remarks(now + PAUSE).collect();
+        assert_eq!(
+            said,
+            ["lost 2000 packets of sender 1.2.3.4.5.6.7 in 1000 places"]
+        );
+        assert_eq!(senders.lost_packets, 2_003);
+    }
+
+    #[test]
+    fn what_was_lost_is_said_before_the_end() {
+        let now = Instant::now();
+        let mut senders = Senders::default();
+        senders.take(&found(7));
+        senders.take(&lost(7, 3));
+        drop(senders.remarks(now));
+        senders.take(&lost(7, 1));
+        senders.take(&SessionEvent::Ended { session: 7 });
+        let said: Vec<_> = senders.remarks(now).collect();
+        assert!(said[0].starts_with("lost 1 packets"), "{said:?}");
+        assert!(said[1].ends_with("has ended its session"), "{said:?}");
+        assert!(senders.ends.is_over());
+    }
+
+    #[test]
+    fn a_flood_of_senders_is_a_few_lines() {
+        let now = Instant::now();
+        let mut senders = Senders::default();
+        for turn in 0..1_000 {
+            (0..10).for_each(|session| senders.take(&found(session)));
+            let said = senders.remarks(now).count();
+            assert!(turn < 5 || said == 0, "{said} in turn {turn}");
+        }
+        let said: Vec<_> = senders.remarks(now + PAUSE).collect();
+        assert!(said[0].ends_with("more remarks about senders"), "{said:?}");
+        // The ten that are left are those that were not forgotten for others.
+        assert_eq!((senders.ends.found, senders.ends.expired), (10_000, 9_990));
+    }
+}
