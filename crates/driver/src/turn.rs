@@ -72,10 +72,11 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         }
         self.endpoint.drain(now, sink);
         let runs = self.send_runs(now);
-        self.pump_links();
+        let link_commands = self.pump_links();
         Ok(Turn {
             buffers,
             link_events,
+            link_commands,
             runs,
             blocked: self.blocked,
         })
@@ -117,10 +118,10 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         LINK_EVENTS_MAX
     }
 
-    fn pump_links(&mut self) {
-        for _ in 0..LINK_COMMANDS_MAX {
+    fn pump_links(&mut self) -> usize {
+        for done in 0..LINK_COMMANDS_MAX {
             match self.endpoint.poll_link() {
-                None => break,
+                None => return done,
                 Some(LinkCommand::Open { peer, key }) => {
                     let link = self.io.link_open(peer);
                     self.endpoint.link_opened(key, link);
@@ -132,6 +133,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
                 Some(LinkCommand::Close { link }) => self.io.link_close(link),
             }
         }
+        LINK_COMMANDS_MAX
     }
 
     fn send_runs(&mut self, now: Instant) -> usize {
@@ -189,6 +191,8 @@ pub struct Turn {
     pub buffers: usize,
     /// Control-connection events handled.
     pub link_events: usize,
+    /// Commands to control connections carried out.
+    pub link_commands: usize,
     /// Runs sent.
     pub runs: usize,
     /// The socket was full: wait for room before the next turn.
@@ -198,7 +202,11 @@ pub struct Turn {
 impl Turn {
     /// True when the turn found nothing to do, so that waiting is right.
     pub const fn is_idle(&self) -> bool {
-        self.buffers == 0 && self.link_events == 0 && (self.runs == 0 || self.blocked)
+        self.buffers == 0
+            && self.link_events == 0
+            // Of as many as one turn carries out, more may be left, and nothing would tell of them.
+            && self.link_commands < LINK_COMMANDS_MAX
+            && (self.runs == 0 || self.blocked)
     }
 }
 
