@@ -2,7 +2,7 @@
 //! bounded queues, and the protocol's timers never wait for it.
 //!
 //! ```text
-//!   application --Outgoing--> queue --> thread: Publisher  --> network
+//!   application --message--> Outgoing --> thread: Publisher  --> network
 //!   application <--Batch----- queue <-- thread: Subscriber <-- network
 //!                --emptied batches return by a second queue-->
 //! ```
@@ -12,7 +12,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError},
     },
@@ -220,11 +220,26 @@ impl Worker {
 /// A publisher on its own thread.
 #[derive(Debug)]
 pub struct PublisherThread {
-    queue: SyncSender<Outgoing>,
-    spare: Receiver<Outgoing>,
-    current: Outgoing,
+    queue: Arc<Queue>,
     waker: net::Waker,
     thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+/// Where the application's messages gather until the thread takes all of them at once.
+#[derive(Debug, Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    /// The thread has taken what was there, or has ended.
+    has_room: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    waiting: Outgoing,
+    /// The application sends no more.
+    is_closed: bool,
+    /// The thread has ended.
+    is_gone: bool,
 }
 
 /// Messages on their way to the publisher's thread.
@@ -256,6 +271,57 @@ impl Outgoing {
         self.ends.clear();
         self.next = 0;
     }
+
+    const fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Empty messages take room too.
+    const fn is_full(&self) -> bool {
+        self.bytes.len() >= OUTGOING_BYTES_MAX || self.ends.len() >= OUTGOING_MESSAGES_MAX
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a message, waiting while there is no room. True when the queue was empty, so that the
+    /// thread may be asleep; `None` when there is no thread any more.
+    fn push(&self, message: &[u8]) -> Option<bool> {
+        let is_full = |state: &mut QueueState| state.waiting.is_full() && !state.is_gone;
+        let mut state = self
+            .has_room
+            .wait_while(self.lock(), is_full)
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.is_gone {
+            return None;
+        }
+        let was_empty = state.waiting.is_empty();
+        state.waiting.push(message);
+        Some(was_empty)
+    }
+
+    /// Exchanges `emptied` for what has gathered. False when nothing will come any more.
+    fn take(&self, emptied: &mut Outgoing) -> bool {
+        let mut state = self.lock();
+        std::mem::swap(&mut state.waiting, emptied);
+        let is_open = !state.is_closed;
+        drop(state);
+        self.has_room.notify_all();
+        is_open || !emptied.is_empty()
+    }
+}
+
+/// Tells the application that the thread has ended, however it did.
+struct Farewell(Arc<Queue>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        self.0.lock().is_gone = true;
+        self.0.has_room.notify_all();
+    }
 }
 
 impl PublisherThread {
@@ -266,15 +332,13 @@ impl PublisherThread {
     /// When the system gives no thread or descriptor.
     pub fn spawn(publisher: Publisher, close_timeout: Duration) -> Result<Self, Error> {
         let waker = publisher.waker()?;
-        let (queue, from_app) = mpsc::sync_channel(QUEUE_BATCHES);
-        let (to_app, spare) = mpsc::sync_channel(QUEUE_BATCHES + 1);
+        let queue = Arc::new(Queue::default());
+        let farewell = Farewell(Arc::clone(&queue));
         let thread = spawn("publisher", move || {
-            publish(publisher, &from_app, &to_app, close_timeout)
+            publish(publisher, &farewell.0, close_timeout)
         })?;
         Ok(Self {
             queue,
-            spare,
-            current: Outgoing::default(),
             waker,
             thread: Some(thread),
         })
@@ -286,24 +350,11 @@ impl PublisherThread {
     /// # Errors
     /// What ended the session.
     pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
-        self.current.push(message);
-        let fresh = self.spare.try_recv().unwrap_or_default();
-        match self
-            .queue
-            .try_send(std::mem::replace(&mut self.current, fresh))
-        {
-            Ok(()) => {}
-            Err(TrySendError::Full(kept)) if kept.bytes.len() < OUTGOING_BYTES_MAX => {
-                self.current = kept;
-            }
-            Err(TrySendError::Full(kept)) => {
-                if self.queue.send(kept).is_err() {
-                    return Err(join(&mut self.thread));
-                }
-            }
-            Err(TrySendError::Disconnected(_)) => return Err(join(&mut self.thread)),
+        match self.queue.push(message) {
+            Some(true) => self.waker.wake(),
+            Some(false) => {}
+            None => return Err(join(&mut self.thread)),
         }
-        self.waker.wake();
         Ok(())
     }
 
@@ -319,13 +370,7 @@ impl PublisherThread {
         let Some(thread) = self.thread.take() else {
             return Ok(());
         };
-        let last = std::mem::take(&mut self.current);
-        if !last.ends.is_empty() {
-            // A thread that is gone says why below.
-            drop(self.queue.send(last));
-        }
-        // Replacing the queue closes it: that is the sign to end.
-        self.queue = mpsc::sync_channel(1).0;
+        self.queue.lock().is_closed = true;
         self.waker.wake();
         thread.join().unwrap_or(Err(Error::Closed))
     }
@@ -338,12 +383,7 @@ impl Drop for PublisherThread {
     }
 }
 
-fn publish(
-    mut publisher: Publisher,
-    from_app: &Receiver<Outgoing>,
-    to_app: &SyncSender<Outgoing>,
-    close_timeout: Duration,
-) -> Result<(), Error> {
+fn publish(mut publisher: Publisher, queue: &Queue, close_timeout: Duration) -> Result<(), Error> {
     let mut current = Outgoing::default();
     loop {
         while let Some(message) = current.peek() {
@@ -352,18 +392,13 @@ fn publish(
             }
             current.next += 1;
         }
-        let is_stuck = current.peek().is_some();
-        if !is_stuck {
+        if current.peek().is_none() {
             current.clear();
-            match from_app.try_recv() {
-                Ok(next) => {
-                    let emptied = std::mem::replace(&mut current, next);
-                    // The application makes a new one when this one is lost.
-                    drop(to_app.try_send(emptied));
-                    continue;
-                }
-                Err(TryRecvError::Disconnected) => break,
-                Err(TryRecvError::Empty) => {}
+            if !queue.take(&mut current) {
+                break;
+            }
+            if !current.is_empty() {
+                continue;
             }
         }
         let turn = publisher.turn()?;
@@ -397,7 +432,42 @@ fn join(thread: &mut Option<JoinHandle<Result<(), Error>>>) -> Error {
 
 /// Batches that wait for the other side at most.
 const QUEUE_BATCHES: usize = 4;
-/// Bytes that the application may gather while the queue is full.
-const OUTGOING_BYTES_MAX: usize = 256 << 10;
+/// Bytes, and messages, that may wait for a publisher's thread.
+const OUTGOING_BYTES_MAX: usize = 1 << 20;
+const OUTGOING_MESSAGES_MAX: usize = 1 << 16;
 /// How long a thread whose application takes nothing sleeps at most.
 const FULL_WAIT: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_stays_behind_in_a_queue_that_was_closed_or_left() {
+        let queue = Arc::new(Queue::default());
+        assert_eq!(
+            [&b"one"[..], b""].map(|message| queue.push(message)),
+            [Some(true), Some(false)]
+        );
+        queue.lock().is_closed = true;
+        let mut taken = Outgoing::default();
+        assert!(queue.take(&mut taken));
+        assert_eq!(taken.ends, [3, 3]);
+        taken.clear();
+        assert!(!queue.take(&mut taken));
+        drop(Farewell(Arc::clone(&queue)));
+        assert_eq!(queue.push(b"two"), None);
+    }
+
+    #[test]
+    fn a_full_queue_holds_the_application_until_the_thread_has_taken() {
+        let queue = Arc::new(Queue::default());
+        queue.push(&vec![0; OUTGOING_BYTES_MAX]);
+        let pushing = Arc::clone(&queue);
+        let application = thread::spawn(move || pushing.push(b"next"));
+        let mut taken = Outgoing::default();
+        assert!(queue.take(&mut taken));
+        assert_eq!(taken.ends, [OUTGOING_BYTES_MAX]);
+        assert_eq!(application.join().expect("no panic"), Some(true));
+    }
+}

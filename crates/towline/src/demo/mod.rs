@@ -200,6 +200,11 @@ impl Staging {
             },
             Path::to_path_buf,
         );
+        if keep.is_none() {
+            // Others may write where it lies: what they have put there is not ours to use.
+            fs::create_dir(&root)
+                .map_err(|error| net::NetError::system("make", root.display(), &error))?;
+        }
         let mut directories = Vec::new();
         for number in 1..=receivers {
             let directory = root.join(format!("receiver-{number}"));

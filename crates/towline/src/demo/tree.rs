@@ -20,18 +20,25 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree below one path.
+    /// The tree below one path. What `send` leaves out of it, such as links that lead elsewhere,
+    /// does not count.
     ///
     /// # Errors
     /// When something below cannot be read.
     pub fn of(path: &Path) -> Result<Self, Error> {
-        let mut tally = Tally::default();
-        if !tally.visit(path, 0) {
-            let cause = "something below cannot be read, or is neither file, directory nor link";
+        // The ends and the checking tool work in directories of their own.
+        let path = fs::canonicalize(path)
+            .map_err(|error| net::NetError::system("read", path.display(), &error))?;
+        let mut tally = Tally {
+            is_lenient: true,
+            ..Tally::default()
+        };
+        if !tally.visit(&path, 0) {
+            let cause = "something below cannot be read";
             return Err(net::NetError::refused("send", path.display(), cause).into());
         }
         Ok(Self {
-            paths: vec![path.to_path_buf()],
+            paths: vec![path],
             files: tally.files,
             bytes: tally.bytes,
         })
@@ -91,6 +98,8 @@ struct Tally {
     bytes: u64,
     /// No more than this; 0 for no limit.
     bytes_max: u64,
+    /// What `send` leaves out is suitable too.
+    is_lenient: bool,
 }
 
 impl Tally {
@@ -101,7 +110,8 @@ impl Tally {
         };
         let kind = metadata.file_type();
         if kind.is_symlink() {
-            return fs::read_link(path).is_ok_and(|target| stays_inside(&target, depth));
+            let stays = |target: PathBuf| stays_inside(&target, depth);
+            return self.is_lenient || fs::read_link(path).is_ok_and(stays);
         }
         if kind.is_file() {
             self.files += 1;
@@ -109,11 +119,13 @@ impl Tally {
             let is_small = self.bytes_max == 0 || self.bytes <= self.bytes_max;
             return is_small && fs::File::open(path).is_ok();
         }
+        if !kind.is_dir() {
+            return self.is_lenient;
+        }
         let Ok(entries) = fs::read_dir(path) else {
             return false;
         };
         depth < DEPTH_MAX
-            && kind.is_dir()
             && entries
                 .flatten()
                 .all(|entry| self.visit(&entry.path(), depth + 1))
