@@ -19,8 +19,7 @@ use crate::command::{cargo, root};
 pub(crate) fn run(args: &[String]) -> bool {
     let started = Instant::now();
     let mut tally = Tally::default();
-    let status = stream(args, &mut tally);
-    let is_success = match status {
+    let is_success = match run_all(args, &mut tally) {
         Ok(is_success) => is_success,
         Err(error) => {
             println!("cannot run cargo test: {error}");
@@ -48,16 +47,26 @@ pub(crate) fn run(args: &[String]) -> bool {
     is_success && tally.failed == 0
 }
 
-/// Runs cargo, feeds each line to `tally` and prints what a reader wants to see of it.
-fn stream(args: &[String], tally: &mut Tally) -> std::io::Result<bool> {
+/// The workspace, and then what needs another build of it; or only what `args` say.
+fn run_all(args: &[String], tally: &mut Tally) -> std::io::Result<bool> {
     std::fs::create_dir_all(root().join("target"))?;
     let mut log = File::create(root().join("target/test.log"))?;
+    if !args.is_empty() {
+        return stream(args, tally, &mut log);
+    }
+    let mut is_success = true;
+    for words in [&["--workspace"][..], PLANTED] {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        is_success &= stream(&words, tally, &mut log)?;
+    }
+    Ok(is_success)
+}
+
+/// Runs cargo, feeds each line to `tally` and prints what a reader wants to see of it.
+fn stream(args: &[String], tally: &mut Tally, log: &mut File) -> std::io::Result<bool> {
     let (reader, writer) = std::io::pipe()?;
     let mut command = cargo();
     command.args(["test", "--no-fail-fast", "--locked"]);
-    if args.is_empty() {
-        command.arg("--workspace");
-    }
     let split = args
         .iter()
         .position(|arg| arg == "--")
@@ -80,6 +89,13 @@ fn stream(args: &[String], tally: &mut Tally) -> std::io::Result<bool> {
     }
     Ok(child.wait()?.success())
 }
+
+/// The proof that the simulation finds bugs: a build of its own, with bugs in it.
+const PLANTED: &[&str] = &[
+    "--package=towline-sim",
+    "--features=planted-bugs",
+    "--test=planted",
+];
 
 /// Counts and the state of reading one `cargo test` output.
 #[derive(Debug, Default)]
