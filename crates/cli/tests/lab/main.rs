@@ -6,6 +6,7 @@
     reason = "a test says why it is skipped, and what a failed program said"
 )]
 
+mod demo;
 mod ends;
 mod messages;
 mod openpgm;
