@@ -174,13 +174,30 @@ impl RangeSet {
 
     /// The positions of `0..len` that are not in the set, in ascending order.
     pub fn missing(&self, len: u64) -> impl Iterator<Item = Range<u64>> + Clone + '_ {
-        let ends = self.ranges.iter().map(|known| known.start).chain([len]);
-        let starts = [0]
+        self.missing_in(0..len)
+    }
+
+    /// The positions of `range` that are not in the set, in ascending order.
+    #[inline]
+    pub fn missing_in(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Clone + '_ {
+        let Range { start, end } = range;
+        // Data mostly arrives behind everything that is there.
+        let first = match self.ranges.last() {
+            Some(last) if start < last.end => {
+                self.ranges.partition_point(|known| known.end <= start)
+            }
+            _ => self.ranges.len(),
+        };
+        let inside = self.ranges[first..]
+            .iter()
+            .take_while(move |known| known.start < end);
+        let starts = [start]
             .into_iter()
-            .chain(self.ranges.iter().map(|known| known.end));
+            .chain(inside.clone().map(|known| known.end));
+        let ends = inside.map(|known| known.start).chain([end]);
         starts
             .zip(ends)
-            .map(move |(start, end)| start..end.min(len))
+            .map(|(start, end)| start..end)
             .filter(|gap| gap.start < gap.end)
     }
 
@@ -303,6 +320,8 @@ mod tests {
                 prop_assert_eq!(bits(&set), model);
                 let missing = set.missing(SPACE).fold(0, |all, part| all | mask(part));
                 prop_assert_eq!(missing, !model);
+                let missing = set.missing_in(range.clone()).fold(0, |all, part| all | mask(part));
+                prop_assert_eq!(missing, mask(range.clone()) & !model);
                 let probe = mask(range.clone());
                 prop_assert_eq!(set.contains(&range), model & probe == probe);
             }

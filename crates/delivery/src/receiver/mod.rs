@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Invariants: nothing is allocated from what a sender claims before its greeting was answered, and
-//! never beyond the plan limits; a byte counts as held only after the store took it; `Delivered` is
-//! told only after every slab's hash was compared and the store has committed.
+//! never beyond the plan limits; a byte counts as held only after the store took it, and a byte that
+//! is held is never written again, unless its slab came out wrong; `Delivered` is told only after every slab's hash was compared and the store has committed.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -327,17 +327,28 @@ impl<S: Store> PlanReceiver<S> {
         let Some(end) = end.filter(|&end| end <= contents.plan.content_bytes()) else {
             return self.verdict(None);
         };
-        let range = offset..end;
-        if contents.held.contains(&range) {
+        // What is held may be verified already: nothing is written over it.
+        let (mut at, mut rest, mut is_new) = (offset, data, false);
+        loop {
+            let gap = contents.held.missing_in(at..end).next();
+            let Some(gap) = gap else {
+                break;
+            };
+            let behind = rest.split_at((gap.start - at) as usize).1;
+            let (piece, behind) = behind.split_at((gap.end - gap.start) as usize);
+            if !self.store.write(gap.start, piece) {
+                self.counters.blocks_store_full += 1;
+                return BlockVerdict::Refused;
+            }
+            at = gap.end;
+            if !contents.note(gap) {
+                self.counters.blocks_unnoted += 1;
+                return BlockVerdict::Refused;
+            }
+            (rest, is_new) = (behind, true);
+        }
+        if !is_new {
             return self.verdict(Some(false));
-        }
-        if !self.store.write(offset, data) {
-            self.counters.blocks_store_full += 1;
-            return BlockVerdict::Refused;
-        }
-        if !contents.note(range) {
-            self.counters.blocks_unnoted += 1;
-            return BlockVerdict::Refused;
         }
         if contents.next_unasked().is_some() {
             self.poll_store(now);

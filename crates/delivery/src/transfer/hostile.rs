@@ -154,6 +154,34 @@ fn seals_that_contradict_the_plan_cost_the_sender_its_connection() {
     assert!(receiver.store().committed().is_none());
 }
 
+#[test]
+fn a_block_across_a_verified_slab_leaves_its_bytes_alone() {
+    let entries = ["a", "b", "c"].map(|name| Entry::file(name, 10)).to_vec();
+    let (plan, content) = MemoryContent::generate(entries, [0; 16], 1).unwrap();
+    let hashes: Vec<u8> = content.bytes().chunks(10).flat_map(hash_bytes).collect();
+    let mut receiver = welcomed(plan.manifest());
+    receiver.handle_block(now(), &block(ObjectId::MANIFEST, 0, plan.manifest()));
+    let seals = frame(&Message::Seals(Seals {
+        bytes: hashes.len() as u64,
+        hash: hash_bytes(&hashes),
+    }));
+    receiver.handle_link(now(), LINK, LinkEvent::Data, &seals);
+    receiver.handle_block(now(), &block(ObjectId::SEALS, 0, &hashes));
+    let middle = &content.bytes()[10..20];
+    receiver.handle_block(now(), &block(ObjectId::CONTENT, 10, middle));
+    assert_eq!(receiver.progress().numbers.verified, 10);
+
+    // The outer slabs' bytes are right, those of the verified slab are not.
+    let mut forged = content.bytes().to_vec();
+    forged[10..20].fill(0xEE);
+    let verdict = receiver.handle_block(now(), &block(ObjectId::CONTENT, 0, &forged));
+
+    assert_eq!(verdict, BlockVerdict::Taken);
+    assert_eq!(receiver.store().committed(), Some(content.bytes()));
+    let again = receiver.handle_block(now(), &block(ObjectId::CONTENT, 0, &forged));
+    assert_eq!(again, BlockVerdict::Refused);
+}
+
 /// Speaks to a sender as a receiver that was taken in; gives the sender.
 fn speak(bytes: &[u8]) -> PlanSender<MemoryContent> {
     let mut world = World::new(32, 1, tree());
