@@ -22,6 +22,7 @@ base::counters! {
         answers: Events, "answers to the end of a pass";
         settled_late: Events, "answers given before the packet stream had settled";
         dialled: Events, "control connections asked for";
+        senders_passed_over: Events, "senders that did not take this receiver in";
         connections_lost: Events, "control connections that ended without a word";
         messages_ignored: Events, "control messages without a meaning here";
         violations: Events, "connections closed because the sender broke the protocol";
@@ -41,7 +42,8 @@ pub struct PlanReceiverConfig {
     pub limits: PlanLimits,
     /// How long a pass's end waits for the packet stream to settle. Default 1 s.
     pub settle_timeout: Duration,
-    /// Without a connection for so long, the transfer has failed. Default 30 s.
+    /// Without a connection for so long, the transfer has failed; before the sender has taken this
+    /// receiver in, another sender is waited for instead. Default 30 s.
     pub give_up_after: Duration,
     /// The most ranges of content noted; 16 bytes each. Default 65,536.
     pub ranges_max: usize,

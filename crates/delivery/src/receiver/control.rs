@@ -1,7 +1,7 @@
 //! The control connection of a plan receiver: dialling, greeting, and what the sender's messages
 //! mean.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 use base::{Instant, LinkEvent, LinkId};
 use wire::object::{
@@ -21,6 +21,9 @@ pub(super) struct Dialler {
     attempts: u32,
     /// Since when there has been no connection that was welcomed.
     lost_at: Instant,
+    /// Senders that did not take this receiver in, by address and session: not dialled again. A
+    /// forged mark with the id of a real session does not bar the real sender.
+    refused: VecDeque<(SocketAddr, u64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +49,7 @@ impl Default for Dialler {
             key: 0,
             attempts: 0,
             lost_at: Instant::ZERO,
+            refused: VecDeque::new(),
         }
     }
 }
@@ -70,9 +74,11 @@ impl Dialler {
 impl<S: Store> PlanReceiver<S> {
     /// Names the sender: `session` and `receiver_count` as in its mark, `peer` the address the mark
     /// came from with the mark's control port. The caller has checked that the address is unicast
-    /// and the SPM's own. Later calls are ignored.
+    /// and the SPM's own. Ignored while a sender is named, and for a sender that has not taken this
+    /// receiver in before: [`PlanReceiver::session`] says who is being dialled.
     pub fn dial(&mut self, now: Instant, peer: SocketAddr, session: u64, receiver_count: u32) {
-        if self.dialler.peer.is_some() || self.step == Step::Over {
+        let is_refused = self.dialler.refused.contains(&(peer, session));
+        if is_refused || self.dialler.peer.is_some() || self.step == Step::Over {
             return;
         }
         let jitter = DIAL_JITTER_MAX.min(Duration::from_millis(receiver_count.into()));
@@ -81,6 +87,13 @@ impl<S: Store> PlanReceiver<S> {
         self.dialler.session = session;
         self.dialler.state = State::Waiting { until };
         self.dialler.lost_at = now;
+    }
+
+    /// The sender's address and the session, once a sender is named. `None` again when it did not
+    /// take this receiver in: another one may be named.
+    #[must_use]
+    pub fn session(&self) -> Option<(SocketAddr, u64)> {
+        self.dialler.peer.map(|peer| (peer, self.dialler.session))
     }
 
     /// Handles what happened on a control connection; `data` holds the bytes of
@@ -124,6 +137,9 @@ impl<S: Store> PlanReceiver<S> {
     pub(super) fn check_dialler(&mut self, now: Instant) {
         let is_looking = self.dialler_due().is_some();
         if is_looking && now.since(self.dialler.lost_at) >= self.config.give_up_after {
+            if self.welcome.is_none() {
+                return self.look_elsewhere();
+            }
             let text = "no connection to the sender";
             return self.failed(now, ErrorCode::TimedOut, text);
         }
@@ -156,6 +172,29 @@ impl<S: Store> PlanReceiver<S> {
         }
         self.links.withdraw(self.dialler.key);
         self.dialler.state = State::Idle;
+    }
+
+    /// The sender does not take this receiver in: it is not dialled again, and another one may be
+    /// named. A mark is easily forged and an earlier transfer may just be closing, so neither ends
+    /// the wait for a sender.
+    fn look_elsewhere(&mut self) {
+        if let Some(link) = self.dialler.any_link() {
+            self.links.abort(link);
+        }
+        self.links.withdraw(self.dialler.key);
+        self.counters.senders_passed_over += 1;
+        let mut refused = std::mem::take(&mut self.dialler.refused);
+        if refused.len() >= REFUSED_MAX {
+            refused.pop_front();
+        }
+        refused.extend(self.session());
+        self.dialler = Dialler {
+            // A connection that opens late is told apart by its key.
+            key: self.dialler.key,
+            refused,
+            ..Dialler::default()
+        };
+        self.forget_stream();
     }
 
     fn hello(&mut self, now: Instant, link: LinkId) {
@@ -217,6 +256,7 @@ impl<S: Store> PlanReceiver<S> {
         match message {
             Message::Welcome(welcome) => self.welcomed(now, link, welcome),
             Message::Refused { reason, text } => self.refused(now, link, *reason, text),
+            Message::Error { .. } | Message::Bye if self.welcome.is_none() => self.look_elsewhere(),
             Message::Error { code, text } => self.failed(now, *code, &format!("sender: {text}")),
             Message::Bye => self.failed(now, ErrorCode::Cancelled, "the sender has left"),
             _ if self.dialler.link().is_none() => self.violation(now, link),
@@ -284,6 +324,13 @@ impl<S: Store> PlanReceiver<S> {
             self.links.abort(link);
             return self.lost(now, link);
         }
+        let is_passing = matches!(
+            reason,
+            Refusal::Over | Refusal::Full | Refusal::WrongSession
+        );
+        if is_passing && self.welcome.is_none() {
+            return self.look_elsewhere();
+        }
         let text = format!("the sender refused this receiver: {text}");
         self.failed(now, ErrorCode::Limit, &text);
     }
@@ -323,4 +370,6 @@ impl<S: Store> PlanReceiver<S> {
 
 /// Greetings of many receivers are spread over one millisecond for each, at most over this.
 const DIAL_JITTER_MAX: Duration = Duration::from_secs(2);
+/// Senders remembered as not taking this receiver in; the oldest is forgotten, and dialled again.
+const REFUSED_MAX: usize = 16;
 const REDIAL_MIN: Duration = Duration::from_millis(50);

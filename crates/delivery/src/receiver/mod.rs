@@ -169,6 +169,12 @@ impl<S: Store> PlanReceiver<S> {
         self.try_answer(now);
     }
 
+    /// The packet stream was found again: a pass waits for it once more.
+    pub const fn session_back(&mut self) {
+        self.is_stream_over = false;
+        self.settled = None;
+    }
+
     /// The transfer is given up from this end: the sender is told.
     pub fn cancel(&mut self, now: Instant, text: &str) {
         self.fail(now, ErrorCode::Cancelled, text);
@@ -510,6 +516,14 @@ impl<S: Store> PlanReceiver<S> {
         self.events
             .push_back(PlanReceiverEvent::Delivered { root, numbers });
         self.tell(now, &Message::Done(done));
+    }
+
+    /// Nothing that was known of the packet stream holds: it was another sender's.
+    fn forget_stream(&mut self) {
+        self.session_back();
+        self.pass = None;
+        self.pos = Pos::default();
+        self.pos_sent = Pos::default();
     }
 
     // Reports.

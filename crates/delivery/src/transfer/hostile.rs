@@ -3,7 +3,8 @@
 use base::{LinkEvent, LinkId};
 use proptest::prelude::*;
 use wire::object::{
-    BlockHeader, ErrorCode, Hello, Message, ObjectId, RangeList, Ranges, Seals, VERSION, Welcome,
+    BlockHeader, ErrorCode, Hello, Message, ObjectId, RangeList, Ranges, Refusal, Seals, VERSION,
+    Welcome,
 };
 
 use super::*;
@@ -30,30 +31,37 @@ fn welcomed(manifest: &[u8]) -> PlanReceiver<MemoryStore> {
     let config = PlanReceiverConfig::new("r", 1);
     let mut receiver = PlanReceiver::new(config, MemoryStore::default(), now());
     receiver.dial(now(), Fabric::address(0), SESSION, 0);
+    greet(&mut receiver, LINK);
+    receiver.handle_link(now(), LINK, LinkEvent::Data, &welcome(manifest, SESSION));
+    receiver
+}
+
+/// Lets a receiver dial and greet.
+fn greet(receiver: &mut PlanReceiver<MemoryStore>, link: LinkId) {
     receiver.handle_timeout(now());
-    let Some(LinkCommand::Open { key, .. }) = receiver.poll_link() else {
-        panic!("it does not dial");
+    let key = loop {
+        match receiver.poll_link() {
+            Some(LinkCommand::Open { key, .. }) => break key,
+            Some(LinkCommand::Close { .. }) => {}
+            other => panic!("it does not dial: {other:?}"),
+        }
     };
-    receiver.link_opened(key, LINK);
-    receiver.handle_link(now(), LINK, LinkEvent::Opened, &[]);
-    let welcome = Welcome {
+    receiver.link_opened(key, link);
+    receiver.handle_link(now(), link, LinkEvent::Opened, &[]);
+}
+
+fn welcome(manifest: &[u8], session: u64) -> Vec<u8> {
+    frame(&Message::Welcome(Welcome {
         version: VERSION,
         slot: 0,
         plan: Plan::id_of(manifest).0,
-        session: SESSION,
+        session,
         receiver_count: 1,
         report_interval_us: 0,
         report_sqns: 0,
         manifest_bytes: manifest.len() as u64,
         is_late: false,
-    };
-    receiver.handle_link(
-        now(),
-        LINK,
-        LinkEvent::Data,
-        &frame(&Message::Welcome(welcome)),
-    );
-    receiver
+    }))
 }
 
 fn failure(receiver: &mut PlanReceiver<MemoryStore>) -> Option<(ErrorCode, String)> {
@@ -61,6 +69,92 @@ fn failure(receiver: &mut PlanReceiver<MemoryStore>) -> Option<(ErrorCode, Strin
         PlanReceiverEvent::Failed { code, text } => Some((code, text)),
         _ => None,
     })
+}
+
+#[test]
+fn a_sender_that_does_not_take_it_in_does_not_end_the_wait_for_another() {
+    let text = "not here";
+    let words = [
+        Some(Message::Refused {
+            reason: Refusal::Over,
+            text,
+        }),
+        Some(Message::Refused {
+            reason: Refusal::Full,
+            text,
+        }),
+        Some(Message::Refused {
+            reason: Refusal::WrongSession,
+            text,
+        }),
+        Some(Message::Error {
+            code: ErrorCode::Cancelled,
+            text,
+        }),
+        Some(Message::Bye),
+        None,
+    ];
+    let (plan, content) = MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
+    let (first, second) = (Fabric::address(1), Fabric::address(2));
+    for word in words {
+        let config = PlanReceiverConfig::new("r", 1);
+        let mut receiver = PlanReceiver::new(config, MemoryStore::default(), now());
+        receiver.dial(now(), first, 1, 0);
+        greet(&mut receiver, LINK);
+        receiver.position(now(), 7, 7);
+        receiver.session_over(now());
+        match &word {
+            Some(word) => receiver.handle_link(now(), LINK, LinkEvent::Data, &frame(word)),
+            None => receiver.handle_timeout(now() + Duration::from_secs(30)),
+        }
+        assert_eq!((receiver.session(), failure(&mut receiver)), (None, None));
+        assert!(!receiver.is_over() && receiver.next_timeout().is_none());
+        receiver.dial(now(), first, 1, 0);
+        assert_eq!(receiver.session(), None, "it was refused: {word:?}");
+
+        // The same number from another address is another sender.
+        receiver.dial(now(), second, 1, 0);
+        assert_eq!(receiver.session(), Some((second, 1)));
+        let link = LinkId(10);
+        greet(&mut receiver, link);
+        receiver.handle_link(now(), LINK, LinkEvent::Closed, &[]);
+        receiver.handle_link(now(), link, LinkEvent::Data, &welcome(plan.manifest(), 1));
+        receiver.handle_block(now(), &block(ObjectId::MANIFEST, 0, plan.manifest()));
+        receiver.handle_block(now(), &block(ObjectId::CONTENT, 0, content.bytes()));
+        assert_eq!(receiver.progress().numbers.held, 9, "{word:?}");
+        assert_eq!(receiver.counters().senders_passed_over, 1);
+    }
+}
+
+#[test]
+fn senders_that_refuse_are_remembered_up_to_a_bound() {
+    let config = PlanReceiverConfig::new("r", 1);
+    let mut receiver = PlanReceiver::new(config, MemoryStore::default(), now());
+    let refused = frame(&Message::Refused {
+        reason: Refusal::Over,
+        text: "",
+    });
+    for session in 0..20 {
+        receiver.dial(now(), Fabric::address(1), session, 0);
+        greet(&mut receiver, LINK);
+        receiver.handle_link(now(), LINK, LinkEvent::Data, &refused);
+    }
+    receiver.dial(now(), Fabric::address(1), 4, 0);
+    assert_eq!(receiver.session(), None);
+    receiver.dial(now(), Fabric::address(1), 3, 0);
+    assert!(receiver.session().is_some(), "the oldest are forgotten");
+}
+
+#[test]
+fn once_taken_in_a_refusal_is_the_end() {
+    let (plan, _) = MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
+    let mut receiver = welcomed(plan.manifest());
+    let refused = frame(&Message::Refused {
+        reason: Refusal::Over,
+        text: "over",
+    });
+    receiver.handle_link(now(), LINK, LinkEvent::Data, &refused);
+    assert_eq!(failure(&mut receiver).unwrap().0, ErrorCode::Limit);
 }
 
 #[test]
