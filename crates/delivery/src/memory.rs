@@ -94,6 +94,8 @@ pub struct StoreFaults {
     pub commit: Option<ErrorCode>,
     /// Every so many writes the queue is full; 0 for never.
     pub full_every: u64,
+    /// `commit` never ends, as on a disk that hangs.
+    pub commit_hangs: bool,
     /// So many seals still come out wrong, as if the disk had turned a bit.
     pub seals_wrong: u64,
 }
@@ -167,6 +169,9 @@ impl Store for MemoryStore {
     fn commit(&mut self) {
         if let Some(code) = self.faults.commit {
             return self.fail(code);
+        }
+        if self.faults.commit_hangs {
+            return;
         }
         self.is_committed = true;
         self.events.push_back(StoreEvent::Committed);

@@ -31,7 +31,8 @@ pub struct PlanSenderConfig {
     pub expected: u32,
     /// How long to wait for expected receivers before content starts. Default 30 s.
     pub join_timeout: Duration,
-    /// Without progress for so long, a receiver is given up. Default 30 s.
+    /// Without progress for so long, a receiver is given up. Default 30 s. While its store prepares
+    /// or commits it may take [`PlanSenderConfig::commit_timeout`].
     pub progress_timeout: Duration,
     /// How long a receiver whose connection broke may take to come back; never longer than the
     /// progress timeout. Default 10 s.
@@ -71,6 +72,13 @@ impl PlanSenderConfig {
             receivers_max: 4096,
             ranges_max: 16_384,
         }
+    }
+
+    /// How long a receiver's store may prepare or commit: ten times the progress timeout. Its
+    /// reports say in the meantime that the receiver lives, and cannot say that its disk does.
+    #[must_use]
+    pub const fn commit_timeout(&self) -> Duration {
+        self.progress_timeout.saturating_mul(10)
     }
 }
 

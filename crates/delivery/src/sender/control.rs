@@ -97,7 +97,9 @@ impl<C: Content> PlanSender<C> {
             Message::Need(list) => self.need(now, slot, list),
             Message::Complete { pass } => self.complete(now, slot, *pass),
             Message::Progress(report) => {
-                self.members[slot].note(now, report);
+                // The last of its reports that counts leaves one progress timeout.
+                let work_max = self.config.commit_timeout() - self.config.progress_timeout;
+                self.members[slot].note(now, report, work_max);
             }
             Message::Pos(pos) => self.members[slot].place(now, pos),
             Message::Done(done) => self.done(now, slot, done),

@@ -1,6 +1,6 @@
 //! One receiver, as the sender sees it.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use base::{Instant, LinkId};
 use wire::object::{Done, ErrorCode, PassEnd, Phase, Pos, Progress, Progressed};
@@ -44,6 +44,8 @@ pub(super) struct Member {
     pub(super) progress: Progressed,
     pub(super) pos: Pos,
     pub(super) progress_at: Instant,
+    /// Since when its store has been at work, with no bytes to count.
+    pub(super) working_since: Option<Instant>,
     /// When its place in the packet stream last moved; `None` before its first report.
     pub(super) moved_at: Option<Instant>,
 }
@@ -94,6 +96,7 @@ impl Member {
             progress: Progressed::default(),
             pos: Pos::default(),
             progress_at: now,
+            working_since: None,
             moved_at: None,
         }
     }
@@ -133,14 +136,17 @@ impl Member {
         self.pos = *pos;
     }
 
-    /// Notes a report, and the time if it shows progress.
-    pub(super) fn note(&mut self, now: Instant, report: &Progress) {
+    /// Notes a report, and the time if it shows progress. A store at work shows none for a while,
+    /// and its owner reports nevertheless: that counts as progress for `work_max`.
+    pub(super) fn note(&mut self, now: Instant, report: &Progress, work_max: Duration) {
         let is_working = matches!(report.phase, Phase::Committing | Phase::Preparing);
-        if report.numbers.held > self.progress.held
-            || report.numbers.verified > self.progress.verified
-            || report.phase != self.phase
-            || is_working
-        {
+        let has_more = report.numbers.held > self.progress.held
+            || report.numbers.verified > self.progress.verified;
+        if report.phase != self.phase || !is_working {
+            self.working_since = None;
+        }
+        let since = *self.working_since.get_or_insert(now);
+        if has_more || report.phase != self.phase || (is_working && now.since(since) < work_max) {
             self.progress_at = now;
         }
         self.progress = report.numbers;

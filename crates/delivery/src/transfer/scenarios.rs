@@ -176,6 +176,24 @@ fn a_stopped_receiver_is_given_up_after_the_progress_timeout() {
 }
 
 #[test]
+fn a_receiver_whose_disk_hangs_is_given_up_after_the_commit_timeout() {
+    let mut config = PlanSenderConfig::new(SESSION, 2);
+    config.progress_timeout = Duration::from_secs(2);
+    let limit = config.commit_timeout();
+    let mut world = World::with(24, 2, vec![Entry::file("f", 1 << 20)], config);
+    world.nodes[0].receiver.store_mut().faults.commit_hangs = true;
+    let began = world.now;
+    let outcome = world.run(2 * MINUTE);
+    let (code, text) = failure(&outcome, "r1");
+    assert_eq!(code, ErrorCode::TimedOut);
+    assert!(text.contains("while syncing"), "{text}");
+    let took = world.now.since(began);
+    let spread = Duration::from_secs(3);
+    assert!((limit - spread..limit + spread).contains(&took), "{took:?}");
+    assert!(matches!(state(&outcome, "r2"), ReceiverState::Done { .. }));
+}
+
+#[test]
 fn a_receiver_that_never_comes_is_counted_as_missing() {
     let mut config = PlanSenderConfig::new(SESSION, 3);
     config.join_timeout = Duration::from_secs(2);
