@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariants: ranges ascend, none is empty, no two touch or overlap, `bytes` is their sum, and
-//! there are at most `ranges_max` of them.
+//! there are at most `ranges_max` of them, and one more for each [`RangeSet::remove_always`].
 
 use std::ops::Range;
 
@@ -114,6 +114,17 @@ impl RangeSet {
     /// # Errors
     /// When the set is full and the range lies inside one of its ranges: nothing was taken out.
     pub fn remove(&mut self, range: Range<u64>) -> Result<(), TooManyRanges> {
+        let is_full = self.ranges.len() >= self.ranges_max;
+        self.take_out(range, is_full)
+    }
+
+    /// Takes a range out even of a full set, which then has one range more than its bound: nothing
+    /// is inserted apart from the others until it has fewer again. For what must not stay.
+    pub fn remove_always(&mut self, range: Range<u64>) {
+        let _is_out = self.take_out(range, false).is_ok();
+    }
+
+    fn take_out(&mut self, range: Range<u64>, is_full: bool) -> Result<(), TooManyRanges> {
         if range.is_empty() {
             return Ok(());
         }
@@ -130,7 +141,7 @@ impl RangeSet {
             .into_iter()
             .filter(|part| part.start < part.end);
         let grows = behind - first == 1 && kept.clone().count() == 2;
-        if grows && self.ranges.len() >= self.ranges_max {
+        if grows && is_full {
             return Err(TooManyRanges);
         }
         let removed: u64 = self.ranges[first..behind].iter().map(len).sum();
@@ -347,6 +358,17 @@ mod tests {
 
     fn prop_assert_ne_ok(a: u64, b: u64) {
         assert_ne!(a, b, "an empty part was reported as new");
+    }
+
+    #[test]
+    fn what_must_go_goes_out_of_a_full_set() {
+        let mut set = RangeSet::whole(30, 1);
+        assert_eq!(set.remove(10..20), Err(TooManyRanges));
+        set.remove_always(10..20);
+        assert!(set.iter().eq([0..10, 20..30]));
+        assert_eq!(set.insert(40..50, |_| {}), Err(TooManyRanges));
+        set.insert(10..20, |_| {}).unwrap();
+        assert_eq!((set.range_count(), set.bytes()), (1, 30));
     }
 
     #[test]

@@ -213,12 +213,10 @@ impl Contents {
         let times = self.bad.entry(slab).or_default();
         *times = times.saturating_add(1);
         let times = *times;
-        // A set too full to lose a slab loses everything from its front that it must: the whole of
-        // what it holds of this slab's file range is asked for again either way.
-        if self.held.remove(slab_at.range()).is_ok() {
-            state.step = Step::Lacking;
-            state.lacking = slab_at.len;
-        }
+        // Even of a full set: at most one range more for each slab, and the slabs are bounded.
+        self.held.remove_always(slab_at.range());
+        state.step = Step::Lacking;
+        state.lacking = slab_at.len;
         Compared::Bad(times)
     }
 
@@ -308,6 +306,27 @@ mod tests {
         assert_eq!(contents.computed(0, &[8; 32]), Compared::Good);
         assert!(contents.is_verified() && contents.is_whole());
         assert_eq!(contents.verified_bytes, 9);
+    }
+
+    #[test]
+    fn a_wrong_slab_is_lacked_again_though_no_range_is_left_to_note_it() {
+        let entries = ["a", "b", "c"].map(|name| Entry::file(name, 9)).to_vec();
+        let (plan, _) = MemoryContent::generate(entries, [0; 16], 1).unwrap();
+        let mut contents = Contents::new(plan, 1);
+        let seals = [8; 96];
+        assert!(contents.expect_seals(96, &hash_bytes(&seals)));
+        assert_eq!(contents.seals.put(0, &seals), Some(true));
+        assert_eq!(contents.check_seals(), Some(true));
+        assert!(contents.note(0..27));
+        while contents.next_unasked().is_some() {
+            contents.asked();
+        }
+        assert_eq!(contents.computed(1, &[7; 32]), Compared::Bad(1));
+        assert!(contents.held.missing(27).eq(std::iter::once(9..18)));
+        assert!(contents.note(9..18));
+        assert_eq!(contents.next_unasked(), Some(1));
+        contents.asked();
+        assert_eq!(contents.computed(1, &[8; 32]), Compared::Good);
     }
 
     #[test]
