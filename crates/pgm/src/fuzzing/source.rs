@@ -542,14 +542,17 @@ impl Model {
             source_nla: NLA,
             group_nla: GROUP,
         };
-        let is_possible = position < self.next_odata && !self.source.is_over();
+        // What was never sent is passed over.
+        let is_possible = first < self.next_odata && !self.source.is_over();
         if is_possible {
+            list.retain(|&position| position < self.next_odata);
+            let confirmed = list.iter().map(|&position| Sqn::of(position)).collect();
             for asked in list.into_iter().chain([first]) {
                 if asked >= self.source.trail() {
                     self.asked.insert(asked, 1);
                 }
             }
-            self.ncfs.push_back((nak.sqn, sqns.clone()));
+            self.ncfs.push_back((nak.sqn, confirmed));
         }
         let options = [PgmOption::NakList(NakList::new(&sqns))];
         let options = if sqns.is_empty() { &[][..] } else { &options };

@@ -8,9 +8,10 @@
 //!                                     \-> NCF with the same list
 //! ```
 //!
-//! Deviation: section 5.2 wants an NCF for any NAK. A NAK that names a packet never sent gets
-//! none: it is stray or forged, and its confirmation would make receivers wait for, or extend their
-//! windows to, data that does not exist. A NAK for packets that left the window is confirmed, and
+//! Deviation: section 5.2 wants an NCF for any NAK. A packet never sent is left out of it: the NAK
+//! is stray or forged, or its receiver was misled, and the confirmation would make receivers wait
+//! for, or extend their windows to, data that does not exist. The rest of such a NAK is served: a
+//! receiver that was told of a far lead asks for what it misses and for that in one list. A NAK for packets that left the window is confirmed, and
 //! the SPM that tells the trail follows at once.
 //!
 //! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4.
@@ -105,13 +106,18 @@ impl Source {
             *sqns.get_mut(count).ok_or(DropReason::Malformed)? = sqn;
             count += 1;
         }
-        let sqns = &sqns[..count];
         let near = self.log.unsent();
-        let beyond = sqns.iter().filter(|sqn| sqn.extend(near) >= near).count();
-        if beyond > 0 {
-            self.counters.nak_beyond += beyond as u64;
+        let asked = count;
+        count = keep(&mut sqns[..asked], |sqn| sqn.extend(near) < near);
+        self.counters.nak_beyond += (asked - count) as u64;
+        if count == 0 {
             return Err(DropReason::BeyondWindow);
         }
+        let sqns = &sqns[..count];
+        let nak = Nak {
+            sqn: sqns[0],
+            ..nak
+        };
         self.counters.naks += 1;
         self.counters.nak_sqns += count as u64;
         let mut is_news = false;
@@ -173,4 +179,16 @@ impl Source {
             self.counters.ncf_suppressed += 1;
         }
     }
+}
+
+/// Moves those that `is_kept` says to the front, in their order; how many there are.
+fn keep(sqns: &mut [Sqn], is_kept: impl Fn(Sqn) -> bool) -> usize {
+    let mut kept = 0;
+    for index in 0..sqns.len() {
+        if is_kept(sqns[index]) {
+            sqns[kept] = sqns[index];
+            kept += 1;
+        }
+    }
+    kept
 }

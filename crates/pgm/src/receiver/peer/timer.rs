@@ -78,7 +78,8 @@ impl Peer {
         let limit = if self.is_starved && self.mode == Mode::Sequence {
             self.window.base + SQNS_A_NAK as u64
         } else {
-            u64::MAX
+            // What was announced once only may be forged: a list at a time until more is known.
+            self.window.confirmed() + SQNS_A_NAK as u64
         };
         if now.since(self.turn.0) >= self.timing.back_off_max {
             self.turn = (now, 0);
