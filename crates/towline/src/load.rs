@@ -9,13 +9,15 @@
 //!   less than 16:       the first bytes of the mark, which depends on sequence and length
 //! ```
 
+use std::sync::Arc;
+
 use base::Rng;
 
-/// Makes and recognises the messages of one load run.
+/// Makes and recognises the messages of one load run. A clone shares the block.
 #[derive(Clone, Debug)]
 pub struct LoadPattern {
     seed: u64,
-    block: Vec<u8>,
+    block: Arc<[u8]>,
 }
 
 impl LoadPattern {
@@ -24,6 +26,7 @@ impl LoadPattern {
     pub fn new(seed: u64) -> Self {
         let mut block = vec![0; BLOCK_BYTES + MESSAGE_BYTES_MAX];
         Rng::new(seed).fill(&mut block);
+        let block = block.into();
         Self { seed, block }
     }
 
@@ -133,7 +136,7 @@ impl LoadTally {
     pub const fn add(&mut self, other: &Self) {
         self.received += other.received;
         self.bytes += other.bytes;
-        self.missing += other.missing;
+        self.missing = self.missing.saturating_add(other.missing);
         self.corrupt += other.corrupt;
         self.duplicates += other.duplicates;
         self.out_of_order += other.out_of_order;
@@ -141,11 +144,18 @@ impl LoadTally {
 }
 
 impl LoadCheck {
-    /// A check against the pattern that `seed` determines.
+    /// A check against the pattern that `seed` determines. **Cost**: that of a pattern.
     #[must_use]
     pub fn new(seed: u64) -> Self {
+        Self::against(&LoadPattern::new(seed))
+    }
+
+    /// A check against a pattern that others share: whoever pretends to be a new sender must not
+    /// make this one fill a block.
+    #[must_use]
+    pub fn against(pattern: &LoadPattern) -> Self {
         Self {
-            pattern: LoadPattern::new(seed),
+            pattern: pattern.clone(),
             next: None,
             tally: LoadTally::default(),
         }

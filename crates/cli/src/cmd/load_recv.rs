@@ -7,7 +7,7 @@ use std::{
 
 use towline::{
     MessageSink, SessionEvent, Subscriber, UsageMeter,
-    load::{LoadCheck, LoadTally},
+    load::{LoadCheck, LoadPattern, LoadTally},
 };
 
 use super::{
@@ -121,7 +121,7 @@ fn report(
 
 /// Checks the messages of every sender.
 struct Checker {
-    seed: u64,
+    pattern: LoadPattern,
     checks: BTreeMap<u32, LoadCheck>,
     /// What was found of senders that are forgotten.
     past: LoadTally,
@@ -132,7 +132,7 @@ struct Checker {
 impl Checker {
     fn new(seed: u64) -> Self {
         Self {
-            seed,
+            pattern: LoadPattern::new(seed),
             checks: BTreeMap::new(),
             past: LoadTally::default(),
             senders: Senders::default(),
@@ -150,11 +150,11 @@ impl Checker {
 
 impl MessageSink for Checker {
     fn message(&mut self, session: u32, _sqn: u64, data: &[u8]) {
-        let seed = self.seed;
+        let pattern = &self.pattern;
         let check = self
             .checks
             .entry(session)
-            .or_insert_with(|| LoadCheck::new(seed));
+            .or_insert_with(|| LoadCheck::against(pattern));
         let before = check.tally().received;
         check.take(data);
         self.received += check.tally().received - before;

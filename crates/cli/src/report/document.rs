@@ -169,7 +169,7 @@ impl LoadRecvReport {
     pub(crate) fn count(&mut self, tally: &LoadTally) {
         self.messages += tally.received;
         self.bytes += tally.bytes;
-        self.missing += tally.missing;
+        self.missing = self.missing.saturating_add(tally.missing);
         self.corrupt += tally.corrupt;
         self.duplicates += tally.duplicates;
         self.out_of_order += tally.out_of_order;

@@ -63,6 +63,22 @@ impl End {
         );
     }
 
+    /// Memory in use now, in KiB, as the kernel counts it.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = text.lines().find(|line| line.starts_with("VmRSS:"));
+        // A program that has just ended uses none.
+        line.map_or(0, |line| {
+            line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        })
+    }
+
+    /// True until the program has ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
     /// Waits for the end and gives the exit status and what was printed.
     pub(crate) fn finish(self, limit: Duration) -> (ExitStatus, String) {
         let (status, out) = self.finish_raw(limit);

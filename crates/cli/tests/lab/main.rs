@@ -8,5 +8,6 @@
 
 mod demo;
 mod ends;
+mod hostile;
 mod messages;
 mod openpgm;
