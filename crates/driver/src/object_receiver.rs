@@ -273,7 +273,8 @@ mod tests {
             control_port: 4000,
             receiver_count: 0,
             session_id: id,
-            tx_time_us: 0,
+            // As a source does: a mark is told only when it is another one.
+            tx_time_us: sqn.into(),
             announced_rate: 0,
             limiting_receiver: Mark::NO_RECEIVER,
         };
