@@ -81,7 +81,8 @@ impl<C: Content> ObjectSender<C> {
     }
 
     fn follow_plan(&mut self, now: Instant) {
-        self.source.set_hold(self.plan.hold(self.source.lead()));
+        self.source
+            .set_hold(self.plan.hold(self.source.unsent() - 1));
         self.feed(now);
         if self.plan.is_draining() && self.source.is_drained() {
             self.plan.pass_drained(now);
