@@ -11,3 +11,4 @@ mod ends;
 mod hostile;
 mod messages;
 mod openpgm;
+mod tshark;
