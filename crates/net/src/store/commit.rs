@@ -5,7 +5,7 @@ use std::{
     fs::Permissions,
     io,
     os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
 };
 
@@ -13,18 +13,19 @@ use delivery::Plan;
 use sys::file::{Directory, FileTime, Taken};
 use wire::object::{EntryKind, EntryRef};
 
-use super::{Fault, path_of, remove_staging};
+use super::{Fault, claim::Claim, path_of};
 
 /// Everything that is needed for it, on a thread of its own.
 pub(super) struct Commit {
     pub(super) directory: Arc<Directory>,
     pub(super) plan: Arc<Plan>,
-    pub(super) staging: PathBuf,
+    pub(super) claim: Claim,
     pub(super) taken: Taken,
 }
 
 impl Commit {
-    pub(super) fn run(&self) -> Result<(), Fault> {
+    /// Nothing is staged any more when this returns, however it went.
+    pub(super) fn run(mut self) -> Result<(), Fault> {
         self.sync()?;
         for entry in self.entries(EntryKind::Directory) {
             match self.directory.make_directory(path_of(&entry), 0o700) {
@@ -48,7 +49,7 @@ impl Commit {
                 self.set_attributes(&entry)?;
             }
         }
-        remove_staging(&self.directory, &self.staging);
+        self.claim.give_up();
         self.sync()
     }
 
@@ -62,7 +63,7 @@ impl Commit {
     }
 
     fn place(&self, index: usize, entry: &EntryRef<'_>) -> Result<(), Fault> {
-        let staged = self.staging.join(index.to_string());
+        let staged = self.claim.path().join(index.to_string());
         let opened = self.directory.open_to_write(&staged);
         opened
             .and_then(|file| file.set_permissions(Permissions::from_mode(mode_of(entry))))
@@ -73,7 +74,7 @@ impl Commit {
 
     fn link(&self, entry: &EntryRef<'_>) -> Result<(), Fault> {
         let target = Path::new(OsStr::from_bytes(entry.target));
-        let staged = self.staging.join("link");
+        let staged = self.claim.path().join("link");
         self.directory
             .make_link(target, &staged)
             .and_then(|()| self.directory.set_modified(&staged, time_of(entry)))

@@ -1,6 +1,7 @@
 //! A receiver's files: staged beneath the directory, verified, synced, then given their names.
 //!
 //! ```text
+//! DIR/.towline/<plan>.lock          one receiver of a plan at a time
 //! DIR/.towline/<plan>/0, 1, 2 ...   content of file 0, 1, 2, allocated before any byte arrives
 //!     --all verified--> sync --> directories --> rename each --> links --> times --> sync
 //! ```
@@ -20,11 +21,13 @@ use std::{
     thread,
 };
 
-use delivery::{Plan, PlanId, RangeSet, Store, StoreEvent};
+use delivery::{Plan, RangeSet, Store, StoreEvent};
 use sys::file::{Directory, Kind, Taken};
 use wire::object::{EntryKind, EntryRef, ErrorCode};
 
 use crate::NetError;
+
+mod claim;
 
 mod commit;
 use commit::Commit;
@@ -171,7 +174,7 @@ impl Store for FileStore {
         if let Err(fault) = staging.flush(&self.directory) {
             return self.fail(&fault);
         }
-        let (plan, staging) = staging.finish();
+        let (plan, claim) = staging.finish();
         let taken = match self.overwrite {
             true => Taken::Replace,
             false => Taken::Refuse,
@@ -180,7 +183,7 @@ impl Store for FileStore {
         let commit = Commit {
             directory,
             plan,
-            staging,
+            claim,
             taken,
         };
         if let Err(error) = self.spawn_commit(commit) {
@@ -189,10 +192,8 @@ impl Store for FileStore {
     }
 
     fn abandon(&mut self) {
-        if let Some(staging) = self.staging.take() {
-            let (_, path) = staging.finish();
-            remove_staging(&self.directory, &path);
-        }
+        // Its claim removes what was staged.
+        self.staging = None;
     }
 
     fn poll_event(&mut self) -> Option<StoreEvent> {
@@ -236,22 +237,6 @@ impl Fault {
     }
 }
 
-/// Removes what was staged; what stays, because it was changed by others, is hidden and harmless.
-fn remove_staging(directory: &Directory, path: &Path) {
-    let names = directory
-        .directory(path)
-        .and_then(|staging| staging.names());
-    for name in names.into_iter().flatten() {
-        drop(directory.remove_file(&path.join(name)));
-    }
-    drop(directory.remove_directory(path));
-    drop(directory.remove_directory(Path::new(STAGING)));
-}
-
-fn staging_path(id: PlanId) -> PathBuf {
-    Path::new(STAGING).join(id.to_string())
-}
-
 fn path_of<'a>(entry: &EntryRef<'a>) -> &'a Path {
     Path::new(OsStr::from_bytes(entry.path))
 }
@@ -272,6 +257,8 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
             ErrorCode::Permission,
             "; receive into a directory that this user may write",
         ),
+        // The text says what to do.
+        io::ErrorKind::ResourceBusy => (ErrorCode::Exists, ""),
         io::ErrorKind::InvalidFilename => (ErrorCode::NameTooLong, ""),
         _ => (ErrorCode::Io, ""),
     }

@@ -4,25 +4,18 @@
 //! written 256 KiB at a time, which saves hundreds of system calls. What is put together is written
 //! before anything is read back.
 
-use std::{
-    collections::VecDeque,
-    fs::File,
-    io,
-    os::unix::fs::FileExt as _,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::VecDeque, fs::File, io, os::unix::fs::FileExt as _, path::Path, sync::Arc};
 
 use delivery::{Hash, Plan};
 use sys::file::Directory;
 
-use super::{Fault, STAGING, remove_staging, staging_path};
+use super::{Fault, claim::Claim};
 
 /// Where the content of one plan is put together.
 #[derive(Debug)]
 pub(super) struct Staging {
     plan: Arc<Plan>,
-    path: PathBuf,
+    claim: Claim,
     /// The files used last, the latest first.
     open: VecDeque<(usize, File)>,
     /// Content not yet written, from position `pending_at` on.
@@ -34,19 +27,13 @@ pub(super) struct Staging {
 
 impl Staging {
     /// Takes the space for all of a plan's content. What an earlier attempt left is removed.
-    pub(super) fn make(directory: &Directory, plan: &Arc<Plan>) -> Result<Self, Fault> {
-        let path = staging_path(plan.id());
-        remove_staging(directory, &path);
-        make_directory(directory, Path::new(STAGING))?;
-        make_directory(directory, &path)?;
-        if let Err(fault) = allocate_all(directory, plan, &path) {
-            // A full disk is left as it was found.
-            remove_staging(directory, &path);
-            return Err(fault);
-        }
+    pub(super) fn make(directory: &Arc<Directory>, plan: &Arc<Plan>) -> Result<Self, Fault> {
+        // Dropped by a failure: a full disk is left as it was found.
+        let claim = Claim::take(directory, plan.id())?;
+        allocate_all(directory, plan, claim.path())?;
         Ok(Self {
             plan: Arc::clone(plan),
-            path,
+            claim,
             open: VecDeque::new(),
             pending: Vec::new(),
             pending_at: 0,
@@ -114,9 +101,9 @@ impl Staging {
         Ok(hasher.finish())
     }
 
-    /// The plan, and where its staged files are.
-    pub(super) fn finish(self) -> (Arc<Plan>, PathBuf) {
-        (self.plan, self.path)
+    /// The plan, and the claim to its staged files.
+    pub(super) fn finish(self) -> (Arc<Plan>, Claim) {
+        (self.plan, self.claim)
     }
 
     fn file(&mut self, directory: &Directory, index: usize) -> io::Result<&File> {
@@ -124,7 +111,7 @@ impl Staging {
             Some(0) => {}
             Some(at) => self.open.swap(0, at),
             None => {
-                let file = directory.open_to_write(&self.path.join(index.to_string()))?;
+                let file = directory.open_to_write(&self.claim.path().join(index.to_string()))?;
                 self.open.truncate(OPEN_MAX - 1);
                 self.open.push_front((index, file));
             }
@@ -164,15 +151,6 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     match sys::file::allocate(file, bytes) {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => file.set_len(bytes),
         done => done,
-    }
-}
-
-fn make_directory(directory: &Directory, path: &Path) -> Result<(), Fault> {
-    match directory.make_directory(path, 0o700) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(Fault::new("make", path, error))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -278,6 +278,59 @@ fn a_plan_larger_than_the_disk_is_refused_before_anything_is_written() {
 }
 
 #[test]
+fn a_second_receiver_of_a_plan_is_refused_and_leaves_the_first_alone() {
+    let scratch = Scratch::new();
+    let plan = plan(vec![Entry::file("f", 3000)]);
+    let mut first = FileStore::open(&scratch.0, true).unwrap();
+    first.prepare(&plan);
+    outcome(&mut first);
+    assert!(first.write(0, &content(&plan)));
+    let mut second = FileStore::open(&scratch.0, true).unwrap();
+    second.prepare(&plan);
+    let (code, text) = failure(outcome(&mut second));
+    assert_eq!(code, ErrorCode::Exists);
+    assert!(text.contains("another process receives this"), "{text}");
+    assert!(!text.contains("--overwrite"), "{text}");
+    drop(second);
+    first.commit();
+    assert_eq!(outcome(&mut first), StoreEvent::Committed);
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&plan));
+    assert!(!scratch.path(STAGING).exists());
+    // The end of one is the beginning of the next, even while the first is still there.
+    let mut third = FileStore::open(&scratch.0, true).unwrap();
+    assert_eq!(deliver(&mut third, &plan, 9), StoreEvent::Committed);
+    assert!(!scratch.path(STAGING).exists());
+}
+
+#[test]
+fn what_a_killed_receiver_left_hinders_nobody() {
+    let scratch = Scratch::new();
+    let plan = plan(vec![Entry::file("f", 30)]);
+    let staged = scratch.path(STAGING).join(plan.id().to_string());
+    fs::create_dir_all(&staged).unwrap();
+    fs::write(staged.join("0"), "old").unwrap();
+    fs::write(staged.with_extension("lock"), "").unwrap();
+    let mut store = FileStore::open(&scratch.0, false).unwrap();
+    assert_eq!(deliver(&mut store, &plan, 9), StoreEvent::Committed);
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&plan));
+    assert!(!scratch.path(STAGING).exists());
+}
+
+#[test]
+fn a_failed_commit_leaves_nothing_staged() {
+    let scratch = Scratch::new();
+    let mut store = FileStore::open(&scratch.0, false).unwrap();
+    let plan = plan(vec![Entry::file("f", 3)]);
+    store.prepare(&plan);
+    outcome(&mut store);
+    assert!(store.write(0, &content(&plan)));
+    fs::write(scratch.path("f"), "mine").unwrap();
+    store.commit();
+    failure(outcome(&mut store));
+    assert!(!scratch.path(STAGING).exists());
+}
+
+#[test]
 fn a_tree_that_was_walked_arrives_the_same() {
     let scratch = Scratch::new();
     let source = scratch.path("source");
