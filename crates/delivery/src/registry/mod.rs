@@ -16,6 +16,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::SocketAddr,
+    ops::Bound,
     time::Duration,
 };
 
@@ -135,8 +136,10 @@ impl Registry {
             }
             self.history.push_back((now, lead));
         }
-        let links: Vec<LinkId> = self.tracked.keys().copied().collect();
-        for link in links {
+        // By successor, because a check may remove its receiver.
+        let mut after = Bound::Unbounded;
+        while let Some((&link, _)) = self.tracked.range((after, Bound::Unbounded)).next() {
+            after = Bound::Excluded(link);
             self.check(now, link);
         }
         self.schedule(now);

@@ -17,6 +17,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     net::{IpAddr, SocketAddr},
+    ops::Bound,
     time::Duration,
 };
 
@@ -193,9 +194,10 @@ impl Reporter {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let sessions: Vec<u32> = self.sessions.keys().copied().collect();
-        for session in sessions {
-            let known = &self.sessions[&session];
+        // By successor, because the body changes the map. Every timer of the receiver comes here.
+        let mut after = Bound::Unbounded;
+        while let Some((&session, known)) = self.sessions.range((after, Bound::Unbounded)).next() {
+            after = Bound::Excluded(session);
             if known.due().is_none_or(|due| due > now) {
                 continue;
             }
