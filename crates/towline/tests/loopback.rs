@@ -1,4 +1,5 @@
 //! Every face of the library over the loopback interface: real sockets, one process.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::time::{Duration, Instant};
 
