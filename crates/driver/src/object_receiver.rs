@@ -312,7 +312,9 @@ mod tests {
         spm(&mut receiver, at(0), 2, 2, 6);
 
         assert_eq!(receiver.plan.session(), Some(sender(2, 6)));
-        let is_second = |sender| matches!(receiver.followed, Followed::Session { sender: s, .. } if s == sender);
+        let is_second = |sender| {
+            matches!(receiver.followed, Followed::Session { sender: s, .. } if s == sender)
+        };
         assert!(is_second(sender(2, 6)));
         assert!(!receiver.plan.is_over());
     }

@@ -77,7 +77,8 @@ impl Handle<()> for Publisher {
     }
 
     fn drain(&mut self, _now: Instant, (): &mut ()) {
-        // What was sent, not what waits: nobody is behind for want of what the flow window keeps back.
+        // What was sent, not what waits: nobody is behind for want of what the flow window keeps
+        // back.
         self.registry.set_lead(self.source.unsent() - 1);
         let limiting = self.registry.limiting().unwrap_or(Mark::NO_RECEIVER);
         let rate = self.source.rate();

@@ -13,8 +13,9 @@
 //! ```
 //!
 //! Invariants: nothing is allocated from what a sender claims before its greeting was answered, and
-//! never beyond the plan limits; a byte counts as held only after the store took it, and a byte that
-//! is held is never written again, unless its slab came out wrong; `Delivered` is told only after every slab's hash was compared and the store has committed.
+//! never beyond the plan limits; a byte counts as held only after the store took it, and a byte
+//! that is held is never written again, unless its slab came out wrong; `Delivered` is told only
+//! after every slab's hash was compared and the store has committed.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 

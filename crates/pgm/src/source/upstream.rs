@@ -11,8 +11,8 @@
 //! Deviation: section 5.2 wants an NCF for any NAK. A packet never sent is left out of it: the NAK
 //! is stray or forged, or its receiver was misled, and the confirmation would make receivers wait
 //! for, or extend their windows to, data that does not exist. The rest of such a NAK is served: a
-//! receiver that was told of a far lead asks for what it misses and for that in one list. A NAK for packets that left the window is confirmed, and
-//! the SPM that tells the trail follows at once.
+//! receiver that was told of a far lead asks for what it misses and for that in one list. A NAK for
+//! packets that left the window is confirmed, and the SPM that tells the trail follows at once.
 //!
 //! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4.
 
