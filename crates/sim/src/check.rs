@@ -12,7 +12,7 @@
 //!
 //! It does not look into the state machines; [`crate::node`] adds what their counters must say.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, net::IpAddr, rc::Rc};
 
 use crate::payload::{self, Fnv};
 
@@ -28,6 +28,7 @@ pub struct Ledger {
     publications: Vec<Publication>,
     failures: Vec<String>,
     hash: Fnv,
+    has_strangers: bool,
 }
 
 /// The ledger as publishers and receivers of one run share it.
@@ -38,6 +39,8 @@ pub type SharedLedger = Rc<RefCell<Ledger>>;
 struct Publication {
     /// Its transport session identifier, as text.
     name: String,
+    /// Its host.
+    source: IpAddr,
     /// Position of the first packet.
     start: u64,
     /// Bytes of a message in each packet but the last, when it takes several.
@@ -68,14 +71,21 @@ impl Ledger {
             publications: Vec::new(),
             failures: Vec::new(),
             hash: Fnv::new(stream),
+            has_strangers: false,
         }
     }
 
-    /// Notes a new session whose first packet will have position `start`, and which cuts messages
-    /// into pieces of `piece_len` bytes.
-    pub fn open(&mut self, name: String, start: u64, piece_len: usize) -> usize {
+    /// Somebody else may open sessions too: what comes of them is nobody's concern.
+    pub const fn tolerate_strangers(&mut self, tolerates: bool) {
+        self.has_strangers = tolerates;
+    }
+
+    /// Notes a new session of the host at `source` whose first packet will have position `start`,
+    /// and which cuts messages into pieces of `piece_len` bytes.
+    pub fn open(&mut self, name: String, source: IpAddr, start: u64, piece_len: usize) -> usize {
         self.publications.push(Publication {
             name,
+            source,
             start,
             piece_len,
             records: Vec::new(),
@@ -161,8 +171,9 @@ impl Ledger {
             .sum()
     }
 
-    fn find(&self, name: &str) -> Option<usize> {
-        self.publications.iter().position(|one| one.name == name)
+    fn find(&self, name: &str, source: IpAddr) -> Option<usize> {
+        let is_it = |one: &Publication| one.name == name && one.source == source;
+        self.publications.iter().position(is_it)
     }
 }
 

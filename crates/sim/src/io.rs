@@ -42,6 +42,12 @@ impl SimIo {
         self.world.borrow().now
     }
 
+    /// The address of its host.
+    #[must_use]
+    pub fn local_ip(&self) -> std::net::IpAddr {
+        self.world.borrow().endpoints[self.endpoint.0].upstream.ip()
+    }
+
     /// True when nothing waits to leave on this endpoint's control connections.
     #[must_use]
     pub fn has_sent_links(&self) -> bool {

@@ -7,6 +7,9 @@ use base::{CounterSet as _, DropCounters, Instant, RecvBatch};
 
 use crate::simulation::Node;
 
+mod intruder;
+pub use intruder::IntruderNode;
+
 mod objects;
 pub use objects::{SenderNode, TakerNode, Tree};
 
@@ -27,6 +30,8 @@ pub enum SimNode {
     Sender(Box<SenderNode>),
     /// Receives it.
     Taker(Box<TakerNode>),
+    /// Disturbs.
+    Intruder(Box<IntruderNode>),
     /// Its start is planned for later.
     Asleep,
 }
@@ -38,6 +43,7 @@ impl Node for SimNode {
             Self::Receiver(node) => node.turn(),
             Self::Sender(node) => node.turn(),
             Self::Taker(node) => node.turn(),
+            Self::Intruder(node) => node.turn(),
             Self::Asleep => {}
         }
     }
@@ -56,6 +62,7 @@ impl SimNode {
             Self::Receiver(node) => node.is_finished(),
             Self::Sender(node) => node.is_finished(),
             Self::Taker(node) => node.is_finished(),
+            Self::Intruder(_) => true,
             Self::Asleep => false,
         }
     }
@@ -68,6 +75,7 @@ impl SimNode {
             Self::Receiver(node) => node.explain(),
             Self::Sender(node) => node.explain(),
             Self::Taker(node) => node.explain(),
+            Self::Intruder(_) => "intruder".to_owned(),
             Self::Asleep => "asleep".to_owned(),
         }
     }
@@ -79,7 +87,7 @@ impl SimNode {
             Self::Receiver(node) => node.judge(is_crashed),
             Self::Sender(node) => node.judge(),
             Self::Taker(node) => node.judge(is_crashed),
-            Self::Asleep => {}
+            Self::Intruder(_) | Self::Asleep => {}
         }
     }
 }

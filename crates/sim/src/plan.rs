@@ -48,6 +48,9 @@ pub struct Plan {
     /// The receiving hosts.
     #[serde(rename = "receiver")]
     pub receivers: Vec<EndPlan>,
+    /// A host that disturbs.
+    #[serde(default)]
+    pub intruder: Option<IntruderPlan>,
     /// What happens when.
     #[serde(default, rename = "event")]
     pub events: Vec<EventPlan>,
@@ -280,6 +283,29 @@ impl Default for EndPlan {
             loops_back: false,
             datagram_cost: Span::micros(1),
             starts_at: Span::default(),
+        }
+    }
+}
+
+/// A host that sends what ought not to be sent, from its own address.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IntruderPlan {
+    /// Between two packets, on average.
+    pub gap: Span,
+    /// For how long.
+    pub stops_after: Span,
+    /// Also sends packets of sessions that exist. Only where every receiver hears the real sender
+    /// first: a session belongs to the address that it first came from.
+    pub forges_sessions: bool,
+}
+
+impl Default for IntruderPlan {
+    fn default() -> Self {
+        Self {
+            gap: Span::micros(200),
+            stops_after: Span::millis(3_000),
+            forges_sessions: false,
         }
     }
 }

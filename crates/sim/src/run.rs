@@ -20,8 +20,8 @@ use crate::{
     check::{Ledger, SharedLedger, Totals},
     fault::IoFaults,
     node::{
-        PublisherNode, PublisherPlan, ReceiverNode, ReceiverPlan, SenderNode, SimNode, TakerNode,
-        Tree,
+        IntruderNode, PublisherNode, PublisherPlan, ReceiverNode, ReceiverPlan, SenderNode,
+        SimNode, TakerNode, Tree,
     },
     pipe::Fault,
     plan::{EndPlan, EventKind, EventPlan, Plan, PlanError, Who},
@@ -178,13 +178,23 @@ impl<'a> Setting<'a> {
             let is_sender = i < plan.senders.len();
             world.add_endpoint(&endpoint(plan, end, host, is_sender, group, &config));
         }
+        if plan.intruder.is_some() {
+            let host = world.add_host(address(plan, ends().count()), &[], &[]);
+            let setup = EndpointSetup::new(host, Some(group));
+            world.add_endpoint(&EndpointSetup {
+                receive_buffer_bytes: 64 << 10,
+                ..setup
+            });
+        }
         for event in &plan.events {
             plan_event(&mut world, plan, event, started)?;
         }
         if let Some(calm_at) = plan.calm_at {
             calm(&mut world, plan, started + calm_at.0);
         }
-        let ledger = Rc::new(RefCell::new(Ledger::new(rng.next_u64())));
+        let mut ledger = Ledger::new(rng.next_u64());
+        ledger.tolerate_strangers(plan.intruder.is_some());
+        let ledger = Rc::new(RefCell::new(ledger));
         let totals = Rc::new(RefCell::new(Vec::new()));
         let maker = Maker {
             plan: plan.clone(),
@@ -385,7 +395,12 @@ impl Maker {
                 self.ledger.clone(),
             )));
         }
-        let receiver = &self.plan.receivers[index - self.plan.senders.len()];
+        let number = index - self.plan.senders.len();
+        let Some(receiver) = self.plan.receivers.get(number) else {
+            let plan = self.plan.intruder.unwrap_or_default();
+            let node = IntruderNode::new(io, plan, self.group, self.rng.next_u64());
+            return SimNode::Intruder(Box::new(node));
+        };
         let starts_at = self.started + receiver.starts_at.0;
         if now < starts_at {
             let mut world = io.world().borrow_mut();
@@ -400,7 +415,7 @@ impl Maker {
             return SimNode::Asleep;
         }
         let plan = ReceiverPlan {
-            name: format!("receiver {}", index - self.plan.senders.len()),
+            name: format!("receiver {number}"),
             config: self.config,
             mode: if session.arrival {
                 Mode::Arrival

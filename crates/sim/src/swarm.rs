@@ -12,8 +12,8 @@ use crate::{
     frame::index,
     pipe::Fault,
     plan::{
-        CheckPlan, EndPlan, EventKind, EventPlan, FirstSqn, ObjectsPlan, Plan, PolicyPlan,
-        SessionPlan, Who, Workload,
+        CheckPlan, EndPlan, EventKind, EventPlan, FirstSqn, IntruderPlan, ObjectsPlan, Plan,
+        PolicyPlan, SessionPlan, Who, Workload,
     },
     quantity::{Ratio, Span},
     stream::StreamConditions,
@@ -49,6 +49,16 @@ pub fn plan(seed: u64) -> Plan {
     let events = events(rng, share, calm_ms, senders.len(), receivers.len());
     let objects = (senders.len() == 1 && rng.chance(1, 5)).then(|| objects(rng, receivers.len()));
     let is_survivable = events.iter().all(|event| is_survivable(&event.does));
+    let starts_together = receivers.iter().all(|end| end.starts_at == Span::default());
+    let intruder = rng.chance(1, 6).then(|| IntruderPlan {
+        gap: Span::micros(rng.between(20, 5_000)),
+        stops_after: Span::millis(calm_ms.min(2_000)),
+        forges_sessions: match objects {
+            Some(objects) => objects.expected > 0 && objects.join_timeout >= Span::millis(12_000),
+            None => session.reports,
+        } && is_survivable
+            && starts_together,
+    });
     let is_promised = match objects {
         Some(objects) => objects.expected > 0 && objects.join_timeout >= Span::millis(12_000),
         None => session.reports && session.policy == PolicyPlan::Wait,
@@ -71,6 +81,7 @@ pub fn plan(seed: u64) -> Plan {
         session,
         senders,
         receivers,
+        intruder,
         events,
         calm_at: Some(Span::millis(calm_ms)),
     }

@@ -88,7 +88,20 @@ impl PeerTable {
     }
 
     /// The session that must go first when there is no vacancy.
+    ///
+    /// A session that was real and is over goes after strangers: forgotten too soon, its last
+    /// repairs would open it anew, and what it sent would be given out twice.
     pub(super) fn evictable(&self) -> Option<u32> {
+        let mut session = self.eldest;
+        for _ in 0..EVICTION_STEPS_MAX {
+            let Some(slot) = self.slots.get(session as usize) else {
+                break;
+            };
+            if !slot.peer.as_ref().is_some_and(|peer| peer.is_remembered()) {
+                return Some(session);
+            }
+            session = slot.younger;
+        }
         (self.eldest != NONE).then_some(self.eldest)
     }
 
@@ -168,6 +181,9 @@ impl PeerTable {
         }
     }
 }
+
+/// Finished sessions passed over in search of a stranger to evict.
+const EVICTION_STEPS_MAX: usize = 64;
 
 /// No slot.
 const NONE: u32 = u32::MAX;

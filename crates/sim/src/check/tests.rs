@@ -1,11 +1,12 @@
 use super::*;
 
+const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 const START: u64 = (1 << 32) + 10;
 
 /// Three messages at START: 1, 3 and 1 packets.
 fn ledger() -> SharedLedger {
     let mut ledger = Ledger::new(1);
-    let publication = ledger.open("a".into(), START, 40);
+    let publication = ledger.open("a".into(), HOST, START, 40);
     for (number, first, count) in [(0, START, 1), (1, START + 1, 3), (2, START + 4, 1)] {
         ledger.publish(publication, number, 100, first, count);
     }
@@ -23,7 +24,7 @@ fn message(number: u64) -> Vec<u8> {
 fn judge(is_in_order: bool, run: impl FnOnce(&mut Witness)) -> Vec<String> {
     let ledger = ledger();
     let mut witness = Witness::new("r".into(), ledger.clone(), is_in_order, true);
-    witness.found(0, "a");
+    witness.found(0, "a", HOST);
     run(&mut witness);
 
     ledger.borrow().failures().to_vec()

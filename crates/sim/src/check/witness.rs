@@ -1,6 +1,9 @@
 //! What one receiver was given, held against the ledger as it comes.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use super::{SharedLedger, tiles::Tiles};
 
@@ -10,6 +13,7 @@ pub struct Witness {
     who: String,
     ledger: SharedLedger,
     sessions: BTreeMap<u32, Session>,
+    strangers: BTreeSet<u32>,
     is_in_order: bool,
     from_start: bool,
     totals: Totals,
@@ -24,6 +28,8 @@ pub struct Totals {
     pub damaged: u64,
     /// Packets reported lost.
     pub lost: u64,
+    /// Packets reported lost of sessions that nobody here opened.
+    pub lost_of_strangers: u64,
     /// Sessions that ended after everything was delivered or reported lost.
     pub ended: u64,
     /// Sessions given up for silence.
@@ -50,6 +56,7 @@ impl Witness {
             who,
             ledger,
             sessions,
+            strangers: BTreeSet::new(),
             is_in_order,
             from_start,
             totals,
@@ -57,13 +64,18 @@ impl Witness {
     }
 
     /// A sender was heard.
-    pub fn found(&mut self, session: u32, name: &str) {
-        self.totals.found += 1;
-        let publication = self.ledger.borrow().find(name);
+    pub fn found(&mut self, session: u32, name: &str, source: IpAddr) {
+        let publication = self.ledger.borrow().find(name, source);
         let Some(publication) = publication else {
-            self.fail(&format!("found {name}, which nobody opened"));
+            let is_expected = self.ledger.borrow().has_strangers;
+            if is_expected {
+                self.strangers.insert(session);
+            } else {
+                self.fail(&format!("found {name}, which nobody opened"));
+            }
             return;
         };
+        self.totals.found += 1;
         let tiles = if self.is_in_order {
             Tiles::InOrder(None)
         } else {
@@ -80,6 +92,9 @@ impl Witness {
 
     /// A message was delivered.
     pub fn message(&mut self, session: u32, sqn: u64, data: &[u8]) {
+        if self.strangers.contains(&session) {
+            return;
+        }
         let mut ledger = self.ledger.borrow_mut();
         ledger.hash.word(sqn);
         ledger.hash.write(data);
@@ -109,6 +124,10 @@ impl Witness {
 
     /// Packets were reported lost.
     pub fn lost(&mut self, session: u32, first: u64, count: u64) {
+        if self.strangers.contains(&session) {
+            self.totals.lost_of_strangers += count;
+            return;
+        }
         self.totals.lost += count;
         let mut ledger = self.ledger.borrow_mut();
         ledger.hash.word(first ^ count.rotate_left(32));
@@ -133,6 +152,9 @@ impl Witness {
 
     /// The sender closed, and everything before was delivered or reported lost.
     pub fn ended(&mut self, session: u32) {
+        if self.strangers.remove(&session) {
+            return;
+        }
         self.totals.ended += 1;
         let ledger = self.ledger.borrow();
         let verdict = match self.sessions.remove(&session) {
@@ -156,6 +178,9 @@ impl Witness {
 
     /// The session was given up, for silence or because the sender aborted it.
     pub fn gone(&mut self, session: u32) {
+        if self.strangers.remove(&session) {
+            return;
+        }
         self.totals.gone += 1;
         if self.sessions.remove(&session).is_none() {
             self.fail(&format!(

@@ -73,10 +73,12 @@ impl PublisherNode {
         let setup = source_setup(plan, Profile::Messages, session, &mut rng);
         let source = Source::new(plan.config, setup, now);
         let name = setup.tsi.to_string();
-        let publication =
-            ledger
-                .borrow_mut()
-                .open(name.clone(), source.lead(), source.max_fragment_tsdu());
+        let publication = ledger.borrow_mut().open(
+            name.clone(),
+            plan.own,
+            source.lead(),
+            source.max_fragment_tsdu(),
+        );
         let registry = registry(plan, session);
         let endpoint = Publisher::new(PublisherSetup { source, registry });
         Self {

@@ -179,8 +179,9 @@ impl ReceiverNode {
                 "{damaged} damaged messages, {hidden} hidden bit errors"
             ));
         }
-        if witness.totals().lost != counters.lost_sqns {
-            let (told, counted) = (witness.totals().lost, counters.lost_sqns);
+        let told = witness.totals().lost + witness.totals().lost_of_strangers;
+        if told != counters.lost_sqns {
+            let counted = counters.lost_sqns;
             witness.fail(&format!("told of {told} lost packets, counted {counted}"));
         }
         if self.held_bytes_max > self.bound_bytes {
@@ -213,9 +214,11 @@ impl MessageSink for Sink {
             .borrow_mut()
             .note(|| format!("{endpoint} is told {event:?}"));
         match event {
-            SessionEvent::Found { session, tsi, .. } => {
-                self.witness.found(session, &tsi.to_string());
-            }
+            SessionEvent::Found {
+                session,
+                tsi,
+                source,
+            } => self.witness.found(session, &tsi.to_string(), source),
             SessionEvent::Lost {
                 session,
                 first,

@@ -277,6 +277,11 @@ impl Peer {
         self.phase == Phase::Over
     }
 
+    /// True for a session that was real and is over.
+    pub(super) fn is_remembered(&self) -> bool {
+        self.is_over() && self.data_packets >= PROVEN_DATA_PACKETS
+    }
+
     /// True when the session has shown enough to be kept when room is needed.
     pub(super) fn is_proven(&self) -> bool {
         let enough = if self.last_spm.is_some() {

@@ -1,0 +1,283 @@
+//! A host that belongs to nobody: it listens to the group and sends what ought not to be sent.
+//!
+//! Everything it sends bears its own network address. Against packets that also bear a sender's
+//! address, sessions without keys have no defence; that is not what it is for.
+
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+
+use base::{Instant, Io as _, PathId, RecvBatch, Rng, Run, Segments};
+use wire::{
+    Sqn,
+    pgm::{Addressing, Body, Gsi, Nak, NakList, Packet, PgmOption, Spm, Tsi, emit},
+};
+
+use crate::{
+    SimIo,
+    frame::{index, ones_sum},
+    plan::IntruderPlan,
+};
+
+/// The intruder's process.
+#[derive(Debug)]
+pub struct IntruderNode {
+    io: SimIo,
+    batch: RecvBatch,
+    rng: Rng,
+    plan: IntruderPlan,
+    group: SocketAddr,
+    /// Packets heard, with where they came from; the oldest is replaced.
+    heard: Vec<(SocketAddr, Vec<u8>)>,
+    /// The sessions of which data was heard: all that wait for it know them by now.
+    begun: BTreeSet<[u8; 8]>,
+    next: usize,
+    due: Instant,
+    until: Instant,
+}
+
+impl IntruderNode {
+    /// Starts an intruder on `io`.
+    pub fn new(io: SimIo, plan: IntruderPlan, group: SocketAddr, seed: u64) -> Self {
+        let now = io.world_now();
+        Self {
+            io,
+            batch: RecvBatch::new(8, 2048),
+            rng: Rng::new(seed),
+            plan,
+            group,
+            heard: Vec::new(),
+            begun: BTreeSet::new(),
+            next: 0,
+            due: now,
+            until: now + plan.stops_after.0,
+        }
+    }
+
+    /// One turn: listen, and now and then speak.
+    pub fn turn(&mut self) {
+        let now = self.io.now();
+        self.listen();
+        if now >= self.until {
+            return;
+        }
+        if now >= self.due {
+            let gap = self.rng.duration_up_to(self.plan.gap.0 * 2);
+            self.due = now + gap.max(Duration::from_micros(1));
+            self.speak();
+        }
+        self.io.wait(Some(self.due));
+    }
+
+    fn listen(&mut self) {
+        self.batch.clear();
+        if self.io.recv(&mut self.batch).is_err() {
+            return;
+        }
+        for (datagram, bytes) in self.batch.datagrams() {
+            for tpdu in Segments::new(bytes, datagram.segment) {
+                let known = (datagram.arrival.source, tpdu.to_vec());
+                if let Some((_, name)) = session_of(tpdu).filter(|(is_data, _)| *is_data) {
+                    self.begun.insert(name);
+                }
+                if self.heard.len() < HEARD_MAX {
+                    self.heard.push(known);
+                } else {
+                    self.heard[self.next % HEARD_MAX] = known;
+                    self.next += 1;
+                }
+            }
+        }
+    }
+
+    fn speak(&mut self) {
+        let template = match self.heard.len() as u64 {
+            0 => None,
+            count => Some(self.heard[index(self.rng.below(count))].clone()),
+        };
+        let has_begun = |(_, tpdu): &(SocketAddr, Vec<u8>)| {
+            session_of(tpdu).is_some_and(|(_, name)| self.begun.contains(&name))
+        };
+        let forges = self.plan.forges_sessions && template.as_ref().is_some_and(has_begun);
+        let (mut to, mut bytes) = (self.group, Vec::new());
+        match (self.rng.below(8), template) {
+            (0, _) => self.random(&mut bytes),
+            (1, _) => self.plausible(&mut bytes),
+            (2, _) => self.stranger(&mut bytes),
+            (3, Some((source, tpdu))) => {
+                to = self.naks(source, &tpdu, &mut bytes);
+            }
+            (4, Some((source, tpdu))) if forges => {
+                to = self.target(source);
+                bytes = self.changed(tpdu);
+            }
+            (5, Some((_, tpdu))) if forges => bytes = self.far(tpdu),
+            (6, Some((_, tpdu))) if forges => bytes = tpdu,
+            _ => self.classic(&mut bytes),
+        }
+        let all = 0..bytes.len();
+        let run = Run {
+            path: PathId(0),
+            to,
+            hops: None,
+            segment: bytes.len().max(1),
+            memory: &bytes,
+            ranges: std::slice::from_ref(&all),
+        };
+        self.io.send(&run);
+    }
+
+    /// Where packets for the group or for the host behind `source` go.
+    fn target(&mut self, source: SocketAddr) -> SocketAddr {
+        if self.rng.chance(1, 2) {
+            self.group
+        } else {
+            SocketAddr::new(source.ip(), self.group.port())
+        }
+    }
+
+    fn random(&mut self, bytes: &mut Vec<u8>) {
+        bytes.resize(index(self.rng.below(120)) + 1, 0);
+        self.rng.fill(bytes);
+    }
+
+    /// Random, but for a type that exists and a right checksum.
+    fn plausible(&mut self, bytes: &mut Vec<u8>) {
+        bytes.resize(index(self.rng.between(16, 120)), 0);
+        self.rng.fill(bytes);
+        bytes[2..4].copy_from_slice(&self.group.port().to_be_bytes());
+        bytes[4] = [0, 4, 5, 8, 9, 10, 12][index(self.rng.below(7))];
+        bytes[5] &= 0x03;
+        let len = u16::try_from(bytes.len().saturating_sub(24)).unwrap_or(0);
+        bytes[14..16].copy_from_slice(&len.to_be_bytes());
+        seal(bytes);
+    }
+
+    /// An SPM of a sender that nobody has heard of.
+    fn stranger(&mut self, bytes: &mut Vec<u8>) {
+        let mut gsi = [0; 6];
+        self.rng.fill(&mut gsi);
+        let tsi = Tsi {
+            gsi: Gsi(gsi),
+            port: self.rng.next_u32() as u16,
+        };
+        let addressing = Addressing::downstream(tsi, self.group.port());
+        let lead = self.rng.next_u32();
+        let spm = Spm {
+            sqn: Sqn(self.rng.next_u32()),
+            trail: Sqn(lead.wrapping_sub(self.rng.next_u32() % 1000)),
+            lead: Sqn(lead),
+            path_nla: self.io.local_ip(),
+        };
+        emit(bytes, &addressing, &Body::Spm(spm), &[], &[]);
+    }
+
+    /// A NAK list for what a heard packet's sender may or may not have.
+    fn naks(&mut self, source: SocketAddr, tpdu: &[u8], bytes: &mut Vec<u8>) -> SocketAddr {
+        let Ok(packet) = Packet::parse(tpdu) else {
+            return self.group;
+        };
+        let tsi = packet.header().tsi();
+        let near = match packet.body() {
+            Body::Odata(data) | Body::Rdata(data) => data.sqn,
+            Body::Spm(spm) => spm.lead,
+            _ => Sqn(self.rng.next_u32()),
+        };
+        let first = near
+            .0
+            .wrapping_sub(self.rng.next_u32() % 100)
+            .wrapping_add(20);
+        let nak = Nak {
+            sqn: Sqn(first),
+            source_nla: source.ip(),
+            group_nla: self.group.ip(),
+        };
+        let count = u32::try_from(self.rng.between(1, 62)).unwrap_or(1);
+        let list: Vec<Sqn> = (1..=count).map(|n| Sqn(first.wrapping_add(n))).collect();
+        let list = NakList::new(&list);
+        let addressing = Addressing::upstream(tsi, self.group.port());
+        emit(
+            bytes,
+            &addressing,
+            &Body::Nak(nak),
+            &[PgmOption::NakList(list)],
+            &[],
+        );
+        self.target(source)
+    }
+
+    /// A heard packet with some bytes changed and the checksum made right.
+    fn changed(&mut self, mut tpdu: Vec<u8>) -> Vec<u8> {
+        for _ in 0..self.rng.between(1, 4) {
+            if let Some(byte) = tpdu.get_mut(index(self.rng.below(64))) {
+                *byte = self.rng.next_u32() as u8;
+            }
+        }
+        seal(&mut tpdu);
+        tpdu
+    }
+
+    /// A heard packet moved far ahead or back: sequence number, trail and lead alike.
+    fn far(&mut self, mut tpdu: Vec<u8>) -> Vec<u8> {
+        let jumps = [1 << 31, (1 << 31) - 1, 1_000_000, 5_000, u32::MAX - 1_000];
+        let jump = jumps[index(self.rng.below(jumps.len() as u64))];
+        for at in [16, 20, 24] {
+            if let Some(field) = tpdu.get_mut(at..at + 4)
+                && self.rng.chance(1, 2)
+                && let Ok(bytes) = <[u8; 4]>::try_from(&*field)
+            {
+                field.copy_from_slice(&u32::from_be_bytes(bytes).wrapping_add(jump).to_be_bytes());
+            }
+        }
+        seal(&mut tpdu);
+        tpdu
+    }
+
+    /// What is known to have stopped other implementations.
+    fn classic(&mut self, bytes: &mut Vec<u8>) {
+        let odata = [0, 7, 0x1d, 0x4c, 4, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0];
+        match self.rng.below(4) {
+            // Nothing at all.
+            0 => {}
+            // ODATA that ends with its header.
+            1 => bytes.extend(odata),
+            // An option of length 0.
+            2 => {
+                bytes.extend(odata);
+                bytes[5] = 1;
+                bytes.extend([0, 0, 0, 1, 0, 0, 0, 0, 0, 4, 0, 12, 1, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            // Options that claim to be longer than the packet.
+            _ => {
+                bytes.extend(odata);
+                bytes[5] = 1;
+                bytes.extend([0, 0, 0, 1, 0, 0, 0, 0, 0, 4, 0xff, 0xff, 0x81, 255, 0, 0]);
+            }
+        }
+        seal(bytes);
+    }
+}
+
+/// The session that a downstream packet belongs to, and whether it is new data.
+fn session_of(tpdu: &[u8]) -> Option<(bool, [u8; 8])> {
+    const DOWNSTREAM: [u8; 4] = [0, 4, 5, 10];
+    let mut name = [0; 8];
+    name[..6].copy_from_slice(tpdu.get(8..14)?);
+    name[6..].copy_from_slice(tpdu.get(..2)?);
+    DOWNSTREAM
+        .contains(&tpdu[4])
+        .then_some((tpdu[4] == 4, name))
+}
+
+/// Makes the checksum right.
+fn seal(tpdu: &mut [u8]) {
+    if tpdu.len() >= 8 {
+        tpdu[6..8].fill(0);
+        // A field of zero would mean that there is no checksum.
+        let sum = match !ones_sum(tpdu) {
+            0 => 0xffff,
+            sum => sum,
+        };
+        tpdu[6..8].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+const HEARD_MAX: usize = 64;
