@@ -215,6 +215,6 @@ const LARGEST: usize = 1400;
 /// Enough for every queue, batch and store of held packets to have reached its size.
 const WARM_UP: u64 = 20_000;
 const MESSAGES: u64 = 20_000;
-/// Allocations let pass in one measurement: a batch or queue may meet its largest load late and grow
-/// once more. Reports and their control connection need none.
+/// Allocations let pass in one measurement: a batch or queue may meet its largest load late and
+/// grow once more. Reports and their control connection need none.
 const ALLOWED: u64 = 16;
