@@ -231,6 +231,8 @@ fn windows(rng: &mut Rng, set: &mut dyn FnMut(&str, String)) {
         8 << 10
     };
     set("rx_window_bytes", format!("{held_kib}KiB"));
+    // Two senders share this: the bound that the run is held to.
+    set("rx_total_bytes", format!("{}KiB", held_kib + 64));
     set(
         "rx_window_sqns",
         if is_small {
