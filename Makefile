@@ -1,6 +1,6 @@
 # Short names for what the repository can do. `make demo` and `make test` set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: demo test bench lint fuzz help
+.PHONY: demo test bench soak lint fuzz help
 
 # A toolchain that scripts/setup.sh has just installed is not on the caller's path yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -16,6 +16,10 @@ test: ## every test; the last line counts them
 bench: ## rates and costs on this machine
 	@scripts/setup.sh rust
 	@cargo run --quiet --locked --package xtask -- bench $(ARGS)
+
+soak: ## a minute at full rate: nothing missing, and memory that does not grow
+	@scripts/setup.sh rust
+	@cargo run --quiet --locked --package xtask -- soak $(ARGS)
 
 lint: ## format, clippy, documentation, the house rules, other targets
 	@scripts/setup.sh rust

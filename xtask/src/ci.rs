@@ -52,6 +52,12 @@ pub(crate) fn bench(args: &[String]) -> bool {
     cargo_step(&build, &[]) == StepOutcome::Passed && cargo_step(&run, &[]) == StepOutcome::Passed
 }
 
+/// Runs one transfer at full rate for long (`args`: seconds, 60 unless given); watches its memory.
+pub(crate) fn soak(args: &[String]) -> bool {
+    let seconds = args.first().map_or("60", String::as_str);
+    bench(&["--soak".to_owned(), seconds.to_owned()])
+}
+
 fn fmt() -> StepOutcome {
     cargo_step(&["fmt", "--all", "--check"], &[])
 }

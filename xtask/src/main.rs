@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         "test" => suite::run(&rest),
         "fuzz" => fuzz::run(&rest),
         "bench" => ci::bench(&rest),
+        "soak" => ci::soak(&rest),
         "docs" => docs::run(),
         _ => {
             eprintln!("{USAGE}");
@@ -53,4 +54,5 @@ usage: cargo xtask COMMAND
   test [ARGS]    the whole suite; ARGS go to `cargo test`; the last line counts
   fuzz [SECONDS] corpora through `cargo test`; with cargo-fuzz and nightly each target for SECONDS
   bench [ARGS]   message rates beside libpgm and bare UDP; --pairs N, --size BYTES
+  soak [SECONDS] one transfer at full rate, 60 s unless given; fails when memory grows
   docs           completions and manual pages into target/docs, docs/parameters.md";

@@ -52,13 +52,10 @@ impl Ticks {
     }
 
     /// Thousandths of the time that the hypervisor gave to others.
-    pub(crate) const fn steal_permille_since(self, earlier: Self) -> u64 {
+    pub(crate) fn steal_permille_since(self, earlier: Self) -> u64 {
         let all = self.all - earlier.all;
-        if all == 0 {
-            0
-        } else {
-            (self.steal - earlier.steal) * 1000 / all
-        }
+        let steal = self.steal - earlier.steal;
+        (steal * 1000).checked_div(all).unwrap_or(0)
     }
 }
 

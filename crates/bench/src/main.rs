@@ -17,6 +17,7 @@ mod machine;
 mod peer;
 mod program;
 mod sample;
+mod soak;
 mod table;
 
 use peer::{Libpgm, Peer, RawUdp, Towline};
@@ -24,6 +25,7 @@ use sample::{Sample, Series};
 
 fn main() -> ExitCode {
     let mut pairs = PAIRS;
+    let mut soak_seconds = None;
     let mut sizes = vec![1400, 64];
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
@@ -31,8 +33,12 @@ fn main() -> ExitCode {
         match (arg.as_str(), value) {
             ("--pairs", Some(count)) => pairs = count,
             ("--size", Some(size)) => sizes = vec![size],
+            ("--soak", Some(seconds)) if seconds >= SOAK_SECONDS_LEAST => {
+                soak_seconds = Some(seconds as u64);
+            }
             _ => {
                 eprintln!("usage: make bench ARGS=\"[--pairs N] [--size BYTES]\"");
+                eprintln!("       make soak ARGS=[SECONDS], at least {SOAK_SECONDS_LEAST}");
                 return ExitCode::from(2);
             }
         }
@@ -41,7 +47,11 @@ fn main() -> ExitCode {
         eprintln!("bench: {refusal}");
         return ExitCode::from(2);
     }
-    match run(pairs, &sizes) {
+    let outcome = match soak_seconds {
+        Some(seconds) => soak::run(seconds).map(|line| println!("{line}")),
+        None => run(pairs, &sizes),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
             eprintln!("bench: {text}");
@@ -97,3 +107,5 @@ fn measure(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 
 const PAIRS: usize = 7;
 const TRIES: usize = 5;
+/// Shorter, there are not enough samples to tell growth from the beginning.
+const SOAK_SECONDS_LEAST: usize = 8;

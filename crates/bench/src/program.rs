@@ -100,6 +100,11 @@ impl Running {
         }
     }
 
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     fn stop(&mut self) {
         // Both fail only when the program is gone already, which is what is wanted.
         drop(self.child.kill());

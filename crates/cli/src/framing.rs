@@ -38,6 +38,16 @@ impl Framing {
         }
     }
 
+    /// True when `bytes` begin with a whole message, so that reading it does not wait.
+    pub(crate) fn is_whole_in(self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Lines => bytes.contains(&b'\n'),
+            Self::Length => bytes.split_first_chunk().is_some_and(|(head, rest)| {
+                rest.len() as u64 >= u64::from(u32::from_be_bytes(*head))
+            }),
+        }
+    }
+
     /// Writes one message.
     ///
     /// # Errors
@@ -130,6 +140,19 @@ mod tests {
         let found = read_all(Framing::Lines, b"one\n\nthree", 5).unwrap();
         assert_eq!(found, [&b"one"[..], b"", b"three"]);
         assert!(read_all(Framing::Lines, b"", 5).unwrap().is_empty());
+    }
+
+    #[test]
+    fn only_a_whole_message_is_one_that_is_there() {
+        for (bytes, is_whole) in [("", false), ("on", false), ("one\n", true), ("\ntw", true)] {
+            assert_eq!(Framing::Lines.is_whole_in(bytes.as_bytes()), is_whole);
+        }
+        let stream = b"\0\0\0\x0212";
+        for cut in 0..6 {
+            assert!(!Framing::Length.is_whole_in(&stream[..cut]), "cut at {cut}");
+        }
+        assert!(Framing::Length.is_whole_in(stream));
+        assert!(Framing::Length.is_whole_in(b"\0\0\0\0"));
     }
 
     #[test]

@@ -312,10 +312,10 @@ mod tests {
         spm(&mut receiver, at(0), 2, 2, 6);
 
         assert_eq!(receiver.plan.session(), Some(sender(2, 6)));
-        let is_second = |sender| {
-            matches!(receiver.followed, Followed::Session { sender: s, .. } if s == sender)
+        let Followed::Session { sender: now, .. } = receiver.followed else {
+            panic!("it follows nobody");
         };
-        assert!(is_second(sender(2, 6)));
+        assert_eq!(now, sender(2, 6));
         assert!(!receiver.plan.is_over());
     }
 

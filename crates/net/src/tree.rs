@@ -16,6 +16,7 @@ use std::{
 };
 
 use delivery::{Content, ContentError, Entry, Plan, PlanLimits};
+use sys::file::Directory;
 use wire::object::{EntryKind, ErrorCode, Mtime};
 
 use crate::NetError;
@@ -204,14 +205,30 @@ impl FileContent {
 
     fn open(&self, plan: &Plan, index: usize) -> Result<fs::File, ContentError> {
         let path = self.path_of(plan, index);
-        let failed = |error: &io::Error| content_error(&path, error);
-        let file = fs::File::open(&path).map_err(|error| failed(&error))?;
-        let metadata = file.metadata().map_err(|error| failed(&error))?;
-        let planned = plan.entry(plan.files()[index].entry as usize);
-        if metadata.len() != planned.size || mtime_of(&metadata) != planned.mtime {
-            return Err(changed(&path));
-        }
+        let file = open_regular(&path).map_err(|error| {
+            let is_file = fs::symlink_metadata(&path).is_ok_and(|now| now.is_file());
+            let is_gone = error.kind() == io::ErrorKind::NotFound;
+            if is_file || is_gone {
+                content_error(&path, &error)
+            } else {
+                changed(&path)
+            }
+        })?;
+        self.check(plan, index, &file)?;
         Ok(file)
+    }
+
+    /// Refuses what is not the file that was planned.
+    fn check(&self, plan: &Plan, index: usize, file: &fs::File) -> Result<(), ContentError> {
+        let path = self.path_of(plan, index);
+        let metadata = file
+            .metadata()
+            .map_err(|error| content_error(&path, &error))?;
+        let planned = plan.entry(plan.files()[index].entry as usize);
+        let is_same = metadata.is_file()
+            && metadata.len() == planned.size
+            && mtime_of(&metadata) == planned.mtime;
+        if is_same { Ok(()) } else { Err(changed(&path)) }
     }
 }
 
@@ -232,9 +249,26 @@ impl Content for FileContent {
                     content_error(&path, &error)
                 }
             })?;
+            // Changed in place meanwhile, its bytes would be hashed as a mixture.
+            let planned = plan.entry(plan.files()[index].entry as usize);
+            if file_offset + len as u64 == planned.size {
+                let (_, file) = &self.open[0];
+                self.check(plan, index, file)?;
+            }
         }
         Ok(())
     }
+}
+
+/// What was put there since the walk must neither hold the opening up, as a pipe does, nor lead
+/// elsewhere, as a link does.
+fn open_regular(path: &Path) -> io::Result<fs::File> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    Directory::open(parent)?.open_to_read(Path::new(name))
 }
 
 fn changed(path: &Path) -> ContentError {

@@ -15,9 +15,9 @@
 //!                              trace, pcap             ledger --> failures, fingerprint
 //! ```
 //!
-//! Where to look: the world is `world` (clock, hosts, events), `pipe` and `fault` (what goes wrong),
-//! `stream` (control connections), `io` (an endpoint's view); what lives in it is [`node`]; what is
-//! demanded is [`check`] and the end of `run`; what a run consists of is [`plan`].
+//! Where to look: the world is `world` (clock, hosts, events), `pipe` and `fault` (what goes
+//! wrong), `stream` (control connections), `io` (an endpoint's view); what lives in it is [`node`];
+//! what is demanded is [`check`] and the end of `run`; what a run consists of is [`plan`].
 //!
 //! Invariants: one plan and one seed are one run, to the last byte; nothing reads a clock, and no
 //! draw of one part shifts those of another; a turn always takes time, so that a loop that spins is

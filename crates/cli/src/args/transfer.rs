@@ -94,7 +94,7 @@ Examples:
 
 const RECV_HELP: &str = "\
 Files appear under their names when they are complete and their hashes are right. An interrupted
-transfer goes on where it was.
+transfer leaves nothing under final names and starts anew.
 
 Examples:
   towline recv incoming/ --group 239.192.0.1:7500

@@ -35,3 +35,14 @@ pub(super) fn receiver(event: &RegistryEvent) -> String {
         RegistryEvent::Refused { peer, reason } => format!("refused {peer}: {reason}"),
     }
 }
+
+/// A receiver is gone that had not been given everything.
+pub(super) const fn is_given_up(event: &RegistryEvent) -> bool {
+    match event {
+        RegistryEvent::Dropped { .. } => true,
+        RegistryEvent::Left { behind, reason, .. } => {
+            *behind > 0 || matches!(reason, LeaveReason::Error { .. })
+        }
+        _ => false,
+    }
+}

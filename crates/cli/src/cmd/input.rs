@@ -76,7 +76,8 @@ impl Chunk {
     }
 }
 
-/// Reads until the end; a chunk goes when it is full or when the next message is not there yet.
+/// Reads until the end; a chunk goes when it is full or when the next message is not there whole
+/// yet.
 fn read<R: io::Read>(
     mut input: BufReader<R>,
     framing: Framing,
@@ -92,7 +93,8 @@ fn read<R: io::Read>(
         if is_more {
             chunk.push(&message);
         }
-        let is_due = !is_more || chunk.bytes.len() >= BUFFER_BYTES || input.buffer().is_empty();
+        let is_due =
+            !is_more || chunk.bytes.len() >= BUFFER_BYTES || !framing.is_whole_in(input.buffer());
         // A queue that nobody reads any more means that the command has ended.
         if is_due && !chunk.ranges.is_empty() {
             if sender.send(Ok(std::mem::take(&mut chunk))).is_err() {

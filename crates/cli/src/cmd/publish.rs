@@ -40,13 +40,18 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
         bytes: 0,
         discarded: 0,
     };
-    job.send_input()?;
+    // What was taken before the input failed is delivered all the same.
+    let sent = job.send_input();
     let is_confirmed = job
         .publisher
         .close(plan.timeout.unwrap_or(CLOSE_TIME_MAX))?;
     let report = job.report(started.elapsed(), is_confirmed);
     output.finish(&report)?;
-    Ok(Verdict::of(is_confirmed || report.receivers == 0))
+    sent?;
+    let is_proven = is_confirmed || report.receivers == 0;
+    let confirmed = report.receivers.saturating_sub(report.given_up);
+    let is_enough = confirmed >= u64::from(plan.receivers);
+    Ok(Verdict::of(is_proven && is_enough))
 }
 
 /// Opens a publisher; used by `load send` too.
@@ -81,6 +86,7 @@ pub(super) struct Watch<'a> {
     station: Station,
     output: &'a Output,
     joined: u64,
+    given_up: u64,
 }
 
 impl<'a> Watch<'a> {
@@ -89,6 +95,7 @@ impl<'a> Watch<'a> {
             station: Station::open("publisher", session, output),
             output,
             joined: 0,
+            given_up: 0,
         }
     }
 
@@ -120,6 +127,7 @@ impl<'a> Watch<'a> {
     pub(super) fn look(&mut self, publisher: &mut Publisher) {
         while let Some(event) = publisher.pop_event() {
             self.joined += u64::from(matches!(event, RegistryEvent::Joined { .. }));
+            self.given_up += u64::from(event::is_given_up(&event));
             self.output.note(&event::receiver(&event));
         }
         publisher
@@ -132,6 +140,11 @@ impl<'a> Watch<'a> {
     /// How many receivers have joined so far.
     pub(super) const fn joined(&self) -> u64 {
         self.joined
+    }
+
+    /// How many of them are gone without having been given everything.
+    pub(super) const fn given_up(&self) -> u64 {
+        self.given_up
     }
 }
 
@@ -204,6 +217,7 @@ impl Job<'_> {
             seconds: time.as_secs_f64(),
             is_confirmed,
             receivers: self.watch.joined(),
+            given_up: self.watch.given_up(),
             counters,
         }
     }

@@ -69,6 +69,7 @@ struct Transfer {
     progress: Progress,
     bar: Option<ProgressBar>,
     began: Option<Instant>,
+    is_plan_known: bool,
     held: u64,
     moved_at: Instant,
     gave_up_at: Option<Instant>,
@@ -83,6 +84,7 @@ impl Transfer {
             progress,
             bar: None,
             began: None,
+            is_plan_known: false,
             held: 0,
             moved_at: Instant::now(),
             gave_up_at: None,
@@ -97,6 +99,7 @@ impl Transfer {
             PlanReceiverEvent::Joined { .. } => self.began = Some(Instant::now()),
             PlanReceiverEvent::PlanKnown { entries, bytes } => {
                 output.detail(&format!("{entries} entries, {bytes} bytes"));
+                self.is_plan_known = true;
                 self.bar = Some(self.progress.bytes("receiving", bytes));
             }
             PlanReceiverEvent::SlabBad { path, .. } => {
@@ -129,6 +132,11 @@ impl Transfer {
         if let Some(at) = self.gave_up_at {
             return at.elapsed() < FAREWELL;
         }
+        // Names are being given: only the disk's answer says what is there in the end.
+        if self.is_committing(receiver) {
+            self.moved_at = Instant::now();
+            return true;
+        }
         if self
             .timeout
             .is_some_and(|timeout| self.moved_at.elapsed() >= timeout)
@@ -138,6 +146,13 @@ impl Transfer {
             self.gave_up_at = Some(Instant::now());
         }
         true
+    }
+
+    /// All is verified, and the outcome of putting it in place is not known yet.
+    fn is_committing(&self, receiver: &FileReceiver) -> bool {
+        let progress = receiver.progress();
+        let is_verified = progress.numbers.verified >= progress.content_bytes;
+        self.is_plan_known && is_verified && self.root.is_none() && self.error.is_none()
     }
 
     fn clear(&self) {

@@ -71,6 +71,8 @@ pub(crate) struct PublishReport {
     /// Every receiver that reports has confirmed everything.
     pub(crate) is_confirmed: bool,
     pub(crate) receivers: u64,
+    /// Of the receivers, those dropped or gone before they had been given everything.
+    pub(crate) given_up: u64,
     pub(crate) counters: Counters,
 }
 

@@ -28,12 +28,15 @@ impl Document for PublishReport {
             text += &format!("; {} thrown away (window full)", self.discarded);
         }
         if self.receivers > 0 {
-            let state = if self.is_confirmed {
+            let state = if self.is_confirmed && self.given_up == 0 {
                 "confirmed by all"
             } else {
                 "NOT confirmed by all"
             };
             text += &format!("; {state} of {} receivers", self.receivers);
+        }
+        if self.given_up > 0 {
+            text += &format!("; {} given up", self.given_up);
         }
         text + "\n"
     }

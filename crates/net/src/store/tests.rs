@@ -367,3 +367,42 @@ fn a_tree_that_was_walked_arrives_the_same() {
     let changed = delivery::Content::read(&mut content, &plan, 0, &mut bytes).unwrap_err();
     assert_eq!(changed.code, ErrorCode::SourceChanged);
 }
+
+#[test]
+fn a_file_changed_in_place_while_it_is_sent_ends_the_transfer() {
+    let scratch = Scratch::new();
+    let path = scratch.path("f");
+    fs::write(&path, vec![7; 3000]).unwrap();
+    let Tree {
+        plan, mut content, ..
+    } = Tree::read(std::slice::from_ref(&path)).unwrap();
+    let mut bytes = vec![0; 1000];
+    delivery::Content::read(&mut content, &plan, 0, &mut bytes).unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[8; 1000], 1000).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH)
+        .unwrap();
+    let last = delivery::Content::read(&mut content, &plan, 2000, &mut bytes).unwrap_err();
+    assert_eq!(last.code, ErrorCode::SourceChanged);
+}
+
+#[test]
+fn what_is_no_file_any_more_is_refused_and_holds_nothing_up() {
+    let scratch = Scratch::new();
+    let path = scratch.path("f");
+    fs::write(&path, "content").unwrap();
+    let read = Tree::read(std::slice::from_ref(&path)).unwrap();
+    let (plan, mut content) = (read.plan, read.content);
+    let mut bytes = vec![0; 7];
+    fs::rename(&path, scratch.path("moved")).unwrap();
+    symlink("moved", &path).unwrap();
+    let link = delivery::Content::read(&mut content, &plan, 0, &mut bytes).unwrap_err();
+    assert_eq!(link.code, ErrorCode::SourceChanged, "{link:?}");
+    fs::remove_file(&path).unwrap();
+    match std::process::Command::new("mkfifo").arg(&path).status() {
+        Ok(status) if status.success() => {}
+        _ => return println!("skipped: no mkfifo here"),
+    }
+    let pipe = delivery::Content::read(&mut content, &plan, 0, &mut bytes).unwrap_err();
+    assert_eq!(pipe.code, ErrorCode::SourceChanged, "{pipe:?}");
+}
