@@ -2,8 +2,8 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), towline::Error> {
-//! use towline::{Publisher, Session};
-//! let session = Session::new("239.192.0.1:7500".parse()?);
+//! use towline::{Publisher, SessionBuilder};
+//! let session = SessionBuilder::new("239.192.0.1:7500".parse()?);
 //! let mut publisher = Publisher::builder(session).expect(1).open()?;
 //! publisher.send(b"hello, all")?;
 //! publisher.close(std::time::Duration::from_secs(5))?;
@@ -36,7 +36,7 @@ pub mod registry;
 pub use registry::Snapshot;
 
 mod session;
-pub use session::Session;
+pub use session::SessionBuilder;
 
 mod subscriber;
 pub use subscriber::Subscriber;

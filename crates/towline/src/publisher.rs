@@ -1,25 +1,22 @@
 //! The sending face of the library: messages to everyone in a group.
 
-use std::{
-    os::fd::{AsRawFd, RawFd},
-    time::Duration,
-};
+use std::time::Duration;
 
-use base::{Instant, Io as _};
+use base::Instant;
 use delivery::{Policy, Registry, RegistryConfig, RegistryEvent};
-use driver::{Driver, PublisherSetup, Turn};
+use driver::{PublisherSetup, Turn};
 use pgm::{Full, Source};
 use wire::pgm::Profile;
 
 use crate::{
     Error, Snapshot,
-    session::{Port, Session, report_sqns},
+    session::{Count, End, SessionBuilder, face, report_sqns},
 };
 
 /// How a [`Publisher`] is to be.
 #[derive(Clone, Debug)]
 pub struct PublisherBuilder {
-    session: Session,
+    session: SessionBuilder,
     policy: Policy,
     expected: u32,
     stall_timeout: Option<Duration>,
@@ -28,7 +25,7 @@ pub struct PublisherBuilder {
 impl PublisherBuilder {
     /// A publisher on `session` with every default: slow receivers hold it back, none is expected.
     #[must_use]
-    pub const fn new(session: Session) -> Self {
+    pub const fn new(session: SessionBuilder) -> Self {
         Self {
             session,
             policy: Policy::Wait,
@@ -73,11 +70,8 @@ impl PublisherBuilder {
         let registry = Registry::new(config);
         let endpoint = driver::Publisher::new(PublisherSetup { source, registry });
         Ok(Publisher {
-            driver: Driver::new(opened.io, endpoint, opened.batch),
+            end: opened.end(endpoint),
             bytes_since_turn: 0,
-            warnings: opened.warnings,
-            interface: opened.interface,
-            local: opened.local,
         })
     }
 }
@@ -87,12 +81,9 @@ impl PublisherBuilder {
 /// to a thread of its own with [`crate::PublisherThread`].
 #[derive(Debug)]
 pub struct Publisher {
-    driver: Driver<Port, driver::Publisher>,
+    end: End<driver::Publisher>,
     /// Taken since the loop last ran.
     bytes_since_turn: usize,
-    warnings: Vec<String>,
-    interface: String,
-    local: std::net::IpAddr,
 }
 
 /// Why a message was not taken. Nothing is lost: offer it again later.
@@ -112,7 +103,7 @@ pub enum SendStatus {
 impl Publisher {
     /// Starts to describe a publisher.
     #[must_use]
-    pub const fn builder(session: Session) -> PublisherBuilder {
+    pub const fn builder(session: SessionBuilder) -> PublisherBuilder {
         PublisherBuilder::new(session)
     }
 
@@ -149,7 +140,7 @@ impl Publisher {
         mut offer: impl FnMut(&mut driver::Publisher) -> Result<(), Full>,
     ) -> Result<SendStatus, Error> {
         for is_retry in [false, true] {
-            match offer(&mut self.driver.endpoint) {
+            match offer(&mut self.end.driver.endpoint) {
                 Ok(()) => {
                     self.bytes_since_turn += len + MESSAGE_COST_BYTES;
                     if self.bytes_since_turn >= FLUSH_BYTES {
@@ -165,8 +156,8 @@ impl Publisher {
                 }
             }
         }
-        let now = self.driver.now();
-        let source = self.driver.endpoint.source();
+        let now = self.end.driver.now();
+        let source = self.end.driver.endpoint.source();
         match source.next_timeout() {
             Some(until) if source.is_rate_limited(now) => Ok(SendStatus::RateLimited { until }),
             _ => Ok(SendStatus::WouldBlock),
@@ -191,7 +182,7 @@ impl Publisher {
     pub fn flush(&mut self) -> Result<(), Error> {
         loop {
             self.turn()?;
-            if self.driver.endpoint.source().is_drained() {
+            if self.end.driver.endpoint.source().is_drained() {
                 return Ok(());
             }
             self.wait(None);
@@ -204,12 +195,12 @@ impl Publisher {
     /// Sockets beyond use.
     pub fn turn(&mut self) -> Result<Turn, Error> {
         self.bytes_since_turn = 0;
-        Ok(self.driver.turn(&mut ())?)
+        self.end.turn(&mut ())
     }
 
     /// Waits until something is due, at most until `until`. Returns at once when there is work.
     pub fn wait(&mut self, until: Option<Instant>) {
-        self.driver.wait(until);
+        self.end.wait(until);
     }
 
     /// Waits until as many receivers have joined as are expected.
@@ -218,15 +209,15 @@ impl Publisher {
     /// [`Error::TimedOut`] with how many came, or sockets beyond use.
     pub fn wait_for_receivers(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
         let until = timeout.map(|timeout| self.now() + timeout);
-        while !self.driver.endpoint.registry().has_expected() {
+        while !self.end.driver.endpoint.registry().has_expected() {
             self.turn()?;
-            if until.is_some_and(|until| self.driver.now() >= until) {
-                let count = self.driver.endpoint.registry().receiver_count();
+            if until.is_some_and(|until| self.end.driver.now() >= until) {
+                let count = self.end.driver.endpoint.registry().receiver_count();
                 return Err(Error::TimedOut(format!(
                     "only {count} receivers have joined"
                 )));
             }
-            self.driver.wait(until);
+            self.end.wait(until);
         }
         Ok(())
     }
@@ -239,101 +230,61 @@ impl Publisher {
     pub fn close(&mut self, timeout: Duration) -> Result<bool, Error> {
         let until = self.now() + timeout;
         let now = self.now();
-        let end = self.driver.endpoint.source().lead();
-        self.driver.endpoint.source_mut().close(now);
+        let end = self.end.driver.endpoint.source().lead();
+        self.end.driver.endpoint.source_mut().close(now);
         let mut is_confirmed = false;
         // Receivers say good-bye when they have seen the end: they count as those who confirm.
-        let has_reporters = self.driver.endpoint.registry().receiver_count() > 0;
+        let has_reporters = self.end.driver.endpoint.registry().receiver_count() > 0;
         loop {
             self.turn()?;
-            let source = self.driver.endpoint.source();
-            let registry = self.driver.endpoint.registry();
+            let source = self.end.driver.endpoint.source();
+            let registry = self.end.driver.endpoint.registry();
             if !is_confirmed && source.is_drained() && registry.has_confirmed(end) {
                 is_confirmed = true;
-                let now = self.driver.now();
-                self.driver.endpoint.end_reports(now);
+                let now = self.end.driver.now();
+                self.end.driver.endpoint.end_reports(now);
                 if has_reporters {
                     // Everyone who reports has everything: nobody is left to ask for repairs.
-                    self.driver
+                    self.end
+                        .driver
                         .endpoint
                         .source_mut()
                         .shorten_linger(now, CONFIRMED_LINGER);
                 }
             }
-            if self.driver.endpoint.source().is_over() {
+            if self.end.driver.endpoint.source().is_over() {
                 return Ok(is_confirmed);
             }
-            if self.driver.now() >= until {
+            if self.end.driver.now() >= until {
                 return Ok(false);
             }
-            self.driver.wait(Some(until));
+            self.end.wait(Some(until));
         }
     }
 
     /// The next event about a receiver.
     pub fn pop_event(&mut self) -> Option<RegistryEvent> {
-        self.driver.endpoint.pop_event()
-    }
-
-    /// Things that work, but not as asked: one sentence each.
-    pub fn take_warnings(&mut self) -> Vec<String> {
-        let late = std::iter::from_fn(|| self.driver.io.inner_mut().take_warning());
-        self.warnings.extend(late);
-        std::mem::take(&mut self.warnings)
-    }
-
-    /// The state machines, to look at.
-    #[must_use]
-    pub const fn endpoint(&self) -> &driver::Publisher {
-        &self.driver.endpoint
+        self.end.driver.endpoint.pop_event()
     }
 
     /// The PGM source, to write messages in place.
     pub const fn source_mut(&mut self) -> &mut Source {
-        self.driver.endpoint.source_mut()
-    }
-
-    /// The session's clock.
-    pub fn now(&mut self) -> Instant {
-        self.driver.io.now()
-    }
-
-    /// The interface in use and our address on it.
-    #[must_use]
-    pub fn interface(&self) -> (&str, std::net::IpAddr) {
-        (&self.interface, self.local)
-    }
-
-    /// A handle by which another thread ends a wait.
-    ///
-    /// # Errors
-    /// When the process is out of descriptors.
-    pub fn waker(&self) -> Result<net::Waker, Error> {
-        Ok(self.driver.io.inner().waker()?)
+        self.end.driver.endpoint.source_mut()
     }
 
     /// Prepares the descriptor for an owner that polls it: it then becomes readable for timers too.
     pub fn arm(&mut self) {
-        let due = self.driver.next_timeout();
-        self.driver.io.inner_mut().arm(due);
-    }
-
-    /// Adds every counter of the session to a snapshot.
-    pub fn snapshot(&self, snapshot: &mut Snapshot) {
-        snapshot.add(self.driver.counters());
-        snapshot.add(self.driver.endpoint.source().counters());
-        snapshot.add(self.driver.endpoint.drops());
-        snapshot.add(self.driver.endpoint.registry().counters());
-        snapshot.add(self.driver.io.inner().counters());
-        snapshot.add(self.driver.io.counters());
+        self.end.arm(None);
     }
 }
 
-impl AsRawFd for Publisher {
-    /// One descriptor for everything: readable means "call [`Publisher::turn`]", once
-    /// [`Publisher::arm`] was called.
-    fn as_raw_fd(&self) -> RawFd {
-        self.driver.io.inner().as_raw_fd()
+face!(Publisher, driver::Publisher);
+
+impl Count for driver::Publisher {
+    fn count(&self, snapshot: &mut Snapshot) {
+        snapshot.add(self.source().counters());
+        snapshot.add(self.drops());
+        snapshot.add(self.registry().counters());
     }
 }
 

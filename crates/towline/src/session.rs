@@ -1,20 +1,24 @@
 //! What all sessions have in common: a group, an interface, socket options, protocol parameters.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    os::fd::{AsRawFd as _, RawFd},
+};
 
-use base::Io as _;
+use base::{Instant, Io as _};
+use driver::{Driver, Endpoint, Handle, Turn};
 use net::{
     Faults, Group, Interfaces, NetError, SocketOptions, UdpIo, UdpSetup, interface::Selector,
 };
 use pgm::{Config, ConfigBuilder, ConfigError, Mode, Receiver, ReceiverSetup, Source, SourceSetup};
 use wire::pgm::{Gsi, Mark, Profile, Tsi};
 
-use crate::Error;
+use crate::{Error, Snapshot};
 
 /// The choices common to every kind of session. Built with chained setters; opening a session
 /// checks them together.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub struct SessionBuilder {
     pub(crate) group: Group,
     pub(crate) interface: Option<Selector>,
     pub(crate) sockets: SocketOptions,
@@ -26,7 +30,7 @@ pub struct Session {
     pub(crate) control_port: u16,
 }
 
-impl Session {
+impl SessionBuilder {
     /// A session on `group` with every default.
     #[must_use]
     pub fn new(group: Group) -> Self {
@@ -148,7 +152,7 @@ impl Session {
     }
 }
 
-impl Session {
+impl SessionBuilder {
     /// Opens the sockets of a sender and the PGM source that marks its session with `profile`.
     /// Gives the session's id too.
     pub(crate) fn open_source(&self, profile: Profile) -> Result<(Opened, Source, u64), Error> {
@@ -195,7 +199,7 @@ impl Session {
 /// What opening the sockets gave.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    pub(crate) io: Port,
+    pub(crate) io: Backend,
     pub(crate) batch: base::RecvBatch,
     pub(crate) config: Config,
     pub(crate) destination: SocketAddr,
@@ -205,8 +209,143 @@ pub(crate) struct Opened {
     pub(crate) warnings: Vec<String>,
 }
 
+impl Opened {
+    /// Puts `endpoint` on the sockets.
+    pub(crate) fn end<E: Endpoint>(self, endpoint: E) -> End<E> {
+        End {
+            driver: Driver::new(self.io, endpoint, self.batch),
+            warnings: self.warnings,
+            interface: self.interface,
+            local: self.local,
+        }
+    }
+}
+
+/// One end of an open session: what all four faces of the library have in common.
+#[derive(Debug)]
+pub(crate) struct End<E> {
+    pub(crate) driver: Driver<Backend, E>,
+    pub(crate) warnings: Vec<String>,
+    interface: String,
+    local: IpAddr,
+}
+
+/// The counters that only one kind of endpoint has.
+pub(crate) trait Count {
+    fn count(&self, snapshot: &mut Snapshot);
+}
+
+impl<E: Endpoint> End<E> {
+    pub(crate) fn turn<S: ?Sized>(&mut self, sink: &mut S) -> Result<Turn, Error>
+    where
+        E: Handle<S>,
+    {
+        Ok(self.driver.turn(sink)?)
+    }
+
+    pub(crate) fn wait(&mut self, until: Option<Instant>) {
+        self.driver.wait(until);
+    }
+
+    pub(crate) fn now(&mut self) -> Instant {
+        self.driver.io.now()
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.driver.next_timeout()
+    }
+
+    /// Every control connection has sent what was queued, or is gone.
+    pub(crate) fn is_told(&self) -> bool {
+        self.driver.io.inner().links_unfinished() == 0
+    }
+
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+        let late = std::iter::from_fn(|| self.driver.io.inner_mut().take_warning());
+        self.warnings.extend(late);
+        std::mem::take(&mut self.warnings)
+    }
+
+    pub(crate) fn interface(&self) -> (&str, IpAddr) {
+        (&self.interface, self.local)
+    }
+
+    pub(crate) fn waker(&self) -> Result<net::Waker, Error> {
+        Ok(self.driver.io.inner().waker()?)
+    }
+
+    pub(crate) fn arm(&mut self, until: Option<Instant>) {
+        let due = base::earliest(self.driver.next_timeout(), until);
+        self.driver.io.inner_mut().arm(due);
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.driver.io.inner().as_raw_fd()
+    }
+}
+
+impl<E: Endpoint + Count> End<E> {
+    pub(crate) fn snapshot(&self, snapshot: &mut Snapshot) {
+        snapshot.add(self.driver.counters());
+        self.driver.endpoint.count(snapshot);
+        snapshot.add(self.driver.io.inner().counters());
+        snapshot.add(self.driver.io.counters());
+    }
+}
+
+/// Gives `$face`, whose field `end` is an [`End`] of `$endpoint`, what every face has.
+macro_rules! face {
+    ($face:ty, $endpoint:ty) => {
+        impl $face {
+            /// The state machines, to look at.
+            #[must_use]
+            pub const fn endpoint(&self) -> &$endpoint {
+                &self.end.driver.endpoint
+            }
+
+            /// The session's clock.
+            pub fn now(&mut self) -> ::base::Instant {
+                self.end.now()
+            }
+
+            /// The interface in use and our address on it.
+            #[must_use]
+            pub fn interface(&self) -> (&str, ::std::net::IpAddr) {
+                self.end.interface()
+            }
+
+            /// Things that work, but not as asked: one sentence each.
+            pub fn take_warnings(&mut self) -> Vec<String> {
+                self.end.take_warnings()
+            }
+
+            /// A handle by which another thread ends a wait.
+            ///
+            /// # Errors
+            /// When the process is out of descriptors.
+            pub fn waker(&self) -> Result<::net::Waker, $crate::Error> {
+                self.end.waker()
+            }
+
+            /// Adds every counter of the session to a snapshot.
+            pub fn snapshot(&self, snapshot: &mut $crate::Snapshot) {
+                self.end.snapshot(snapshot);
+            }
+        }
+
+        impl ::std::os::fd::AsRawFd for $face {
+            /// One descriptor for everything: readable means that a turn is due, once `arm` was
+            /// called after the last one.
+            fn as_raw_fd(&self) -> ::std::os::fd::RawFd {
+                self.end.descriptor()
+            }
+        }
+    };
+}
+pub(crate) use face;
+
 /// The back end of every session of the library: real sockets, behind the interceptor.
-pub(crate) type Port = net::Intercept<UdpIo>;
+pub(crate) type Backend = net::Intercept<UdpIo>;
 
 /// 64 bits from the system's generator: identifiers must be unpredictable off the path.
 pub(crate) fn random_u64() -> Result<u64, Error> {

@@ -14,7 +14,7 @@ use std::{
 };
 
 use towline::{
-    Group, MessageSink, Publisher, Received, SendStatus, Session, SessionEvent, Snapshot,
+    Group, MessageSink, Publisher, Received, SendStatus, SessionBuilder, SessionEvent, Snapshot,
     Subscriber,
     load::{LoadCheck, LoadPattern},
 };
@@ -87,7 +87,7 @@ impl Ends {
         let group: Group = format!("239.192.79.{last}@lo:{}", 27_900 + u16::from(last))
             .parse()
             .unwrap();
-        let session = Session::new(group);
+        let session = SessionBuilder::new(group);
         let spoilt = session.clone().faults(faults.parse().unwrap());
         let mut ends = Self {
             subscriber: Subscriber::open(&spoilt).unwrap(),

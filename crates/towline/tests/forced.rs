@@ -12,8 +12,8 @@ use std::{
 };
 
 use towline::{
-    Expectation, FileReceiver, FileSender, Group, Publisher, Received, Session, SessionEvent,
-    Snapshot, Subscriber,
+    Expectation, FileReceiver, FileSender, Group, Publisher, Received, SessionBuilder,
+    SessionEvent, Snapshot, Subscriber,
     load::{LoadCheck, LoadPattern, LoadSizes},
 };
 
@@ -105,10 +105,10 @@ const EVERYTHING: Case = Case {
 };
 
 /// Groups differ, so that no case hears the end of another.
-fn session(last: u8, case: &Case) -> Session {
+fn session(last: u8, case: &Case) -> SessionBuilder {
     let port = 28_000 + u16::from(last);
     let group: Group = format!("239.192.80.{last}@lo:{port}").parse().unwrap();
-    Session::new(group).faults(case.faults.parse().unwrap())
+    SessionBuilder::new(group).faults(case.faults.parse().unwrap())
 }
 
 impl Case {
@@ -134,7 +134,7 @@ impl Case {
 }
 
 /// Sends every message on a thread of its own; gives the sender's counters.
-fn send_all(session: Session) -> thread::JoinHandle<Snapshot> {
+fn send_all(session: SessionBuilder) -> thread::JoinHandle<Snapshot> {
     let mut publisher = Publisher::builder(session).expect(1).open().unwrap();
     thread::spawn(move || {
         publisher.wait_for_receivers(Some(LIMIT)).unwrap();

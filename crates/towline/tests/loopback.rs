@@ -4,14 +4,14 @@
 use std::time::{Duration, Instant};
 
 use towline::{
-    Group, Publisher, PublisherThread, Received, Session, SessionEvent, Status, Subscriber,
+    Group, Publisher, PublisherThread, Received, SessionBuilder, SessionEvent, Status, Subscriber,
     SubscriberThread,
 };
 
 /// Groups differ between tests, so that they can run side by side.
-fn session(last: u8, port: u16) -> Session {
+fn session(last: u8, port: u16) -> SessionBuilder {
     let group: Group = format!("239.192.77.{last}@lo:{port}").parse().unwrap();
-    Session::new(group)
+    SessionBuilder::new(group)
 }
 
 fn messages(subscriber: &mut Subscriber, count: usize) -> Vec<Vec<u8>> {
@@ -152,7 +152,7 @@ fn a_subscriber_can_be_awaited() {
 #[test]
 fn an_unusable_interface_is_refused_with_the_reason() {
     let group: Group = "239.192.77.9@nosuch0:17509".parse().unwrap();
-    let error = Subscriber::open(&Session::new(group))
+    let error = Subscriber::open(&SessionBuilder::new(group))
         .unwrap_err()
         .to_string();
     assert!(error.contains("nosuch0"), "{error}");

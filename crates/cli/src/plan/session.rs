@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
-use towline::{Config, Faults, Group, PARAMETERS, Selector, Session, SocketOptions, WaitStrategy};
+use towline::{Config, Faults, Group, PARAMETERS, Selector, SessionBuilder, SocketOptions, WaitStrategy};
 
 use super::Settings;
 use crate::{
@@ -72,7 +72,7 @@ impl SessionPlan {
     }
 
     /// The session as the library takes it.
-    pub(crate) fn session(&self) -> Session {
+    pub(crate) fn session(&self) -> SessionBuilder {
         let sockets = SocketOptions {
             hops: self.hops,
             dscp: self.dscp,
@@ -80,7 +80,7 @@ impl SessionPlan {
             wait: self.wait,
             ..SocketOptions::default()
         };
-        Session::new(self.group.clone())
+        SessionBuilder::new(self.group.clone())
             .interface(self.interface.clone())
             .sockets(sockets)
             .config(self.config.to_builder())
