@@ -4,7 +4,7 @@
 //! Skipped, with the reason printed, where tshark or a program that records is missing.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs,
     path::Path,
     process::{Command, Stdio},
@@ -150,7 +150,7 @@ fn every_recorded_packet_reads_the_same() {
         fs::remove_file(&path).unwrap();
 
         assert_eq!(rows.len(), payloads.len(), "a row a packet");
-        let (mut seen, mut our_options) = (BTreeSet::new(), Vec::new());
+        let (mut seen, mut our_options) = (BTreeMap::new(), Vec::new());
         for (number, (row, payload)) in (1..).zip(rows.iter().zip(&payloads)) {
             let packet = Packet::parse(payload).unwrap();
             note_kinds(&packet, &mut seen);
@@ -169,7 +169,8 @@ fn every_recorded_packet_reads_the_same() {
             let is_same = option == ours || option.len() > 60 && ours.starts_with(option);
             assert!(is_same, "{option} instead of {ours}");
         }
-        let kinds: Vec<_> = seen.into_iter().collect();
+        println!("{} packets read alike: {seen:?}", payloads.len());
+        let kinds: Vec<_> = seen.into_keys().collect();
         assert_eq!(
             kinds, KINDS,
             "the run shows every kind of packet and option"
@@ -177,7 +178,8 @@ fn every_recorded_packet_reads_the_same() {
     });
 }
 
-/// What the run is to show: packet types, and options with the packets that carry them.
+/// What the run is to show: packet types, and options with the packets that carry them. An SPMR is
+/// not among them: tshark 4.0 shows no field at all of a packet that is a header and nothing more.
 const KINDS: [&str; 10] = [
     "Fragment in Odata",
     "Fragment in Rdata",
@@ -191,11 +193,11 @@ const KINDS: [&str; 10] = [
     "plain Rdata",
 ];
 
-fn note_kinds(packet: &Packet<'_>, seen: &mut BTreeSet<String>) {
+fn note_kinds(packet: &Packet<'_>, seen: &mut BTreeMap<String, u64>) {
     let kind = packet.header().kind;
     let mut options = packet.options().peekable();
     if options.peek().is_none() {
-        seen.insert(format!("plain {kind:?}"));
+        *seen.entry(format!("plain {kind:?}")).or_default() += 1;
     }
     for option in options {
         let name = match option {
@@ -205,7 +207,7 @@ fn note_kinds(packet: &Packet<'_>, seen: &mut BTreeSet<String>) {
             PgmOption::Mark(_) => "mark",
             other => panic!("{other:?} in {kind:?}"),
         };
-        seen.insert(format!("{name} in {kind:?}"));
+        *seen.entry(format!("{name} in {kind:?}")).or_default() += 1;
     }
 }
 
