@@ -14,10 +14,10 @@ use delivery::{
 use driver::{ObjectReceiver, ObjectSender};
 use net::{FileContent, FileStore, Tree};
 use pgm::Mode;
-use wire::pgm::Profile;
+use wire::{object::ErrorCode, pgm::Profile};
 
 use crate::{
-    Error, Snapshot,
+    Error, Snapshot, Transfer,
     session::{Count, End, SessionBuilder, face, random_u64, report_sqns},
 };
 
@@ -36,6 +36,8 @@ pub struct Expectation {
 #[derive(Debug)]
 pub struct FileSender {
     end: End<ObjectSender<FileContent>>,
+    /// The last turn found nothing to do.
+    is_idle: bool,
 }
 
 impl FileSender {
@@ -59,28 +61,53 @@ impl FileSender {
         let endpoint = ObjectSender::new(source, plan);
         let mut end = opened.end(endpoint);
         end.warnings.extend(tree.notes);
-        Ok(Self { end })
+        Ok(Self {
+            end,
+            is_idle: false,
+        })
     }
 
-    /// Does what is due and then waits for more, at most until `until`. False when all is over.
+    /// Does what is due, without waiting. False when all is over and everyone was told.
     ///
     /// # Errors
     /// Sockets beyond use.
-    pub fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
-        let turn = self.end.turn(&mut ())?;
-        let is_told = self.end.is_told();
-        if self.end.driver.endpoint.is_over() && is_told {
-            return Ok(false);
-        }
-        if turn.is_idle() {
+    pub fn turn(&mut self) -> Result<bool, Error> {
+        self.is_idle = self.end.turn(&mut ())?.is_idle();
+        Ok(!(self.end.driver.endpoint.is_over() && self.end.is_told()))
+    }
+
+    /// Waits until something is due, at most until `until`. Returns at once when there is work.
+    pub fn wait(&mut self, until: Option<Instant>) {
+        if self.is_idle {
             self.end.wait(until);
         }
-        Ok(true)
+    }
+
+    /// When the next turn is due even if nothing arrives.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.end.next_timeout()
+    }
+
+    /// Prepares the descriptor for an owner that polls it: it then becomes readable for timers too.
+    pub fn arm(&mut self) {
+        let at_once = (!self.is_idle).then(|| self.end.driver.now());
+        self.end.arm(at_once);
     }
 
     /// What happened to a receiver or the transfer.
     pub fn pop_event(&mut self) -> Option<PlanSenderEvent> {
         self.end.driver.endpoint.plan_mut().pop_event()
+    }
+
+    /// Gives the transfer up; the receivers are told why.
+    pub fn cancel(&mut self, text: &str) {
+        let now = self.now();
+        self.end
+            .driver
+            .endpoint
+            .plan_mut()
+            .cancel(now, ErrorCode::Cancelled, text);
     }
 
     /// Where every receiver stands; final after [`PlanSenderEvent::Finished`].
@@ -91,6 +118,35 @@ impl FileSender {
 }
 
 face!(FileSender, ObjectSender<FileContent>);
+
+impl Transfer for FileSender {
+    type Event = PlanSenderEvent;
+    type State = PlanOutcome;
+
+    fn turn(&mut self) -> Result<bool, Error> {
+        Self::turn(self)
+    }
+
+    fn wait(&mut self) {
+        Self::wait(self, None);
+    }
+
+    fn pop_event(&mut self) -> Option<Self::Event> {
+        Self::pop_event(self)
+    }
+
+    fn state(&self) -> Self::State {
+        self.outcome()
+    }
+
+    fn cancel(&mut self, text: &str) {
+        Self::cancel(self, text);
+    }
+
+    fn waker(&self) -> Result<net::Waker, Error> {
+        Self::waker(self)
+    }
+}
 
 impl Count for ObjectSender<FileContent> {
     fn count(&self, snapshot: &mut Snapshot) {
@@ -104,6 +160,8 @@ impl Count for ObjectSender<FileContent> {
 #[derive(Debug)]
 pub struct FileReceiver {
     end: End<ObjectReceiver<FileStore>>,
+    /// The last turn found nothing to do.
+    is_idle: bool,
 }
 
 impl FileReceiver {
@@ -123,27 +181,48 @@ impl FileReceiver {
         let plan = PlanReceiver::new(config, store, opened.io.now());
         let endpoint = ObjectReceiver::new(receiver, plan);
         let end = opened.end(endpoint);
-        Ok(Self { end })
+        Ok(Self {
+            end,
+            is_idle: false,
+        })
     }
 
-    /// Does what is due and then waits for more, at most until `until`. False when all is over.
+    /// Does what is due, without waiting. False when all is over and the sender was told.
     ///
     /// # Errors
     /// Sockets beyond use.
-    pub fn turn(&mut self, until: Option<Instant>) -> Result<bool, Error> {
-        let turn = self.end.turn(&mut ())?;
+    pub fn turn(&mut self) -> Result<bool, Error> {
+        self.is_idle = self.end.turn(&mut ())?.is_idle();
         let plan = self.end.driver.endpoint.plan();
-        let is_told = self.end.is_told();
-        if plan.is_over() && plan.is_idle() && is_told {
-            return Ok(false);
+        Ok(!(plan.is_over() && plan.is_idle() && self.end.is_told()))
+    }
+
+    /// Waits until something is due, at most until `until`. Returns at once when there is work.
+    pub fn wait(&mut self, until: Option<Instant>) {
+        if self.is_idle {
+            let soon = self.store_due();
+            self.end.wait(base::earliest(until, Some(soon)));
         }
-        if turn.is_idle() {
-            // The store's own thread has no way to end a wait.
-            let soon = self.end.driver.now() + STORE_POLL;
-            self.end
-                .wait(Some(until.map_or(soon, |until| until.min(soon))));
-        }
-        Ok(true)
+    }
+
+    /// When the next turn is due even if nothing arrives.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        base::earliest(self.end.next_timeout(), Some(self.store_due()))
+    }
+
+    /// Prepares the descriptor for an owner that polls it: it then becomes readable for timers too.
+    pub fn arm(&mut self) {
+        let soon = match self.is_idle {
+            true => self.store_due(),
+            false => self.end.driver.now(),
+        };
+        self.end.arm(Some(soon));
+    }
+
+    /// The store's own thread has no way to end a wait.
+    fn store_due(&self) -> Instant {
+        self.end.driver.now() + STORE_POLL
     }
 
     /// What happened.
@@ -165,6 +244,35 @@ impl FileReceiver {
 }
 
 face!(FileReceiver, ObjectReceiver<FileStore>);
+
+impl Transfer for FileReceiver {
+    type Event = PlanReceiverEvent;
+    type State = ReceiverProgress;
+
+    fn turn(&mut self) -> Result<bool, Error> {
+        Self::turn(self)
+    }
+
+    fn wait(&mut self) {
+        Self::wait(self, None);
+    }
+
+    fn pop_event(&mut self) -> Option<Self::Event> {
+        Self::pop_event(self)
+    }
+
+    fn state(&self) -> Self::State {
+        self.progress()
+    }
+
+    fn cancel(&mut self, text: &str) {
+        Self::cancel(self, text);
+    }
+
+    fn waker(&self) -> Result<net::Waker, Error> {
+        Self::waker(self)
+    }
+}
 
 impl Count for ObjectReceiver<FileStore> {
     fn count(&self, snapshot: &mut Snapshot) {

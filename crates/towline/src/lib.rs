@@ -13,7 +13,8 @@
 //!
 //! Four faces on one loop: blocking ([`Publisher::send`], [`Subscriber::recv`]); pollable (one
 //! descriptor, `arm` and `turn`); own thread ([`PublisherThread`], [`SubscriberThread`]); and
-//! asynchronous ([`SubscriberThread::ready`]), for any runtime.
+//! asynchronous ([`SubscriberThread::ready`]), for any runtime. Transfers of files have the same:
+//! [`FileSender`], [`FileReceiver`], [`TransferThread`].
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -43,6 +44,9 @@ pub use subscriber::Subscriber;
 
 mod thread;
 pub use thread::{PublisherThread, SubscriberThread};
+
+mod transfer;
+pub use transfer::{Transfer, TransferThread};
 
 mod usage;
 pub use usage::{Usage, UsageMeter};

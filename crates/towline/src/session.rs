@@ -2,7 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    os::fd::{AsRawFd as _, RawFd},
+    os::fd::{AsFd as _, BorrowedFd},
 };
 
 use base::{Instant, Io as _};
@@ -279,8 +279,8 @@ impl<E: Endpoint> End<E> {
         self.driver.io.inner_mut().arm(due);
     }
 
-    pub(crate) fn descriptor(&self) -> RawFd {
-        self.driver.io.inner().as_raw_fd()
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.driver.io.inner().as_fd()
     }
 }
 
@@ -333,11 +333,17 @@ macro_rules! face {
             }
         }
 
-        impl ::std::os::fd::AsRawFd for $face {
+        impl ::std::os::fd::AsFd for $face {
             /// One descriptor for everything: readable means that a turn is due, once `arm` was
             /// called after the last one.
-            fn as_raw_fd(&self) -> ::std::os::fd::RawFd {
+            fn as_fd(&self) -> ::std::os::fd::BorrowedFd<'_> {
                 self.end.descriptor()
+            }
+        }
+
+        impl ::std::os::fd::AsRawFd for $face {
+            fn as_raw_fd(&self) -> ::std::os::fd::RawFd {
+                ::std::os::fd::AsRawFd::as_raw_fd(&self.end.descriptor())
             }
         }
     };

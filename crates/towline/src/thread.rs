@@ -66,9 +66,11 @@ impl SubscriberThread {
         let shared = Arc::new(Shared::default());
         let worker = Worker {
             subscriber,
-            to_app,
+            line: Line {
+                to_app: Some(to_app),
+                shared: Arc::clone(&shared),
+            },
             from_app,
-            shared: Arc::clone(&shared),
         };
         let thread = spawn("subscriber", move || worker.run())?;
         let current = Batch::default();
@@ -175,9 +177,37 @@ impl Drop for SubscriberThread {
 /// The subscriber's thread.
 struct Worker {
     subscriber: Subscriber,
-    to_app: SyncSender<Batch>,
+    line: Line,
     from_app: Receiver<Batch>,
+}
+
+/// The way to the application. However the thread ends, by a panic too, the queue closes first and
+/// the waiting task is woken then: it would sleep for ever otherwise.
+struct Line {
+    to_app: Option<SyncSender<Batch>>,
     shared: Arc<Shared>,
+}
+
+impl Line {
+    fn send(&self, batch: Batch) -> Result<(), TrySendError<Batch>> {
+        let Some(to_app) = &self.to_app else {
+            return Err(TrySendError::Disconnected(batch));
+        };
+        to_app.try_send(batch)?;
+        self.shared.wake_task();
+        Ok(())
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.shared.is_stopped.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.to_app = None;
+        self.shared.wake_task();
+    }
 }
 
 impl Worker {
@@ -185,21 +215,16 @@ impl Worker {
         let result = self.serve();
         // The reason the session ends for is worth more than trouble on the way out.
         let closed = self.subscriber.close();
-        drop(self.to_app);
-        self.shared.wake_task();
         result.and(closed)
     }
 
     fn serve(&mut self) -> Result<(), Error> {
         let mut batch = Batch::default();
-        while !self.shared.is_stopped.load(Ordering::Acquire) {
+        while !self.line.is_stopped() {
             let turn = self.subscriber.turn(&mut batch)?;
             if !batch.is_empty() {
-                match self.to_app.try_send(batch) {
-                    Ok(()) => {
-                        batch = self.from_app.try_recv().unwrap_or_default();
-                        self.shared.wake_task();
-                    }
+                match self.line.send(batch) {
+                    Ok(()) => batch = self.from_app.try_recv().unwrap_or_default(),
                     Err(TrySendError::Full(unsent)) => batch = unsent,
                     Err(TrySendError::Disconnected(_)) => return Ok(()),
                 }
@@ -415,7 +440,7 @@ fn publish(mut publisher: Publisher, queue: &Queue, close_timeout: Duration) -> 
     }
 }
 
-fn spawn(
+pub(crate) fn spawn(
     name: &str,
     body: impl FnOnce() -> Result<(), Error> + Send + 'static,
 ) -> Result<JoinHandle<Result<(), Error>>, Error> {
@@ -441,6 +466,32 @@ const FULL_WAIT: Duration = Duration::from_millis(5);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_panics_wakes_the_task_that_waits_for_it() {
+        struct Woken(mpsc::Sender<()>);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.send(()).expect("the test waits");
+            }
+        }
+        let (to_app, batches) = mpsc::sync_channel(1);
+        let (woken, wakes) = mpsc::channel();
+        let shared = Arc::new(Shared::default());
+        *shared.task.lock().expect("nobody panicked") = Some(Arc::new(Woken(woken)).into());
+        let line = Line {
+            to_app: Some(to_app),
+            shared,
+        };
+        let thread = thread::spawn(move || {
+            let _line = line;
+            std::panic::resume_unwind(Box::new("as a broken invariant would"));
+        });
+        wakes.recv().expect("it is woken");
+        let closed = batches.try_recv().expect_err("nothing was sent");
+        assert_eq!(closed, TryRecvError::Disconnected);
+        thread.join().expect_err("it panicked");
+    }
 
     #[test]
     fn nothing_stays_behind_in_a_queue_that_was_closed_or_left() {

@@ -1,11 +1,18 @@
 //! Every face of the library over the loopback interface: real sockets, one process.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
+use sys::poll::{Epoll, Interest};
 use towline::{
-    Group, Publisher, PublisherThread, Received, SessionBuilder, SessionEvent, Status, Subscriber,
-    SubscriberThread,
+    Expectation, FileReceiver, FileSender, Group, PlanReceiverEvent, PlanSenderEvent, Publisher,
+    PublisherThread, Received, SessionBuilder, SessionEvent, Status, Subscriber, SubscriberThread,
+    TransferThread,
 };
 
 /// Groups differ between tests, so that they can run side by side.
@@ -147,6 +154,96 @@ fn a_subscriber_can_be_awaited() {
     });
     assert_eq!(text, b"awaited");
     sender.join().unwrap();
+}
+
+fn place(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("towline-{name}-{}", std::process::id()));
+    drop(fs::remove_dir_all(&path));
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn file_sender(session: &SessionBuilder, path: &Path) -> FileSender {
+    let expectation = Expectation {
+        receivers: 1,
+        join_timeout: Duration::from_secs(20),
+        progress_timeout: Duration::from_secs(20),
+    };
+    FileSender::open(session, &[path.to_path_buf()], &expectation).unwrap()
+}
+
+#[test]
+fn files_travel_between_threads_and_their_events_are_awaited() {
+    let place = place("awaited");
+    fs::write(place.join("file"), [7; 300_000]).unwrap();
+    let to = place.join("to");
+    let receiver = FileReceiver::open(&session(4, 17504), &to, false).unwrap();
+    let mut receiver = TransferThread::spawn(receiver).unwrap();
+    let sender = file_sender(&session(4, 17504), &place.join("file"));
+    let mut sender = TransferThread::spawn(sender).unwrap();
+
+    let delivered = block_on(async {
+        let mut delivered = None;
+        while !receiver.is_over() {
+            receiver.ready().await;
+            while let Some(event) = receiver.pop() {
+                if let PlanReceiverEvent::Delivered { root, .. } = event {
+                    delivered = Some(root);
+                }
+            }
+        }
+        delivered
+    });
+    let mut is_finished = false;
+    while let Some(event) = sender.recv(None) {
+        is_finished |= event == PlanSenderEvent::Finished;
+    }
+
+    assert!(is_finished && sender.state().is_proven());
+    assert_eq!(sender.join().unwrap().outcome().root, delivered);
+    receiver.join().unwrap();
+    assert_eq!(fs::read(to.join("file")).unwrap(), [7; 300_000]);
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn a_transfer_is_cancelled_from_outside_its_thread() {
+    let place = place("cancelled");
+    fs::write(place.join("file"), b"never sent").unwrap();
+    let sender = file_sender(&session(5, 17505), &place.join("file"));
+    let sender = TransferThread::spawn(sender).unwrap();
+    sender.cancel("the test has seen enough");
+    let outcome = sender.join().unwrap().outcome();
+    let (_, text) = outcome.failure.unwrap();
+    assert!(text.contains("seen enough"), "{text}");
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn a_transfer_s_descriptor_wakes_its_owner() {
+    let place = place("polled");
+    fs::write(place.join("file"), [9; 100_000]).unwrap();
+    let to = place.join("to");
+    let mut receiver = FileReceiver::open(&session(6, 17506), &to, false).unwrap();
+    let mut sender = file_sender(&session(6, 17506), &place.join("file"));
+    let end = Instant::now() + Duration::from_secs(20);
+    let mut epoll = Epoll::new(2).unwrap();
+    epoll.add(sender.as_fd(), 0, Interest::READ).unwrap();
+    epoll.add(receiver.as_fd(), 1, Interest::READ).unwrap();
+    let (mut is_sending, mut is_receiving) = (true, true);
+    while is_sending || is_receiving {
+        assert!(Instant::now() < end, "{:?}", sender.outcome());
+        is_sending = is_sending && sender.turn().unwrap();
+        is_receiving = is_receiving && receiver.turn().unwrap();
+        sender.arm();
+        receiver.arm();
+        if is_sending || is_receiving {
+            // Timers make the descriptors readable too: nothing else ends this wait.
+            assert!(epoll.wait(None).unwrap().len() > 0);
+        }
+    }
+    assert!(sender.outcome().is_proven());
+    fs::remove_dir_all(&place).unwrap();
 }
 
 #[test]

@@ -35,8 +35,7 @@ fn receive(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> {
     let mut transfer = Transfer::new(plan.timeout, output.progress());
     let mut due = Instant::now();
     loop {
-        let until = receiver.now() + TICK;
-        let is_on = receiver.turn(Some(until))?;
+        let is_on = receiver.turn()?;
         while let Some(event) = receiver.pop_event() {
             transfer.take(event, output);
         }
@@ -48,6 +47,8 @@ fn receive(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> {
         if !is_on || !transfer.may_go_on(&mut receiver) {
             break;
         }
+        let until = receiver.now() + TICK;
+        receiver.wait(Some(until));
     }
     transfer.clear();
     let progress = receiver.progress();

@@ -31,8 +31,7 @@ pub(super) fn run(plan: &SendPlan, output: &Output) -> Result<Verdict, Failure> 
     let mut due = started;
     let mut finished = None;
     loop {
-        let until = sender.now() + TICK;
-        let is_on = sender.turn(Some(until))?;
+        let is_on = sender.turn()?;
         while let Some(event) = sender.pop_event() {
             if matches!(event, PlanSenderEvent::PassStarted { pass: 0, .. }) {
                 started = Instant::now();
@@ -50,6 +49,8 @@ pub(super) fn run(plan: &SendPlan, output: &Output) -> Result<Verdict, Failure> 
         if !is_on {
             break;
         }
+        let until = sender.now() + TICK;
+        sender.wait(Some(until));
     }
     bars.clear();
     let time = finished

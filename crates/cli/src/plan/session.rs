@@ -3,7 +3,9 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
-use towline::{Config, Faults, Group, PARAMETERS, Selector, SessionBuilder, SocketOptions, WaitStrategy};
+use towline::{
+    Config, Faults, Group, PARAMETERS, Selector, SessionBuilder, SocketOptions, WaitStrategy,
+};
 
 use super::Settings;
 use crate::{

@@ -15,7 +15,7 @@
 
 use std::{
     net::SocketAddr,
-    os::fd::{AsFd as _, AsRawFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
 };
 
 use base::{Instant, Io, IoFault, LinkEvent, LinkId, Outcome, RecvBatch, Run, RunLimit};
@@ -327,6 +327,13 @@ impl Io for UdpIo {
             port.settle_drops(&mut self.tally);
         }
         self.poll(until);
+    }
+}
+
+impl AsFd for UdpIo {
+    /// Readable when the owner should take a turn.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.readiness.as_fd()
     }
 }
 

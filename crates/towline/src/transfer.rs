@@ -1,0 +1,315 @@
+//! A transfer of files on a thread of its own: events come by a bounded queue, where it stands is
+//! there to be read, and asynchronous programs await [`TransferThread::ready`].
+//!
+//! ```text
+//!   application <--events-- queue <-- thread: FileSender or FileReceiver <--> network, disk
+//!               <--state, replaced a few times a second--
+//!               ---cancel--->
+//! ```
+//!
+//! A full queue does not hold the transfer up: its timers and its peers must not wait for the
+//! application. What finds no room waits with the transfer, which bounds it.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use crate::{Error, thread::spawn};
+
+/// What a thread can drive: [`crate::FileSender`] and [`crate::FileReceiver`].
+pub trait Transfer: Send + 'static {
+    /// What happens in it.
+    type Event: Send;
+    /// Where it stands.
+    type State: Clone + Send;
+
+    /// Does what is due, without waiting. False when all is over.
+    ///
+    /// # Errors
+    /// What ends the session.
+    fn turn(&mut self) -> Result<bool, Error>;
+
+    /// Waits until something is due.
+    fn wait(&mut self);
+
+    /// The next event.
+    fn pop_event(&mut self) -> Option<Self::Event>;
+
+    /// Where it stands.
+    fn state(&self) -> Self::State;
+
+    /// Gives it up and tells the peers why.
+    fn cancel(&mut self, text: &str);
+
+    /// A handle by which another thread ends a wait.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    fn waker(&self) -> Result<net::Waker, Error>;
+}
+
+/// A transfer on its own thread. Dropping it cancels the transfer and waits for its end.
+#[derive(Debug)]
+pub struct TransferThread<T: Transfer> {
+    shared: Arc<Shared<T>>,
+    waker: net::Waker,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl<T: Transfer> TransferThread<T> {
+    /// Moves `transfer` to a thread of its own.
+    ///
+    /// # Errors
+    /// When the system gives no thread or descriptor.
+    pub fn spawn(transfer: T) -> Result<Self, Error> {
+        let waker = transfer.waker()?;
+        let shared = Arc::new(Shared {
+            board: Mutex::new(Board::new(transfer.state())),
+            changed: Condvar::new(),
+        });
+        let farewell = Farewell(Arc::clone(&shared));
+        let thread = spawn("transfer", move || drive(transfer, &farewell.0))?;
+        Ok(Self {
+            shared,
+            waker,
+            thread: Some(thread),
+        })
+    }
+
+    /// The next event, waiting at most `timeout`; `None` when that passed or the transfer is over.
+    pub fn recv(&mut self, timeout: Option<Duration>) -> Option<T::Event> {
+        let is_waiting = |board: &mut Board<T>| board.events.is_empty() && !board.is_over;
+        let board = self.shared.lock();
+        let mut board = match timeout {
+            None => {
+                let board = self.shared.changed.wait_while(board, is_waiting);
+                board.unwrap_or_else(PoisonError::into_inner)
+            }
+            Some(timeout) => {
+                let changed = &self.shared.changed;
+                let board = changed.wait_timeout_while(board, timeout, is_waiting);
+                board.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        board.events.pop_front()
+    }
+
+    /// Waits, as a future, until [`TransferThread::pop`] has an event, or nothing will come.
+    pub async fn ready(&mut self) {
+        std::future::poll_fn(|cx| self.poll_ready(cx)).await;
+    }
+
+    /// As [`TransferThread::ready`], for hand-written futures: registers the task to be woken.
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut board = self.shared.lock();
+        if board.is_over || !board.events.is_empty() {
+            return Poll::Ready(());
+        }
+        board.task = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// The next event, without waiting.
+    pub fn pop(&mut self) -> Option<T::Event> {
+        self.shared.lock().events.pop_front()
+    }
+
+    /// Where the transfer stood a moment ago; final once it is over.
+    #[must_use]
+    pub fn state(&self) -> T::State {
+        self.shared.lock().state.clone()
+    }
+
+    /// True when the thread has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.shared.lock().is_over
+    }
+
+    /// Gives the transfer up; the peers are told why. Its end is still to be waited for.
+    pub fn cancel(&self, text: &str) {
+        self.shared.lock().cancel = Some(text.to_owned());
+        self.waker.wake();
+    }
+
+    /// Waits for the transfer's end and gives it back, for its final state and its counters.
+    ///
+    /// # Errors
+    /// What ended the session; [`Error::Closed`] when the thread panicked.
+    pub fn join(mut self) -> Result<T, Error> {
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap_or(Err(Error::Closed))?;
+        }
+        self.shared.lock().transfer.take().ok_or(Error::Closed)
+    }
+}
+
+impl<T: Transfer> Drop for TransferThread<T> {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.cancel("the program that ran the transfer has closed it");
+            // What went wrong was the caller's to ask for before.
+            drop(thread.join());
+        }
+    }
+}
+
+struct Shared<T: Transfer> {
+    board: Mutex<Board<T>>,
+    changed: Condvar,
+}
+
+/// What both sides see.
+struct Board<T: Transfer> {
+    events: VecDeque<T::Event>,
+    state: T::State,
+    task: Option<Waker>,
+    cancel: Option<String>,
+    is_over: bool,
+    /// The transfer, once it is over in good order.
+    transfer: Option<T>,
+}
+
+impl<T: Transfer> Board<T> {
+    const fn new(state: T::State) -> Self {
+        Self {
+            events: VecDeque::new(),
+            state,
+            task: None,
+            cancel: None,
+            is_over: false,
+            transfer: None,
+        }
+    }
+}
+
+impl<T: Transfer> std::fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl<T: Transfer> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, Board<T>> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whoever waits that something has changed.
+    fn tell(&self, mut board: MutexGuard<'_, Board<T>>) {
+        let task = board.task.take();
+        drop(board);
+        self.changed.notify_all();
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+}
+
+/// Tells the application that the thread has ended, however it did.
+struct Farewell<T: Transfer>(Arc<Shared<T>>);
+
+impl<T: Transfer> Drop for Farewell<T> {
+    fn drop(&mut self) {
+        let mut board = self.0.lock();
+        board.is_over = true;
+        self.0.tell(board);
+    }
+}
+
+fn drive<T: Transfer>(mut transfer: T, shared: &Shared<T>) -> Result<(), Error> {
+    let mut shown = Instant::now();
+    loop {
+        let is_on = transfer.turn()?;
+        let mut board = shared.lock();
+        let cancel = board.cancel.take();
+        let mut has_news = false;
+        while board.events.len() < EVENTS_MAX
+            && let Some(event) = transfer.pop_event()
+        {
+            board.events.push_back(event);
+            has_news = true;
+        }
+        if has_news || !is_on || shown.elapsed() >= STATE_AGE_MAX {
+            board.state = transfer.state();
+            shown = Instant::now();
+        }
+        if !is_on {
+            // What the application has not made room for is worth more than the bound.
+            board
+                .events
+                .extend(std::iter::from_fn(|| transfer.pop_event()));
+            board.transfer = Some(transfer);
+            return Ok(());
+        }
+        if has_news {
+            shared.tell(board);
+        } else {
+            drop(board);
+        }
+        match cancel {
+            Some(text) => transfer.cancel(&text),
+            None => transfer.wait(),
+        }
+    }
+}
+
+/// Events that wait for the application; more wait in the transfer.
+const EVENTS_MAX: usize = 1024;
+/// How old the state is at most while packets come and go.
+const STATE_AGE_MAX: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A transfer whose first turn breaks an invariant.
+    struct Broken;
+
+    impl Transfer for Broken {
+        type Event = ();
+        type State = ();
+
+        fn turn(&mut self) -> Result<bool, Error> {
+            std::panic::resume_unwind(Box::new("as a broken invariant would"));
+        }
+
+        fn wait(&mut self) {}
+
+        fn pop_event(&mut self) -> Option<()> {
+            None
+        }
+
+        fn state(&self) {}
+
+        fn cancel(&mut self, _text: &str) {}
+
+        fn waker(&self) -> Result<net::Waker, Error> {
+            Err(Error::Closed)
+        }
+    }
+
+    #[test]
+    fn a_thread_that_panics_wakes_the_task_that_waits_for_it() {
+        struct Woken(std::sync::mpsc::Sender<()>);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.send(()).expect("the test waits");
+            }
+        }
+        let (woken, wakes) = std::sync::mpsc::channel();
+        let shared = Arc::new(Shared {
+            board: Mutex::new(Board::new(())),
+            changed: Condvar::new(),
+        });
+        shared.lock().task = Some(Arc::new(Woken(woken)).into());
+        let farewell = Farewell(Arc::clone(&shared));
+        let thread = std::thread::spawn(move || drive(Broken, &farewell.0));
+        wakes.recv().expect("it is woken");
+        assert!(shared.lock().is_over);
+        thread.join().expect_err("it panicked");
+    }
+}
