@@ -34,8 +34,13 @@ pub use host::{host_name, limit_open_files, random, resident_bytes};
 pub mod message;
 pub use message::{Control, Inbox, Received};
 
+pub mod packet;
+
 pub mod poll;
 pub use poll::{Epoll, Interest, Ready, TimerFd, WakeFd};
+
+mod signal;
+pub use signal::StopSignal;
 
 pub mod tcp;
 

@@ -31,5 +31,8 @@ pub use rtnetlink::Rtnetlink;
 mod socket;
 pub use socket::{NetlinkError, NetlinkSocket, Protocol};
 
+mod statistics;
+pub use statistics::LinkStatistics;
+
 #[cfg(test)]
 mod tests;

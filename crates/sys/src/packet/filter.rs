@@ -1,0 +1,31 @@
+//! Socket filters in the classic BPF, which the kernel runs before a packet is copied.
+
+/// One instruction: `struct sock_filter`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct FilterOp {
+    /// Operation.
+    pub code: u16,
+    /// Instructions to skip when the condition holds.
+    pub if_true: u8,
+    /// Instructions to skip when it does not.
+    pub if_false: u8,
+    /// Operand.
+    pub operand: u32,
+}
+
+/// The filter that keeps every packet, cut to `bytes`: 0 rejects everything.
+#[must_use]
+pub const fn keep_all(bytes: u32) -> [FilterOp; 1] {
+    [FilterOp {
+        code: RETURN_CONSTANT,
+        if_true: 0,
+        if_false: 0,
+        operand: bytes,
+    }]
+}
+
+/// `BPF_RET | BPF_K`.
+const RETURN_CONSTANT: u16 = 0x06;
+const _: () = assert!(size_of::<FilterOp>() == size_of::<libc::sock_filter>());
+const _: () = assert!(align_of::<FilterOp>() == align_of::<libc::sock_filter>());

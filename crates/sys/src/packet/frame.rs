@@ -1,0 +1,232 @@
+//! One packet as the kernel hands it over: bytes and what is known about them.
+
+use super::mapping::Mapping;
+
+/// A packet that borrows the ring (or buffer) it was received into.
+#[derive(Clone, Copy, Debug)]
+pub struct RawPacket<'a> {
+    /// The frame from its first link-layer byte on, as much as was captured. A VLAN tag that the
+    /// kernel had taken out is back in its place.
+    pub data: &'a [u8],
+    /// Bytes that the whole frame has, tag included; more than `data` when the packet was cut.
+    pub wire_len: u32,
+    /// When it was received: nanoseconds since 1970, by the clock that `stamp_source` names.
+    pub stamp_ns: u64,
+    /// Who took the stamp.
+    pub stamp_source: StampSource,
+    /// Number of the interface.
+    pub interface: u32,
+    /// Where it came from or went to.
+    pub direction: Direction,
+    /// What is known of its checksums.
+    pub checksum: Checksum,
+    /// What the kernel left to be done to it, when the socket asks for the virtio header.
+    pub offload: Option<Offload>,
+    /// True when a VLAN tag was put back.
+    pub is_tag_restored: bool,
+}
+
+/// Who took a packet's time stamp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StampSource {
+    /// The kernel, CLOCK_REALTIME.
+    #[default]
+    Software,
+    /// The adapter, in its own time scale.
+    Hardware,
+}
+
+/// Where a packet came from or went to, as seen from the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// For this machine.
+    Host,
+    /// For everybody.
+    Broadcast,
+    /// For a group.
+    Multicast,
+    /// For somebody else; seen because of promiscuous mode.
+    OtherHost,
+    /// Sent by this machine.
+    Outgoing,
+}
+
+impl Direction {
+    pub(super) const fn from_kernel(kind: u8) -> Self {
+        match kind {
+            libc::PACKET_BROADCAST => Self::Broadcast,
+            libc::PACKET_MULTICAST => Self::Multicast,
+            libc::PACKET_OTHERHOST => Self::OtherHost,
+            libc::PACKET_OUTGOING => Self::Outgoing,
+            _ => Self::Host,
+        }
+    }
+}
+
+/// What is known of a packet's transport checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksum {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// It was not filled in: the packet never left the machine, or the adapter would fill it in.
+    Missing,
+    /// The kernel or the adapter has found it right.
+    Valid,
+}
+
+impl Checksum {
+    pub(super) const fn from_status(status: u32) -> Self {
+        if status & libc::TP_STATUS_CSUMNOTREADY != 0 {
+            Self::Missing
+        } else if status & libc::TP_STATUS_CSUM_VALID != 0 {
+            Self::Valid
+        } else {
+            Self::Unknown
+        }
+    }
+}
+
+/// `struct virtio_net_hdr`: what an adapter was to do to the packet before it goes on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offload {
+    /// To be cut into packets, and how.
+    pub gso: Option<GsoKind>,
+    /// Bytes of payload in each packet but the last.
+    pub segment_bytes: u16,
+    /// Bytes of all headers, as the kernel guesses them; 0 when it does not say.
+    pub header_bytes: u16,
+    /// Where the sum begins and where, from there, it belongs: when it is to be filled in.
+    pub checksum: Option<(u16, u16)>,
+}
+
+/// How a frame that never crossed a wire in one piece is to be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GsoKind {
+    /// TCP in IPv4.
+    TcpV4,
+    /// TCP in IPv6.
+    TcpV6,
+    /// One UDP datagram that becomes IP fragments.
+    UdpFragments,
+    /// Many UDP datagrams.
+    Udp,
+    /// A kind that is newer than this program.
+    Other(u8),
+}
+
+impl Offload {
+    /// Reads the ten bytes of a virtio header, in the machine's own byte order.
+    #[must_use]
+    pub fn parse(bytes: [u8; OFFLOAD_LEN]) -> Self {
+        let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        let gso = match bytes[1] & !GSO_ECN {
+            0 => None,
+            1 => Some(GsoKind::TcpV4),
+            3 => Some(GsoKind::UdpFragments),
+            4 => Some(GsoKind::TcpV6),
+            5 => Some(GsoKind::Udp),
+            other => Some(GsoKind::Other(other)),
+        };
+        let checksum = if bytes[0] & NEEDS_CHECKSUM != 0 {
+            Some((word(6), word(8)))
+        } else {
+            None
+        };
+        Self {
+            gso,
+            segment_bytes: word(4),
+            header_bytes: word(2),
+            checksum,
+        }
+    }
+}
+
+/// What a ring's header says about a packet; the bytes come from the mapping.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RingHeader {
+    pub(super) status: u32,
+    pub(super) captured: u32,
+    pub(super) wire_len: u32,
+    pub(super) mac: usize,
+    pub(super) seconds: u32,
+    pub(super) nanos: u32,
+    pub(super) tag_control: u16,
+    pub(super) tag_protocol: u16,
+    pub(super) direction: u8,
+    pub(super) interface: u32,
+}
+
+impl RingHeader {
+    /// The packet whose header begins at `start` and whose room ends at `end` of the mapping; its
+    /// bytes are moved apart where a VLAN tag belongs. `None` when the header points outside.
+    ///
+    /// # Safety
+    /// The bytes from `start` to `end` were released by the kernel and stay so for `'a`, and this
+    /// packet's are not borrowed otherwise.
+    pub(super) unsafe fn packet<'a>(
+        &self,
+        mapping: &'a Mapping,
+        start: usize,
+        end: usize,
+        has_offload: bool,
+    ) -> Option<RawPacket<'a>> {
+        let captured = self.captured as usize;
+        let mac = start.checked_add(self.mac)?;
+        if self.mac < ROOM_BEFORE_MAC || mac > end || end - mac < captured {
+            return None;
+        }
+        // SAFETY: inside the room, see above, which the caller vouches for.
+        let room = unsafe { mapping.bytes_mut(mac - ROOM_BEFORE_MAC, ROOM_BEFORE_MAC + captured) };
+        let offload = has_offload.then(|| {
+            let header = room[ROOM_BEFORE_MAC - OFFLOAD_LEN..].first_chunk();
+            Offload::parse(*header.expect("there is room for it in front"))
+        });
+        let has_tag = self.status & libc::TP_STATUS_VLAN_VALID != 0 && captured >= MACS_LEN;
+        if has_tag {
+            let first = ROOM_BEFORE_MAC;
+            room.copy_within(first..first + MACS_LEN, first - TAG_LEN);
+            let protocol = if self.status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
+                self.tag_protocol
+            } else {
+                VLAN_8021Q
+            };
+            let tag = first - TAG_LEN + MACS_LEN;
+            room[tag..tag + 2].copy_from_slice(&protocol.to_be_bytes());
+            room[tag + 2..tag + 4].copy_from_slice(&self.tag_control.to_be_bytes());
+        }
+        let room: &'a [u8] = room;
+        let tag_bytes = if has_tag { TAG_LEN } else { 0 };
+        let stamp_source = if self.status & libc::TP_STATUS_TS_RAW_HARDWARE != 0 {
+            StampSource::Hardware
+        } else {
+            StampSource::Software
+        };
+        Some(RawPacket {
+            data: &room[ROOM_BEFORE_MAC - tag_bytes..],
+            wire_len: self.wire_len + tag_bytes as u32,
+            stamp_ns: u64::from(self.seconds) * 1_000_000_000 + u64::from(self.nanos),
+            stamp_source,
+            interface: self.interface,
+            direction: Direction::from_kernel(self.direction),
+            checksum: Checksum::from_status(self.status),
+            offload,
+            is_tag_restored: has_tag,
+        })
+    }
+}
+
+/// Bytes of `struct virtio_net_hdr`.
+pub(super) const OFFLOAD_LEN: usize = 10;
+/// Room that the kernel leaves in front of every packet: `PACKET_RESERVE`, so that a tag fits.
+pub(super) const RESERVE: u32 = 4;
+/// Bytes in front of a packet that belong to it: the virtio header, or room for a tag.
+const ROOM_BEFORE_MAC: usize = 16;
+/// Both hardware addresses.
+const MACS_LEN: usize = 12;
+const TAG_LEN: usize = 4;
+const VLAN_8021Q: u16 = 0x8100;
+/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
+const NEEDS_CHECKSUM: u8 = 1;
+/// `VIRTIO_NET_HDR_GSO_ECN`.
+const GSO_ECN: u8 = 0x80;

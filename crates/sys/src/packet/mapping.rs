@@ -1,0 +1,111 @@
+//! A stretch of memory shared with the kernel.
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, BorrowedFd},
+    ptr::NonNull,
+    sync::atomic::AtomicU32,
+};
+
+/// Memory that a socket's ring lives in, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and is reached only through the one
+// ring that owns it, whose methods take `&mut self` wherever memory is read or written.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps the `len` bytes of the ring that `fd` was given.
+    pub(super) fn new(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours; `fd`
+        // is borrowed, hence open.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(address.cast::<u8>()).expect("a mapping is never at address 0");
+        Ok(Self { start, len })
+    }
+
+    /// The 32-bit word at `offset`, which the kernel changes concurrently.
+    ///
+    /// **Panics** (bug): when it is not inside or not aligned.
+    #[inline]
+    pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(
+            offset.is_multiple_of(4) && offset < self.len && self.len - offset >= 4,
+            "a word outside of its ring"
+        );
+        // SAFETY: `offset` lies inside the mapping with four bytes behind it.
+        let word = unsafe { self.start.as_ptr().add(offset) };
+        // SAFETY: mappings start at a page and `offset` is a multiple of 4, so the word is aligned;
+        // it lives as long as `self`; this side reaches it only atomically.
+        unsafe { AtomicU32::from_ptr(word.cast::<u32>()) }
+    }
+
+    /// The bytes from `offset` on.
+    ///
+    /// **Panics** (bug): when they are not inside.
+    ///
+    /// # Safety
+    /// Until the slice is gone, neither the kernel nor another reference writes these bytes: the
+    /// block or slot that they are part of was released to us and has not been returned.
+    #[inline]
+    pub(super) unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        assert!(
+            offset <= self.len && self.len - offset >= len,
+            "bytes outside of their ring"
+        );
+        // SAFETY: `offset` lies inside the mapping or at its end.
+        let start = unsafe { self.start.as_ptr().add(offset) };
+        // SAFETY: `len` bytes behind `start` are mapped for as long as `self` lives; that nobody
+        // writes them is the caller's promise.
+        unsafe { std::slice::from_raw_parts(start, len) }
+    }
+
+    /// The bytes from `offset` on, to be written.
+    ///
+    /// **Panics** (bug): when they are not inside.
+    ///
+    /// # Safety
+    /// Until the slice is gone nobody else reads or writes these bytes, the kernel included.
+    #[expect(clippy::mut_from_ref, reason = "the ring's memory is not the struct's")]
+    #[inline]
+    pub(super) unsafe fn bytes_mut(&self, offset: usize, len: usize) -> &mut [u8] {
+        assert!(
+            offset <= self.len && self.len - offset >= len,
+            "bytes outside of their ring"
+        );
+        // SAFETY: `offset` lies inside the mapping or at its end.
+        let start = unsafe { self.start.as_ptr().add(offset) };
+        // SAFETY: `len` bytes behind `start` are mapped, writable, for as long as `self` lives;
+        // that they are exclusive is the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(start, len) }
+    }
+
+    /// Bytes of the whole mapping.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` with this length and is unmapped only here; every
+        // reference into it borrows `self`.
+        let _result = unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,41 @@
+//! Packet sockets (packet(7)): whole frames of an interface, through rings shared with the kernel.
+//!
+//! [`PacketSocket`] is the socket with its options; a ring takes it over: [`BlockRing`]
+//! (TPACKET_V3, packets packed into blocks: the cheapest), [`SlotRing`] (TPACKET_V2, one slot a
+//! packet: the lowest delay) and [`TransmitRing`]. A ring owns descriptor and mapping together, so
+//! neither outlives the other. What they hand out is a [`RawPacket`] that borrows the ring's
+//! memory:
+//!
+//! ```text
+//! kernel --copies--> | block 0 | block 1 | ... |   BlockRing::next_block -> Block -> RawPacket<'_>
+//!                       ^ returned to the kernel when its Block is dropped
+//! ```
+//!
+//! Invariants: a block or slot is read only between the kernel's release and our return of it;
+//! every offset that the kernel wrote is checked against the block before it is used; at most one
+//! block is out at a time; a packet cannot outlive its block.
+//!
+//! **Spec**: Documentation/networking/packet_mmap.rst, include/uapi/linux/if_packet.h.
+
+mod block_ring;
+pub use block_ring::{Block, BlockRing, BlockRingSpec};
+
+mod filter;
+pub use filter::{FilterOp, keep_all};
+
+mod frame;
+pub use frame::{Checksum, Direction, GsoKind, Offload, RawPacket, StampSource};
+
+mod mapping;
+
+mod slot_ring;
+pub use slot_ring::{SlotGuard, SlotRing};
+
+mod socket;
+pub use socket::{Fanout, PacketSocket, Packets, SocketDrops, Stamping};
+
+mod transmit_ring;
+pub use transmit_ring::{TransmitRing, TransmitSlot};
+
+#[cfg(test)]
+mod tests;

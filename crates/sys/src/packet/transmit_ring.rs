@@ -1,0 +1,247 @@
+//! The transmit ring: frames are written into slots, and one system call sends a batch of them.
+//!
+//! ```text
+//! | slot | slot | slot | ...     written: SEND_REQUEST   kernel at it: SENDING   done: AVAILABLE
+//! ```
+//! A slot is free again when neither of the two bits is set; stamps may set others.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd as _, BorrowedFd},
+    sync::atomic::{Ordering, fence},
+};
+
+use super::{PacketSocket, frame::OFFLOAD_LEN, mapping::Mapping};
+use crate::call::{check_len, set_option};
+
+/// A sending ring (TPACKET_V2: version 3 brings nothing to this side).
+#[derive(Debug)]
+pub struct TransmitRing {
+    // Before the socket: what is mapped goes first.
+    mapping: Mapping,
+    socket: PacketSocket,
+    slot_bytes: usize,
+    slots: usize,
+    /// The next to be written.
+    at: usize,
+    /// Frames written since the kernel was told.
+    untold: usize,
+    refused: u64,
+}
+
+impl TransmitRing {
+    /// Gives `socket` a ring of at least `bytes` bytes for frames of up to `frame_bytes`. The
+    /// socket is to be bound for [`Packets::None`](super::Packets::None).
+    ///
+    /// # Errors
+    /// ENOMEM when the kernel has no room for it.
+    pub fn new(socket: PacketSocket, bytes: usize, frame_bytes: usize) -> io::Result<Self> {
+        socket.option(
+            libc::PACKET_VERSION,
+            libc::tpacket_versions::TPACKET_V2 as libc::c_int,
+        )?;
+        let slot_bytes = (frame_bytes + DATA + OFFLOAD_LEN).next_power_of_two();
+        let block_bytes = slot_bytes.max(BLOCK_BYTES_LEAST);
+        let blocks = bytes.div_ceil(block_bytes).max(1);
+        let blocks = blocks.max(2 * slot_bytes / block_bytes);
+        let slots = blocks * (block_bytes / slot_bytes);
+        let too_large = |_| io::Error::from_raw_os_error(libc::EINVAL);
+        let request = libc::tpacket_req {
+            tp_block_size: u32::try_from(block_bytes).map_err(too_large)?,
+            tp_block_nr: u32::try_from(blocks).map_err(too_large)?,
+            tp_frame_size: u32::try_from(slot_bytes).map_err(too_large)?,
+            tp_frame_nr: u32::try_from(slots).map_err(too_large)?,
+        };
+        set_option(
+            socket.as_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_TX_RING,
+            &request,
+        )?;
+        Ok(Self {
+            mapping: Mapping::new(socket.as_fd(), block_bytes * blocks)?,
+            socket,
+            slot_bytes,
+            slots,
+            at: 0,
+            untold: 0,
+            refused: 0,
+        })
+    }
+
+    /// The next slot, when it is free.
+    #[inline]
+    pub fn next_slot(&mut self) -> Option<TransmitSlot<'_>> {
+        let start = self.at * self.slot_bytes;
+        let status = self.mapping.word(start).load(Ordering::Acquire);
+        if status & BUSY != 0 {
+            return None;
+        }
+        Some(TransmitSlot { ring: self, start })
+    }
+
+    /// Has the kernel send what was written; gives the bytes it took. It may take less than all:
+    /// call again when the socket is writable.
+    ///
+    /// # Errors
+    /// EMSGSIZE or EINVAL for a frame that the interface does not take (the frame is skipped and
+    /// counted by [`TransmitRing::refused`]); ENETDOWN.
+    ///
+    /// **Cost**: one system call; the kernel sends within it.
+    pub fn flush(&mut self) -> io::Result<usize> {
+        if self.untold == 0 {
+            return Ok(0);
+        }
+        // SAFETY: a null buffer of no bytes: the frames are in the ring.
+        let sent = check_len(unsafe {
+            libc::send(
+                self.socket.as_raw_fd(),
+                std::ptr::null(),
+                0,
+                libc::MSG_DONTWAIT,
+            )
+        });
+        match sent {
+            Ok(bytes) => {
+                if !self.has_waiting() {
+                    self.untold = 0;
+                }
+                Ok(bytes)
+            }
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS)) => {
+                Ok(0)
+            }
+            Err(error) => {
+                self.skip_refused();
+                Err(error)
+            }
+        }
+    }
+
+    /// True when the kernel has not taken, or not finished, all that was written.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        (0..self.slots).any(|slot| self.status(slot) & BUSY != 0)
+    }
+
+    /// Frames written since the kernel took the last.
+    #[must_use]
+    pub const fn waiting(&self) -> usize {
+        self.untold
+    }
+
+    /// Frames that the kernel refused: wrong for the interface.
+    #[must_use]
+    pub const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Slots of the ring.
+    #[must_use]
+    pub const fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Longest frame that fits a slot.
+    #[must_use]
+    pub const fn frame_bytes_max(&self) -> usize {
+        self.slot_bytes - DATA
+    }
+
+    /// The socket, to be bound and waited for.
+    #[must_use]
+    pub const fn socket(&self) -> &PacketSocket {
+        &self.socket
+    }
+
+    /// The kernel stops at a frame that it refuses, and would for ever: those behind it move up.
+    fn skip_refused(&mut self) {
+        let first = self.at + self.slots - self.untold.min(self.slots);
+        let is_refused =
+            |slot: &usize| self.status(slot % self.slots) & libc::TP_STATUS_WRONG_FORMAT != 0;
+        let Some(refused) = (first..self.at + self.slots).find(is_refused) else {
+            return;
+        };
+        for slot in refused..self.at + self.slots - 1 {
+            let to = slot % self.slots * self.slot_bytes;
+            let from = (slot + 1) % self.slots * self.slot_bytes;
+            let len = self.mapping.word(from + LEN).load(Ordering::Relaxed);
+            self.mapping.word(to + LEN).store(len, Ordering::Relaxed);
+            let bytes = (len as usize).min(self.slot_bytes - DATA);
+            // SAFETY: the kernel reads frames only during a send call of ours; no slot is lent out
+            // while `self` is borrowed.
+            let source = unsafe { self.mapping.bytes(from + DATA, bytes) };
+            // SAFETY: as above, and the two slots are different ones, as there are at least two.
+            let target = unsafe { self.mapping.bytes_mut(to + DATA, bytes) };
+            target.copy_from_slice(source);
+            let status = self.mapping.word(to);
+            status.store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
+        }
+        self.at = (self.at + self.slots - 1) % self.slots;
+        let last = self.mapping.word(self.at * self.slot_bytes);
+        last.store(libc::TP_STATUS_AVAILABLE, Ordering::Release);
+        self.untold -= 1;
+        self.refused += 1;
+    }
+
+    /// The last frame that was written has not been taken.
+    fn has_waiting(&self) -> bool {
+        let last = (self.at + self.slots - 1) % self.slots;
+        self.status(last) & libc::TP_STATUS_SEND_REQUEST != 0
+    }
+
+    fn status(&self, slot: usize) -> u32 {
+        let word = self.mapping.word(slot * self.slot_bytes);
+        word.load(Ordering::Acquire)
+    }
+}
+
+impl AsFd for TransmitRing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A free slot. Dropped without [`TransmitSlot::send`], it stays free.
+#[derive(Debug)]
+pub struct TransmitSlot<'r> {
+    ring: &'r mut TransmitRing,
+    start: usize,
+}
+
+impl TransmitSlot<'_> {
+    /// Room for the frame; with offload, behind ten bytes of virtio header.
+    #[must_use]
+    pub fn bytes(&mut self) -> &mut [u8] {
+        let len = self.ring.slot_bytes - DATA;
+        // SAFETY: the slot is not the kernel's, and the borrow of `self` keeps this the only
+        // reference into it.
+        unsafe { self.ring.mapping.bytes_mut(self.start + DATA, len) }
+    }
+
+    /// Marks the first `len` bytes to be sent with the next flush.
+    ///
+    /// **Panics** (bug): when `len` is more than the slot holds.
+    pub fn send(self, len: usize) {
+        assert!(
+            len <= self.ring.slot_bytes - DATA,
+            "a frame beyond its slot"
+        );
+        let ring = self.ring;
+        let word = ring.mapping.word(self.start + LEN);
+        word.store(len as u32, Ordering::Relaxed);
+        // The frame before its status, for a kernel that looks from another processor.
+        fence(Ordering::Release);
+        let status = ring.mapping.word(self.start);
+        status.store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
+        ring.at = (ring.at + 1) % ring.slots;
+        ring.untold += 1;
+    }
+}
+
+const BUSY: u32 = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_SENDING;
+/// Where `tp_len` is in a slot.
+const LEN: usize = 4;
+/// Where a frame begins in its slot: the header's length, aligned to 16.
+const DATA: usize = 32;
+const BLOCK_BYTES_LEAST: usize = 4096;
