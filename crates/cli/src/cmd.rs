@@ -33,6 +33,7 @@ mod senders;
 mod stat;
 
 mod station;
+pub(crate) use station::TICK;
 
 mod subscribe;
 

@@ -10,12 +10,23 @@ pub(crate) enum Verdict {
     Done,
     /// Not delivered, not proven, or a check found something. The report says what.
     Finding,
+    /// Ended by a signal before it was done. The report says how far it came.
+    Interrupted,
 }
 
 impl Verdict {
     /// Done when `is_fine`.
     pub(crate) const fn of(is_fine: bool) -> Self {
         if is_fine { Self::Done } else { Self::Finding }
+    }
+
+    /// As [`Verdict::of`], unless a signal has cut it short.
+    pub(crate) const fn of_session(is_interrupted: bool, is_fine: bool) -> Self {
+        if is_interrupted {
+            Self::Interrupted
+        } else {
+            Self::of(is_fine)
+        }
     }
 }
 
@@ -24,6 +35,7 @@ impl From<Verdict> for ExitCode {
         match verdict {
             Verdict::Done => Self::SUCCESS,
             Verdict::Finding => Self::FAILURE,
+            Verdict::Interrupted => Self::from(EXIT_INTERRUPTED),
         }
     }
 }
@@ -73,3 +85,6 @@ impl From<io::Error> for Failure {
         }
     }
 }
+
+/// What shells give for a program that Ctrl-C has ended.
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;

@@ -3,8 +3,9 @@
 //!
 //! It holds no logic of its own: what a command does is in the `towline` library. Data goes to
 //! standard output, everything else to standard error. Exit code 0: done and proven; 1: not
-//! delivered, not proven, or a failed check; 2: wrong usage, or an environment that cannot do it. A
-//! reader that closes the pipe early has had enough, which is no error.
+//! delivered, not proven, or a failed check; 2: wrong usage, or an environment that cannot do it;
+//! 130: ended by Ctrl-C or SIGTERM. A reader that closes the pipe early has had enough, which is no
+//! error.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -18,6 +19,8 @@ mod cmd;
 mod failure;
 
 mod framing;
+
+mod interrupt;
 
 mod plan;
 

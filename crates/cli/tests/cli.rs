@@ -1,7 +1,7 @@
 //! The command as its users meet it: help, errors, exit codes, and messages between two processes.
 
 use std::{
-    io::Write as _,
+    io::{Read as _, Write as _},
     process::{Command, Output, Stdio},
 };
 
@@ -234,4 +234,91 @@ fn a_reader_that_closes_the_pipe_is_no_error() {
         .unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+fn signal(child: &std::process::Child, name: &str) {
+    let pid = child.id().to_string();
+    let status = Command::new("kill").args([name, &pid]).status();
+    assert!(status.expect("kill is there").success());
+}
+
+/// Waits until the process serves its counters: by then it has taken the signals over.
+fn await_session(child: &std::process::Child) {
+    let pid = child.id().to_string();
+    for _ in 0..500 {
+        if run(&["stat", &pid]).status.success() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("process {pid} opens no session");
+}
+
+fn piped(args: &[&str], group: &[&str]) -> std::process::Child {
+    towline(args)
+        .args(group)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts")
+}
+
+#[test]
+fn a_signal_ends_a_session_properly_and_the_report_says_so() {
+    let group = ["--group", "239.192.77.3:17503", "--iface", "lo"];
+    let mut reader = piped(&["sub", "--name", "reader"], &group);
+    let other = piped(&["sub", "--once", "--timeout", "30s"], &group);
+    let mut publisher = piped(&["pub", "--receivers", "2", "--json"], &group);
+    writeln!(publisher.stdin.as_mut().unwrap(), "hello").unwrap();
+    let mut line = [0; 6];
+    reader
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut line)
+        .unwrap();
+    assert_eq!(&line, b"hello\n");
+
+    signal(&reader, "-INT");
+    let reader = reader.wait_with_output().unwrap();
+    let said = text(&reader.stderr);
+    assert_eq!(reader.status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted: 1 message"), "{said}");
+
+    signal(&publisher, "-TERM");
+    let published = publisher.wait_with_output().unwrap();
+    let said = text(&published.stderr);
+    assert_eq!(published.status.code(), Some(130), "{said}");
+    assert!(said.contains("receiver reader left"), "{said}");
+    let document: serde_json::Value = serde_json::from_slice(&published.stdout).unwrap();
+    assert_eq!(
+        (&document["is_interrupted"], &document["is_confirmed"]),
+        (&true.into(), &true.into()),
+        "{document:#}"
+    );
+    // The end was announced: who waits for it has seen it.
+    let other = other.wait_with_output().unwrap();
+    assert_eq!(other.status.code(), Some(0), "{}", text(&other.stderr));
+}
+
+#[test]
+fn a_signal_ends_what_only_waits_or_never_ends() {
+    let group = ["--group", "239.192.77.4:17504", "--iface", "lo"];
+    let commands: [&[&str]; 4] = [
+        &["pub", "--receivers", "9", "--json"],
+        &["load", "send", "--receivers", "9", "--json"],
+        &["load", "send", "--rate", "1MB/s", "--json"],
+        &["load", "recv", "--json"],
+    ];
+    for command in commands {
+        let child = piped(command, &group);
+        await_session(&child);
+        signal(&child, "-INT");
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{command:?}: {said}");
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["is_interrupted"], true, "{command:?}");
+    }
 }

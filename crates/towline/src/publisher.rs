@@ -228,6 +228,20 @@ impl Publisher {
     /// # Errors
     /// Sockets beyond use.
     pub fn close(&mut self, timeout: Duration) -> Result<bool, Error> {
+        self.close_while(timeout, || true)
+    }
+
+    /// As [`Publisher::close`], but only while `may_wait`, which is asked ten times a second and
+    /// more. When it says no the session is broken off: what was not sent never will be, and
+    /// receivers are told.
+    ///
+    /// # Errors
+    /// Sockets beyond use.
+    pub fn close_while(
+        &mut self,
+        timeout: Duration,
+        mut may_wait: impl FnMut() -> bool,
+    ) -> Result<bool, Error> {
         let until = self.now() + timeout;
         let now = self.now();
         let end = self.end.driver.endpoint.source().lead();
@@ -255,10 +269,18 @@ impl Publisher {
             if self.end.driver.endpoint.source().is_over() {
                 return Ok(is_confirmed);
             }
-            if self.end.driver.now() >= until {
+            let now = self.end.driver.now();
+            if now >= until {
                 return Ok(false);
             }
-            self.end.wait(Some(until));
+            if !may_wait() {
+                if !is_confirmed {
+                    self.end.driver.endpoint.source_mut().abort(now, 0, false);
+                    self.turn()?;
+                }
+                return Ok(is_confirmed);
+            }
+            self.end.wait(Some(until.min(now + CLOSE_POLL)));
         }
     }
 
@@ -292,5 +314,7 @@ impl Count for driver::Publisher {
 const FLUSH_BYTES: usize = 64_000;
 /// What a message takes besides its own bytes: its PGM header.
 const MESSAGE_COST_BYTES: usize = 24;
+/// Between two looks at whether an end is still to be waited for.
+const CLOSE_POLL: Duration = Duration::from_millis(100);
 /// How long the end is still announced when every reporting receiver has confirmed everything.
 const CONFIRMED_LINGER: Duration = Duration::from_millis(30);

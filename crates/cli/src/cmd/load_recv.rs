@@ -18,6 +18,7 @@ use super::{
 use crate::{
     args::FailOn,
     failure::{Failure, Verdict},
+    interrupt::Interrupt,
     plan::LoadRecvPlan,
     report::{Counters, LoadRecvReport, Output, UsageReport},
 };
@@ -26,6 +27,7 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
     if output.shows_only("load-recv", plan)? {
         return Ok(Verdict::Done);
     }
+    let interrupt = Interrupt::install()?;
     let mut subscriber = open(&plan.session, output)?;
     let mut station = Station::open("subscriber", &plan.session, output);
     let mut sink = Checker::new(plan.seed);
@@ -33,7 +35,7 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
     let bar = progress.messages(&plan.session.group.to_string(), plan.count);
     let mut quiet = Quiet::new(plan.timeout);
     let mut stretch = Stretch::default();
-    while !is_over(plan, &sink, &stretch) {
+    while !interrupt.is_requested() && !is_over(plan, &sink, &stretch) {
         let turn = subscriber.turn(&mut sink)?;
         stretch.take(sink.received);
         for remark in sink.senders.remarks(Instant::now()) {
@@ -56,9 +58,13 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
     for remark in sink.senders.last_remarks() {
         output.note(&remark);
     }
-    let report = report(plan, &subscriber, &sink, &stretch, usage);
+    let mut report = report(plan, &subscriber, &sink, &stretch, usage);
+    report.is_interrupted = interrupt.is_requested();
     output.finish(&report)?;
-    Ok(Verdict::of(is_fine(plan, &report)))
+    Ok(Verdict::of_session(
+        report.is_interrupted,
+        is_fine(plan, &report),
+    ))
 }
 
 fn is_over(plan: &LoadRecvPlan, sink: &Checker, stretch: &Stretch) -> bool {
@@ -106,6 +112,7 @@ fn report(
         out_of_order: 0,
         lost_packets: sink.senders.lost_packets,
         senders: sink.senders.ends,
+        is_interrupted: false,
         seconds: stretch.time().as_secs_f64(),
         messages_per_s: 0.0,
         bits_per_s: 0.0,

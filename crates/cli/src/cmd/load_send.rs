@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     failure::{Failure, Verdict},
+    interrupt::Interrupt,
     plan::LoadSendPlan,
     report::{LoadSendReport, Output, UsageReport},
 };
@@ -21,6 +22,7 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     if output.shows_only("load-send", plan)? {
         return Ok(Verdict::Done);
     }
+    let interrupt = Interrupt::install()?;
     let mut publisher = open(
         &plan.session,
         plan.policy,
@@ -28,31 +30,50 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         plan.timeout,
         output,
     )?;
-    let mut watch = Watch::new(&plan.session, output);
-    if !watch.await_receivers(&mut publisher, plan.receivers, plan.timeout)? {
-        return Ok(Verdict::Finding);
-    }
+    let mut watch = Watch::new(&plan.session, output, &interrupt);
+    let is_ready = watch.await_receivers(&mut publisher, plan.receivers, plan.timeout)?;
     let meter = UsageMeter::start();
     let progress = output.progress();
     let bar = progress.messages(&plan.session.group.to_string(), plan.count);
     let mut generator = Generator::new(plan);
     let started = Instant::now();
-    while !generator.is_over(started.elapsed()) {
+    while is_ready && !interrupt.is_requested() && !generator.is_over(started.elapsed()) {
         generator.send_some(&mut publisher)?;
         watch.look(&mut publisher);
         bar.set_position(generator.sequence);
     }
-    publisher.flush()?;
+    flush(&mut publisher, &interrupt)?;
     let time = started.elapsed();
     let usage = meter.read();
     bar.finish_and_clear();
-    let is_confirmed = publisher.close(plan.timeout.unwrap_or(CLOSE_TIME_MAX))?;
+    let is_confirmed = publisher.close_while(plan.timeout.unwrap_or(CLOSE_TIME_MAX), || {
+        !interrupt.is_farewell_over()
+    })?;
     watch.look(&mut publisher);
     let mut report = generator.report(&publisher, time, usage.into());
     report.is_confirmed = is_confirmed;
+    report.is_interrupted = interrupt.is_requested();
     report.receivers = watch.joined();
     output.finish(&report)?;
-    Ok(Verdict::of(is_confirmed || report.receivers == 0))
+    let is_proven = is_confirmed || report.receivers == 0;
+    Ok(Verdict::of_session(
+        report.is_interrupted,
+        is_ready && is_proven,
+    ))
+}
+
+/// Waits until the last packet has left; after a signal no longer than its farewell.
+fn flush(publisher: &mut Publisher, interrupt: &Interrupt) -> Result<(), Failure> {
+    loop {
+        let is_idle = publisher.turn()?.is_idle();
+        if publisher.endpoint().source().is_drained() || interrupt.is_farewell_over() {
+            return Ok(());
+        }
+        if is_idle {
+            let tick = publisher.now() + TICK;
+            publisher.wait(Some(tick));
+        }
+    }
 }
 
 /// Makes messages and hands them over.
@@ -144,6 +165,7 @@ impl<'a> Generator<'a> {
             messages_per_s: per_second(self.sequence),
             bits_per_s: per_second(self.bytes) * 8.0,
             is_confirmed: false,
+            is_interrupted: false,
             receivers: 0,
             usage,
             counters,

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     args::PolicyArg,
     failure::{Failure, Verdict},
+    interrupt::Interrupt,
     plan::{PublishPlan, SessionPlan},
     report::{Output, PublishReport},
 };
@@ -20,6 +21,7 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
     if output.shows_only("pub", plan)? {
         return Ok(Verdict::Done);
     }
+    let interrupt = Interrupt::install()?;
     let mut publisher = open(
         &plan.session,
         plan.policy,
@@ -27,31 +29,35 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
         plan.timeout,
         output,
     )?;
-    let mut watch = Watch::new(&plan.session, output);
-    if !watch.await_receivers(&mut publisher, plan.receivers, plan.timeout)? {
-        return Ok(Verdict::Finding);
-    }
+    let mut watch = Watch::new(&plan.session, output, &interrupt);
+    let is_ready = watch.await_receivers(&mut publisher, plan.receivers, plan.timeout)?;
     let started = Instant::now();
     let mut job = Job {
         plan,
         publisher,
         watch,
+        interrupt: &interrupt,
         messages: 0,
         bytes: 0,
         discarded: 0,
     };
     // What was taken before the input failed is delivered all the same.
-    let sent = job.send_input();
+    let sent = if is_ready { job.send_input() } else { Ok(()) };
     let is_confirmed = job
         .publisher
-        .close(plan.timeout.unwrap_or(CLOSE_TIME_MAX))?;
+        .close_while(plan.timeout.unwrap_or(CLOSE_TIME_MAX), || {
+            !interrupt.is_farewell_over()
+        })?;
     let report = job.report(started.elapsed(), is_confirmed);
     output.finish(&report)?;
     sent?;
     let is_proven = is_confirmed || report.receivers == 0;
     let confirmed = report.receivers.saturating_sub(report.given_up);
     let is_enough = confirmed >= u64::from(plan.receivers);
-    Ok(Verdict::of(is_proven && is_enough))
+    Ok(Verdict::of_session(
+        report.is_interrupted,
+        is_proven && is_enough,
+    ))
 }
 
 /// Opens a publisher; used by `load send` too.
@@ -85,21 +91,24 @@ pub(super) fn open(
 pub(super) struct Watch<'a> {
     station: Station,
     output: &'a Output,
+    interrupt: &'a Interrupt,
     joined: u64,
     given_up: u64,
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(session: &SessionPlan, output: &'a Output) -> Self {
+    pub(super) fn new(session: &SessionPlan, output: &'a Output, interrupt: &'a Interrupt) -> Self {
         Self {
             station: Station::open("publisher", session, output),
             output,
+            interrupt,
             joined: 0,
             given_up: 0,
         }
     }
 
-    /// Waits for the receivers that are expected; false, with a word, when they do not come.
+    /// Waits for the receivers that are expected; false, with a word, when they do not come or
+    /// nobody wants to wait for them any more.
     pub(super) fn await_receivers(
         &mut self,
         publisher: &mut Publisher,
@@ -110,16 +119,24 @@ impl<'a> Watch<'a> {
             self.output
                 .detail(&format!("waiting for {expected} receivers"));
         }
-        let waited = publisher.wait_for_receivers(timeout);
-        self.look(publisher);
-        match waited {
-            Ok(()) => Ok(true),
-            Err(towline::Error::TimedOut(text)) => {
-                self.output
-                    .note(&format!("nothing sent: {text}, {expected} are expected"));
-                Ok(false)
+        let started = Instant::now();
+        loop {
+            let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
+            let waited = publisher.wait_for_receivers(Some(left.unwrap_or(TICK).min(TICK)));
+            self.look(publisher);
+            match waited {
+                Ok(()) => return Ok(true),
+                Err(towline::Error::TimedOut(_)) if self.interrupt.is_requested() => {
+                    return Ok(false);
+                }
+                Err(towline::Error::TimedOut(text)) if left.is_some_and(|left| left <= TICK) => {
+                    self.output
+                        .note(&format!("nothing sent: {text}, {expected} are expected"));
+                    return Ok(false);
+                }
+                Err(towline::Error::TimedOut(_)) => {}
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => Err(error.into()),
         }
     }
 
@@ -152,6 +169,7 @@ struct Job<'a> {
     plan: &'a PublishPlan,
     publisher: Publisher,
     watch: Watch<'a>,
+    interrupt: &'a Interrupt,
     messages: u64,
     bytes: u64,
     discarded: u64,
@@ -161,7 +179,7 @@ impl Job<'_> {
     fn send_input(&mut self) -> Result<(), Failure> {
         let bytes_max = self.plan.session.config.apdu_bytes_max();
         let input = Input::start(self.plan.framing, bytes_max, self.publisher.waker()?)?;
-        loop {
+        while !self.interrupt.is_requested() {
             match input.next()? {
                 Next::Chunk(chunk) => {
                     for message in chunk.messages() {
@@ -171,13 +189,15 @@ impl Job<'_> {
                     self.watch.look(&mut self.publisher);
                 }
                 Next::Nothing => self.rest(None)?,
-                Next::End => return Ok(()),
+                Next::End => break,
             }
         }
+        Ok(())
     }
 
+    /// Hands a message over, or leaves it when a signal comes while there is no room for it.
     fn send(&mut self, message: &[u8]) -> Result<(), Failure> {
-        loop {
+        while !self.interrupt.is_requested() {
             let until = match self.publisher.try_send(message)? {
                 SendStatus::Taken => {
                     self.messages += 1;
@@ -193,6 +213,7 @@ impl Job<'_> {
             };
             self.rest(until)?;
         }
+        Ok(())
     }
 
     /// Does the session's work and waits for more, at most a moment.
@@ -216,6 +237,7 @@ impl Job<'_> {
             discarded: self.discarded,
             seconds: time.as_secs_f64(),
             is_confirmed,
+            is_interrupted: self.interrupt.is_requested(),
             receivers: self.watch.joined(),
             given_up: self.watch.given_up(),
             counters,

@@ -62,4 +62,4 @@ pub(super) fn counters(fill: impl FnOnce(&mut Snapshot)) -> Counters {
 }
 
 /// The longest that a command's loop sleeps, so that it notices what is not a packet.
-pub(super) const TICK: Duration = Duration::from_millis(100);
+pub(crate) const TICK: Duration = Duration::from_millis(100);

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     args::FailOn,
     failure::{Failure, Verdict},
+    interrupt::Interrupt,
     plan::{SessionPlan, SubscribePlan},
     report::{MessageStream, Output, SubscribeReport},
 };
@@ -23,11 +24,18 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
     if output.shows_only("sub", plan)? {
         return Ok(Verdict::Done);
     }
+    let interrupt = Interrupt::install()?;
     let mut subscriber = open(&plan.session, output)?;
     let mut station = Station::open("subscriber", &plan.session, output);
     let mut sink = Printer::new(plan, output)?;
     let started = Instant::now();
-    let is_silent = receive(plan, &mut subscriber, &mut station, &mut sink, output)?;
+    let end = receive(
+        plan,
+        &mut subscriber,
+        &mut station,
+        &mut sink,
+        (output, &interrupt),
+    )?;
     subscriber.close()?;
     for remark in sink.senders.last_remarks() {
         output.note(&remark);
@@ -40,6 +48,7 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
         lost_packets: sink.senders.lost_packets,
         discarded: sink.discarded,
         senders: sink.senders.ends,
+        is_interrupted: end == End::Interrupted,
         seconds: started.elapsed().as_secs_f64(),
         counters,
     };
@@ -49,7 +58,10 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
     if !output.is_json() {
         output.finish(&report)?;
     }
-    Ok(Verdict::of(!(is_silent || is_short || has_loss)))
+    Ok(Verdict::of_session(
+        end == End::Interrupted,
+        !(end == End::Silence || is_short || has_loss),
+    ))
 }
 
 /// Opens a subscriber; used by `load recv` too.
@@ -67,14 +79,25 @@ pub(super) fn open(session: &SessionPlan, output: &Output) -> Result<Subscriber,
     Ok(subscriber)
 }
 
-/// Receives until the plan is fulfilled; true when it gave up because nothing came.
+/// Why the reception is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The plan is fulfilled.
+    Fulfilled,
+    /// It gave up because nothing came.
+    Silence,
+    /// A signal came.
+    Interrupted,
+}
+
+/// Receives until the plan is fulfilled, nothing comes, or a signal does.
 fn receive(
     plan: &SubscribePlan,
     subscriber: &mut Subscriber,
     station: &mut Station,
     sink: &mut Printer<'_>,
-    output: &Output,
-) -> Result<bool, Failure> {
+    (output, interrupt): (&Output, &Interrupt),
+) -> Result<End, Failure> {
     let mut quiet = Quiet::new(plan.timeout);
     loop {
         let turn = subscriber.turn(sink)?;
@@ -84,14 +107,17 @@ fn receive(
         }
         station.show(|snapshot| subscriber.snapshot(snapshot));
         if plan.count.is_some_and(|count| sink.messages >= count) {
-            return Ok(false);
+            return Ok(End::Fulfilled);
         }
         if plan.is_once && sink.senders.ends.is_over() {
-            return Ok(false);
+            return Ok(End::Fulfilled);
+        }
+        if interrupt.is_requested() {
+            return Ok(End::Interrupted);
         }
         if quiet.is_over(sink.messages) {
             output.note("gave up: no message came in time");
-            return Ok(true);
+            return Ok(End::Silence);
         }
         if sink.is_full() {
             // The sockets stay readable while nothing is taken from them: waiting for them would

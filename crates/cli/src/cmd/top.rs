@@ -2,7 +2,6 @@
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
-    thread,
     time::Instant,
 };
 
@@ -11,11 +10,13 @@ use towline::registry::{self, ProcessCounters};
 use crate::{
     args::TopArgs,
     failure::{Failure, Verdict},
+    interrupt::Interrupt,
     report::{Output, TopReport},
 };
 
 pub(super) fn run(args: &TopArgs, output: &Output) -> Result<Verdict, Failure> {
     let is_once = args.once || output.is_json() || !io::stdout().is_terminal();
+    let interrupt = Interrupt::install()?;
     let mut before: Option<(Vec<ProcessCounters>, Instant)> = None;
     loop {
         let now = Instant::now();
@@ -34,7 +35,10 @@ pub(super) fn run(args: &TopArgs, output: &Output) -> Result<Verdict, Failure> {
             return Ok(Verdict::Done);
         }
         before = Some((report.processes, now));
-        thread::sleep(args.interval);
+        if !interrupt.sleep(args.interval) {
+            // Whoever watches without end has no other way to end it.
+            return Ok(Verdict::Interrupted);
+        }
     }
 }
 

@@ -70,6 +70,8 @@ pub(crate) struct PublishReport {
     pub(crate) seconds: f64,
     /// Every receiver that reports has confirmed everything.
     pub(crate) is_confirmed: bool,
+    /// Ended by a signal.
+    pub(crate) is_interrupted: bool,
     pub(crate) receivers: u64,
     /// Of the receivers, those dropped or gone before they had been given everything.
     pub(crate) given_up: u64,
@@ -103,6 +105,8 @@ pub(crate) struct SubscribeReport {
     /// Thrown away because the output was slow, with `--block=no`.
     pub(crate) discarded: u64,
     pub(crate) senders: SenderEnds,
+    /// Ended by a signal.
+    pub(crate) is_interrupted: bool,
     pub(crate) seconds: f64,
     pub(crate) counters: Counters,
 }
@@ -123,6 +127,8 @@ pub(crate) struct LoadSendReport {
     /// Of payload.
     pub(crate) bits_per_s: f64,
     pub(crate) is_confirmed: bool,
+    /// Ended by a signal.
+    pub(crate) is_interrupted: bool,
     pub(crate) receivers: u64,
     pub(crate) usage: UsageReport,
     pub(crate) counters: Counters,
@@ -145,6 +151,8 @@ pub(crate) struct LoadRecvReport {
     /// Packets that the protocol reported as lost.
     pub(crate) lost_packets: u64,
     pub(crate) senders: SenderEnds,
+    /// Ended by a signal.
+    pub(crate) is_interrupted: bool,
     /// From the first message to the last.
     pub(crate) seconds: f64,
     pub(crate) messages_per_s: f64,

@@ -18,8 +18,9 @@ impl Document for PublishReport {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "{}: sent {} messages, {}, in {}",
+            "{}: {}sent {} messages, {}, in {}",
             self.group,
+            interrupted(self.is_interrupted),
             self.messages,
             quantity::bytes(self.bytes),
             quantity::time(Duration::from_secs_f64(self.seconds)),
@@ -48,8 +49,9 @@ impl Document for SubscribeReport {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "{}: {} messages, {}; {} packets lost",
+            "{}: {}{} messages, {}; {} packets lost",
             self.group,
+            interrupted(self.is_interrupted),
             self.messages,
             quantity::bytes(self.bytes),
             self.lost_packets,
@@ -68,6 +70,7 @@ impl Document for LoadSendReport {
     fn text(&self) -> String {
         let mut table = Rows::default();
         table.row("group", &format!("{} by {}", self.group, self.interface));
+        table.interrupted(self.is_interrupted);
         table.row("messages", &self.messages);
         table.row("payload", &quantity::bytes(self.bytes));
         table.row(
@@ -99,6 +102,7 @@ impl Document for LoadRecvReport {
     fn text(&self) -> String {
         let mut table = Rows::default();
         table.row("group", &format!("{} by {}", self.group, self.interface));
+        table.interrupted(self.is_interrupted);
         table.row("messages", &self.messages);
         table.row("payload", &quantity::bytes(self.bytes));
         table.row("missing", &self.missing);
@@ -206,6 +210,11 @@ fn rates(messages: u64, bytes: u64, seconds: f64) -> String {
     )
 }
 
+/// What a closing remark begins with.
+const fn interrupted(is_interrupted: bool) -> &'static str {
+    if is_interrupted { "interrupted: " } else { "" }
+}
+
 fn senders(ends: &SenderEnds) -> String {
     let mut text = format!("{} found, {} ended", ends.found, ends.ended);
     if ends.expired + ends.reset > 0 {
@@ -235,6 +244,15 @@ struct Rows {
 impl Rows {
     fn row(&mut self, name: &str, value: &impl Display) {
         writeln!(self.text, "{name:<13} {value}").expect("writing to a String cannot fail");
+    }
+
+    fn interrupted(&mut self, is_interrupted: bool) {
+        if is_interrupted {
+            self.row(
+                "interrupted",
+                &"by a signal: what follows is as far as it came",
+            );
+        }
     }
 
     fn usage(&mut self, usage: &UsageReport) {

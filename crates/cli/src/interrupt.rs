@@ -1,0 +1,116 @@
+//! Ctrl-C and SIGTERM: the first asks a command to end its session properly and to report what was
+//! done so far; the second ends the process at once.
+//!
+//! A signal sets a flag and, as the kernel has it, ends a wait for packets that is under way. Every
+//! command's loop looks at the flag at least once in [`TICK`](crate::cmd::TICK).
+
+use std::{
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    flag,
+};
+
+use crate::failure::{EXIT_INTERRUPTED, Failure};
+
+/// Whether the user wants the command to end.
+#[derive(Debug)]
+pub(crate) struct Interrupt {
+    is_requested: Arc<AtomicBool>,
+    /// When the command first saw it.
+    seen: Cell<Option<Instant>>,
+}
+
+impl Interrupt {
+    /// Takes the signals over; to be called once, before the command waits for anything. Without it
+    /// a signal ends the process with no word. It starts no thread.
+    pub(crate) fn install() -> Result<Self, Failure> {
+        let is_requested = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: the flag is not set yet when the first signal comes by the first one.
+            let first = flag::register_conditional_shutdown(
+                signal,
+                EXIT_INTERRUPTED.into(),
+                Arc::clone(&is_requested),
+            );
+            first
+                .and_then(|_| flag::register(signal, Arc::clone(&is_requested)))
+                .map_err(|error| Failure::environment("watching for signals", &error))?;
+        }
+        Ok(Self {
+            is_requested,
+            seen: Cell::new(None),
+        })
+    }
+
+    /// True since the first signal.
+    pub(crate) fn is_requested(&self) -> bool {
+        let is_requested = self.is_requested.load(Ordering::Relaxed);
+        if is_requested && self.seen.get().is_none() {
+            self.seen.set(Some(Instant::now()));
+        }
+        is_requested
+    }
+
+    /// True when a signal came and [`FAREWELL`] has passed since the command saw it: whoever has
+    /// not answered the farewell by now is not waited for.
+    pub(crate) fn is_farewell_over(&self) -> bool {
+        self.is_requested()
+            && self
+                .seen
+                .get()
+                .is_some_and(|seen| seen.elapsed() >= FAREWELL)
+    }
+
+    /// Sleeps, or not to the end when a signal comes; true when the time has passed.
+    pub(crate) fn sleep(&self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        loop {
+            if self.is_requested() {
+                return false;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            thread::sleep(left.min(crate::cmd::TICK));
+        }
+    }
+}
+
+/// How long the other ends may take to hear that this one leaves.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interrupt(is_requested: bool, seen: Option<Instant>) -> Interrupt {
+        Interrupt {
+            is_requested: Arc::new(AtomicBool::new(is_requested)),
+            seen: Cell::new(seen),
+        }
+    }
+
+    #[test]
+    fn the_farewell_begins_when_the_command_sees_the_signal() {
+        let quiet = interrupt(false, None);
+        assert!(!quiet.is_requested() && !quiet.is_farewell_over());
+        assert!(quiet.sleep(Duration::ZERO));
+
+        let fresh = interrupt(true, None);
+        assert!(fresh.is_requested() && !fresh.is_farewell_over());
+        assert!(!fresh.sleep(Duration::from_secs(3_600)));
+
+        let old = interrupt(true, Instant::now().checked_sub(FAREWELL));
+        assert!(old.is_farewell_over());
+    }
+}
