@@ -93,8 +93,9 @@ impl Part {
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     buffer: Vec<u8>,
-    /// Bytes of the shared bound that the buffer takes.
+    /// Bytes of the shared bound that the buffer takes, and whether they are the reserve's.
     borrowed: usize,
+    has_reserve: bool,
     state: State,
     /// Position of the first packet.
     first: u64,
@@ -208,8 +209,19 @@ impl Assembly {
 
     /// Forgets everything and gives the memory back.
     pub(super) fn clear(&mut self, store: &mut HeldStore) {
-        store.return_bytes(self.borrowed);
+        if self.has_reserve {
+            store.return_reserve();
+        } else {
+            store.return_bytes(self.borrowed);
+        }
         *self = Self::default();
+    }
+
+    /// Gives the reserve back when the message that needed it was handed out or given up.
+    pub(super) fn return_reserve(&mut self, store: &mut HeldStore) {
+        if self.has_reserve && self.is_idle() {
+            self.clear(store);
+        }
     }
 
     fn continues(&self, sqn: u64, part: &Part) -> bool {
@@ -220,14 +232,22 @@ impl Assembly {
             && part.apdu_len == self.apdu_len
     }
 
-    /// Grows the buffer by doubling, up to what the message will need.
+    /// Grows the buffer by doubling, up to what the message will need; from the reserve, which
+    /// holds the longest message, when nothing else is left.
     fn make_room(&mut self, store: &mut HeldStore, needed: usize, apdu_len: usize) -> bool {
         if needed <= self.borrowed {
             return true;
         }
         let target = needed.max(self.borrowed * 2).min(apdu_len.max(needed));
-        if !store.borrow_bytes(target - self.borrowed) {
-            return false;
+        let more = target - self.borrowed;
+        if self.has_reserve {
+            store.grow_reserve(more);
+        } else if !store.borrow_bytes(more) {
+            if !store.take_reserve(self.borrowed) {
+                return false;
+            }
+            self.has_reserve = true;
+            store.grow_reserve(more);
         }
         self.borrowed = target;
         self.buffer.reserve_exact(target - self.buffer.len());
@@ -295,16 +315,39 @@ mod tests {
 
     #[test]
     fn memory_follows_the_bytes_and_never_the_claim() {
-        let mut store = HeldStore::new(1000, 500, 0);
+        let mut store = HeldStore::new(1000, 500, 100);
         let mut assembly = Assembly::default();
         let first = part(7, 7, 0, 100, 10).unwrap();
         assert_eq!(assembly.add(&mut store, 7, &first, &[0; 10]), Fit::Taken);
         assert_eq!(store.used_bytes(), 10);
-        assert!(store.borrow_bytes(985));
+        assert!(store.borrow_bytes(885) && store.take_reserve(0));
         let second = part(8, 7, 10, 100, 10).unwrap();
         assert_eq!(assembly.add(&mut store, 8, &second, &[0; 10]), Fit::NoRoom);
         assert_eq!(assembly.abandon(), Some(7));
         assert_eq!(assembly.abandon(), None);
+    }
+
+    #[test]
+    fn a_full_store_lets_one_message_after_the_other_be_put_together() {
+        let mut store = HeldStore::new(1000, 500, 100);
+        let mut sessions = [Assembly::default(), Assembly::default()];
+        let first = part(7, 7, 0, 100, 50).unwrap();
+        let last = part(8, 7, 50, 100, 50).unwrap();
+        for assembly in &mut sessions {
+            assert_eq!(assembly.add(&mut store, 7, &first, &[0; 50]), Fit::Taken);
+        }
+        assert!(store.borrow_bytes(800));
+        let [one, two] = &mut sessions;
+        assert_eq!(one.add(&mut store, 8, &last, &[0; 50]), Fit::Completed);
+        assert!(store.borrow_bytes(50), "what it had is others' now");
+        assert_eq!(two.add(&mut store, 8, &last, &[0; 50]), Fit::NoRoom);
+        one.return_reserve(&mut store);
+        assert!(!store.take_news(), "its message waits to be handed out");
+        assert_eq!(one.hand_out(), Some(7));
+        one.return_reserve(&mut store);
+        assert!(store.take_news());
+        assert_eq!(two.add(&mut store, 8, &last, &[0; 50]), Fit::Completed);
+        assert!(store.used_bytes() <= 1000);
     }
 
     #[test]

@@ -10,6 +10,15 @@
 //! store    page 3 [ 9 | 7 |    ]   page 5 [ 12 | .. free .. ]   free list: page 4
 //! ```
 //!
+//! Part of the bound is a reserve for messages in pieces: one session at a time may take it, for one
+//! message, and only when the rest has no room. Whatever the others hold, that message can be put
+//! together and handed out, and the next session gets its turn. Without it, sessions that fill
+//! the store with each other's later pieces would all wait for ever.
+//!
+//! ```text
+//! bytes_max  [ pages and buffers of all sessions            | reserve: one session's buffer ]
+//! ```
+//!
 //! Invariants: a page belongs to one queue; its `live` is the number of entries that point into
 //! it; pages and borrowed bytes of all queues together stay within the store's bound, those of one
 //! queue within the queue's. Every entry takes at least [`ENTRY_BYTES_MIN`], so that bounded pages
@@ -26,12 +35,14 @@ pub(super) struct HeldStore {
     free: Vec<u32>,
     /// Bytes in pages that belong to a queue, and bytes borrowed for other buffers.
     used_bytes: usize,
+    /// The bound of all but the reserve.
     bytes_max: usize,
     page_bytes: usize,
-    /// Pages that are in use, and how many may be: the rest of the bound is kept for messages in
-    /// pieces, which must not starve of the very pieces that are held.
-    pages_used: usize,
-    pages_max: usize,
+    /// What the session that has the reserve uses, beside `used_bytes`.
+    reserve: Option<usize>,
+    /// Somebody was refused the reserve, and has not been told of room since.
+    is_awaited: bool,
+    has_news: bool,
 }
 
 #[derive(Debug)]
@@ -42,17 +53,17 @@ struct Page {
 
 impl HeldStore {
     /// A store of at most `bytes_max` bytes in pages of `page_bytes`, at least one; `reserve_bytes`
-    /// of it are never used for pages.
+    /// of it are the reserve.
     pub(super) fn new(bytes_max: usize, page_bytes: usize, reserve_bytes: usize) -> Self {
-        let pages_max = bytes_max.saturating_sub(reserve_bytes) / page_bytes;
         Self {
             pages: Vec::new(),
             free: Vec::new(),
             used_bytes: 0,
-            bytes_max: bytes_max.max(page_bytes + reserve_bytes),
+            bytes_max: bytes_max.saturating_sub(reserve_bytes).max(page_bytes),
             page_bytes,
-            pages_used: 0,
-            pages_max: pages_max.max(1),
+            reserve: None,
+            is_awaited: false,
+            has_news: false,
         }
     }
 
@@ -75,18 +86,58 @@ impl HeldStore {
     /// Gives back what [`HeldStore::borrow_bytes`] took.
     pub(super) fn return_bytes(&mut self, bytes: usize) {
         self.used_bytes -= bytes;
+        self.tell();
+    }
+
+    /// Gives the reserve to a session that has borrowed `bytes`, which the reserve takes over.
+    /// False when another session has it, which [`HeldStore::take_news`] will tell the end of.
+    pub(super) fn take_reserve(&mut self, bytes: usize) -> bool {
+        if self.reserve.is_some() {
+            self.is_awaited = true;
+            return false;
+        }
+        self.used_bytes -= bytes;
+        self.reserve = Some(bytes);
+        true
+    }
+
+    /// Takes `bytes` more of the reserve, which the caller has.
+    pub(super) fn grow_reserve(&mut self, bytes: usize) {
+        *self.reserve.get_or_insert(0) += bytes;
+    }
+
+    /// Gives the reserve back, and all that was taken of it.
+    pub(super) fn return_reserve(&mut self) {
+        self.reserve = None;
+        self.tell();
+    }
+
+    /// True once when there is room that somebody was refused before.
+    pub(super) const fn take_news(&mut self) -> bool {
+        std::mem::replace(&mut self.has_news, false)
+    }
+
+    /// True when at least an eighth of what sessions share is free.
+    pub(super) const fn has_room(&self) -> bool {
+        self.bytes_max - self.used_bytes >= self.bytes_max / 8
     }
 
     /// Bytes in use, in pages and borrowed.
     pub(super) const fn used_bytes(&self) -> usize {
-        self.used_bytes
+        match self.reserve {
+            Some(bytes) => self.used_bytes + bytes,
+            None => self.used_bytes,
+        }
+    }
+
+    fn tell(&mut self) {
+        self.has_news |= std::mem::take(&mut self.is_awaited);
     }
 
     fn take_page(&mut self) -> Option<u32> {
-        if self.pages_used == self.pages_max || !self.borrow_bytes(self.page_bytes) {
+        if !self.borrow_bytes(self.page_bytes) {
             return None;
         }
-        self.pages_used += 1;
         self.free.pop().or_else(|| {
             let page = u32::try_from(self.pages.len()).ok()?;
             self.pages.push(Page {
@@ -99,7 +150,6 @@ impl HeldStore {
 
     fn return_page(&mut self, page: u32) {
         self.return_bytes(self.page_bytes);
-        self.pages_used -= 1;
         self.free.push(page);
     }
 }
@@ -372,6 +422,26 @@ mod tests {
         let mut queue = HeldQueue::new(16);
         while queue.push(&mut store, 0, Content::Whole, &[0; 4000]) {}
         assert_eq!(store.used_bytes(), 4096);
-        assert!(store.borrow_bytes(5000));
+        assert!(!store.borrow_bytes(5000));
+        assert!(store.take_reserve(0));
+        store.grow_reserve(5000);
+        assert_eq!(store.used_bytes(), 9096);
+    }
+
+    #[test]
+    fn the_reserve_is_one_sessions_and_whoever_was_refused_is_told() {
+        let mut store = HeldStore::new(3 * 4096, 4096, 4096);
+        assert!(store.borrow_bytes(100) && store.take_reserve(100));
+        store.return_reserve();
+        assert_eq!(
+            (store.take_news(), store.used_bytes()),
+            (false, 0),
+            "nobody asked"
+        );
+        assert!(store.take_reserve(0) && !store.take_reserve(0));
+        assert!(!store.take_news(), "there is no room yet");
+        store.return_reserve();
+        assert_eq!((store.take_news(), store.take_news()), (true, false));
+        assert!(store.take_reserve(0));
     }
 }

@@ -176,6 +176,7 @@ impl Receiver {
         if let Some(peer) = self.peers.get_mut(session) {
             peer.retire(&mut self.shared.store);
             self.peers.touch(session);
+            self.pass_on_room();
         }
     }
 
@@ -502,6 +503,7 @@ impl Receiver {
         let was_announced = peer.is_announced();
         self.shared.counters.sessions_evicted += u64::from(!peer.is_over());
         peer.retire(&mut self.shared.store);
+        self.pass_on_room();
         Some((session, was_announced))
     }
 
@@ -509,6 +511,20 @@ impl Receiver {
         if let Some(mut peer) = self.peers.remove(session) {
             peer.retire(&mut self.shared.store);
             self.peers.vacate(session);
+            self.pass_on_room();
+        }
+    }
+
+    /// Lets sessions that wait for room look again, when there is some.
+    fn pass_on_room(&mut self) {
+        if !self.shared.store.take_news() {
+            return;
+        }
+        for session in 0..self.peers.end() {
+            if let Some(peer) = self.peers.get_mut(session) {
+                peer.try_again();
+                self.settle(session);
+            }
         }
     }
 
@@ -536,6 +552,7 @@ impl Receiver {
             }
             self.ready.pop_front();
             self.is_ready[session as usize] = false;
+            self.pass_on_room();
         }
         None
     }

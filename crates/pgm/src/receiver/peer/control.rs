@@ -94,7 +94,7 @@ impl Peer {
         if notes.is_reset {
             self.leave(Farewell::Reset);
         }
-        self.look_again();
+        self.look_again(&shared.store);
         Ok(())
     }
 
@@ -125,7 +125,7 @@ impl Peer {
                 verdict = Err(DropReason::BeyondWindow);
             }
         });
-        self.look_again();
+        self.look_again(&shared.store);
         verdict
     }
 

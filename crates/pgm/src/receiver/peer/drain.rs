@@ -58,7 +58,7 @@ impl Peer {
             Some(Step::Message(_) | Step::Apdu(_)) => self.is_joining = false,
             _ => {}
         }
-        self.look_again();
+        self.look_again(store);
         step
     }
 
@@ -98,6 +98,7 @@ impl Peer {
         if self.is_over() {
             return None;
         }
+        self.assembly.return_reserve(store);
         if std::mem::take(&mut self.notices.replaced) {
             return Some(Step::Replaced);
         }
@@ -160,6 +161,12 @@ impl Peer {
                     Fit::Completed => {
                         self.advance(store);
                         return self.assembly.hand_out().map(Step::Apdu);
+                    }
+                    // It is no loss: another session has the room, and gives it back. Only who is
+                    // leaving cannot wait.
+                    Fit::NoRoom if !matches!(self.phase, Phase::Leaving(_)) => {
+                        self.is_short = true;
+                        return self.skip.take();
                     }
                     Fit::Stray | Fit::NoRoom => {
                         let abandoned = self.abandon(counters);

@@ -29,7 +29,7 @@ use super::{
     Mode,
     apdu::{Assembly, Fit, Part},
     counters::ReceiverCounters,
-    held::{Content, HeldQueue, HeldStore},
+    held::{Content, Entry, HeldQueue, HeldStore},
     outbox::Outbox,
     setup::{Limits, ReceiverSetup},
     spmr::SpmRequest,
@@ -97,6 +97,8 @@ pub(super) struct Peer {
     turn: (Instant, u64),
     /// Held data found no room: only the oldest gap is asked for.
     is_starved: bool,
+    /// The held piece that is due found no room: it waits for [`Peer::try_again`].
+    is_short: bool,
     /// Nothing was given out or lost yet: pieces of a message begun earlier are no loss.
     is_joining: bool,
 }
@@ -181,6 +183,7 @@ impl Peer {
             mark: None,
             turn: (now, 0),
             is_starved: false,
+            is_short: false,
             is_joining: true,
         }
     }
@@ -248,7 +251,7 @@ impl Peer {
         if data.is_last && verdict.is_ok() {
             self.finish(position + 1);
         }
-        self.look_again();
+        self.look_again(&shared.store);
         verdict
     }
 
@@ -262,9 +265,10 @@ impl Peer {
         let base = self.window.base;
         let data = match self.mode {
             Mode::Sequence => {
+                let is_due = |entry: &Entry| entry.sqn == base && !self.is_short;
                 self.assembly.is_complete()
                     || self.skip.is_some()
-                    || self.held.front().is_some_and(|entry| entry.sqn == base)
+                    || self.held.front().is_some_and(is_due)
                     || self.window.gaps.is_lost_at(base)
             }
             Mode::Arrival => !self.held.is_empty() || self.window.gaps.has_lost(),
@@ -300,6 +304,11 @@ impl Peer {
     /// Notes that the session number was another sender's, and that the application knows that one.
     pub(super) fn replace_another(&mut self) {
         self.notices.replaced = true;
+    }
+
+    /// There may be room for the held piece that is due.
+    pub(super) const fn try_again(&mut self) {
+        self.is_short = false;
     }
 
     /// Gives up all memory; the session is over and its packets are ignored.
@@ -552,8 +561,8 @@ impl Peer {
     }
 
     /// Finds out how the next expected packet is to be treated, if it is a plain one.
-    fn look_again(&mut self) {
-        if self.is_starved && self.held.has_room() {
+    fn look_again(&mut self, store: &HeldStore) {
+        if self.is_starved && self.held.has_room() && store.has_room() {
             self.is_starved = false;
         }
         // Until it is proven, each packet of a session must move it among the evictable.

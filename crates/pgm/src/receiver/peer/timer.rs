@@ -42,7 +42,7 @@ impl Peer {
                 return Fate::Forgotten;
             }
             self.leave(Farewell::Expired);
-            self.look_again();
+            self.look_again(&shared.store);
             return Fate::Stays;
         }
         if self.spmr.expire(now, &shared.limits, &mut shared.rng) {
@@ -51,7 +51,7 @@ impl Peer {
         }
         if self.can_ask() && now >= self.window.gaps.wake() {
             self.ask(now, shared);
-            self.look_again();
+            self.look_again(&shared.store);
         }
         Fate::Stays
     }
