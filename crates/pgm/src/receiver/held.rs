@@ -10,9 +10,9 @@
 //! store    page 3 [ 9 | 7 |    ]   page 5 [ 12 | .. free .. ]   free list: page 4
 //! ```
 //!
-//! Part of the bound is a reserve for messages in pieces: one session at a time may take it, for one
-//! message, and only when the rest has no room. Whatever the others hold, that message can be put
-//! together and handed out, and the next session gets its turn. Without it, sessions that fill
+//! Part of the bound is a reserve for messages in pieces: one session at a time may take it, for
+//! one message, and only when the rest has no room. Whatever the others hold, that message can be
+//! put together and handed out, and the next session gets its turn. Without it, sessions that fill
 //! the store with each other's later pieces would all wait for ever.
 //!
 //! ```text
