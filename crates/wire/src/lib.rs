@@ -22,7 +22,10 @@ mod sqn;
 
 pub mod checksum;
 pub mod object;
+pub mod pcap;
+pub mod pcapng;
 pub mod pgm;
+pub mod trace_file;
 
 pub use error::{Fault, ParseError};
 pub use sqn::Sqn;

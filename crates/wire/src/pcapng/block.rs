@@ -1,0 +1,63 @@
+//! What a file holds besides packets.
+
+use super::Options;
+use crate::pcap;
+
+/// One block that is no packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Block<'a> {
+    /// The header of a classic file, which takes the place of section and interface.
+    Pcap(pcap::Header),
+    /// A section begins; what was said of interfaces is over.
+    Section(Section<'a>),
+    /// An interface is described.
+    Interface(Interface<'a>),
+    /// What an interface counted.
+    Statistics(Statistics<'a>),
+    /// Any other: names, secrets, journal entries, somebody's own, and types that are not known.
+    Other {
+        /// Its type.
+        kind: u32,
+        /// Its body, in the section's byte order.
+        body: &'a [u8],
+        /// The section's byte order.
+        is_big_endian: bool,
+    },
+}
+
+/// Where and by what a section was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section<'a> {
+    /// Most significant byte first.
+    pub is_big_endian: bool,
+    /// Version of the format.
+    pub version: (u16, u16),
+    /// Bytes of the section; none when its writer did not know.
+    pub len: Option<u64>,
+    /// Hardware, operating system, application, comments.
+    pub options: Options<'a>,
+}
+
+/// One interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interface<'a> {
+    /// Its number in the file, from 0, counted through all sections.
+    pub index: u32,
+    /// `LINKTYPE_*`.
+    pub link_type: u16,
+    /// Packets are cut to this; 0 for no limit.
+    pub snap_len: u32,
+    /// Name, description, filter, comments.
+    pub options: Options<'a>,
+}
+
+/// Counters of one interface, at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statistics<'a> {
+    /// The interface's number in the file.
+    pub interface: u32,
+    /// When: nanoseconds since 1970.
+    pub stamp_ns: u64,
+    /// The counters: `STATS_*`.
+    pub options: Options<'a>,
+}

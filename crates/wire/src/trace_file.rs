@@ -1,0 +1,152 @@
+//! Files of captured packets, whichever of the two formats they have.
+//!
+//! [`TraceDecoder`] is a pull parser over bytes that its caller reads: it is shown what follows the
+//! part already consumed, and answers with one [`Step`] and the number of bytes that it took. It
+//! holds no data and needs no memory but a few words for each interface of the file.
+//!
+//! ```text
+//! read more --> | ... unread bytes ... |  --step--> (taken, Packet | Block | More | Damaged)
+//! ```
+//! Invariants: a step takes at least a byte or asks for more; it never takes more than it was
+//! shown; a file that is cut anywhere gives the records before the cut and then asks for more.
+
+use std::fmt;
+
+use crate::{
+    pcap,
+    pcapng::{self, Block, Options},
+};
+
+pub mod fuzzing;
+
+/// One captured packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Which of the file's interfaces saw it, from 0, counted through all sections.
+    pub interface: u32,
+    /// Its link type (`LINKTYPE_*`): 1 is Ethernet.
+    pub link_type: u16,
+    /// When: nanoseconds since 1970; none in a simple packet block.
+    pub stamp_ns: Option<u64>,
+    /// Bytes that it had on the wire; more than `data` when it was cut.
+    pub wire_len: u32,
+    /// What was kept of it.
+    pub data: &'a [u8],
+    /// What else the file says of it; empty in classic files.
+    pub options: Options<'a>,
+}
+
+/// What one step of a decoder gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A packet.
+    Packet(Record<'a>),
+    /// Something else of a pcapng file, or the header of a classic one.
+    Block(Block<'a>),
+    /// It takes at least so many bytes, counted from the first shown, to go on. At the end of the
+    /// file: what is left is the beginning of a record that was cut.
+    More(usize),
+    /// These bytes are not what they should be; reading goes on behind them.
+    Damaged(Damage),
+    /// From here on nothing can be told apart: the rest of the file is lost.
+    Lost(Damage),
+}
+
+/// What is wrong with a part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// The file does not begin as any known format does.
+    Magic(u32),
+    /// A record claims more bytes than any has.
+    RecordLength(u32),
+    /// A block's length is below its least, no multiple of 4, or above what is allowed.
+    BlockLength(u32),
+    /// A block's length at its end is not the one at its beginning.
+    BlockEnd,
+    /// A block's contents end before they should.
+    BlockContents,
+    /// A packet of an interface that the file has not described.
+    Interface(u32),
+    /// More interfaces than a reader keeps.
+    TooManyInterfaces,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Magic(word) => write!(f, "neither pcap nor pcapng begins with {word:#010x}"),
+            Self::RecordLength(len) => write!(f, "a record claims {len} bytes"),
+            Self::BlockLength(len) => write!(f, "a block claims {len} bytes"),
+            Self::BlockEnd => f.write_str("a block's two lengths differ"),
+            Self::BlockContents => f.write_str("a block's contents do not fit it"),
+            Self::Interface(id) => write!(f, "a packet of interface {id}, which is not described"),
+            Self::TooManyInterfaces => {
+                write!(f, "more than {} interfaces", pcapng::INTERFACES_MAX)
+            }
+        }
+    }
+}
+
+/// Reads either format; the first four bytes tell which.
+#[derive(Clone, Debug, Default)]
+pub struct TraceDecoder {
+    format: Format,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Format {
+    #[default]
+    Untold,
+    Pcap(pcap::Decoder),
+    Pcapng(pcapng::Decoder),
+}
+
+impl TraceDecoder {
+    /// At the beginning of a file.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The next part of the file, which goes on with `bytes`; and how many of them it was.
+    ///
+    /// **Cost**: a few nanoseconds; no allocation but for an interface.
+    #[inline]
+    pub fn step<'a>(&mut self, bytes: &'a [u8]) -> (usize, Step<'a>) {
+        match &mut self.format {
+            Format::Pcap(decoder) => decoder.step(bytes),
+            Format::Pcapng(decoder) => decoder.step(bytes),
+            Format::Untold => self.begin(bytes),
+        }
+    }
+
+    /// The format's name, once a step has told it.
+    #[must_use]
+    pub const fn format_name(&self) -> Option<&'static str> {
+        match self.format {
+            Format::Untold => None,
+            Format::Pcap(_) => Some("pcap"),
+            Format::Pcapng(_) => Some("pcapng"),
+        }
+    }
+
+    fn begin<'a>(&mut self, bytes: &'a [u8]) -> (usize, Step<'a>) {
+        let Some(first) = bytes.first_chunk::<4>() else {
+            return (0, Step::More(4));
+        };
+        self.format = if u32::from_le_bytes(*first) == pcapng::SECTION {
+            Format::Pcapng(pcapng::Decoder::new())
+        } else if pcap::is_magic(*first) {
+            Format::Pcap(pcap::Decoder::new())
+        } else {
+            return (0, Step::Lost(Damage::Magic(u32::from_be_bytes(*first))));
+        };
+        self.step(bytes)
+    }
+}
+
+/// A record or block longer than this is damage, so that a reader's memory is bounded.
+pub const RECORD_LEN_MAX: usize = 16 << 20;
+
+/// The link type of Ethernet frames.
+pub const ETHERNET: u16 = 1;

@@ -1,0 +1,111 @@
+//! Fuzz body for capture files: shared by the fuzz target and by the tests that replay the corpus.
+
+use super::{Record, Step, TraceDecoder};
+use crate::{
+    pcap,
+    pcapng::{Block, Encoder, InterfaceText, OptionField, PACKET_FLAGS, PacketNotes},
+};
+
+/// Any bytes as a capture file: it is read to its end without panic, the same however it is cut
+/// into reads, and what was read comes back from a file that is written from it.
+///
+/// **Panics**: when one of these does not hold.
+pub fn file(data: &[u8]) {
+    let mut decoder = TraceDecoder::new();
+    let mut at = 0;
+    loop {
+        let rest = &data[at..];
+        let shorter = decoder.clone().step(&rest[..rest.len() / 2]);
+        let (taken, step) = decoder.step(rest);
+        assert!(taken <= rest.len(), "a step takes what it was shown");
+        if !matches!(shorter.1, Step::More(_)) {
+            assert_eq!(
+                shorter,
+                (taken, step),
+                "a step does not depend on what follows"
+            );
+        }
+        match step {
+            Step::Packet(record) => identity(&record),
+            Step::Block(block) => describe(&block),
+            Step::Damaged(damage) => assert!(!damage.to_string().is_empty()),
+            Step::More(needed) => {
+                assert!(needed > rest.len(), "more is asked for than was shown");
+                return;
+            }
+            Step::Lost(damage) => {
+                assert!(!damage.to_string().is_empty());
+                return;
+            }
+        }
+        assert!(taken > 0, "a step goes on");
+        at += taken;
+    }
+}
+
+fn describe(block: &Block<'_>) {
+    let options = match block {
+        Block::Section(section) => section.options,
+        Block::Interface(interface) => interface.options,
+        Block::Statistics(statistics) => statistics.options,
+        Block::Pcap(_) | Block::Other { .. } => return,
+    };
+    for option in options.iter() {
+        let _any = (option.text(), option.u32(), option.u64());
+    }
+}
+
+/// Both formats give back what was written.
+fn identity(record: &Record<'_>) {
+    let stamp_ns = record.stamp_ns.unwrap_or(0);
+    let mut out = Vec::new();
+    Encoder.section(&mut out, "", "", "fuzz");
+    let text = InterfaceText {
+        link_type: record.link_type,
+        ..InterfaceText::default()
+    };
+    Encoder.interface(&mut out, &text);
+    let flags = record.options.find(PACKET_FLAGS);
+    let notes = PacketNotes {
+        flags: flags.as_ref().and_then(OptionField::u32),
+        ..PacketNotes::default()
+    };
+    Encoder.packet(&mut out, 0, stamp_ns, record.wire_len, record.data, &notes);
+    let again = last_packet(&out, &mut |again| {
+        assert_eq!((again.stamp_ns, again.data), (Some(stamp_ns), record.data));
+        assert_eq!(again.wire_len, record.wire_len);
+        assert_eq!(again.link_type, record.link_type);
+        let flags = again.options.find(PACKET_FLAGS);
+        assert_eq!(flags.as_ref().and_then(OptionField::u32), notes.flags);
+    });
+    assert!(again, "what was written is read");
+    let seconds = stamp_ns / 1_000_000_000;
+    if u32::try_from(seconds).is_ok() {
+        out.clear();
+        pcap::Header::new(record.link_type, 0).emit(&mut out);
+        pcap::emit_record(&mut out, stamp_ns, record.wire_len, record.data);
+        let again = last_packet(&out, &mut |again| {
+            assert_eq!((again.stamp_ns, again.data), (Some(stamp_ns), record.data));
+        });
+        assert!(again, "what was written is read");
+    }
+}
+
+fn last_packet(file: &[u8], check: &mut dyn FnMut(&Record<'_>)) -> bool {
+    let mut decoder = TraceDecoder::new();
+    let mut at = 0;
+    let mut found = false;
+    while at < file.len() {
+        let (taken, step) = decoder.step(&file[at..]);
+        match step {
+            Step::Packet(record) => {
+                check(&record);
+                found = true;
+            }
+            Step::Block(_) => {}
+            other => panic!("our own file: {other:?}"),
+        }
+        at += taken;
+    }
+    found
+}
