@@ -142,7 +142,7 @@ pub fn receiver(data: &[u8]) {
     assert!(
         receiver
             .store()
-            .committed()
+            .and_then(MemoryStore::committed)
             .is_none_or(|bytes| bytes == content.bytes())
     );
 }

@@ -37,7 +37,7 @@ pub mod memory;
 mod plan;
 pub use plan::{
     Entry, File, HASH_LEN, Hash, PathFault, Plan, PlanError, PlanId, PlanLimits, Slab, SlabHasher,
-    check_link, file_root, hash_bytes,
+    check_link, file_root, hash_bytes, write_sum_line,
 };
 
 mod range;
@@ -45,7 +45,7 @@ pub use range::{RangeSet, TooManyRanges};
 
 mod receiver;
 pub use receiver::{
-    BlockVerdict, PlanReceiver, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent,
+    BlockVerdict, Offer, PlanReceiver, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent,
     ReceiverProgress, TransportStats,
 };
 

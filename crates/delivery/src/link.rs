@@ -181,6 +181,13 @@ impl Links {
         }
     }
 
+    /// Closes every link whatever is queued.
+    pub(crate) fn abort_all(&mut self) {
+        self.closes.extend(self.links.keys());
+        self.links.clear();
+        self.sendable.clear();
+    }
+
     fn finish(&mut self, link: LinkId) {
         self.forget(link);
         self.closes.push_back(link);
@@ -217,6 +224,11 @@ impl Links {
         if entry.is_closing {
             self.finish(link);
         }
+    }
+
+    /// True when [`Links::poll`] has something to give.
+    pub(crate) fn has_command(&self) -> bool {
+        !(self.opens.is_empty() && self.closes.is_empty() && self.sendable.is_empty())
     }
 
     /// The next command: dial, then close, then send in turn.

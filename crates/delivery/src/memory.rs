@@ -107,6 +107,12 @@ impl MemoryStore {
         self.is_committed.then_some(&self.bytes)
     }
 
+    /// What was written so far, zero where nothing was.
+    #[must_use]
+    pub fn staged(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The plan it was given.
     #[must_use]
     pub const fn plan(&self) -> Option<&Arc<Plan>> {

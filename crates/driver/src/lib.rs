@@ -21,7 +21,10 @@ mod turn;
 pub use turn::{Driver, DriverCounters, Turn};
 
 mod object_receiver;
-pub use object_receiver::ObjectReceiver;
+pub use object_receiver::{
+    Decline, Intake, ObjectReceiver, ObjectReceiverConfig, ObjectReceiverCounters,
+    ObjectReceiverEvent, Sender, TakeFirst,
+};
 
 mod object_sender;
 pub use object_sender::ObjectSender;

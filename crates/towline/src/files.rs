@@ -8,10 +8,10 @@ use std::{
 
 use base::{Instant, Io as _};
 use delivery::{
-    PlanOutcome, PlanReceiver, PlanReceiverConfig, PlanReceiverEvent, PlanSender, PlanSenderConfig,
+    PlanOutcome, PlanReceiverConfig, PlanReceiverEvent, PlanSender, PlanSenderConfig,
     PlanSenderEvent, ReceiverProgress,
 };
-use driver::{ObjectReceiver, ObjectSender};
+use driver::{ObjectReceiver, ObjectReceiverEvent, ObjectSender, TakeFirst};
 use net::{FileContent, FileStore, Tree};
 use pgm::Mode;
 use wire::{object::ErrorCode, pgm::Profile};
@@ -159,7 +159,7 @@ impl Count for ObjectSender<FileContent> {
 /// Receives one transfer into a directory.
 #[derive(Debug)]
 pub struct FileReceiver {
-    end: End<ObjectReceiver<FileStore>>,
+    end: End<ObjectReceiver<TakeFirst<FileStore>>>,
     /// The last turn found nothing to do.
     is_idle: bool,
 }
@@ -176,10 +176,9 @@ impl FileReceiver {
         overwrite: bool,
     ) -> Result<Self, Error> {
         let store = FileStore::open(directory, overwrite)?;
-        let (mut opened, receiver) = session.open_receiver(Mode::Arrival)?;
+        let (opened, receiver) = session.open_receiver(Mode::Arrival)?;
         let config = PlanReceiverConfig::new(session.name.clone(), random_u64()?);
-        let plan = PlanReceiver::new(config, store, opened.io.now());
-        let endpoint = ObjectReceiver::new(receiver, plan);
+        let endpoint = ObjectReceiver::single(receiver, config, store);
         let end = opened.end(endpoint);
         Ok(Self {
             end,
@@ -193,8 +192,8 @@ impl FileReceiver {
     /// Sockets beyond use.
     pub fn turn(&mut self) -> Result<bool, Error> {
         self.is_idle = self.end.turn(&mut ())?.is_idle();
-        let plan = self.end.driver.endpoint.plan();
-        Ok(!(plan.is_over() && plan.is_idle() && self.end.is_told()))
+        let endpoint = &self.end.driver.endpoint;
+        Ok(!(endpoint.is_over() && endpoint.is_idle() && self.end.is_told()))
     }
 
     /// Waits until something is due, at most until `until`. Returns at once when there is work.
@@ -227,23 +226,27 @@ impl FileReceiver {
 
     /// What happened.
     pub fn pop_event(&mut self) -> Option<PlanReceiverEvent> {
-        self.end.driver.endpoint.plan_mut().pop_event()
+        let mut events = std::iter::from_fn(|| self.end.driver.endpoint.pop_event());
+        events.find_map(|event| match event {
+            ObjectReceiverEvent::Plan { event, .. } => Some(event),
+            _ => None,
+        })
     }
 
     /// How far the transfer is.
     #[must_use]
     pub fn progress(&self) -> ReceiverProgress {
-        self.end.driver.endpoint.plan().progress()
+        self.end.driver.endpoint.progress()
     }
 
     /// Gives the transfer up; the sender is told why.
     pub fn cancel(&mut self, text: &str) {
         let now = self.now();
-        self.end.driver.endpoint.plan_mut().cancel(now, text);
+        self.end.driver.endpoint.cancel(now, text);
     }
 }
 
-face!(FileReceiver, ObjectReceiver<FileStore>);
+face!(FileReceiver, ObjectReceiver<TakeFirst<FileStore>>);
 
 impl Transfer for FileReceiver {
     type Event = PlanReceiverEvent;
@@ -274,11 +277,12 @@ impl Transfer for FileReceiver {
     }
 }
 
-impl Count for ObjectReceiver<FileStore> {
+impl Count for ObjectReceiver<TakeFirst<FileStore>> {
     fn count(&self, snapshot: &mut Snapshot) {
         snapshot.add(self.receiver().counters());
         snapshot.add(self.drops());
-        snapshot.add(self.plan().counters());
+        snapshot.add(&self.plan_counters());
+        snapshot.add(self.counters());
     }
 }
 

@@ -275,26 +275,9 @@ impl Plan {
         let mut files: Vec<&File> = self.files.iter().collect();
         files.sort_unstable_by(|a, b| self.path_of(a).cmp(self.path_of(b)));
         for file in files {
-            let root = blake3::Hash::from_bytes(self.root_of(file, seals));
+            let root = self.root_of(file, seals);
             line.clear();
-            let path = self.path_of(file);
-            let is_escaped = path
-                .iter()
-                .any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'));
-            if is_escaped {
-                line.push(b'\\');
-            }
-            line.extend_from_slice(root.to_hex().as_bytes());
-            line.extend_from_slice(b"  ");
-            for &byte in path {
-                match byte {
-                    b'\\' => line.extend_from_slice(b"\\\\"),
-                    b'\n' => line.extend_from_slice(b"\\n"),
-                    b'\r' => line.extend_from_slice(b"\\r"),
-                    _ => line.push(byte),
-                }
-            }
-            line.push(b'\n');
+            write_sum_line(&mut line, &root, self.path_of(file));
             hasher.update(&line);
         }
         *hasher.finalize().as_bytes()
@@ -340,6 +323,28 @@ impl fmt::Display for PlanId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
+}
+
+/// Writes the line that `b3sum` prints for a file called `path`, with its line end.
+pub fn write_sum_line(out: &mut Vec<u8>, root: &Hash, path: &[u8]) {
+    let is_escaped = path
+        .iter()
+        .any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'));
+    if is_escaped {
+        out.push(b'\\');
+    }
+    let root = blake3::Hash::from_bytes(*root);
+    out.extend_from_slice(root.to_hex().as_bytes());
+    out.extend_from_slice(b"  ");
+    for &byte in path {
+        match byte {
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'\n');
 }
 
 /// Slabs of 1 MiB, unless there would be too many.

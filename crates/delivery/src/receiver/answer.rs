@@ -52,14 +52,14 @@ impl<S: Store> PlanReceiver<S> {
 
     fn lacks_anything(&self) -> bool {
         match (self.step, &self.contents) {
-            (Step::Joining | Step::Manifest, _) | (_, None) => true,
+            (Step::Joining | Step::Offered | Step::Manifest, _) | (_, None) => true,
             (_, Some(contents)) => !contents.is_whole(),
         }
     }
 
     /// When the pass is to be looked at again; `None` while the store is waited for.
     pub(super) fn answer_due(&self, pass: &PendingPass) -> Option<Instant> {
-        if self.step == Step::Preparing || self.dialler.link().is_none() {
+        if matches!(self.step, Step::Offered | Step::Preparing) || self.dialler.link().is_none() {
             return None;
         }
         let settle = if self.is_settled(pass) {
@@ -90,7 +90,7 @@ impl<S: Store> PlanReceiver<S> {
         self.last_pass = pass;
         self.is_complete_told = false;
         match self.step {
-            Step::Joining | Step::Preparing | Step::Over => {}
+            Step::Joining | Step::Offered | Step::Preparing | Step::Over => {}
             Step::Manifest => self.send_lacking(now, pass),
             Step::Receiving if pass == 0 => self.send_have(now),
             Step::Receiving if self.lacks_anything() => self.send_lacking(now, pass),

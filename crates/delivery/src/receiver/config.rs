@@ -1,6 +1,6 @@
 //! What a plan receiver is told, and what it tells.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use wire::object::{DoneNumbers, ErrorCode, Phase, Progressed};
 
@@ -23,6 +23,7 @@ base::counters! {
         settled_late: Events, "answers given before the packet stream had settled";
         dialled: Events, "control connections asked for";
         senders_passed_over: Events, "senders that did not take this receiver in";
+        redirected: Events, "sessions of a restarted sender in which the plan went on";
         connections_lost: Events, "control connections that ended without a word";
         messages_ignored: Events, "control messages without a meaning here";
         violations: Events, "connections closed because the sender broke the protocol";
@@ -69,6 +70,19 @@ impl PlanReceiverConfig {
             slab_attempts_max: 3,
         }
     }
+}
+
+/// A plan that a sender offers, before anything was kept for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Where the sender's control connection is.
+    pub peer: SocketAddr,
+    /// The sender's session; another one after its restart.
+    pub session: u64,
+    /// What is offered: the same after a restart of the sender.
+    pub plan: PlanId,
+    /// Bytes of its manifest.
+    pub manifest_bytes: u64,
 }
 
 /// What became of one block.

@@ -1,14 +1,14 @@
 //! The control connection of a plan receiver: dialling, greeting, and what the sender's messages
 //! mean.
 
-use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use base::{Instant, LinkEvent, LinkId};
 use wire::object::{
     Block, ErrorCode, Hello, MANIFEST_HEADER_LEN, Message, Refusal, Seals, VERSION, Welcome,
 };
 
-use super::{BlockVerdict, PlanReceiver, PlanReceiverEvent, Step, objects::Bytes};
+use super::{BlockVerdict, Offer, PlanReceiver, PlanReceiverEvent, Step, objects::Bytes};
 use crate::{PlanId, Store};
 
 /// The way to the sender.
@@ -21,9 +21,6 @@ pub(super) struct Dialler {
     attempts: u32,
     /// Since when there has been no connection that was welcomed.
     lost_at: Instant,
-    /// Senders that did not take this receiver in, by address and session: not dialled again. A
-    /// forged mark with the id of a real session does not bar the real sender.
-    refused: VecDeque<(SocketAddr, u64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +46,6 @@ impl Default for Dialler {
             key: 0,
             attempts: 0,
             lost_at: Instant::ZERO,
-            refused: VecDeque::new(),
         }
     }
 }
@@ -74,11 +70,9 @@ impl Dialler {
 impl<S: Store> PlanReceiver<S> {
     /// Names the sender: `session` and `receiver_count` as in its mark, `peer` the address the mark
     /// came from with the mark's control port. The caller has checked that the address is unicast
-    /// and the SPM's own. Ignored while a sender is named, and for a sender that has not taken this
-    /// receiver in before: [`PlanReceiver::session`] says who is being dialled.
+    /// and the SPM's own. Ignored while a sender is named: [`PlanReceiver::session`] says who.
     pub fn dial(&mut self, now: Instant, peer: SocketAddr, session: u64, receiver_count: u32) {
-        let is_refused = self.dialler.refused.contains(&(peer, session));
-        if is_refused || self.dialler.peer.is_some() || self.step == Step::Over {
+        if self.dialler.peer.is_some() || self.step == Step::Over {
             return;
         }
         let jitter = DIAL_JITTER_MAX.min(Duration::from_millis(receiver_count.into()));
@@ -87,6 +81,88 @@ impl<S: Store> PlanReceiver<S> {
         self.dialler.session = session;
         self.dialler.state = State::Waiting { until };
         self.dialler.lost_at = now;
+    }
+
+    /// The sender was restarted, or is reached another way: the same plan goes on in this session.
+    /// What is held stays; what was in doubt between the two ends is said anew. Ignored when the
+    /// transfer is over.
+    pub fn redirect(&mut self, now: Instant, peer: SocketAddr, session: u64) {
+        if self.step == Step::Over {
+            return;
+        }
+        self.hang_up();
+        self.counters.redirected += 1;
+        self.dialler = Dialler {
+            peer: Some(peer),
+            session,
+            state: State::Waiting { until: now },
+            key: self.dialler.key,
+            attempts: 0,
+            lost_at: now,
+        };
+        self.is_complete_told = false;
+        self.forget_stream();
+    }
+
+    /// The plan that the sender offers, while the owner is to say whether it is wanted: by
+    /// [`PlanReceiver::accept`] or [`PlanReceiver::decline`].
+    #[must_use]
+    pub fn offer(&self) -> Option<Offer> {
+        let (Step::Offered, Some(welcome), Some(peer)) =
+            (self.step, &self.welcome, self.dialler.peer)
+        else {
+            return None;
+        };
+        Some(Offer {
+            peer,
+            session: self.dialler.session,
+            plan: PlanId(welcome.plan),
+            manifest_bytes: welcome.manifest_bytes,
+        })
+    }
+
+    /// Takes the offered plan, into `store`.
+    pub fn accept(&mut self, now: Instant, store: S) {
+        if self.step == Step::Offered {
+            self.store = Some(store);
+            self.joined(now);
+        }
+    }
+
+    /// Does not take the offered plan; the sender is told why. The transfer is over.
+    pub fn decline(&mut self, now: Instant, code: ErrorCode, text: &str) {
+        if self.step == Step::Offered {
+            self.fail(now, code, text);
+        }
+    }
+
+    /// Leaves the sender without a word, as if the connection were lost: another receiver of this
+    /// process goes on with the plan. The transfer is over.
+    pub fn withdraw(&mut self, now: Instant) {
+        if let Some(link) = self.dialler.any_link() {
+            self.links.abort(link);
+        }
+        self.over(now);
+    }
+
+    /// The sender has taken this receiver in, and the connection is up.
+    #[must_use]
+    pub const fn is_connected(&self) -> bool {
+        self.dialler.link().is_some()
+    }
+
+    /// The plan that the sender named when it took this receiver in.
+    #[must_use]
+    pub fn plan_id(&self) -> Option<PlanId> {
+        self.welcome.as_ref().map(|welcome| PlanId(welcome.plan))
+    }
+
+    /// Bytes of the manifest that the sender named; within the limits once the plan is accepted.
+    #[must_use]
+    pub fn manifest_bytes(&self) -> u64 {
+        self.welcome
+            .as_ref()
+            .map_or(0, |welcome| welcome.manifest_bytes)
     }
 
     /// The sender's address and the session, once a sender is named. `None` again when it did not
@@ -174,24 +250,17 @@ impl<S: Store> PlanReceiver<S> {
         self.dialler.state = State::Idle;
     }
 
-    /// The sender does not take this receiver in: it is not dialled again, and another one may be
-    /// named. A mark is easily forged and an earlier transfer may just be closing, so neither ends
-    /// the wait for a sender.
+    /// The sender does not take this receiver in: another one may be named. A mark is easily forged
+    /// and an earlier transfer may just be closing, so neither ends the wait for a sender.
     fn look_elsewhere(&mut self) {
         if let Some(link) = self.dialler.any_link() {
             self.links.abort(link);
         }
         self.links.withdraw(self.dialler.key);
         self.counters.senders_passed_over += 1;
-        let mut refused = std::mem::take(&mut self.dialler.refused);
-        if refused.len() >= REFUSED_MAX {
-            refused.pop_front();
-        }
-        refused.extend(self.session());
         self.dialler = Dialler {
             // A connection that opens late is told apart by its key.
             key: self.dialler.key,
-            refused,
             ..Dialler::default()
         };
         self.forget_stream();
@@ -285,8 +354,9 @@ impl<S: Store> PlanReceiver<S> {
         }
         self.welcome = Some(*welcome);
         match self.step {
-            Step::Joining => self.joined(now, welcome),
-            // It is the same sender, after the connection was lost: tell it again where we are.
+            Step::Joining if self.store.is_some() => self.joined(now),
+            Step::Joining => self.step = Step::Offered,
+            // It is the same plan, after the connection was lost: tell the sender where we are.
             Step::Manifest => self.send_lacking(now, 0),
             Step::Receiving => self.send_have(now),
             Step::Delivered => {
@@ -294,12 +364,15 @@ impl<S: Store> PlanReceiver<S> {
                     self.tell(now, &Message::Done(done));
                 }
             }
-            Step::Preparing | Step::Committing | Step::Over => {}
+            Step::Offered | Step::Preparing | Step::Committing | Step::Over => {}
         }
         self.send_progress(now);
     }
 
-    fn joined(&mut self, now: Instant, welcome: &Welcome) {
+    fn joined(&mut self, now: Instant) {
+        let Some(welcome) = self.welcome else {
+            return;
+        };
         let max = self.config.limits.manifest_bytes_max;
         let bytes = welcome.manifest_bytes;
         if bytes > max || bytes < MANIFEST_HEADER_LEN as u64 {
@@ -319,8 +392,10 @@ impl<S: Store> PlanReceiver<S> {
     }
 
     fn refused(&mut self, now: Instant, link: LinkId, reason: Refusal, text: &str) {
-        // A connection of ours that the sender still believes in goes away by itself.
-        if reason == Refusal::DuplicateName && self.welcome.is_some() {
+        // A connection of ours that the sender still believes in goes away by itself. A sender that
+        // was restarted at the same port is heard of by its new session's mark.
+        let is_passing = matches!(reason, Refusal::DuplicateName | Refusal::WrongSession);
+        if is_passing && self.welcome.is_some() {
             self.links.abort(link);
             return self.lost(now, link);
         }
@@ -370,6 +445,4 @@ impl<S: Store> PlanReceiver<S> {
 
 /// Greetings of many receivers are spread over one millisecond for each, at most over this.
 const DIAL_JITTER_MAX: Duration = Duration::from_secs(2);
-/// Senders remembered as not taking this receiver in; the oldest is forgotten, and dialled again.
-const REFUSED_MAX: usize = 16;
 const REDIAL_MIN: Duration = Duration::from_millis(50);

@@ -5,14 +5,16 @@
 //! a [`Store`] keeps the bytes. The control connection goes to the one address it is told to dial.
 //!
 //! ```text
-//!   dial --> Joining --WELCOME--> Manifest --whole, hash right, acceptable--> Preparing
-//!                                                                                 |
-//!         Over <--ACKNOWLEDGED-- Delivered <--renamed-- Committing <-- Receiving (and verifying)
+//!   dial --> Joining --WELCOME--> Offered --accept--> Manifest --whole, right, acceptable--,
+//!                                                                                          v
+//!     Over <--ACKNOWLEDGED-- Delivered <--renamed-- Committing <-- Receiving <-- Preparing
 //!
 //!   PASS_END --> wait until the packet stream has passed its position --> jitter --> answer
 //! ```
 //!
-//! Invariants: nothing is allocated from what a sender claims before its greeting was answered, and
+//! A receiver made without a store stops at `Offered`, until its owner has looked at the offer.
+//!
+//! Invariants: nothing is allocated from what a sender claims before its offer was accepted, and
 //! never beyond the plan limits; a byte counts as held only after the store took it, and a byte
 //! that is held is never written again, unless its slab came out wrong; `Delivered` is told only
 //! after every slab's hash was compared and the store has committed.
@@ -32,8 +34,8 @@ use answer::PendingPass;
 
 mod config;
 pub use config::{
-    BlockVerdict, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent, ReceiverProgress,
-    TransportStats,
+    BlockVerdict, Offer, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent,
+    ReceiverProgress, TransportStats,
 };
 
 mod control;
@@ -47,7 +49,8 @@ use objects::{Bytes, Compared, Contents};
 pub struct PlanReceiver<S> {
     config: PlanReceiverConfig,
     rng: Rng,
-    store: S,
+    /// None until the sender's offer was accepted.
+    store: Option<S>,
     links: Links,
     dialler: Dialler,
     step: Step,
@@ -68,6 +71,7 @@ pub struct PlanReceiver<S> {
     reported: Progress,
     reported_at: Instant,
     started_at: Instant,
+    over_at: Instant,
     done: Option<Done>,
     events: VecDeque<PlanReceiverEvent>,
     counters: PlanReceiverCounters,
@@ -79,6 +83,8 @@ pub struct PlanReceiver<S> {
 enum Step {
     /// The sender has not taken this receiver in.
     Joining,
+    /// The owner is to say whether the plan is wanted, and where to.
+    Offered,
     /// The manifest comes in.
     Manifest,
     /// The store makes room.
@@ -94,9 +100,20 @@ enum Step {
 }
 
 impl<S: Store> PlanReceiver<S> {
-    /// A receiver into `store` that has not been told whom to dial.
+    /// A receiver into `store` that has not been told whom to dial; it takes the first plan that it
+    /// is offered.
     #[must_use]
     pub fn new(config: PlanReceiverConfig, store: S, now: Instant) -> Self {
+        Self {
+            store: Some(store),
+            ..Self::prospect(config, now)
+        }
+    }
+
+    /// A receiver that has not been told whom to dial. Its owner looks at the plan it is offered,
+    /// [`PlanReceiver::offer`], before anything is kept for it.
+    #[must_use]
+    pub fn prospect(config: PlanReceiverConfig, now: Instant) -> Self {
         let reported = Progress {
             phase: Phase::Joining,
             numbers: Progressed::default(),
@@ -104,7 +121,7 @@ impl<S: Store> PlanReceiver<S> {
         Self {
             rng: Rng::new(config.seed),
             config,
-            store,
+            store: None,
             links: Links::default(),
             dialler: Dialler::default(),
             step: Step::Joining,
@@ -123,6 +140,7 @@ impl<S: Store> PlanReceiver<S> {
             reported,
             reported_at: now,
             started_at: now,
+            over_at: now,
             done: None,
             events: VecDeque::new(),
             counters: PlanReceiverCounters::default(),
@@ -184,7 +202,7 @@ impl<S: Store> PlanReceiver<S> {
     /// Takes what the store has finished. To be called when the store says so, or once a turn.
     pub fn poll_store(&mut self, now: Instant) {
         self.ask_store();
-        while let Some(event) = self.store.poll_event() {
+        while let Some(event) = self.store.as_mut().and_then(Store::poll_event) {
             match event {
                 StoreEvent::Prepared { held } => self.prepared(now, &held),
                 StoreEvent::Sealed { slab, seal } => {
@@ -202,6 +220,9 @@ impl<S: Store> PlanReceiver<S> {
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.step == Step::Over {
+            if self.links_due().is_some_and(|due| due <= now) {
+                self.links.abort_all();
+            }
             return;
         }
         self.check_dialler(now);
@@ -220,6 +241,12 @@ impl<S: Store> PlanReceiver<S> {
         self.links.poll()
     }
 
+    /// True when [`PlanReceiver::poll_link`] has something to give.
+    #[must_use]
+    pub fn has_link_command(&self) -> bool {
+        self.links.has_command()
+    }
+
     /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
     pub fn link_sent(&mut self, link: LinkId, taken: usize) {
         self.links.sent(link, taken);
@@ -234,7 +261,7 @@ impl<S: Store> PlanReceiver<S> {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         if self.step == Step::Over {
-            return None;
+            return self.links_due();
         }
         let answer = self.pass.as_ref().and_then(|pass| self.answer_due(pass));
         let reports = earliest(self.pos_due(), self.report_due());
@@ -277,15 +304,15 @@ impl<S: Store> PlanReceiver<S> {
         }
     }
 
-    /// Where the bytes go.
+    /// Where the bytes go, once a plan was accepted.
     #[must_use]
-    pub const fn store(&self) -> &S {
-        &self.store
+    pub const fn store(&self) -> Option<&S> {
+        self.store.as_ref()
     }
 
-    /// Where the bytes go.
-    pub const fn store_mut(&mut self) -> &mut S {
-        &mut self.store
+    /// Where the bytes go, once a plan was accepted.
+    pub const fn store_mut(&mut self) -> Option<&mut S> {
+        self.store.as_mut()
     }
 
     /// What has been counted.
@@ -327,7 +354,9 @@ impl<S: Store> PlanReceiver<S> {
 
     #[inline]
     fn take_content(&mut self, now: Instant, offset: u64, data: &[u8]) -> BlockVerdict {
-        let (Some(contents), Step::Receiving) = (&mut self.contents, self.step) else {
+        let (Some(contents), Some(store), Step::Receiving) =
+            (&mut self.contents, &mut self.store, self.step)
+        else {
             return self.unplaced();
         };
         let end = offset.checked_add(data.len() as u64);
@@ -343,7 +372,7 @@ impl<S: Store> PlanReceiver<S> {
             };
             let behind = rest.split_at((gap.start - at) as usize).1;
             let (piece, behind) = behind.split_at((gap.end - gap.start) as usize);
-            if !self.store.write(gap.start, piece) {
+            if !store.write(gap.start, piece) {
                 self.counters.blocks_store_full += 1;
                 return BlockVerdict::Refused;
             }
@@ -379,7 +408,10 @@ impl<S: Store> PlanReceiver<S> {
 
     /// A block of an object that this receiver has no place for yet, or any more.
     const fn unplaced(&mut self) -> BlockVerdict {
-        if matches!(self.step, Step::Joining | Step::Manifest | Step::Preparing) {
+        if matches!(
+            self.step,
+            Step::Joining | Step::Offered | Step::Manifest | Step::Preparing
+        ) {
             self.counters.blocks_early += 1;
         } else {
             self.counters.blocks_duplicate += 1;
@@ -412,7 +444,9 @@ impl<S: Store> PlanReceiver<S> {
         });
         self.contents = Some(Contents::new(Arc::clone(&plan), self.config.ranges_max));
         self.step = Step::Preparing;
-        self.store.prepare(&plan);
+        if let Some(store) = &mut self.store {
+            store.prepare(&plan);
+        }
         self.poll_store(now);
     }
 
@@ -438,11 +472,11 @@ impl<S: Store> PlanReceiver<S> {
         if self.step != Step::Receiving {
             return;
         }
-        let Some(contents) = &mut self.contents else {
+        let (Some(contents), Some(store)) = (&mut self.contents, &mut self.store) else {
             return;
         };
         while let Some(slab) = contents.next_unasked() {
-            if !self.store.seal(slab) {
+            if !store.seal(slab) {
                 return;
             }
             contents.asked();
@@ -492,7 +526,9 @@ impl<S: Store> PlanReceiver<S> {
         if contents.is_verified() {
             self.step = Step::Committing;
             self.send_progress(now);
-            self.store.commit();
+            if let Some(store) = &mut self.store {
+                store.commit();
+            }
             self.poll_store(now);
         } else if self.is_complete_told && contents.is_quiet() && !contents.is_whole() {
             self.answer_again(now);
@@ -533,7 +569,7 @@ impl<S: Store> PlanReceiver<S> {
         let contents = self.contents.as_ref();
         let is_whole = contents.is_some_and(Contents::is_whole);
         let phase = match self.step {
-            Step::Joining | Step::Manifest => Phase::Joining,
+            Step::Joining | Step::Offered | Step::Manifest => Phase::Joining,
             Step::Preparing => Phase::Preparing,
             Step::Receiving if is_whole => Phase::Verifying,
             Step::Receiving => Phase::Receiving,
@@ -603,6 +639,11 @@ impl<S: Store> PlanReceiver<S> {
 
     // Ends.
 
+    /// When a sender that does not read the last words is not waited for any longer.
+    fn links_due(&self) -> Option<Instant> {
+        (!self.links.is_idle()).then(|| self.over_at + LINGER)
+    }
+
     /// The transfer has failed at this end; the sender is told.
     fn fail(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if matches!(self.step, Step::Over | Step::Delivered) {
@@ -617,19 +658,24 @@ impl<S: Store> PlanReceiver<S> {
         if matches!(self.step, Step::Over | Step::Delivered) {
             return self.over(now);
         }
-        self.store.abandon();
+        if let Some(store) = &mut self.store {
+            store.abandon();
+        }
         let text = text.to_owned();
         self.events
             .push_back(PlanReceiverEvent::Failed { code, text });
         self.over(now);
     }
 
-    fn over(&mut self, _now: Instant) {
+    fn over(&mut self, now: Instant) {
         self.step = Step::Over;
+        self.over_at = now;
         self.hang_up();
     }
 }
 
 /// A report at least so often, so that the sender sees a living peer.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
+/// How long the last words may take.
+const LINGER: Duration = Duration::from_secs(2);
 const POS_INTERVAL_MIN: Duration = Duration::from_millis(1);

@@ -109,9 +109,6 @@ fn a_sender_that_does_not_take_it_in_does_not_end_the_wait_for_another() {
         }
         assert_eq!((receiver.session(), failure(&mut receiver)), (None, None));
         assert!(!receiver.is_over() && receiver.next_timeout().is_none());
-        receiver.dial(now(), first, 1, 0);
-        assert_eq!(receiver.session(), None, "it was refused: {word:?}");
-
         // The same number from another address is another sender.
         receiver.dial(now(), second, 1, 0);
         assert_eq!(receiver.session(), Some((second, 1)));
@@ -124,25 +121,6 @@ fn a_sender_that_does_not_take_it_in_does_not_end_the_wait_for_another() {
         assert_eq!(receiver.progress().numbers.held, 9, "{word:?}");
         assert_eq!(receiver.counters().senders_passed_over, 1);
     }
-}
-
-#[test]
-fn senders_that_refuse_are_remembered_up_to_a_bound() {
-    let config = PlanReceiverConfig::new("r", 1);
-    let mut receiver = PlanReceiver::new(config, MemoryStore::default(), now());
-    let refused = frame(&Message::Refused {
-        reason: Refusal::Over,
-        text: "",
-    });
-    for session in 0..20 {
-        receiver.dial(now(), Fabric::address(1), session, 0);
-        greet(&mut receiver, LINK);
-        receiver.handle_link(now(), LINK, LinkEvent::Data, &refused);
-    }
-    receiver.dial(now(), Fabric::address(1), 4, 0);
-    assert_eq!(receiver.session(), None);
-    receiver.dial(now(), Fabric::address(1), 3, 0);
-    assert!(receiver.session().is_some(), "the oldest are forgotten");
 }
 
 #[test]
@@ -172,7 +150,7 @@ fn a_manifest_that_leaves_the_tree_is_refused_before_the_store_hears_of_it() {
     let (code, text) = failure(&mut receiver).unwrap();
     assert_eq!(code, ErrorCode::PlanRefused);
     assert!(text.contains("\"..\""), "{text}");
-    assert!(receiver.store().plan().is_none() && receiver.is_over());
+    assert!(receiver.store().unwrap().plan().is_none() && receiver.is_over());
 }
 
 #[test]
@@ -224,11 +202,11 @@ fn forged_content_and_seals_end_in_the_right_content() {
     let outcome = world.run(Duration::from_secs(60));
     assert!(outcome.is_final);
     for node in &world.nodes {
-        let bytes = node.receiver.store().committed();
+        let bytes = node.store().committed();
         assert!(bytes.is_none_or(|bytes| bytes == &world.content[..]));
     }
     // The second saw only what lies outside: it is whole.
-    assert!(world.nodes[1].receiver.store().committed().is_some());
+    assert!(world.nodes[1].store().committed().is_some());
     assert!(world.nodes[1].receiver.counters().blocks_refused > 0);
 }
 
@@ -245,7 +223,7 @@ fn seals_that_contradict_the_plan_cost_the_sender_its_connection() {
     }));
     receiver.handle_link(now(), LINK, LinkEvent::Data, &seals);
     assert_eq!(receiver.counters().violations, 1);
-    assert!(receiver.store().committed().is_none());
+    assert!(receiver.store().unwrap().committed().is_none());
 }
 
 #[test]
@@ -271,7 +249,7 @@ fn a_block_across_a_verified_slab_leaves_its_bytes_alone() {
     let verdict = receiver.handle_block(now(), &block(ObjectId::CONTENT, 0, &forged));
 
     assert_eq!(verdict, BlockVerdict::Taken);
-    assert_eq!(receiver.store().committed(), Some(content.bytes()));
+    assert_eq!(receiver.store().unwrap().committed(), Some(content.bytes()));
     let again = receiver.handle_block(now(), &block(ObjectId::CONTENT, 0, &forged));
     assert_eq!(again, BlockVerdict::Refused);
 }

@@ -261,7 +261,7 @@ impl World {
     /// Every node that is up has the whole content, and the sender has its proof.
     pub(crate) fn assert_whole(&self) {
         for node in self.nodes.iter().filter(|node| node.is_up) {
-            let store = node.receiver.store();
+            let store = node.store();
             assert!(
                 store.committed() == Some(&self.content[..]),
                 "{:?}",
@@ -289,5 +289,13 @@ impl Node {
             coming: BTreeMap::new(),
             events: Vec::new(),
         }
+    }
+
+    pub(crate) fn store(&self) -> &MemoryStore {
+        self.receiver.store().unwrap()
+    }
+
+    pub(crate) fn store_mut(&mut self) -> &mut MemoryStore {
+        self.receiver.store_mut().unwrap()
     }
 }

@@ -181,7 +181,7 @@ fn a_receiver_whose_disk_hangs_is_given_up_after_the_commit_timeout() {
     config.progress_timeout = Duration::from_secs(2);
     let limit = config.commit_timeout();
     let mut world = World::with(24, 2, vec![Entry::file("f", 1 << 20)], config);
-    world.nodes[0].receiver.store_mut().faults.commit_hangs = true;
+    world.nodes[0].store_mut().faults.commit_hangs = true;
     let began = world.now;
     let outcome = world.run(2 * MINUTE);
     let (code, text) = failure(&outcome, "r1");
@@ -233,7 +233,7 @@ fn a_late_joiner_ends_whole() {
         assert!(world.run_until(MINUTE, |world| world.sender.may_send_content()));
         world.nodes[2].joins_at = world.now + Duration::from_millis(after_ms);
         // It is beyond the expected set: the others' end would cut it off, so they stay a while.
-        world.nodes[0].receiver.store_mut().faults.full_every = 2;
+        world.nodes[0].store_mut().faults.full_every = 2;
         let outcome = world.run(MINUTE);
         assert!(outcome.is_proven(), "{outcome:#?}");
         let late = outcome.receivers.iter().find(|report| report.name == "r3");
@@ -308,7 +308,7 @@ fn what_an_earlier_attempt_left_is_verified_and_not_sent_again() {
     let mut world = World::new(16, 2, tree());
     let half = world.content.len() / 2;
     for node in &mut world.nodes {
-        let store = node.receiver.store_mut();
+        let store = node.store_mut();
         store.resumed.insert(0, world.content[..half].to_vec());
     }
     let outcome = world.run(MINUTE);
@@ -319,7 +319,7 @@ fn what_an_earlier_attempt_left_is_verified_and_not_sent_again() {
     let mut world = World::new(16, 2, tree());
     let mut stale = world.content[..half].to_vec();
     stale[half / 2] ^= 1;
-    world.nodes[1].receiver.store_mut().resumed.insert(0, stale);
+    world.nodes[1].store_mut().resumed.insert(0, stale);
     let outcome = world.run(MINUTE);
     assert!(outcome.is_proven(), "{outcome:#?}");
     world.assert_whole();
@@ -351,22 +351,22 @@ fn a_store_that_fails_is_reported_with_its_reason() {
         ),
     ] {
         let mut world = World::new(17, 2, tree());
-        world.nodes[0].receiver.store_mut().faults = faults;
+        world.nodes[0].store_mut().faults = faults;
         let outcome = world.run(MINUTE);
         assert_eq!(failure(&outcome, "r1").0, code);
         assert!(matches!(state(&outcome, "r2"), ReceiverState::Done { .. }));
         assert!(!outcome.is_proven());
         let told = world.nodes[0].events.last();
         assert!(matches!(told, Some(PlanReceiverEvent::Failed { code: c, .. }) if *c == code));
-        assert_eq!(world.nodes[0].receiver.store().committed(), None);
+        assert_eq!(world.nodes[0].store().committed(), None);
     }
 }
 
 #[test]
 fn a_store_that_is_often_full_and_sometimes_wrong_still_ends_whole() {
     let mut world = World::new(18, 3, tree());
-    world.nodes[0].receiver.store_mut().faults.full_every = 3;
-    world.nodes[1].receiver.store_mut().faults.seals_wrong = 2;
+    world.nodes[0].store_mut().faults.full_every = 3;
+    world.nodes[1].store_mut().faults.seals_wrong = 2;
     let outcome = world.run(MINUTE);
     assert!(outcome.is_proven(), "{outcome:#?}");
     world.assert_whole();
@@ -473,7 +473,7 @@ proptest! {
             node.loss = Loss { per_mille, late_per_mille, turned_per_mille };
         }
         if full_every > 1 {
-            world.nodes[0].receiver.store_mut().faults.full_every = full_every;
+            world.nodes[0].store_mut().faults.full_every = full_every;
         }
         for at in 0..300_u64 {
             world.step();
@@ -493,7 +493,7 @@ proptest! {
             if !node.is_up {
                 continue;
             }
-            if let Some(bytes) = node.receiver.store().committed() {
+            if let Some(bytes) = node.store().committed() {
                 prop_assert!(bytes == &world.content[..], "wrong content at {}", index);
             }
             let is_told = matches!(

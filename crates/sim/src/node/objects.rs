@@ -8,7 +8,7 @@ use delivery::{
     ReceiverState,
     memory::{MemoryContent, MemoryStore},
 };
-use driver::{Driver, ObjectReceiver, ObjectSender};
+use driver::{Driver, ObjectReceiver, ObjectReceiverEvent, ObjectSender, TakeFirst};
 use pgm::{Mode, Receiver, ReceiverSetup, Source};
 use wire::pgm::Profile;
 
@@ -193,7 +193,7 @@ impl SenderNode {
 /// A process that receives the tree.
 #[derive(Debug)]
 pub struct TakerNode {
-    driver: Driver<SimIo, ObjectReceiver<MemoryStore>>,
+    driver: Driver<SimIo, ObjectReceiver<TakeFirst<MemoryStore>>>,
     ledger: SharedLedger,
     name: String,
     wanted: MemoryContent,
@@ -227,7 +227,7 @@ impl TakerNode {
         store.faults.full_every = objects.store_full_every;
         store.faults.seals_wrong = objects.seals_wrong;
         let config = PlanReceiverConfig::new(plan.name.clone(), plan.seed);
-        let endpoint = ObjectReceiver::new(receiver, PlanReceiver::new(config, store, now));
+        let endpoint = ObjectReceiver::single(receiver, config, store);
         Self {
             driver: Driver::new(io, endpoint, batch()),
             ledger,
@@ -250,8 +250,12 @@ impl TakerNode {
             Ok(turn) => turn,
             Err(fault) => return self.fail(&format!("the back end gave up: {fault}")),
         };
-        while let Some(event) = self.driver.endpoint.plan_mut().pop_event() {
-            self.has_failed |= matches!(event, PlanReceiverEvent::Failed { .. });
+        while let Some(event) = self.driver.endpoint.pop_event() {
+            let event = match event {
+                ObjectReceiverEvent::Plan { event, .. } => Some(event),
+                _ => None,
+            };
+            self.has_failed |= matches!(event, Some(PlanReceiverEvent::Failed { .. }));
         }
         let was_idle = turn.is_idle() && !turn.blocked;
         if let Some(turns) = self
@@ -262,8 +266,8 @@ impl TakerNode {
                 "{turns} turns in a row did nothing, yet another is due at once"
             ));
         }
-        let plan = self.driver.endpoint.plan();
-        if plan.is_over() && plan.is_idle() && self.driver.io.has_sent_links() {
+        let end = &self.driver.endpoint;
+        if end.is_over() && end.is_idle() && self.driver.io.has_sent_links() {
             self.has_exited = true;
             self.driver.io.exit();
         } else if turn.is_idle() {
@@ -278,24 +282,30 @@ impl TakerNode {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let never_joined = self.driver.endpoint.receiver().sessions().next().is_none()
-            && self.driver.endpoint.plan().progress().content_bytes == 0;
+            && self.driver.endpoint.progress().content_bytes == 0;
         self.has_exited || never_joined
     }
 
     /// True when the whole tree is in place.
     #[must_use]
     pub fn has_delivered(&self) -> bool {
-        self.driver.endpoint.plan().store().committed().is_some()
+        self.committed().is_some()
+    }
+
+    /// The content, once it is in place.
+    fn committed(&self) -> Option<&[u8]> {
+        let store = self.driver.endpoint.plan()?.store()?;
+        store.committed()
     }
 
     /// What it is waiting for.
     #[must_use]
     pub fn explain(&self) -> String {
-        let plan = self.driver.endpoint.plan();
+        let end = &self.driver.endpoint;
         format!(
             "taker {:?} {:?} sessions {:?}, due {:?} at {:?}",
-            plan.progress(),
-            plan.counters(),
+            end.progress(),
+            end.plan_counters(),
             self.driver
                 .endpoint
                 .receiver()
@@ -309,13 +319,13 @@ impl TakerNode {
     /// Checks what must hold at the end of the process, however it ended.
     pub fn judge(&self, is_crashed: bool) {
         let receiver = self.driver.endpoint.receiver();
-        let (counters, plan) = (receiver.counters(), self.driver.endpoint.plan());
+        let counters = receiver.counters();
         let world = self.driver.io.world();
         world.borrow_mut().note(|| {
             format!(
                 "END {:?} {counters:?} {:?}",
                 self.driver.counters(),
-                plan.counters()
+                self.driver.endpoint.plan_counters()
             )
         });
         let kept = [
@@ -326,11 +336,12 @@ impl TakerNode {
         if let Some(fault) = identity_fault(counters.seen_packets, &kept, receiver.drops()) {
             self.fail(&fault);
         }
-        let committed = plan.store().committed();
+        let committed = self.committed();
         if committed.is_some_and(|bytes| bytes != self.wanted.bytes()) {
             self.fail("what was committed is not what was sent");
         }
-        if plan.proof().is_some() && committed.is_none() {
+        let proof = self.driver.endpoint.plan().and_then(PlanReceiver::proof);
+        if proof.is_some() && committed.is_none() {
             self.fail("it gave a proof of what is not in place");
         }
         if self.has_exited && committed.is_none() && !self.has_failed {
