@@ -1,6 +1,6 @@
-//! `make bench`: message rates beside libpgm and beside the kernel's own ceiling.
+//! `make bench`: message rates and file transfers beside their rivals and the kernel's own ceiling.
 //!
-//! Two hosts on one virtual cable; in every pair the peer and ours run one after the other, so that
+//! Hosts on virtual cables; in every pair the peer and ours run one after the other, so that
 //! a slow moment of a shared machine meets both. The table gives medians over the pairs, and the
 //! machine's whole CPU time (`/proc/stat`, less the idle baseline) beside each. A run counts only
 //! when its receiver got everything; a pair whose steal time exceeds 1 % is repeated.
@@ -13,6 +13,7 @@
 
 use std::process::ExitCode;
 
+mod files;
 mod machine;
 mod peer;
 mod program;
@@ -20,36 +21,24 @@ mod sample;
 mod soak;
 mod table;
 
-use peer::{Libpgm, Peer, RawUdp, Towline};
+use peer::{Aeron, Libpgm, Peer, RawUdp, Towline, ZeroMq};
 use sample::{Sample, Series};
 
 fn main() -> ExitCode {
-    let mut pairs = PAIRS;
-    let mut soak_seconds = None;
-    let mut sizes = vec![1400, 64];
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        let value = args.next().and_then(|text| text.parse().ok());
-        match (arg.as_str(), value) {
-            ("--pairs", Some(count)) => pairs = count,
-            ("--size", Some(size)) => sizes = vec![size],
-            ("--soak", Some(seconds)) if seconds >= SOAK_SECONDS_LEAST => {
-                soak_seconds = Some(seconds as u64);
-            }
-            _ => {
-                eprintln!("usage: make bench ARGS=\"[--pairs N] [--size BYTES]\"");
-                eprintln!("       make soak ARGS=[SECONDS], at least {SOAK_SECONDS_LEAST}");
-                return ExitCode::from(2);
-            }
+    let request = match Request::parse(std::env::args().skip(1)) {
+        Ok(request) => request,
+        Err(text) => {
+            eprintln!("bench: {text}\n{USAGE}");
+            return ExitCode::from(2);
         }
-    }
+    };
     if let Err(refusal) = lab::enter_user_namespace_or_explain() {
         eprintln!("bench: {refusal}");
         return ExitCode::from(2);
     }
-    let outcome = match soak_seconds {
+    let outcome = match request.soak_seconds {
         Some(seconds) => soak::run(seconds).map(|line| println!("{line}")),
-        None => run(pairs, &sizes),
+        None => run(&request),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -60,29 +49,147 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(pairs: usize, sizes: &[usize]) -> Result<(), String> {
-    let lab = lab::Lab::new(&lab::LabSpec::new(2).direct()).map_err(|e| e.to_string())?;
-    println!("{}", machine::describe());
-    println!("two hosts, one virtual cable, MTU 1500, super-packets whole; {pairs} pairs\n");
-    for &size in sizes {
-        let peers: Vec<Box<dyn Peer>> = vec![
-            Box::new(Towline::new(size)?),
-            Box::new(Libpgm::new(size)?),
-            Box::new(RawUdp::new(size)?),
-            Box::new(Towline::new(size)?),
-        ];
-        let mut series: Vec<Series> = peers.iter().map(|peer| Series::new(peer.name())).collect();
-        for pair in 0..pairs {
-            for (peer, series) in peers.iter().zip(&mut series) {
-                let sample = measure(peer.as_ref(), &lab)?;
-                eprintln!("{size} B pair {} {}: {sample}", pair + 1, peer.name());
-                series.push(sample);
+/// What is to be compared.
+#[derive(Debug)]
+struct Request {
+    groups: Vec<String>,
+    pairs: usize,
+    sizes: Vec<usize>,
+    soak_seconds: Option<u64>,
+}
+
+impl Request {
+    fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut request = Self {
+            groups: Vec::new(),
+            pairs: PAIRS,
+            sizes: vec![1400, 64],
+            soak_seconds: None,
+        };
+        while let Some(arg) = args.next() {
+            if GROUPS.contains(&arg.as_str()) {
+                request.groups.push(arg);
+                continue;
+            }
+            let value = args.next().and_then(|text| text.parse::<usize>().ok());
+            match (arg.as_str(), value) {
+                ("--pairs", Some(count)) => request.pairs = count,
+                ("--size", Some(size)) => request.sizes = vec![size],
+                ("--soak", Some(seconds)) if seconds >= SOAK_SECONDS_LEAST => {
+                    request.soak_seconds = Some(seconds as u64);
+                }
+                _ => return Err(format!("what '{arg}' asks for is not there")),
             }
         }
-        println!("payload {size} B");
-        println!("{}", table::render(&series));
+        Ok(request)
+    }
+
+    fn wants(&self, group: &str) -> bool {
+        self.groups.is_empty() || self.groups.iter().any(|wanted| wanted == group)
+    }
+}
+
+fn run(request: &Request) -> Result<(), String> {
+    println!("{}", machine::describe());
+    if request.wants("messages") {
+        messages(request)?;
+    }
+    if request.wants("files") {
+        files(request)?;
     }
     Ok(())
+}
+
+fn messages(request: &Request) -> Result<(), String> {
+    let lab = lab::Lab::new(&lab::LabSpec::new(2).direct()).map_err(|e| e.to_string())?;
+    println!("two hosts, one virtual cable, MTU 1500, super-packets whole\n");
+    for &size in &request.sizes {
+        let mut peers: Vec<Box<dyn Peer>> = vec![Box::new(Towline::new(size)?)];
+        add(&mut peers, Libpgm::new(size));
+        add(&mut peers, ZeroMq::new(size));
+        add(&mut peers, Aeron::new(size));
+        add(&mut peers, RawUdp::new(size));
+        peers.push(Box::new(Towline::new(size)?));
+        println!("payload {size} B, {} pairs", request.pairs);
+        println!("{}", compare(&lab, &peers, request.pairs, "msg/s")?);
+    }
+    Ok(())
+}
+
+fn files(request: &Request) -> Result<(), String> {
+    let spec = lab::LabSpec::new(4).segments_at_switch();
+    let lab = lab::Lab::new(&spec).map_err(|e| e.to_string())?;
+    for host in &lab.hosts()[1..] {
+        host.set_loss(1, 100).map_err(|e| e.to_string())?;
+    }
+    println!("one sender, three receivers, 1 % of packets lost at each, one switch\n");
+    one_file(&lab, request.pairs)?;
+    small_files(&lab, request.pairs)
+}
+
+fn one_file(lab: &lab::Lab, pairs: usize) -> Result<(), String> {
+    let load = files::Load::make("one", 1, 300_000_000)?;
+    let peers: [Box<dyn Peer + '_>; 4] = [
+        Box::new(files::Ours::new("towline send", &load)),
+        Box::new(files::Uftp { load: &load }),
+        Box::new(files::Udpcast { load: &load }),
+        Box::new(files::Ours::new("towline send (again)", &load)),
+    ];
+    println!("one file of 300 MB, {pairs} pairs");
+    println!("{}", compare(lab, &peers, pairs, "MB/s")?);
+    Ok(())
+}
+
+fn small_files(lab: &lab::Lab, pairs: usize) -> Result<(), String> {
+    let small = files::Load::make("small", 20_000, 4096)?;
+    let whole = files::Load::make("whole", 1, 20_000 * 4096)?;
+    let peers: [Box<dyn Peer + '_>; 2] = [
+        Box::new(files::Ours::new("towline, 20,000 files of 4 KiB", &small)),
+        Box::new(files::Ours::new("towline, one file of their size", &whole)),
+    ];
+    println!("many files beside one, {pairs} pairs");
+    println!("{}", compare(lab, &peers, pairs, "MB/s")?);
+    Ok(())
+}
+
+/// Adds a peer that may not be had on this machine; the table then lacks its row.
+fn add<P: Peer + 'static>(peers: &mut Vec<Box<dyn Peer>>, peer: Result<P, String>) {
+    match peer {
+        Ok(peer) => peers.push(Box::new(peer)),
+        Err(text) => eprintln!("skipped: {text}"),
+    }
+}
+
+/// Runs all in turn, `pairs` times, and gives their table. A peer that never completes a run is
+/// left out of it, unless it is ours.
+fn compare(
+    lab: &lab::Lab,
+    peers: &[Box<dyn Peer + '_>],
+    pairs: usize,
+    unit: &str,
+) -> Result<String, String> {
+    let mut series: Vec<Option<Series>> = peers
+        .iter()
+        .map(|peer| Some(Series::new(peer.name())))
+        .collect();
+    for pair in 1..=pairs {
+        for (nth, (peer, slot)) in peers.iter().zip(&mut series).enumerate() {
+            let Some(series) = slot else { continue };
+            match measure(peer.as_ref(), lab) {
+                Ok(sample) => {
+                    eprintln!("pair {pair} {}: {sample} {unit}", peer.name());
+                    series.push(sample);
+                }
+                Err(text) if nth == 0 => return Err(text),
+                Err(text) => {
+                    println!("left out: {text}");
+                    *slot = None;
+                }
+            }
+        }
+    }
+    let series: Vec<Series> = series.into_iter().flatten().collect();
+    Ok(table::render(&series, unit))
 }
 
 /// One run that counts: complete, and on a machine that was ours meanwhile.
@@ -105,6 +212,11 @@ fn measure(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
     ))
 }
 
+const USAGE: &str = "\
+usage: make bench ARGS=\"[messages] [files] [--pairs N] [--size BYTES]\"
+       make soak ARGS=[SECONDS], at least 8";
+/// What can be asked for by name; without any, all are run.
+const GROUPS: [&str; 2] = ["messages", "files"];
 const PAIRS: usize = 7;
 const TRIES: usize = 5;
 /// Shorter, there are not enough samples to tell growth from the beginning.

@@ -13,30 +13,34 @@ pub(crate) fn compile(source: &str, flags: &[&str]) -> Result<PathBuf, String> {
     let out = root
         .join("target")
         .join(Path::new(source).with_extension(""));
-    let output = Command::new("cc")
-        .args(["-O3", "-march=native", "-o"])
-        .arg(&out)
-        .arg(root.join("bench").join(source))
-        .args(flags)
-        .output()
-        .map_err(|error| format!("cc: {error} (install a C compiler)"))?;
-    if !output.status.success() {
-        return Err(format!(
-            "cc {source}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        ));
-    }
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O3", "-march=native", "-o"]).arg(&out);
+    compiler.arg(root.join("bench").join(source)).args(flags);
+    complete(&mut compiler)?;
     Ok(out)
 }
 
-/// The flags that `pkg-config` gives for `package`.
-pub(crate) fn pkg_config(package: &str) -> Result<Vec<String>, String> {
+/// Runs `command` to its end; what it printed is told when it fails.
+pub(crate) fn complete(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .map_err(|error| format!("{name}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    Err(format!("{name}: {}: {out} {err}", output.status))
+}
+
+/// The flags that `pkg-config` gives for `package`, which is in the Debian package `debian`.
+pub(crate) fn pkg_config(package: &str, debian: &str) -> Result<Vec<String>, String> {
     let output = Command::new("pkg-config")
         .args(["--cflags", "--libs", package])
         .output()
         .map_err(|error| format!("pkg-config: {error}"))?;
     if !output.status.success() {
-        return Err(format!("{package} is not installed (Debian: libpgm-dev)"));
+        return Err(format!("{package} is not installed (Debian: {debian})"));
     }
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(text.split_whitespace().map(str::to_owned).collect())
@@ -50,6 +54,17 @@ pub(crate) fn root() -> PathBuf {
         .nth(2)
         .unwrap_or(manifest)
         .to_path_buf()
+}
+
+/// The command under test, optimised.
+pub(crate) fn ours() -> Result<PathBuf, String> {
+    let program = root().join("target/release/towline");
+    if program.exists() {
+        Ok(program)
+    } else {
+        let program = program.display();
+        Err(format!("{program} is missing: cargo build --release"))
+    }
 }
 
 /// A started program whose output is kept.
@@ -105,7 +120,8 @@ impl Running {
         self.child.id()
     }
 
-    fn stop(&mut self) {
+    /// Ends the program now.
+    pub(crate) fn stop(&mut self) {
         // Both fail only when the program is gone already, which is what is wanted.
         drop(self.child.kill());
         drop(self.child.wait());

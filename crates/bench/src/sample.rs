@@ -5,9 +5,10 @@ use std::fmt;
 /// One complete run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
-    /// Messages per second as the receiver counted them.
+    /// What the table compares: messages per second as the receiver counted them, or megabytes per
+    /// second from start to end.
     pub(crate) rate: f64,
-    /// Messages that the receiver did not get.
+    /// Messages that the receiver did not get, or receivers that do not hold everything.
     pub(crate) missing: u64,
     /// Busy seconds of the whole machine during the run.
     pub(crate) cpu_seconds: f64,
@@ -27,7 +28,7 @@ impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:.0} msg/s, {:.2} CPU s/GB",
+            "{:.0}, {:.2} CPU s/GB",
             self.rate,
             self.cpu_seconds_per_gb()
         )
@@ -56,7 +57,7 @@ impl Series {
         self.samples.push(sample);
     }
 
-    /// Minimum, median and maximum rate, in messages per second.
+    /// Minimum, median and maximum rate.
     pub(crate) fn rate(&self) -> [f64; 3] {
         spread(self.samples.iter().map(|sample| sample.rate))
     }

@@ -2,11 +2,12 @@
 
 use crate::sample::Series;
 
-/// Renders the series as rows; the first is ours, and every row shows our ratio to it.
-pub(crate) fn render(series: &[Series]) -> String {
+/// Renders the series as rows, their rates in `unit`; the first is ours, and every row shows our
+/// ratio to it.
+pub(crate) fn render(series: &[Series], unit: &str) -> String {
     let mut text = format!(
         "{:<34} {:>12} {:>25} {:>9} {:>22}\n",
-        "peer", "msg/s", "(min .. max)", "CPU s/GB", "ours / peer (spread)"
+        "peer", unit, "(min .. max)", "CPU s/GB", "ours / peer (spread)"
     );
     let Some(ours) = series.first() else {
         return text;

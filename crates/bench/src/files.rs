@@ -1,0 +1,255 @@
+//! Files to three receivers, 1 % of packets lost at each: ours beside uftp and udpcast.
+//!
+//! The time is from the sender's start to the last program's end, set-up and proof included; all
+//! receivers are waiting already. Everything lies in memory, so that no disk is compared. What
+//! arrived is compared byte by byte, outside the time.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use lab::Lab;
+
+use crate::{
+    machine::Ticks,
+    peer::Peer,
+    program::{self, Running},
+    sample::Sample,
+};
+
+/// What is sent, and where it is put; removed at the end.
+#[derive(Debug)]
+pub(crate) struct Load {
+    root: PathBuf,
+    bytes: u64,
+}
+
+impl Load {
+    /// `files` files of `bytes` bytes each.
+    pub(crate) fn make(name: &str, files: usize, bytes: usize) -> Result<Self, String> {
+        let root = Path::new("/dev/shm").join(format!("towline-bench-{}", std::process::id()));
+        let root = root.join(name);
+        let source = root.join("source");
+        create(&source)?;
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut content = vec![0; bytes];
+        for number in 0..files {
+            fill(&mut content, &mut state);
+            let path = source.join(format!("{number:05}"));
+            fs::write(&path, &content).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        let bytes = files as u64 * bytes as u64;
+        Ok(Self { root, bytes })
+    }
+
+    fn source(&self) -> PathBuf {
+        self.root.join("source")
+    }
+
+    /// An empty directory for a receiver.
+    fn target(&self, receiver: usize) -> Result<PathBuf, String> {
+        let path = self.root.join(format!("target-{receiver}"));
+        // Not there before the first run.
+        drop(fs::remove_dir_all(&path));
+        create(&path)?;
+        Ok(path)
+    }
+
+    /// How many receivers do not hold what was sent.
+    fn wrong(&self) -> u64 {
+        let is_wrong = |receiver: &usize| {
+            let target = self.root.join(format!("target-{receiver}"));
+            !is_equal(&self.source(), &target).unwrap_or(false)
+        };
+        RECEIVERS.filter(is_wrong).count() as u64
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        // What stays is in memory and named after this program.
+        drop(fs::remove_dir_all(&self.root));
+        if let Some(parent) = self.root.parent() {
+            drop(fs::remove_dir(parent));
+        }
+    }
+}
+
+/// `towline send` and `recv` at their defaults.
+#[derive(Debug)]
+pub(crate) struct Ours<'a> {
+    name: &'static str,
+    load: &'a Load,
+}
+
+impl<'a> Ours<'a> {
+    pub(crate) const fn new(name: &'static str, load: &'a Load) -> Self {
+        Self { name, load }
+    }
+}
+
+impl Peer for Ours<'_> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Sample, String> {
+        let program = program::ours()?;
+        let session = ["--group", "239.192.7.2:7500", "--iface", "e0", "--json"];
+        let mut receivers = Vec::new();
+        for receiver in RECEIVERS {
+            let mut recv = lab.host(receiver).command(&program);
+            recv.arg("recv").arg(self.load.target(receiver)?);
+            receivers.push(Running::start(recv.args(session))?);
+        }
+        timed(self.load, receivers, || {
+            let mut send = lab.host(0).command(&program);
+            send.arg("send").args(entries(&self.load.source())?);
+            Running::start(send.args(session).args(["--receivers", "3"]))
+        })
+    }
+}
+
+/// uftp without a rate limit, its receivers as daemons that stay.
+#[derive(Debug)]
+pub(crate) struct Uftp<'a> {
+    pub(crate) load: &'a Load,
+}
+
+impl Peer for Uftp<'_> {
+    fn name(&self) -> &'static str {
+        "uftp 4.10"
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Sample, String> {
+        let mut daemons = Vec::new();
+        for receiver in RECEIVERS {
+            let mut recv = lab.host(receiver).command("uftpd");
+            recv.args(["-d", "-I", "e0", "-B", "4194304", "-D"]);
+            daemons.push(Running::start(recv.arg(self.load.target(receiver)?))?);
+        }
+        let sample = timed(self.load, Vec::new(), || {
+            let mut send = lab.host(0).command("uftp");
+            send.args(["-I", "e0", "-R", "-1", "-B", "4194304", "-b", "1400"]);
+            Running::start(send.args(entries(&self.load.source())?))
+        });
+        daemons.iter_mut().for_each(Running::stop);
+        sample
+    }
+}
+
+/// udpcast with a confirmed window, as fast as the receivers follow; it sends one file.
+#[derive(Debug)]
+pub(crate) struct Udpcast<'a> {
+    pub(crate) load: &'a Load,
+}
+
+impl Peer for Udpcast<'_> {
+    fn name(&self) -> &'static str {
+        "udpcast 2012"
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Sample, String> {
+        let file = "00000";
+        let mut receivers = Vec::new();
+        for receiver in RECEIVERS {
+            let mut recv = lab.host(receiver).command("udp-receiver");
+            recv.args(["--interface", "e0", "--nokbd", "--file"]);
+            let path = self.load.target(receiver)?.join(file);
+            receivers.push(Running::start(recv.arg(path))?);
+        }
+        timed(self.load, receivers, || {
+            let mut send = lab.host(0).command("udp-sender");
+            send.args(["--interface", "e0", "--nokbd", "--full-duplex"]);
+            send.args(["--min-receivers", "3"]);
+            send.args(["--mcast-data-address", "239.192.7.3", "--file"]);
+            Running::start(send.arg(self.load.source().join(file)))
+        })
+    }
+}
+
+/// Starts the sender, waits for all, and compares.
+fn timed(
+    load: &Load,
+    receivers: Vec<Running>,
+    sender: impl FnOnce() -> Result<Running, String>,
+) -> Result<Sample, String> {
+    thread::sleep(SETTLE);
+    let before = Ticks::read();
+    let started = Instant::now();
+    sender()?.finish(RUN_LIMIT)?;
+    for receiver in receivers {
+        receiver.finish(RUN_LIMIT)?;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let after = Ticks::read();
+    Ok(Sample {
+        rate: load.bytes as f64 / 1e6 / seconds,
+        missing: load.wrong(),
+        cpu_seconds: after.busy_seconds_since(before),
+        bytes: load.bytes as f64,
+        steal_permille: after.steal_permille_since(before),
+    })
+}
+
+fn entries(directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |error| format!("{}: {error}", directory.display());
+    let entries = fs::read_dir(directory).map_err(failed)?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+fn is_equal(source: &Path, target: &Path) -> Result<bool, String> {
+    for path in entries(source)? {
+        let copy = target.join(path.file_name().unwrap_or_default());
+        if fs::read(&path).ok() != fs::read(copy).ok() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn create(path: &Path) -> Result<(), String> {
+    fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Content that no peer can make smaller.
+fn fill(content: &mut [u8], state: &mut u64) {
+    for word in content.chunks_mut(8) {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        word.copy_from_slice(&state.to_ne_bytes()[..word.len()]);
+    }
+}
+
+const RECEIVERS: std::ops::RangeInclusive<usize> = 1..=3;
+/// Until receivers listen; not in the time.
+const SETTLE: Duration = Duration::from_secs(1);
+const RUN_LIMIT: Duration = Duration::from_secs(120);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_of_one_byte_is_found() {
+        let load = Load::make("test", 3, 1000).unwrap();
+        for receiver in RECEIVERS {
+            let target = load.target(receiver).unwrap();
+            for path in entries(&load.source()).unwrap() {
+                fs::copy(&path, target.join(path.file_name().unwrap())).unwrap();
+            }
+        }
+        assert_eq!(load.wrong(), 0);
+        let path = load.root.join("target-2/00001");
+        let mut content = fs::read(&path).unwrap();
+        content[999] ^= 1;
+        fs::write(&path, content).unwrap();
+        assert_eq!(load.wrong(), 1);
+    }
+}

@@ -1,0 +1,60 @@
+//! OpenPGM.
+
+use std::path::PathBuf;
+
+use lab::Lab;
+
+use super::{GROUP, Peer, run_pair};
+use crate::{
+    program::{self, number_after},
+    sample::Sample,
+};
+
+/// The C library of OpenPGM 5.3, in its own bench program, at the highest rate that loses nothing.
+#[derive(Debug)]
+pub(crate) struct Libpgm {
+    program: PathBuf,
+    size: usize,
+}
+
+impl Libpgm {
+    pub(crate) fn new(size: usize) -> Result<Self, String> {
+        let flags = program::pkg_config("openpgm-5.3", "libpgm-dev")?;
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        Ok(Self {
+            program: program::compile("pgmbench.c", &flags)?,
+            size,
+        })
+    }
+}
+
+impl Peer for Libpgm {
+    fn name(&self) -> &'static str {
+        "libpgm 5.3 (OpenPGM)"
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Sample, String> {
+        let count = LIBPGM_MESSAGES.to_string();
+        let size = self.size.to_string();
+        let mut recv = lab.host(1).command(&self.program);
+        // By address: libpgm looks a name up in the DNS first, and fails where there is none.
+        recv.args(["recv", &lab.host(1).ipv4().to_string(), GROUP, "9"]);
+        let mut send = lab.host(0).command(&self.program);
+        send.args([
+            "send",
+            &lab.host(0).ipv4().to_string(),
+            GROUP,
+            &size,
+            &count,
+            "400000000",
+        ]);
+        let (_, received, mut sample) = run_pair(&mut recv, &mut send)?;
+        let got = number_after(&received, "received").ok_or("no count in libpgm's output")?;
+        sample.rate = number_after(&received, "s:").ok_or("no rate in libpgm's output")?;
+        sample.bytes = got * self.size as f64;
+        sample.missing = (LIBPGM_MESSAGES as f64 - got) as u64;
+        Ok(sample)
+    }
+}
+
+const LIBPGM_MESSAGES: u64 = 300_000;
