@@ -20,7 +20,9 @@ mod options;
 pub use options::{SocketOptions, WaitStrategy};
 
 mod store;
-pub use store::FileStore;
+pub use store::{
+    DiskCall, DiskFault, Existing, FileStore, Leftover, StoreOptions, discard_leftover, leftovers,
+};
 
 mod tree;
 pub use tree::{FileContent, Tree};

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! DIR/.towline/<plan>.lock   locked from before the first staged file until after the last
-//! DIR/.towline/<plan>/       made empty by `take`, removed with all that is in it by `give_up`
+//! DIR/.towline/<plan>/       outlives its receiver when something is kept for a later attempt
 //! ```
 //!
 //! Invariant: the lock file's name is removed by who holds its lock, and by nobody else.
@@ -20,71 +20,88 @@ use std::{
 };
 
 use delivery::PlanId;
-use sys::file::Directory;
+use sys::file::{Directory, Kind};
 
 use super::{Fault, STAGING};
 
-/// Held while there are staged files; dropping it removes them.
+/// Held while there are staged files; dropping it keeps them.
 #[derive(Debug)]
 pub(super) struct Claim {
     directory: Arc<Directory>,
     path: PathBuf,
     lock_path: PathBuf,
-    /// None once the claim was given up: what has these names then is another receiver's.
-    lock: Option<File>,
+    lock: File,
 }
 
 impl Claim {
-    /// Claims the staging of a plan and makes it empty.
+    /// Claims the staging of a plan, whatever is in it.
     pub(super) fn take(directory: &Arc<Directory>, id: PlanId) -> Result<Self, Fault> {
         let staging = Path::new(STAGING);
         let lock_path = staging.join(format!("{id}.lock"));
         let lock = lock(directory, &lock_path)?;
-        let claim = Self {
+        Ok(Self {
             directory: Arc::clone(directory),
             path: staging.join(id.to_string()),
             lock_path,
-            lock: Some(lock),
-        };
-        claim.remove_staged();
-        make_directory(directory, &claim.path)
-            .map_err(|error| Fault::new("make", &claim.path, error))?;
-        Ok(claim)
+            lock,
+        })
     }
 
-    /// Removes what was staged, and lets others stage.
-    pub(super) fn give_up(&mut self) {
-        let Some(lock) = self.lock.take() else {
-            return;
-        };
-        self.remove_staged();
-        drop(self.directory.remove_file(&self.lock_path));
-        // Stays while others stage other plans.
-        drop(self.directory.remove_directory(Path::new(STAGING)));
-        drop(lock);
+    /// Opens the staging directory, which is made when it is not there.
+    pub(super) fn open(&self) -> Result<Directory, Fault> {
+        make_directory(&self.directory, &self.path)
+            .and_then(|()| self.directory.directory(&self.path))
+            .map_err(|error| Fault::new("make", &self.path, error))
+    }
+
+    /// Removes what was staged.
+    pub(super) fn clear(&self) {
+        if let Ok(place) = self.directory.directory(&self.path) {
+            remove_below(&place);
+        }
+        drop(self.directory.remove_directory(&self.path));
     }
 
     /// Where the staged files are.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
-
-    /// What stays, because it was changed by others, is hidden and harmless.
-    fn remove_staged(&self) {
-        let names = self
-            .directory
-            .directory(&self.path)
-            .and_then(|staging| staging.names());
-        for name in names.into_iter().flatten() {
-            drop(self.directory.remove_file(&self.path.join(name)));
-        }
-        drop(self.directory.remove_directory(&self.path));
-    }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.give_up();
+        drop(self.directory.remove_file(&self.lock_path));
+        // Stays while anything is staged.
+        drop(self.directory.remove_directory(Path::new(STAGING)));
+        drop(self.lock.unlock());
+    }
+}
+
+/// Removes all that is in a directory. What stays, because it was changed by others, is hidden and
+/// harmless.
+fn remove_below(place: &Directory) {
+    let mut to_read = vec![PathBuf::new()];
+    let mut directories = Vec::new();
+    while let Some(path) = to_read.pop() {
+        let names = if path.as_os_str().is_empty() {
+            place.names()
+        } else {
+            place.directory(&path).and_then(|below| below.names())
+        };
+        for name in names.into_iter().flatten() {
+            let below = path.join(name);
+            match place.status(&below) {
+                Ok(status) if status.kind == Kind::Directory => {
+                    directories.push(below.clone());
+                    to_read.push(below);
+                }
+                _ => drop(place.remove_file(&below)),
+            }
+        }
+    }
+    // What was found later lies deeper.
+    for path in directories.iter().rev() {
+        drop(place.remove_directory(path));
     }
 }
 

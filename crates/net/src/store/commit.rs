@@ -1,114 +1,264 @@
-//! Puts verified content in place: sync, directories, files, links, attributes, sync.
+//! Puts verified content in place: attributes, sync, names, attributes of directories, sync.
+//!
+//! What is a directory here and nothing there gets its name with all that is in it, in one step;
+//! otherwise each file does. After a crash on the way the staged tree has the rest, the journal
+//! says that names were being given, and the next attempt goes on. Few files are synced one by one,
+//! which leaves other programs' data alone; many by one call for the filesystem: for 20,000 files
+//! of 4 KB on ext4 that is 0.2 s instead of 31 s.
 
-use std::{
-    ffi::OsStr,
-    fs::Permissions,
-    io,
-    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
-    path::Path,
-    sync::Arc,
-};
+use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path};
 
-use delivery::Plan;
-use sys::file::{Directory, FileTime, Taken};
+use sys::file::{Directory, Kind, Taken};
 use wire::object::{EntryKind, EntryRef};
 
-use super::{Fault, claim::Claim, path_of};
+use super::{
+    Existing, Fault, path_of,
+    prepare::{RESERVE, is_below, is_same_link},
+    staging::{FileState, Staging, changed, mode_of, time_of},
+};
 
-/// Everything that is needed for it, on a thread of its own.
-pub(super) struct Commit {
-    pub(super) directory: Arc<Directory>,
-    pub(super) plan: Arc<Plan>,
-    pub(super) claim: Claim,
-    pub(super) taken: Taken,
+/// Gives everything its final name. Afterwards nothing is staged but the journal, which says so
+/// until the sender knows.
+pub(super) fn commit(staging: &mut Staging, existing: Existing) -> Result<(), Fault> {
+    let mut commit = Commit {
+        taken: match existing {
+            Existing::Refuse => Taken::Refuse,
+            Existing::Replace | Existing::SkipUnchanged => Taken::Replace,
+        },
+        has_few: staging.plan.entry_count() <= FEW,
+        staging,
+    };
+    commit.finish_files()?;
+    commit.make_links()?;
+    commit.sync_staged()?;
+    commit.place_all()?;
+    commit.set_directories()?;
+    commit.sync_placed()
 }
 
-impl Commit {
-    /// Nothing is staged any more when this returns, however it went.
-    pub(super) fn run(mut self) -> Result<(), Fault> {
-        self.sync()?;
-        for entry in self.entries(EntryKind::Directory) {
-            match self.directory.make_directory(path_of(&entry), 0o700) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(fault("make", &entry, error));
+struct Commit<'a> {
+    staging: &'a mut Staging,
+    taken: Taken,
+    /// So few entries that each can be synced by itself.
+    has_few: bool,
+}
+
+impl Commit<'_> {
+    fn entries(&self, kind: EntryKind) -> Vec<usize> {
+        let entries = self.staging.plan.entries().enumerate();
+        entries
+            .filter(|(_, entry)| entry.kind == kind)
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    /// Makes the empty files, and sets what attributes are still to be set.
+    fn finish_files(&mut self) -> Result<(), Fault> {
+        for index in 0..self.staging.files.len() {
+            let state = self.staging.files[index];
+            let finished = match state {
+                FileState::Absent | FileState::Staged => self.staging.finish(index),
+                FileState::Finished | FileState::InPlace => Ok(()),
+            };
+            let synced = match state {
+                FileState::InPlace => Ok(()),
+                _ if !self.has_few => Ok(()),
+                _ => self.sync_file(index),
+            };
+            finished
+                .and(synced)
+                .map_err(|error| self.staging.fault("put in place", index, error))?;
+            self.staging.close(index);
+        }
+        drop(self.staging.reserve.take());
+        match self.staging.place.remove_file(Path::new(RESERVE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Fault::new("remove", Path::new(RESERVE), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sync_file(&mut self, index: usize) -> io::Result<()> {
+        let disk = self.staging.disk.clone();
+        disk.sync(self.staging.file(index)?)
+    }
+
+    fn make_links(&mut self) -> Result<(), Fault> {
+        for index in self.entries(EntryKind::Symlink) {
+            let entry = self.staging.plan.entry(index);
+            if self.is_link_in_place(&entry) {
+                continue;
+            }
+            let (tree, path) = (&self.staging.tree, path_of(&entry));
+            // An earlier attempt may have come so far.
+            drop(tree.remove_file(path));
+            let target = Path::new(OsStr::from_bytes(entry.target));
+            self.staging
+                .disk
+                .make_link(tree, target, path)
+                .and_then(|()| tree.set_modified(path, time_of(&entry)))
+                .map_err(|error| fault("put in place", &entry, error))?;
+        }
+        Ok(())
+    }
+
+    /// A link that says the same may stay, unless the name must be free.
+    fn is_link_in_place(&self, entry: &EntryRef<'_>) -> bool {
+        let may_stay = self.staging.was_committing || self.taken == Taken::Replace;
+        may_stay && is_same_link(&self.staging.directory, entry)
+    }
+
+    /// The content is on the disk, and the journal says what comes next, before any name is given.
+    fn sync_staged(&mut self) -> Result<(), Fault> {
+        let Staging {
+            journal,
+            disk,
+            tree,
+            place,
+            plan,
+            ..
+        } = &mut *self.staging;
+        let synced = journal.note_commit(disk).and_then(|()| {
+            if !self.has_few {
+                return disk.sync_filesystem(place);
+            }
+            for entry in plan.entries() {
+                if entry.kind == EntryKind::Directory {
+                    disk.sync_directory(&tree.directory(path_of(&entry))?)?;
                 }
-                _ => {}
             }
-        }
-        for (index, file) in self.plan.files().iter().enumerate() {
-            self.place(index, &self.plan.entry(file.entry as usize))?;
-        }
-        // Links last: nothing is ever made through one.
-        for entry in self.entries(EntryKind::Symlink) {
-            self.link(&entry)?;
-        }
-        // From the inside out: what is made in a directory changes its time, and its mode may
-        // forbid going in.
-        for entry in self.plan.entries().rev() {
-            if entry.kind == EntryKind::Directory {
-                self.set_attributes(&entry)?;
-            }
-        }
-        self.claim.give_up();
-        self.sync()
-    }
-
-    fn entries(&self, kind: EntryKind) -> impl Iterator<Item = EntryRef<'_>> {
-        self.plan.entries().filter(move |entry| entry.kind == kind)
-    }
-
-    fn sync(&self) -> Result<(), Fault> {
-        let synced = self.directory.sync_filesystem();
+            disk.sync_directory(tree)?;
+            disk.sync(journal.file())?;
+            disk.sync_directory(place)
+        });
         synced.map_err(|error| Fault::new("sync", Path::new(""), error))
     }
 
-    fn place(&self, index: usize, entry: &EntryRef<'_>) -> Result<(), Fault> {
-        let staged = self.claim.path().join(index.to_string());
-        let opened = self.directory.open_to_write(&staged);
-        opened
-            .and_then(|file| file.set_permissions(Permissions::from_mode(mode_of(entry))))
-            .and_then(|()| self.directory.set_modified(&staged, time_of(entry)))
-            .and_then(|()| self.rename(&staged, entry))
-            .map_err(|error| fault("put in place", entry, error))
+    fn place_all(&mut self) -> Result<(), Fault> {
+        let plan = std::sync::Arc::clone(&self.staging.plan);
+        let mut moved: Option<&[u8]> = None;
+        let mut file_index = 0;
+        let mut at = At::default();
+        for entry in plan.entries() {
+            let index = file_index;
+            file_index += usize::from(entry.kind == EntryKind::File);
+            if moved.is_some_and(|moved| is_below(entry.path, moved)) {
+                continue;
+            }
+            let placed = match entry.kind {
+                EntryKind::Directory => {
+                    let is_moved = self.place_directory(&mut at, &entry);
+                    if let Ok(true) = is_moved {
+                        moved = Some(entry.path);
+                    }
+                    is_moved.map(drop)
+                }
+                EntryKind::File => self.place_file(&mut at, index, &entry),
+                EntryKind::Symlink if self.is_link_in_place(&entry) => Ok(()),
+                EntryKind::Symlink => self.rename(&mut at, &entry, self.taken),
+            };
+            placed.map_err(|error| fault("put in place", &entry, error))?;
+        }
+        Ok(())
     }
 
-    fn link(&self, entry: &EntryRef<'_>) -> Result<(), Fault> {
-        let target = Path::new(OsStr::from_bytes(entry.target));
-        let staged = self.claim.path().join("link");
-        self.directory
-            .make_link(target, &staged)
-            .and_then(|()| self.directory.set_modified(&staged, time_of(entry)))
-            .and_then(|()| self.rename(&staged, entry))
-            .map_err(|error| fault("put in place", entry, error))
+    /// True when the directory got its name with all that is in it.
+    fn place_directory(&self, at: &mut At, entry: &EntryRef<'_>) -> io::Result<bool> {
+        let Err(error) = self.rename(at, entry, Taken::Refuse) else {
+            return Ok(true);
+        };
+        // Something has the name, or this cannot be renamed as a whole: then one by one.
+        let directory = &self.staging.directory;
+        self.staging
+            .disk
+            .make_directory(directory, path_of(entry))?;
+        match directory.status(path_of(entry))?.kind {
+            Kind::Directory => Ok(false),
+            _ => Err(error),
+        }
     }
 
-    fn rename(&self, staged: &Path, entry: &EntryRef<'_>) -> io::Result<()> {
-        self.directory
-            .rename(staged, &self.directory, path_of(entry), self.taken)
+    fn place_file(&self, at: &mut At, index: usize, entry: &EntryRef<'_>) -> io::Result<()> {
+        if self.staging.files[index] != FileState::InPlace {
+            return self.rename(at, entry, self.taken);
+        }
+        match self.staging.is_in_place(entry) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(changed()),
+            Err(error) => Err(error),
+        }
     }
 
-    fn set_attributes(&self, entry: &EntryRef<'_>) -> Result<(), Fault> {
+    fn rename(&self, at: &mut At, entry: &EntryRef<'_>, taken: Taken) -> io::Result<()> {
         let path = path_of(entry);
-        self.directory
-            .directory(path)
-            .and_then(|directory| directory.set_mode(mode_of(entry)))
-            .and_then(|()| self.directory.set_modified(path, time_of(entry)))
-            .map_err(|error| fault("set the attributes of", entry, error))
+        let name = Path::new(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let Staging {
+            tree, directory, ..
+        } = &*self.staging;
+        if parent.as_os_str().is_empty() {
+            let (from, to) = ((tree, name), (&**directory, name));
+            return self.staging.disk.rename(from, to, taken);
+        }
+        if at
+            .parents
+            .as_ref()
+            .is_none_or(|(known, ..)| known != parent)
+        {
+            let (from, to) = (tree.directory(parent)?, directory.directory(parent)?);
+            at.parents = Some((parent.to_path_buf(), from, to));
+        }
+        let (_, from, to) = at.parents.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        self.staging.disk.rename((from, name), (to, name), taken)
     }
+
+    /// From the inside out: what is made in a directory changes its time, and its mode may forbid
+    /// going in.
+    fn set_directories(&self) -> Result<(), Fault> {
+        let directory = &self.staging.directory;
+        for entry in self.staging.plan.entries().rev() {
+            if entry.kind != EntryKind::Directory {
+                continue;
+            }
+            let path = path_of(&entry);
+            let opened = directory.directory(path);
+            opened
+                .and_then(|opened| {
+                    // Its mode may forbid opening it later.
+                    if self.has_few {
+                        self.staging.disk.sync_directory(&opened)?;
+                    }
+                    opened.set_mode(mode_of(&entry))
+                })
+                .and_then(|()| directory.set_modified(path, time_of(&entry)))
+                .map_err(|error| fault("set the attributes of", &entry, error))?;
+        }
+        Ok(())
+    }
+
+    fn sync_placed(&self) -> Result<(), Fault> {
+        let Staging {
+            directory, disk, ..
+        } = &*self.staging;
+        let synced = if self.has_few {
+            disk.sync_directory(directory)
+        } else {
+            disk.sync_filesystem(directory)
+        };
+        synced.map_err(|error| Fault::new("sync", Path::new(""), error))
+    }
+}
+
+/// The directories that the last name was in, staged and final.
+#[derive(Default)]
+struct At {
+    parents: Option<(std::path::PathBuf, Directory, Directory)>,
 }
 
 fn fault(doing: &'static str, entry: &EntryRef<'_>, error: io::Error) -> Fault {
     Fault::new(doing, path_of(entry), error)
 }
 
-/// Read, write, execute: never set-user-id and the like, which a sender could abuse.
-fn mode_of(entry: &EntryRef<'_>) -> u32 {
-    u32::from(entry.mode & 0o777)
-}
-
-const fn time_of(entry: &EntryRef<'_>) -> FileTime {
-    FileTime {
-        seconds: entry.mtime.seconds,
-        nanoseconds: entry.mtime.nanoseconds,
-    }
-}
+/// With more entries than that the filesystem is synced as a whole.
+const FEW: usize = 64;

@@ -1,49 +1,116 @@
 //! A receiver's files: staged beneath the directory, verified, synced, then given their names.
 //!
 //! ```text
+//!   session's thread                      |  disk's thread
+//!   FileStore: runs put together ──────────> write ─> journal ─> hash   commit: sync, names, sync
+//!              <── events, and a wake-up ───┘
+//!
 //! DIR/.towline/<plan>.lock          one receiver of a plan at a time
-//! DIR/.towline/<plan>/0, 1, 2 ...   content of file 0, 1, 2, allocated before any byte arrives
-//!     --all verified--> sync --> directories --> rename each --> links --> times --> sync
+//! DIR/.towline/<plan>/journal       what is staged: survives failure, cancellation and kill -9
+//! DIR/.towline/<plan>/tree/...      space taken before any byte arrives
 //! ```
 //!
 //! Nothing is visible under its final name before all of it is verified and synced. Every name is
 //! opened beneath DIR and no link is followed on the way, so that no plan leads out of it. Of a
 //! plan's modes only the permission bits are used: nobody gets a set-user-id program from the
-//! network.
+//! network. What is staged is removed once everything has its name and this store is dropped, or
+//! when nothing of worth is in it; otherwise the next attempt goes on from there.
+//!
+//! Invariants: no call waits for the disk; what waits to be written is bounded; a byte is in the
+//! journal only after it is in its file; a wrong journal costs time, never content, for the
+//! receiver verifies every slab that it is told is held.
 
 use std::{
     collections::VecDeque,
     ffi::OsStr,
-    io,
+    fmt, io,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::Arc,
     thread,
+    time::Duration,
 };
 
-use delivery::{Plan, RangeSet, Store, StoreEvent};
-use sys::file::{Directory, Kind, Taken};
-use wire::object::{EntryKind, EntryRef, ErrorCode};
+use delivery::{Plan, Store, StoreEvent};
+use sys::file::Directory;
+use wire::object::{EntryRef, ErrorCode};
 
 use crate::NetError;
 
 mod claim;
 
 mod commit;
-use commit::Commit;
+
+mod disk;
+use disk::Disk;
+pub use disk::{DiskCall, DiskFault};
+
+mod journal;
+
+mod leftover;
+pub use leftover::{Leftover, discard_leftover, leftovers};
+
+mod prepare;
+use prepare::Preparation;
+
+mod queue;
+use queue::{Idle, Queue, RUN_BYTES, Request, Run};
 
 mod staging;
-use staging::Staging;
+
+mod worker;
+use worker::Worker;
 
 /// Keeps a plan's content in a directory.
 #[derive(Debug)]
 pub struct FileStore {
     directory: Arc<Directory>,
     shown: PathBuf,
-    overwrite: bool,
-    staging: Option<Staging>,
+    options: StoreOptions,
+    /// Once it was asked to prepare.
+    queue: Option<Arc<Queue>>,
+    /// Its last requests are being served.
+    ending: Option<Arc<Queue>>,
+    /// What is being put together.
+    run: Option<Run>,
+    /// The store takes content.
+    is_open: bool,
+    /// Slabs asked for and not answered.
+    seals_open: usize,
+    /// What happened on this side.
     events: VecDeque<StoreEvent>,
-    committing: Option<mpsc::Receiver<StoreEvent>>,
+    notes: Vec<String>,
+}
+
+/// What becomes of files that are there already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// The transfer is refused, before any content is sent or when it is to be put in place.
+    #[default]
+    Refuse,
+    /// Files and links are replaced, each in one step; directories are kept and filled.
+    Replace,
+    /// As [`Existing::Replace`], but a regular file of the same length and modification time is
+    /// left alone: it is read and compared with the sender's hashes, and only if they differ its
+    /// wrong parts are fetched and it is replaced.
+    SkipUnchanged,
+}
+
+/// How a [`FileStore`] works.
+pub struct StoreOptions {
+    /// What becomes of files that are there already. Default: the transfer is refused.
+    pub existing: Existing,
+    /// Called from the store's thread when [`Store::poll_event`] has something to say: it should
+    /// end the wait of the thread that polls, as [`crate::Waker::wake`] does, and nothing else.
+    /// Without it the store must be polled. Default none.
+    pub notify: Option<Box<dyn Fn() + Send + Sync>>,
+    /// What was received stays staged after a failure, for a later attempt. Default true.
+    pub keep_staged: bool,
+    /// The most memory for content that is not written yet, in bytes; at least 512 KiB. What is
+    /// not written is lost when the process is killed. Default 4 MiB.
+    pub queue_bytes_max: usize,
+    /// A fault to rehearse. Default none.
+    pub fault: Option<DiskFault>,
 }
 
 /// Why something could not be done, and what it was done to.
@@ -55,162 +122,220 @@ struct Fault {
 }
 
 impl FileStore {
-    /// A store beneath `directory`, which is made when it is not there. With `overwrite`, files and
-    /// links of the same name are replaced.
+    /// A store beneath `directory`, which is made when it is not there.
     ///
     /// # Errors
     /// When the directory cannot be made or opened.
-    pub fn open(directory: &Path, overwrite: bool) -> Result<Self, NetError> {
-        std::fs::create_dir_all(directory)
-            .map_err(|error| NetError::system("make", directory.display(), &error))?;
+    pub fn open(directory: &Path, options: impl Into<StoreOptions>) -> Result<Self, NetError> {
+        let remedy = "receive into a directory that this user may write";
+        std::fs::create_dir_all(directory).map_err(|error| {
+            NetError::system("make", directory.display(), &error).remedy(remedy)
+        })?;
         let opened = Directory::open(directory)
             .map_err(|error| NetError::system("open", directory.display(), &error))?;
         Ok(Self {
             directory: Arc::new(opened),
             shown: directory.to_path_buf(),
-            overwrite,
-            staging: None,
+            options: options.into(),
+            queue: None,
+            ending: None,
+            run: None,
+            is_open: false,
+            seals_open: 0,
             events: VecDeque::new(),
-            committing: None,
+            notes: Vec::new(),
         })
     }
 
-    fn fail(&mut self, fault: &Fault) {
-        self.events.push_back(fault.event(&self.shown));
-    }
-
-    /// Finds out early whether every name can be given at the end.
-    fn check_names(&self, plan: &Plan) -> Result<(), Fault> {
-        // In depth-first order, what is below a directory that is not there is not there either.
-        let mut absent: Option<&[u8]> = None;
-        for entry in plan.entries() {
-            if absent.is_some_and(|absent| is_below(entry.path, absent)) {
-                continue;
-            }
-            let path = path_of(&entry);
-            let found = match self.directory.status(path) {
-                Ok(status) => status.kind,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    absent = Some(entry.path);
-                    continue;
-                }
-                Err(error) => return Err(Fault::new("write", path, error)),
-            };
-            let is_fine = match (entry.kind, found) {
-                (EntryKind::Directory, Kind::Directory) => true,
-                (EntryKind::Directory, _) | (_, Kind::Directory) => false,
-                _ => self.overwrite,
-            };
-            if !is_fine {
-                let error = io::Error::from(io::ErrorKind::AlreadyExists);
-                return Err(Fault::new("write", path, error));
-            }
+    /// What a person should know about earlier attempts: one sentence each.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        if let Some(queue) = &self.queue {
+            self.notes.append(&mut queue.take_notes());
         }
-        Ok(())
+        std::mem::take(&mut self.notes)
     }
 
-    fn spawn_commit(&mut self, commit: Commit) -> io::Result<()> {
-        let (sender, receiver) = mpsc::channel();
-        let shown = self.shown.clone();
-        // Syncing may take seconds, and the session's timers must not wait for a disk.
+    fn start(&mut self) -> io::Result<Arc<Queue>> {
+        let runs = (self.options.queue_bytes_max / RUN_BYTES).max(2);
+        let queue = Arc::new(Queue::new(runs, self.options.notify.take()));
+        let worker = Worker {
+            queue: Arc::clone(&queue),
+            preparation: Preparation {
+                directory: Arc::clone(&self.directory),
+                disk: Disk::new(self.options.fault),
+                existing: self.options.existing,
+            },
+            shown: self.shown.clone(),
+            keep: self.options.keep_staged,
+            staging: None,
+            is_committed: false,
+            has_failed: false,
+            events: Vec::new(),
+        };
         thread::Builder::new()
-            .name("commit".into())
-            .spawn(move || {
-                let event = match commit.run() {
-                    Ok(()) => StoreEvent::Committed,
-                    Err(fault) => fault.event(&shown),
-                };
-                // Nobody listens any more when the transfer was given up meanwhile.
-                drop(sender.send(event));
-            })?;
-        self.committing = Some(receiver);
-        Ok(())
+            .name("store".into())
+            .spawn(move || worker.run())?;
+        Ok(queue)
+    }
+
+    /// Gives the run that is being put together to the disk.
+    fn hand_over(&mut self) {
+        if let (Some(run), Some(queue)) = (self.run.take(), &self.queue) {
+            queue.push(Request::Run(run));
+        }
+    }
+
+    fn take_event(&mut self) -> Option<StoreEvent> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        let queue = self.queue.as_ref()?;
+        let (event, idle) = queue.poll();
+        match (event, idle) {
+            (Some(event), _) => Some(event),
+            (None, Idle::Ended) => {
+                self.queue = None;
+                self.is_open = false;
+                let error = io::Error::other("the thread that does it has died");
+                Some(Fault::new("write to", Path::new(""), error).event(&self.shown))
+            }
+            (None, Idle::Yes) => {
+                // Nothing to wait for: what came so far is written and hashed at once.
+                if self.run.as_ref().is_some_and(|run| !run.is_empty()) {
+                    self.hand_over();
+                }
+                None
+            }
+            (None, Idle::No) => None,
+        }
     }
 }
 
 impl Store for FileStore {
     fn prepare(&mut self, plan: &Arc<Plan>) {
-        let staged = self
-            .check_names(plan)
-            .and_then(|()| Staging::make(&self.directory, plan));
-        match staged {
-            Ok(staging) => {
-                self.staging = Some(staging);
-                let held = RangeSet::new(1);
-                self.events.push_back(StoreEvent::Prepared { held });
+        match self.start() {
+            Ok(queue) => {
+                queue.push(Request::Prepare(Arc::clone(plan)));
+                self.queue = Some(queue);
             }
-            Err(fault) => self.fail(&fault),
+            Err(error) => {
+                let fault = Fault::new("start a thread to write to", Path::new(""), error);
+                self.events.push_back(fault.event(&self.shown));
+            }
         }
     }
 
     fn write(&mut self, offset: u64, bytes: &[u8]) -> bool {
-        let Some(staging) = &mut self.staging else {
+        if !self.is_open {
             return false;
-        };
-        match staging.write(&self.directory, offset, bytes) {
-            Ok(()) => true,
-            Err(fault) => {
-                self.fail(&fault);
-                false
-            }
         }
+        if self.run.as_mut().is_some_and(|run| run.push(offset, bytes)) {
+            return true;
+        }
+        self.hand_over();
+        self.run = self.queue.as_ref().and_then(|queue| queue.take_spare());
+        // None is left: the disk is behind.
+        self.run.as_mut().is_some_and(|run| run.push(offset, bytes))
     }
 
     fn seal(&mut self, slab: u32) -> bool {
-        let Some(staging) = &mut self.staging else {
+        let Some(queue) = self.queue.as_ref().filter(|_| self.is_open) else {
             return false;
         };
-        match staging.seal(&self.directory, slab) {
-            Ok(seal) => self.events.push_back(StoreEvent::Sealed { slab, seal }),
-            Err(fault) => self.fail(&fault),
+        if self.seals_open >= SEALS_MAX {
+            return false;
+        }
+        self.seals_open += 1;
+        match &mut self.run {
+            // Behind the bytes it may be waiting for.
+            Some(run) if !run.is_empty() => run.seals.push(slab),
+            _ => queue.push(Request::Seal(slab)),
         }
         true
     }
 
     fn commit(&mut self) {
-        let Some(mut staging) = self.staging.take() else {
+        if !std::mem::take(&mut self.is_open) {
             return;
-        };
-        if let Err(fault) = staging.flush(&self.directory) {
-            return self.fail(&fault);
         }
-        let (plan, claim) = staging.finish();
-        let taken = match self.overwrite {
-            true => Taken::Replace,
-            false => Taken::Refuse,
-        };
-        let directory = Arc::clone(&self.directory);
-        let commit = Commit {
-            directory,
-            plan,
-            claim,
-            taken,
-        };
-        if let Err(error) = self.spawn_commit(commit) {
-            self.fail(&Fault::new("start a thread to sync", Path::new(""), error));
+        self.hand_over();
+        if let Some(queue) = &self.queue {
+            queue.push(Request::Commit);
         }
     }
 
     fn abandon(&mut self) {
-        // Its claim removes what was staged.
-        self.staging = None;
+        self.is_open = false;
+        self.events.clear();
+        self.hand_over();
+        if let Some(queue) = self.queue.take() {
+            queue.stop();
+            self.notes.append(&mut queue.take_notes());
+            self.ending = Some(queue);
+        }
     }
 
     fn poll_event(&mut self) -> Option<StoreEvent> {
-        let committed = self.committing.as_ref().map(mpsc::Receiver::try_recv);
-        match committed {
-            Some(Ok(event)) => {
-                self.committing = None;
-                self.events.push_back(event);
-            }
-            Some(Err(mpsc::TryRecvError::Disconnected)) => {
-                self.committing = None;
-                let error = io::Error::other("the thread that does it has died");
-                self.fail(&Fault::new("sync", Path::new(""), error));
-            }
-            Some(Err(mpsc::TryRecvError::Empty)) | None => {}
+        let event = self.take_event();
+        match &event {
+            Some(StoreEvent::Prepared { .. }) => self.is_open = true,
+            Some(StoreEvent::Sealed { .. }) => self.seals_open -= 1,
+            Some(StoreEvent::Failed { .. }) => self.is_open = false,
+            Some(StoreEvent::Committed) | None => {}
         }
-        self.events.pop_front()
+        event
+    }
+}
+
+impl Drop for FileStore {
+    fn drop(&mut self) {
+        self.abandon();
+        if let Some(queue) = &self.ending {
+            queue.wait_for_end(END_WAIT);
+        }
+    }
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            existing: Existing::default(),
+            notify: None,
+            keep_staged: true,
+            queue_bytes_max: 4 << 20,
+            fault: None,
+        }
+    }
+}
+
+impl From<Existing> for StoreOptions {
+    fn from(existing: Existing) -> Self {
+        Self {
+            existing,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<bool> for StoreOptions {
+    /// True: what is there already is replaced.
+    fn from(overwrites: bool) -> Self {
+        if overwrites {
+            Existing::Replace.into()
+        } else {
+            Existing::Refuse.into()
+        }
+    }
+}
+
+impl fmt::Debug for StoreOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreOptions")
+            .field("existing", &self.existing)
+            .field("keep_staged", &self.keep_staged)
+            .field("queue_bytes_max", &self.queue_bytes_max)
+            .field("fault", &self.fault)
+            .finish_non_exhaustive()
     }
 }
 
@@ -241,11 +366,6 @@ fn path_of<'a>(entry: &EntryRef<'a>) -> &'a Path {
     Path::new(OsStr::from_bytes(entry.path))
 }
 
-fn is_below(path: &[u8], directory: &[u8]) -> bool {
-    let below = path.strip_prefix(directory);
-    below.is_some_and(|below| below.first() == Some(&b'/'))
-}
-
 fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (
@@ -260,12 +380,21 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
         // The text says what to do.
         io::ErrorKind::ResourceBusy => (ErrorCode::Exists, ""),
         io::ErrorKind::InvalidFilename => (ErrorCode::NameTooLong, ""),
+        _ if error.raw_os_error() == Some(EIO) => (
+            ErrorCode::Io,
+            "; look for the disk's errors in the system's log, then start again",
+        ),
         _ => (ErrorCode::Io, ""),
     }
 }
 
 /// What is staged lies here, beneath the directory: plans may not use the name.
 const STAGING: &str = ".towline";
+/// Slabs that may be asked for at a time.
+const SEALS_MAX: usize = 16_384;
+/// How long the end of a store waits for the disk to finish what it is at.
+const END_WAIT: Duration = Duration::from_secs(2);
+const EIO: i32 = 5;
 
 #[cfg(test)]
 mod tests;

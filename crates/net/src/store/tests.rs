@@ -37,6 +37,10 @@ impl Drop for Scratch {
     }
 }
 
+fn open(directory: &Path, existing: Existing) -> FileStore {
+    FileStore::open(directory, existing).unwrap()
+}
+
 fn plan(entries: Vec<Entry>) -> Arc<Plan> {
     Arc::new(Plan::build([1; 16], entries, &PlanLimits::default()).unwrap())
 }
@@ -120,7 +124,7 @@ fn a_tree_is_put_in_place_with_its_attributes() {
     let scratch = Scratch::new();
     for (name, step) in [("a", 1000), ("b", 70_000)] {
         let target = scratch.path(name);
-        let mut store = FileStore::open(&target, false).unwrap();
+        let mut store = open(&target, Existing::Refuse);
         let plan = plan(tree());
         assert_eq!(deliver(&mut store, &plan, step), StoreEvent::Committed);
         let bytes = content(&plan);
@@ -147,6 +151,7 @@ fn a_tree_is_put_in_place_with_its_attributes() {
             fs::read_link(target.join("d/to")).unwrap(),
             Path::new("run")
         );
+        drop(store);
         assert!(!target.join(STAGING).exists());
         fs::set_permissions(target.join("d"), fs::Permissions::from_mode(0o700)).unwrap();
     }
@@ -155,7 +160,11 @@ fn a_tree_is_put_in_place_with_its_attributes() {
 #[test]
 fn nothing_has_its_final_name_before_the_commit_and_nothing_stays_after_giving_up() {
     let scratch = Scratch::new();
-    let mut store = FileStore::open(&scratch.0, false).unwrap();
+    let options = StoreOptions {
+        keep_staged: false,
+        ..StoreOptions::default()
+    };
+    let mut store = FileStore::open(&scratch.0, options).unwrap();
     let plan = plan(vec![Entry::file("f", 3000)]);
     store.prepare(&plan);
     outcome(&mut store);
@@ -163,8 +172,9 @@ fn nothing_has_its_final_name_before_the_commit_and_nothing_stays_after_giving_u
     assert!(!scratch.path("f").exists());
     assert!(scratch.path(STAGING).exists());
     store.abandon();
-    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
     assert!(!store.write(0, &[1]), "nothing is taken any more");
+    drop(store);
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
 }
 
 #[test]
@@ -172,12 +182,12 @@ fn what_exists_is_kept_unless_it_may_be_replaced() {
     let scratch = Scratch::new();
     fs::write(scratch.path("f"), "mine").unwrap();
     let plan = plan(vec![Entry::file("f", 3)]);
-    let mut store = FileStore::open(&scratch.0, false).unwrap();
+    let mut store = open(&scratch.0, Existing::Refuse);
     let (code, text) = failure(deliver(&mut store, &plan, 9));
     assert_eq!(code, ErrorCode::Exists);
     assert!(text.contains("--overwrite"), "{text}");
     assert_eq!(fs::read(scratch.path("f")).unwrap(), b"mine");
-    let mut store = FileStore::open(&scratch.0, true).unwrap();
+    let mut store = open(&scratch.0, Existing::Replace);
     assert_eq!(deliver(&mut store, &plan, 9), StoreEvent::Committed);
     assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&plan));
 }
@@ -185,7 +195,7 @@ fn what_exists_is_kept_unless_it_may_be_replaced() {
 #[test]
 fn a_name_that_is_taken_while_content_comes_in_is_not_replaced() {
     let scratch = Scratch::new();
-    let mut store = FileStore::open(&scratch.0, false).unwrap();
+    let mut store = open(&scratch.0, Existing::Refuse);
     let plan = plan(vec![Entry::file("f", 3)]);
     store.prepare(&plan);
     outcome(&mut store);
@@ -204,7 +214,7 @@ fn kinds_that_do_not_fit_are_refused_early_even_when_replacing() {
     let as_file = plan(vec![Entry::file("d", 3)]);
     let as_directory = plan(vec![Entry::directory("f"), Entry::file("f/x", 1)]);
     for plan in [as_file, as_directory] {
-        let mut store = FileStore::open(&scratch.0, true).unwrap();
+        let mut store = open(&scratch.0, Existing::Replace);
         store.prepare(&plan);
         assert_eq!(failure(outcome(&mut store)).0, ErrorCode::Exists);
     }
@@ -221,12 +231,12 @@ fn links_in_the_directory_are_never_followed() {
     symlink(outside.join("canary"), inside.join("f")).unwrap();
     symlink(&outside, inside.join("late")).unwrap();
     let through = plan(vec![Entry::directory("d"), Entry::file("d/canary", 3)]);
-    for overwrite in [false, true] {
-        let mut store = FileStore::open(&inside, overwrite).unwrap();
+    for existing in [Existing::Refuse, Existing::Replace] {
+        let mut store = open(&inside, existing);
         failure(deliver(&mut store, &through, 9));
     }
     // A link in the place of a file is replaced itself, not what it names.
-    let mut store = FileStore::open(&inside, true).unwrap();
+    let mut store = open(&inside, Existing::Replace);
     let over = plan(vec![Entry::file("f", 3)]);
     assert_eq!(deliver(&mut store, &over, 9), StoreEvent::Committed);
     assert!(fs::symlink_metadata(inside.join("f")).unwrap().is_file());
@@ -240,7 +250,7 @@ fn a_link_put_on_the_way_during_the_transfer_is_not_followed() {
     let (inside, outside) = (scratch.path("in"), scratch.path("out"));
     fs::create_dir(&inside).unwrap();
     fs::create_dir(&outside).unwrap();
-    let mut store = FileStore::open(&inside, true).unwrap();
+    let mut store = open(&inside, Existing::Replace);
     let plan = plan(vec![Entry::directory("d"), Entry::file("d/f", 3)]);
     store.prepare(&plan);
     outcome(&mut store);
@@ -258,7 +268,7 @@ fn a_staging_directory_that_is_a_link_is_refused() {
     fs::create_dir(&inside).unwrap();
     fs::create_dir(&outside).unwrap();
     symlink(&outside, inside.join(STAGING)).unwrap();
-    let mut store = FileStore::open(&inside, true).unwrap();
+    let mut store = open(&inside, Existing::Replace);
     store.prepare(&plan(vec![Entry::file("f", 3)]));
     failure(outcome(&mut store));
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
@@ -267,7 +277,7 @@ fn a_staging_directory_that_is_a_link_is_refused() {
 #[test]
 fn a_plan_larger_than_the_disk_is_refused_before_anything_is_written() {
     let scratch = Scratch::new();
-    let mut store = FileStore::open(&scratch.0, false).unwrap();
+    let mut store = open(&scratch.0, Existing::Refuse);
     let limits = PlanLimits::default();
     let huge = Plan::build([1; 16], vec![Entry::file("f", 1 << 50)], &limits).unwrap();
     store.prepare(&Arc::new(huge));
@@ -281,11 +291,11 @@ fn a_plan_larger_than_the_disk_is_refused_before_anything_is_written() {
 fn a_second_receiver_of_a_plan_is_refused_and_leaves_the_first_alone() {
     let scratch = Scratch::new();
     let plan = plan(vec![Entry::file("f", 3000)]);
-    let mut first = FileStore::open(&scratch.0, true).unwrap();
+    let mut first = open(&scratch.0, Existing::Replace);
     first.prepare(&plan);
     outcome(&mut first);
     assert!(first.write(0, &content(&plan)));
-    let mut second = FileStore::open(&scratch.0, true).unwrap();
+    let mut second = open(&scratch.0, Existing::Replace);
     second.prepare(&plan);
     let (code, text) = failure(outcome(&mut second));
     assert_eq!(code, ErrorCode::Exists);
@@ -295,10 +305,11 @@ fn a_second_receiver_of_a_plan_is_refused_and_leaves_the_first_alone() {
     first.commit();
     assert_eq!(outcome(&mut first), StoreEvent::Committed);
     assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&plan));
+    drop(first);
     assert!(!scratch.path(STAGING).exists());
-    // The end of one is the beginning of the next, even while the first is still there.
-    let mut third = FileStore::open(&scratch.0, true).unwrap();
+    let mut third = open(&scratch.0, Existing::Replace);
     assert_eq!(deliver(&mut third, &plan, 9), StoreEvent::Committed);
+    drop(third);
     assert!(!scratch.path(STAGING).exists());
 }
 
@@ -310,16 +321,17 @@ fn what_a_killed_receiver_left_hinders_nobody() {
     fs::create_dir_all(&staged).unwrap();
     fs::write(staged.join("0"), "old").unwrap();
     fs::write(staged.with_extension("lock"), "").unwrap();
-    let mut store = FileStore::open(&scratch.0, false).unwrap();
+    let mut store = open(&scratch.0, Existing::Refuse);
     assert_eq!(deliver(&mut store, &plan, 9), StoreEvent::Committed);
     assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&plan));
+    drop(store);
     assert!(!scratch.path(STAGING).exists());
 }
 
 #[test]
-fn a_failed_commit_leaves_nothing_staged() {
+fn a_failed_commit_keeps_what_is_staged_until_the_name_is_free() {
     let scratch = Scratch::new();
-    let mut store = FileStore::open(&scratch.0, false).unwrap();
+    let mut store = open(&scratch.0, Existing::Refuse);
     let plan = plan(vec![Entry::file("f", 3)]);
     store.prepare(&plan);
     outcome(&mut store);
@@ -327,7 +339,17 @@ fn a_failed_commit_leaves_nothing_staged() {
     fs::write(scratch.path("f"), "mine").unwrap();
     store.commit();
     failure(outcome(&mut store));
-    assert!(!scratch.path(STAGING).exists());
+    drop(store);
+    fs::remove_file(scratch.path("f")).unwrap();
+    let mut store = open(&scratch.0, Existing::Refuse);
+    store.prepare(&plan);
+    let StoreEvent::Prepared { held } = outcome(&mut store) else {
+        panic!("it does not prepare");
+    };
+    assert_eq!(held.bytes(), 3);
+    store.commit();
+    assert_eq!(outcome(&mut store), StoreEvent::Committed);
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&plan));
 }
 
 #[test]

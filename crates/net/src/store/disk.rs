@@ -1,0 +1,195 @@
+//! The calls that content goes to the disk and comes back by, each of which can be made to fail.
+//!
+//! What a full or broken disk does to a transfer is rehearsed here, as lost packets are in
+//! [`crate::intercept`]. Without a fault a call costs one comparison more.
+
+use std::{
+    fs::{File, FileTimes, Permissions},
+    io,
+    os::unix::fs::{FileExt as _, PermissionsExt as _},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use sys::file::{Directory, FileTime, Taken};
+
+/// What a store asks of the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskCall {
+    /// Making a file.
+    Create,
+    /// Opening one that is there.
+    Open,
+    /// Making a directory.
+    MakeDirectory,
+    /// Making a symbolic link.
+    MakeLink,
+    /// Taking space for a file.
+    Allocate,
+    /// Writing content or the journal.
+    Write,
+    /// Reading content back.
+    Read,
+    /// Setting a file's mode and time.
+    SetAttributes,
+    /// Having the disk write everything down.
+    Sync,
+    /// Giving a name.
+    Rename,
+}
+
+/// A fault to rehearse: one kind of call fails from a certain one on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskFault {
+    /// Which kind of call.
+    pub call: DiskCall,
+    /// So many of them go well first.
+    pub after: u32,
+    /// What the system says: `ENOSPC` is 28, `EIO` is 5.
+    pub errno: i32,
+}
+
+/// The disk, with or without a fault.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Disk {
+    fault: Option<Arc<Planned>>,
+}
+
+#[derive(Debug)]
+struct Planned {
+    fault: DiskFault,
+    good: AtomicU32,
+}
+
+impl Disk {
+    pub(super) fn new(fault: Option<DiskFault>) -> Self {
+        let planned = |fault: DiskFault| {
+            let good = AtomicU32::new(fault.after);
+            Arc::new(Planned { fault, good })
+        };
+        Self {
+            fault: fault.map(planned),
+        }
+    }
+
+    fn before(&self, call: DiskCall) -> io::Result<()> {
+        let Some(planned) = self.fault.as_ref().filter(|p| p.fault.call == call) else {
+            return Ok(());
+        };
+        let still_good = planned
+            .good
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        match still_good {
+            Ok(_) => Ok(()),
+            Err(_) => Err(io::Error::from_raw_os_error(planned.fault.errno)),
+        }
+    }
+
+    pub(super) fn create(&self, within: &Directory, path: &Path) -> io::Result<File> {
+        self.before(DiskCall::Create)?;
+        // The content is nobody else's before its mode is set.
+        within.create(path, 0o600)
+    }
+
+    pub(super) fn open_to_write(&self, within: &Directory, path: &Path) -> io::Result<File> {
+        self.before(DiskCall::Open)?;
+        within.open_to_write(path)
+    }
+
+    pub(super) fn open_to_read(&self, within: &Directory, path: &Path) -> io::Result<File> {
+        self.before(DiskCall::Open)?;
+        within.open_to_read(path)
+    }
+
+    /// Makes a directory unless it is there.
+    pub(super) fn make_directory(&self, within: &Directory, path: &Path) -> io::Result<()> {
+        self.before(DiskCall::MakeDirectory)?;
+        match within.make_directory(path, 0o700) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn make_link(
+        &self,
+        within: &Directory,
+        target: &Path,
+        path: &Path,
+    ) -> io::Result<()> {
+        self.before(DiskCall::MakeLink)?;
+        within.make_link(target, path)
+    }
+
+    /// Takes the space where the filesystem can, and only the length where it cannot.
+    pub(super) fn allocate(&self, file: &File, bytes: u64) -> io::Result<()> {
+        self.before(DiskCall::Allocate)?;
+        match sys::file::allocate(file, bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => file.set_len(bytes),
+            done => done,
+        }
+    }
+
+    pub(super) fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.before(DiskCall::Write)?;
+        file.write_all_at(bytes, at)
+    }
+
+    /// Reads as much as there is; the number of bytes.
+    pub(super) fn read(&self, file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
+        self.before(DiskCall::Read)?;
+        let mut done = 0;
+        while done < out.len() {
+            match file.read_at(&mut out[done..], at + done as u64) {
+                Ok(0) => break,
+                Ok(len) => done += len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    pub(super) fn set_attributes(&self, file: &File, mode: u32, time: FileTime) -> io::Result<()> {
+        self.before(DiskCall::SetAttributes)?;
+        file.set_permissions(Permissions::from_mode(mode))?;
+        let since = Duration::from_secs(time.seconds.unsigned_abs());
+        let second = if time.seconds < 0 {
+            SystemTime::UNIX_EPOCH.checked_sub(since)
+        } else {
+            SystemTime::UNIX_EPOCH.checked_add(since)
+        };
+        let nanoseconds = Duration::from_nanos(time.nanoseconds.into());
+        let modified = second.and_then(|second| second.checked_add(nanoseconds));
+        let modified = modified.ok_or(io::ErrorKind::InvalidInput)?;
+        file.set_times(FileTimes::new().set_modified(modified))
+    }
+
+    pub(super) fn sync(&self, file: &File) -> io::Result<()> {
+        self.before(DiskCall::Sync)?;
+        file.sync_all()
+    }
+
+    pub(super) fn sync_directory(&self, directory: &Directory) -> io::Result<()> {
+        self.before(DiskCall::Sync)?;
+        directory.sync()
+    }
+
+    pub(super) fn sync_filesystem(&self, directory: &Directory) -> io::Result<()> {
+        self.before(DiskCall::Sync)?;
+        directory.sync_filesystem()
+    }
+
+    pub(super) fn rename(
+        &self,
+        from: (&Directory, &Path),
+        to: (&Directory, &Path),
+        taken: Taken,
+    ) -> io::Result<()> {
+        self.before(DiskCall::Rename)?;
+        from.0.rename(from.1, to.0, to.1, taken)
+    }
+}

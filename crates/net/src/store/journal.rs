@@ -1,0 +1,271 @@
+//! What a staging directory holds, written down so that it survives the receiver.
+//!
+//! An append-only file beside the staged content: a header, then one record for each run whose
+//! bytes are in their files. A record is written after the bytes, so that after `kill -9` whatever
+//! it says is true: the page cache outlives the process. After a crash of the machine it may not
+//! be; then the hashes decide, as they do anyway: the receiver verifies every slab before it
+//! commits. A log of exact ranges, unlike a bitmap, loses nothing around gaps, and every record
+//! proves itself.
+//!
+//! ```text
+//! header  64 B   magic 8 | version 4 | 0 4 | plan 16 | boot 16 | content length 8 | check 8
+//! record  24 B   start 8 | length 8 | check 8          all numbers little-endian
+//!                start = length = 2^64-1: names are being given
+//! ```
+//!
+//! Reading stops at the first record that does not prove itself; a header that does not is no
+//! journal, and the attempt starts anew. Records gather in memory for at most [`UNTOLD_BYTES_MAX`]
+//! of content, and are flushed whenever the store has nothing else to do.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, Read as _},
+    ops::Range,
+    path::Path,
+};
+
+use delivery::{Plan, PlanId, RangeSet};
+use sys::file::{Directory, Taken};
+
+use super::disk::Disk;
+
+/// A journal open for writing.
+#[derive(Debug)]
+pub(super) struct Journal {
+    id: PlanId,
+    content_bytes: u64,
+    file: File,
+    len: u64,
+    untold: Vec<u8>,
+    untold_bytes: u64,
+    rewrite_at: u64,
+    is_committing: bool,
+}
+
+/// What an earlier attempt left behind.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Ranges whose bytes are in their files.
+    pub(super) held: RangeSet,
+    /// It had begun to give names.
+    pub(super) is_committing: bool,
+    /// The machine was started again since: what is held may not have reached the disk.
+    pub(super) is_other_boot: bool,
+    content_bytes: u64,
+}
+
+impl Journal {
+    /// Begins a journal that says `held`, in the place of any other; nothing is lost if that fails.
+    pub(super) fn create(
+        disk: &Disk,
+        place: &Directory,
+        plan: &Plan,
+        held: &RangeSet,
+        is_committing: bool,
+    ) -> io::Result<Self> {
+        let (id, content_bytes) = (plan.id(), plan.content_bytes());
+        let (file, len) = write_new(disk, place, id, content_bytes, held, is_committing)?;
+        Ok(Self {
+            id,
+            content_bytes,
+            file,
+            len,
+            untold: Vec::new(),
+            untold_bytes: 0,
+            rewrite_at: rewrite_at(len),
+            is_committing,
+        })
+    }
+
+    /// Notes that the bytes of `range` are in their files.
+    pub(super) fn note(&mut self, range: &Range<u64>) {
+        let len = range.end - range.start;
+        push_record(&mut self.untold, self.id, range.start, len);
+        self.untold_bytes += len;
+    }
+
+    /// True when what was noted should be told now.
+    pub(super) fn is_due(&self) -> bool {
+        self.untold_bytes >= UNTOLD_BYTES_MAX || self.untold.len() >= UNTOLD_RECORDS_MAX * RECORD
+    }
+
+    /// Writes down what was noted. `held` is all of it, for when the file has grown long.
+    pub(super) fn flush(
+        &mut self,
+        disk: &Disk,
+        place: &Directory,
+        held: &RangeSet,
+    ) -> io::Result<()> {
+        if self.untold.is_empty() {
+            return Ok(());
+        }
+        if self.len >= self.rewrite_at {
+            let id = self.id;
+            let (bytes, commits) = (self.content_bytes, self.is_committing);
+            let (file, len) = write_new(disk, place, id, bytes, held, commits)?;
+            (self.file, self.len) = (file, len);
+            self.rewrite_at = rewrite_at(len);
+        } else {
+            disk.write(&self.file, &self.untold, self.len)?;
+            self.len += self.untold.len() as u64;
+        }
+        self.untold.clear();
+        self.untold_bytes = 0;
+        Ok(())
+    }
+
+    /// Writes down that from now on files may be found under their final names.
+    pub(super) fn note_commit(&mut self, disk: &Disk) -> io::Result<()> {
+        push_record(&mut self.untold, self.id, u64::MAX, u64::MAX);
+        disk.write(&self.file, &self.untold, self.len)?;
+        self.len += self.untold.len() as u64;
+        self.untold.clear();
+        self.is_committing = true;
+        Ok(())
+    }
+
+    pub(super) const fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Found {
+    /// What the journal of `plan` says; `None` when there is none that can be trusted.
+    pub(super) fn read(place: &Directory, plan: &Plan) -> Option<Self> {
+        let found = Self::read_any(place, plan.id())?;
+        (found.content_bytes == plan.content_bytes()).then_some(found)
+    }
+
+    /// As [`Found::read`], when only the plan's name is known.
+    pub(super) fn read_any(place: &Directory, id: PlanId) -> Option<Self> {
+        let file = place.open_to_read(Path::new(NAME)).ok()?;
+        let mut input = BufReader::with_capacity(READ_BYTES, file);
+        let mut header = [0; HEADER];
+        input.read_exact(&mut header).ok()?;
+        let boot = &header[32..48];
+        let content_bytes = number(&header[48..56]);
+        if header != header_of(id, boot, content_bytes) {
+            return None;
+        }
+        let mut found = Self {
+            held: RangeSet::new(RANGES_MAX),
+            is_committing: false,
+            is_other_boot: boot != boot_id(),
+            content_bytes,
+        };
+        let mut record = [0; RECORD];
+        while input.read_exact(&mut record).is_ok() && found.take(&record, id) {}
+        Some(found)
+    }
+
+    /// False for a record that does not prove itself.
+    fn take(&mut self, record: &[u8; RECORD], id: PlanId) -> bool {
+        let (start, len) = (number(&record[..8]), number(&record[8..16]));
+        if number(&record[16..]) != check_of(id, start, len) {
+            return false;
+        }
+        if (start, len) == (u64::MAX, u64::MAX) {
+            self.is_committing = true;
+            return true;
+        }
+        let Some(end) = start.checked_add(len) else {
+            return false;
+        };
+        if end > self.content_bytes {
+            return false;
+        }
+        // What does not fit in the set is fetched again.
+        self.held.insert(start..end, |_| {}).is_ok() || self.held.range_count() >= RANGES_MAX
+    }
+}
+
+fn write_new(
+    disk: &Disk,
+    place: &Directory,
+    id: PlanId,
+    content_bytes: u64,
+    held: &RangeSet,
+    is_committing: bool,
+) -> io::Result<(File, u64)> {
+    let new = Path::new(NEW_NAME);
+    match place.remove_file(new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = disk.create(place, new)?;
+    let mut bytes = header_of(id, &boot_id(), content_bytes).to_vec();
+    for range in held.iter() {
+        push_record(&mut bytes, id, range.start, range.end - range.start);
+    }
+    if is_committing {
+        push_record(&mut bytes, id, u64::MAX, u64::MAX);
+    }
+    disk.write(&file, &bytes, 0)?;
+    disk.rename((place, new), (place, Path::new(NAME)), Taken::Replace)?;
+    Ok((file, bytes.len() as u64))
+}
+
+fn header_of(id: PlanId, boot: &[u8], content_bytes: u64) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[16..32].copy_from_slice(&id.0);
+    header[32..48].copy_from_slice(boot);
+    header[48..56].copy_from_slice(&content_bytes.to_le_bytes());
+    let hash = blake3::hash(&header[..56]);
+    header[56..].copy_from_slice(&hash.as_bytes()[..8]);
+    header
+}
+
+fn push_record(out: &mut Vec<u8>, id: PlanId, start: u64, len: u64) {
+    for value in [start, len, check_of(id, start, len)] {
+        out.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// With the plan in it, so that no record of another journal passes for one of this.
+fn check_of(id: PlanId, start: u64, len: u64) -> u64 {
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&id.0);
+    bytes[16..24].copy_from_slice(&start.to_le_bytes());
+    bytes[24..].copy_from_slice(&len.to_le_bytes());
+    number(&blake3::hash(&bytes).as_bytes()[..8])
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("eight bytes were cut out"))
+}
+
+/// Another one after each start of the machine; all zero where the system does not say.
+fn boot_id() -> [u8; 16] {
+    let text = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let mut id = [0; 16];
+    if !text.is_empty() {
+        id.copy_from_slice(&blake3::hash(&text).as_bytes()[..16]);
+    }
+    id
+}
+
+/// Rewritten when it is four times as long as it must be, so seldom that it costs nothing.
+const fn rewrite_at(len: u64) -> u64 {
+    let four = len.saturating_mul(4);
+    if four < REWRITE_BYTES_MIN {
+        REWRITE_BYTES_MIN
+    } else {
+        four
+    }
+}
+
+pub(super) const NAME: &str = "journal";
+const NEW_NAME: &str = "journal.new";
+const MAGIC: &[u8; 8] = b"TWLstage";
+const VERSION: u32 = 1;
+const HEADER: usize = 64;
+const RECORD: usize = 24;
+/// Ranges kept in memory; 16 bytes each. With more gaps than that some bytes are fetched again.
+pub(super) const RANGES_MAX: usize = 65_536;
+/// Content whose records may not be written yet: what `kill -9` costs at most, beside the queue.
+const UNTOLD_BYTES_MAX: u64 = 1 << 20;
+const UNTOLD_RECORDS_MAX: usize = 256;
+const REWRITE_BYTES_MIN: u64 = 1 << 20;
+const READ_BYTES: usize = 64 << 10;

@@ -1,0 +1,330 @@
+//! Before any byte arrives: looks what is there, takes the space, makes the staged tree.
+//!
+//! A failure leaves the disk as it was found: what an earlier attempt had staged stays, what this
+//! one made goes.
+
+use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
+
+use delivery::{Plan, RangeSet};
+use sys::file::{Directory, Kind, Status};
+use wire::object::{EntryKind, EntryRef};
+
+use super::{
+    Existing, Fault,
+    claim::Claim,
+    disk::Disk,
+    journal::{Found, Journal, RANGES_MAX},
+    path_of,
+    staging::{FileState, Reserve, Staging, Works, is_same, on_disk},
+};
+
+/// What a plan is prepared with.
+#[derive(Debug)]
+pub(super) struct Preparation {
+    pub(super) directory: Arc<Directory>,
+    pub(super) disk: Disk,
+    pub(super) existing: Existing,
+}
+
+/// A plan that may be written, and what is there of it.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) staging: Staging,
+    /// Staged by an earlier attempt, or in place.
+    pub(super) held: RangeSet,
+    /// One sentence each, for a person.
+    pub(super) notes: Vec<String>,
+}
+
+impl Preparation {
+    pub(super) fn prepare(&self, plan: &Arc<Plan>) -> Result<Prepared, Fault> {
+        let claim = Claim::take(&self.directory, plan.id())?;
+        let place = claim.open()?;
+        let found = Found::read(&place, plan);
+        let place = match found {
+            Some(_) => place,
+            None => {
+                claim.clear();
+                claim.open()?
+            }
+        };
+        let mut attempt = Attempt {
+            of: self,
+            plan,
+            was_committing: found.as_ref().is_some_and(|found| found.is_committing),
+            is_new: found.is_none(),
+            files: vec![FileState::Absent; plan.files().len()],
+            notes: notes_of(found.as_ref()),
+            held: found.map_or_else(|| RangeSet::new(RANGES_MAX), |found| found.held),
+            made: Vec::new(),
+            tree: None,
+        };
+        match attempt.make(&place) {
+            Ok((tree, reserve, journal)) => {
+                Ok(attempt.finish(claim, place, tree, reserve, journal))
+            }
+            Err(fault) => {
+                attempt.undo(&claim, &place);
+                Err(fault)
+            }
+        }
+    }
+}
+
+fn notes_of(found: Option<&Found>) -> Vec<String> {
+    let Some(found) = found.filter(|found| !found.held.is_empty()) else {
+        return Vec::new();
+    };
+    let mut note = format!(
+        "{} bytes are here from an earlier attempt",
+        found.held.bytes()
+    );
+    if found.is_other_boot {
+        note.push_str(
+            "; this machine was started since, so some may come out wrong and come again",
+        );
+    }
+    vec![note]
+}
+
+struct Attempt<'a> {
+    of: &'a Preparation,
+    plan: &'a Arc<Plan>,
+    was_committing: bool,
+    is_new: bool,
+    files: Vec<FileState>,
+    held: RangeSet,
+    notes: Vec<String>,
+    /// Files that were not there before.
+    made: Vec<usize>,
+    tree: Option<Directory>,
+}
+
+impl Attempt<'_> {
+    fn make(&mut self, place: &Directory) -> Result<(Directory, Option<Reserve>, Journal), Fault> {
+        let disk = &self.of.disk;
+        let failed = |error| Fault::new("stage in", Path::new(super::STAGING), error);
+        let tree_path = Path::new(TREE);
+        disk.make_directory(place, tree_path).map_err(failed)?;
+        let tree = place.directory(tree_path).map_err(failed)?;
+        self.tree = Some(place.directory(tree_path).map_err(failed)?);
+        if !self.is_new {
+            self.look_at_staged(&tree)?;
+        }
+        self.check_names()?;
+        self.check_space()?;
+        for entry in self.plan.entries() {
+            if entry.kind == EntryKind::Directory {
+                disk.make_directory(&tree, path_of(&entry))
+                    .map_err(|error| Fault::new("make room for", path_of(&entry), error))?;
+            }
+        }
+        self.allocate(&tree)?;
+        let reserve = self.reserve(place)?;
+        let journal = Journal::create(disk, place, self.plan, &self.held, self.was_committing)
+            .map_err(failed)?;
+        Ok((tree, reserve, journal))
+    }
+
+    /// Finds what an earlier attempt staged. What is not as it was left is left out.
+    fn look_at_staged(&mut self, tree: &Directory) -> Result<(), Fault> {
+        for (index, file) in self.plan.files().iter().enumerate() {
+            let entry = self.plan.entry(file.entry as usize);
+            let status = match tree.status(path_of(&entry)) {
+                Ok(status) => Some(status),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(Fault::new("look at", path_of(&entry), error)),
+            };
+            if status.is_some_and(|found| found.kind == Kind::File && found.bytes == file.size) {
+                self.files[index] = FileState::Staged;
+                continue;
+            }
+            if status.is_some() {
+                tree.remove_file(path_of(&entry)).map_err(|error| {
+                    Fault::new("remove what is staged of", path_of(&entry), error)
+                })?;
+            }
+            self.held.remove_always(file.start..file.start + file.size);
+        }
+        Ok(())
+    }
+
+    /// Finds out early whether every name can be given at the end, and what is in place already.
+    fn check_names(&mut self) -> Result<(), Fault> {
+        // In depth-first order, what is below a directory that is not there is not there either.
+        let mut absent: Option<&[u8]> = None;
+        let mut file_index = 0;
+        for entry in self.plan.entries() {
+            let index = file_index;
+            file_index += usize::from(entry.kind == EntryKind::File);
+            if absent.is_some_and(|absent| is_below(entry.path, absent)) {
+                continue;
+            }
+            let path = path_of(&entry);
+            let status = match self.of.directory.status(path) {
+                Ok(status) => status,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    absent = Some(entry.path);
+                    continue;
+                }
+                Err(error) => return Err(Fault::new("write", path, error)),
+            };
+            let is_fine = match (entry.kind, status.kind) {
+                (EntryKind::Directory, Kind::Directory) => true,
+                (EntryKind::Directory, _) | (_, Kind::Directory) => false,
+                (EntryKind::File, _) => self.check_file(index, &entry, &status),
+                (EntryKind::Symlink, _) => {
+                    let is_ours = self.was_committing && is_same_link(&self.of.directory, &entry);
+                    is_ours || self.of.existing != Existing::Refuse
+                }
+            };
+            if !is_fine {
+                let error = io::Error::from(io::ErrorKind::AlreadyExists);
+                return Err(Fault::new("write", path, error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file may get its name although something has it.
+    fn check_file(&mut self, index: usize, entry: &EntryRef<'_>, status: &Status) -> bool {
+        // An earlier attempt that was giving names gave this one.
+        let is_ours = self.was_committing && self.files[index] == FileState::Absent;
+        let may_stay = is_ours || self.of.existing == Existing::SkipUnchanged;
+        if may_stay && is_same(entry, status) {
+            self.files[index] = FileState::InPlace;
+            let file = &self.plan.files()[index];
+            // Only what is staged is in the journal.
+            self.held.remove_always(file.start..file.start + file.size);
+            return true;
+        }
+        self.of.existing != Existing::Refuse
+    }
+
+    fn absent(&self) -> impl Iterator<Item = (usize, &delivery::File)> {
+        let files = self.plan.files().iter().enumerate();
+        files.filter(|(index, _)| self.files[*index] == FileState::Absent)
+    }
+
+    fn check_space(&self) -> Result<(), Fault> {
+        let Ok(space) = self.of.directory.space() else {
+            return Ok(());
+        };
+        let (mut files, mut bytes) = (0, 0_u64);
+        for (_, file) in self.absent() {
+            files += 1;
+            bytes = bytes.saturating_add(file.size);
+        }
+        let has_files = space.total_files == 0 || files <= space.available_files;
+        if has_files && bytes <= space.available_bytes {
+            return Ok(());
+        }
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        Err(Fault::new("make room in", Path::new(super::STAGING), full))
+    }
+
+    /// Makes the larger files and takes their space.
+    fn allocate(&mut self, tree: &Directory) -> Result<(), Fault> {
+        let disk = &self.of.disk;
+        for (index, file) in self.plan.files().iter().enumerate() {
+            if self.files[index] != FileState::Absent || file.size <= SMALL_BYTES_MAX {
+                continue;
+            }
+            let entry = self.plan.entry(file.entry as usize);
+            self.made.push(index);
+            disk.create(tree, path_of(&entry))
+                .and_then(|made| disk.allocate(&made, file.size))
+                .map_err(|error| Fault::new("make room for", path_of(&entry), error))?;
+            self.files[index] = FileState::Staged;
+        }
+        Ok(())
+    }
+
+    /// Takes the space of the small files in one piece.
+    fn reserve(&self, place: &Directory) -> Result<Option<Reserve>, Fault> {
+        let path = Path::new(RESERVE);
+        let small = self.absent().map(|(_, file)| on_disk(file.size));
+        let bytes = small.fold(0_u64, u64::saturating_add);
+        // An earlier attempt's is too long by now.
+        drop(place.remove_file(path));
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let disk = &self.of.disk;
+        let made = disk.create(place, path).and_then(|file| {
+            disk.allocate(&file, bytes)?;
+            let free = 0;
+            Ok(Reserve { file, bytes, free })
+        });
+        made.map(Some)
+            .map_err(|error| Fault::new("make room in", Path::new(super::STAGING), error))
+    }
+
+    fn finish(
+        self,
+        claim: Claim,
+        place: Directory,
+        tree: Directory,
+        reserve: Option<Reserve>,
+        journal: Journal,
+    ) -> Prepared {
+        let mut held = RangeSet::new(2 * RANGES_MAX);
+        let in_place = self.plan.files().iter().zip(&self.files);
+        let in_place = in_place
+            .filter(|(_, state)| **state == FileState::InPlace)
+            .map(|(file, _)| file.start..file.start + file.size);
+        for range in self.held.iter().chain(in_place) {
+            // What does not fit comes again.
+            let _is_noted = held.insert(range, |_| {}).is_ok();
+        }
+        let staging = Staging {
+            disk: self.of.disk.clone(),
+            directory: Arc::clone(&self.of.directory),
+            plan: Arc::clone(self.plan),
+            claim,
+            place,
+            tree,
+            files: self.files,
+            held: self.held,
+            journal,
+            was_committing: self.was_committing,
+            reserve,
+            works: Works::default(),
+        };
+        Prepared {
+            staging,
+            held,
+            notes: self.notes,
+        }
+    }
+
+    /// Removes what this attempt made.
+    fn undo(self, claim: &Claim, place: &Directory) {
+        if self.is_new {
+            return claim.clear();
+        }
+        for (index, tree) in self.made.iter().zip(std::iter::repeat(&self.tree)) {
+            let entry = self.plan.entry(self.plan.files()[*index].entry as usize);
+            if let Some(tree) = tree {
+                drop(tree.remove_file(path_of(&entry)));
+            }
+        }
+        drop(place.remove_file(Path::new(RESERVE)));
+    }
+}
+
+/// True when the link that an entry wants is there already.
+pub(super) fn is_same_link(directory: &Directory, entry: &EntryRef<'_>) -> bool {
+    let target = directory.read_link(path_of(entry));
+    target.is_ok_and(|target| target == Path::new(OsStr::from_bytes(entry.target)))
+}
+
+pub(super) fn is_below(path: &[u8], directory: &[u8]) -> bool {
+    let below = path.strip_prefix(directory);
+    below.is_some_and(|below| below.first() == Some(&b'/'))
+}
+
+const TREE: &str = "tree";
+pub(super) const RESERVE: &str = "reserve";
+/// Longer files are made and allocated beforehand.
+const SMALL_BYTES_MAX: u64 = 64 << 10;

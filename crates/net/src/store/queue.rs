@@ -1,0 +1,269 @@
+//! What the session's thread and the disk's thread say to each other.
+//!
+//! ```text
+//!   session: run being filled --full or asked for--> requests --> disk: write, hash, commit
+//!            <--events-- <--emptied buffers-- + the owner's waker
+//! ```
+//!
+//! Invariants: the buffers of runs, filled or empty, never exceed the bytes allowed; answers that
+//! wait are bounded by the questions, which are; requests are served in the order they were made.
+
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use delivery::{Plan, StoreEvent};
+
+/// Something for the disk's thread to do.
+#[derive(Debug)]
+pub(super) enum Request {
+    Prepare(Arc<Plan>),
+    Run(Run),
+    Seal(u32),
+    Commit,
+}
+
+/// Pieces of the content that came one after the other, and the slabs to hash once they are
+/// written.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    /// All pieces, end to end.
+    bytes: Vec<u8>,
+    /// Where in the content each piece belongs; where its bytes begin.
+    pieces: Vec<(Range<u64>, usize)>,
+    pub(super) seals: Vec<u32>,
+}
+
+impl Run {
+    /// Takes bytes of the content; false when it is full.
+    pub(super) fn push(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        if self.bytes.capacity() == 0 {
+            // Once for each of a few buffers, which are used again.
+            self.bytes.reserve_exact(RUN_BYTES);
+        }
+        let end = offset + bytes.len() as u64;
+        if !self.is_empty() && self.bytes.len() + bytes.len() > RUN_BYTES {
+            return false;
+        }
+        let is_full = self.pieces.len() >= PIECES_MAX;
+        match self.pieces.last_mut() {
+            Some((last, _)) if last.end == offset => last.end = end,
+            _ if is_full => return false,
+            _ => self.pieces.push((offset..end, self.bytes.len())),
+        }
+        self.bytes.extend_from_slice(bytes);
+        true
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (Range<u64>, &[u8])> {
+        self.pieces.iter().map(|(range, at)| {
+            let len = usize::try_from(range.end - range.start).expect("a piece is in memory");
+            (range.clone(), &self.bytes[*at..at + len])
+        })
+    }
+
+    /// The bytes of `range`, if one piece has all of them.
+    pub(super) fn find(&self, range: &Range<u64>) -> Option<&[u8]> {
+        let has = |piece: &Range<u64>| piece.start <= range.start && range.end <= piece.end;
+        // What was asked for last came last.
+        let (piece, at) = self.pieces.iter().rev().find(|(piece, _)| has(piece))?;
+        let from = at + usize::try_from(range.start - piece.start).ok()?;
+        let len = usize::try_from(range.end - range.start).ok()?;
+        self.bytes.get(from..from + len)
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.pieces.clear();
+        self.seals.clear();
+    }
+}
+
+/// Both ends of the queue.
+pub(super) struct Queue {
+    state: Mutex<State>,
+    work: Condvar,
+    end: Condvar,
+    notify: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+struct State {
+    requests: VecDeque<Request>,
+    events: VecDeque<StoreEvent>,
+    notes: Vec<String>,
+    spare: Vec<Run>,
+    /// Runs that may still be made.
+    unmade: usize,
+    /// The disk's thread has nothing to do.
+    is_idle: bool,
+    is_stopped: bool,
+    is_ended: bool,
+}
+
+impl Queue {
+    pub(super) fn new(runs: usize, notify: Option<Box<dyn Fn() + Send + Sync>>) -> Self {
+        let state = State {
+            requests: VecDeque::new(),
+            events: VecDeque::new(),
+            notes: Vec::new(),
+            spare: Vec::new(),
+            unmade: runs,
+            is_idle: false,
+            is_stopped: false,
+            is_ended: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            end: Condvar::new(),
+            notify,
+        }
+    }
+
+    // The session's end.
+
+    pub(super) fn push(&self, request: Request) {
+        self.lock().requests.push_back(request);
+        self.work.notify_one();
+    }
+
+    /// An empty run; `None` while all are on their way to the disk.
+    pub(super) fn take_spare(&self) -> Option<Run> {
+        let mut state = self.lock();
+        if let Some(run) = state.spare.pop() {
+            return Some(run);
+        }
+        state.unmade = state.unmade.checked_sub(1)?;
+        Some(Run::default())
+    }
+
+    /// The next event; true when the disk's thread has nothing to do, and whether it has died.
+    pub(super) fn poll(&self) -> (Option<StoreEvent>, Idle) {
+        let mut state = self.lock();
+        let idle = match (state.is_ended, state.is_idle && state.requests.is_empty()) {
+            (true, _) => Idle::Ended,
+            (false, true) => Idle::Yes,
+            (false, false) => Idle::No,
+        };
+        (state.events.pop_front(), idle)
+    }
+
+    pub(super) fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().notes)
+    }
+
+    /// What was asked and is not content is not done any more.
+    pub(super) fn stop(&self) {
+        let mut state = self.lock();
+        state.is_stopped = true;
+        state.requests.retain(|r| matches!(r, Request::Run(_)));
+        state.events.clear();
+        self.work.notify_one();
+    }
+
+    /// Waits for the end of the disk's thread, but not for a disk that hangs.
+    pub(super) fn wait_for_end(&self, at_most: Duration) {
+        let ended = self
+            .end
+            .wait_timeout_while(self.lock(), at_most, |state| !state.is_ended);
+        drop(ended);
+    }
+
+    // The disk's end.
+
+    /// The next request, waited for; `None` when there will be none.
+    pub(super) fn next(&self) -> Option<Request> {
+        let mut state = self.lock();
+        loop {
+            if let Some(request) = state.requests.pop_front() {
+                state.is_idle = false;
+                return Some(request);
+            }
+            if state.is_stopped {
+                return None;
+            }
+            if !state.is_idle {
+                state.is_idle = true;
+                // The session may hold a run back for as long as there is something to do.
+                drop(state);
+                self.wake();
+                state = self.lock();
+                continue;
+            }
+            state = self
+                .work
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().requests.is_empty()
+    }
+
+    /// Gives an emptied run back.
+    pub(super) fn give_back(&self, mut run: Run) {
+        run.clear();
+        self.lock().spare.push(run);
+    }
+
+    pub(super) fn tell(&self, events: &mut Vec<StoreEvent>) {
+        if events.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        if state.is_stopped {
+            events.clear();
+        }
+        state.events.extend(events.drain(..));
+        drop(state);
+        self.wake();
+    }
+
+    pub(super) fn note(&self, note: String) {
+        self.lock().notes.push(note);
+    }
+
+    /// The disk's thread is over, also when it died of a bug.
+    pub(super) fn ended(&self) {
+        self.lock().is_ended = true;
+        self.end.notify_all();
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(notify) = &self.notify {
+            notify();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the disk's thread is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Idle {
+    Yes,
+    No,
+    Ended,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
+}
+
+/// Bytes put together before they are written: hundreds of system calls become one.
+pub(super) const RUN_BYTES: usize = 256 << 10;
+/// Pieces of one run; a block has a thousand bytes and more, unless somebody is hostile.
+const PIECES_MAX: usize = 1024;

@@ -1,0 +1,117 @@
+//! The disk's thread: serves the queue, one request after the other.
+
+use std::{path::PathBuf, sync::Arc};
+
+use delivery::StoreEvent;
+
+use super::{
+    Fault, commit, leftover,
+    prepare::Preparation,
+    queue::{Queue, Request},
+    staging::Staging,
+};
+
+/// What the thread owns.
+pub(super) struct Worker {
+    pub(super) queue: Arc<Queue>,
+    pub(super) preparation: Preparation,
+    /// The directory as the user knows it.
+    pub(super) shown: PathBuf,
+    pub(super) keep: bool,
+    pub(super) staging: Option<Staging>,
+    pub(super) is_committed: bool,
+    pub(super) has_failed: bool,
+    pub(super) events: Vec<StoreEvent>,
+}
+
+impl Worker {
+    pub(super) fn run(mut self) {
+        let queue = Arc::clone(&self.queue);
+        // Also when a bug ends this thread: the session must not wait for ever.
+        let _end = End(Arc::clone(&queue));
+        while let Some(request) = queue.next() {
+            let served = self.serve(request);
+            self.answer(served);
+        }
+        self.end();
+    }
+
+    fn serve(&mut self, request: Request) -> Result<(), Fault> {
+        if self.has_failed || self.is_committed {
+            if let Request::Run(run) = request {
+                self.queue.give_back(run);
+            }
+            return Ok(());
+        }
+        match (request, &mut self.staging) {
+            (Request::Prepare(plan), _) => {
+                let prepared = self.preparation.prepare(&plan)?;
+                self.staging = Some(prepared.staging);
+                let stale = leftover::notes(&self.preparation.directory, &self.shown, plan.id());
+                for note in prepared.notes.into_iter().chain(stale) {
+                    self.queue.note(note);
+                }
+                let held = prepared.held;
+                self.events.push(StoreEvent::Prepared { held });
+            }
+            (Request::Run(run), Some(staging)) => {
+                staging.write(&run)?;
+                for &slab in &run.seals {
+                    let seal = staging.seal(slab, Some(&run))?;
+                    self.events.push(StoreEvent::Sealed { slab, seal });
+                }
+                self.queue.give_back(run);
+                staging.tell_journal(self.queue.is_empty())?;
+            }
+            (Request::Seal(slab), Some(staging)) => {
+                let seal = staging.seal(slab, None)?;
+                self.events.push(StoreEvent::Sealed { slab, seal });
+                staging.tell_journal(self.queue.is_empty())?;
+            }
+            (Request::Commit, Some(staging)) => {
+                commit::commit(staging, self.preparation.existing)?;
+                self.is_committed = true;
+                self.events.push(StoreEvent::Committed);
+            }
+            // It was not prepared: the session does not ask for that.
+            (_, None) => {}
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, served: Result<(), Fault>) {
+        if let Err(fault) = served {
+            self.has_failed = true;
+            self.events.push(fault.event(&self.shown));
+            // What was held so far is worth more than the answer to this question.
+            self.release();
+        }
+        self.queue.tell(&mut self.events);
+    }
+
+    fn end(&mut self) {
+        self.release();
+    }
+
+    /// Keeps what is staged for a later attempt, or removes it.
+    fn release(&mut self) {
+        let Some(mut staging) = self.staging.take() else {
+            return;
+        };
+        if self.is_committed || !self.keep || staging.is_worthless() {
+            staging.claim.clear();
+        } else {
+            // What is not told is fetched again: no reason to fail.
+            let _is_told = staging.tell_journal(true).is_ok();
+        }
+    }
+}
+
+/// Says that the thread is over.
+struct End(Arc<Queue>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.ended();
+    }
+}
