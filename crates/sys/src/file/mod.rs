@@ -118,7 +118,8 @@ impl Directory {
     }
 
     /// Gives what is called `from` here the name `to` beneath `destination`, in one step. Neither
-    /// name is followed when it is a link.
+    /// name is followed when it is a link. Filesystems that cannot refuse a taken name (NFS) give
+    /// files the new name before they take the old one away; directories they do not rename then.
     ///
     /// # Errors
     /// `AlreadyExists` by [`Taken::Refuse`]; `CrossesDevices` when the two are on different
@@ -138,8 +139,14 @@ impl Directory {
             Taken::Replace => 0,
         };
         // SAFETY: both names are live nul-terminated strings, only read; both directories are open.
-        check(unsafe { libc::renameat2(old_at, old.as_ptr(), new_at, new.as_ptr(), flags) })?;
-        Ok(())
+        let renamed =
+            check(unsafe { libc::renameat2(old_at, old.as_ptr(), new_at, new.as_ptr(), flags) });
+        match renamed {
+            Err(error) if flags != 0 && knows_no_flags(&error) => {
+                link_over(old_parent.as_fd(), &old, new_parent.as_fd(), &new)
+            }
+            renamed => renamed.map(drop),
+        }
     }
 
     /// Removes a file or a link (itself, not what it names).
@@ -157,6 +164,19 @@ impl Directory {
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
         // SAFETY: takes no memory; the descriptor is owned, hence open.
         check(unsafe { libc::fchmod(self.0.as_raw_fd(), mode) })?;
+        Ok(())
+    }
+
+    /// Sets the permission bits of what is at `path`, which need not be readable; a link there is
+    /// not followed.
+    ///
+    /// # Errors
+    /// `Unsupported` for a link; `PermissionDenied` when it belongs to someone else.
+    pub fn set_mode_of(&self, path: &Path, mode: u32) -> io::Result<()> {
+        let (parent, name) = self.parent_of(path)?;
+        let (at, flags) = (parent.as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
+        // SAFETY: `name` is a live nul-terminated string, only read; `parent` is open.
+        check(unsafe { libc::fchmodat(at, name.as_ptr(), mode, flags) })?;
         Ok(())
     }
 
@@ -408,6 +428,28 @@ fn is_missing(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::ENOSYS | libc::EPERM | libc::EOPNOTSUPP)
     )
+}
+
+/// The filesystem renames, but not with a condition.
+fn knows_no_flags(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS))
+}
+
+/// Renames a file unless the new name is taken, as [`Taken::Refuse`], in two steps: in between it
+/// has both names.
+fn link_over(
+    old_at: BorrowedFd<'_>,
+    old: &CStr,
+    new_at: BorrowedFd<'_>,
+    new: &CStr,
+) -> io::Result<()> {
+    let (old_at, new_at) = (old_at.as_raw_fd(), new_at.as_raw_fd());
+    // SAFETY: both names are live nul-terminated strings, only read; both directories are borrowed,
+    // hence open.
+    check(unsafe { libc::linkat(old_at, old.as_ptr(), new_at, new.as_ptr(), 0) })?;
+    // SAFETY: `old` is a live nul-terminated string, only read; the directory is borrowed.
+    check(unsafe { libc::unlinkat(old_at, old.as_ptr(), 0) })?;
+    Ok(())
 }
 
 /// Learnt at the first call. A race only repeats the attempt.

@@ -215,3 +215,29 @@ fn room_that_there_is_not_is_refused_at_once() {
     allocate(&file, 0).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 0);
 }
+
+#[test]
+fn a_name_that_is_taken_is_refused_also_without_the_kernels_help() {
+    let scratch = Scratch::new();
+    let root = scratch.directory();
+    root.create(path("new"), 0o600).unwrap();
+    root.create(path("taken"), 0o600).unwrap();
+    let link = |to: &CStr| link_over(root.as_fd(), c"new", root.as_fd(), to);
+    assert_eq!(errno(link(c"taken")), Some(libc::EEXIST));
+    assert!(root.status(path("new")).is_ok());
+    link(c"free").unwrap();
+    assert_eq!(errno(root.status(path("new"))), Some(libc::ENOENT));
+    assert_eq!(root.status(path("free")).unwrap().links, 1);
+}
+
+#[test]
+fn a_mode_is_set_without_opening_and_never_through_a_link() {
+    let scratch = Scratch::new();
+    let root = scratch.directory();
+    root.create(path("file"), 0).unwrap();
+    root.make_link(path("file"), path("link")).unwrap();
+    root.set_mode_of(path("file"), 0o600).unwrap();
+    assert_eq!(root.status(path("file")).unwrap().mode, 0o600);
+    assert!(root.set_mode_of(path("link"), 0o777).is_err());
+    assert_eq!(root.status(path("file")).unwrap().mode, 0o600);
+}
