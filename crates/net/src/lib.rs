@@ -25,7 +25,7 @@ pub use store::{
 };
 
 mod tree;
-pub use tree::{FileContent, Tree};
+pub use tree::{FileContent, Tree, TreeSource};
 
 mod udp;
 pub use udp::{Role, UdpCounters, UdpIo, UdpSetup, Waker};

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs, io,
     os::unix::{
         ffi::OsStrExt as _,
@@ -32,23 +32,75 @@ pub struct Tree {
     pub notes: Vec<String>,
 }
 
+/// Something to send.
+#[derive(Debug)]
+pub enum TreeSource {
+    /// A file or directory, delivered under its last component.
+    Path(PathBuf),
+    /// An open regular file, delivered under a name that it need not have anywhere.
+    File {
+        /// One component.
+        name: OsString,
+        /// Its bytes; they must not change.
+        file: fs::File,
+    },
+}
+
 impl Tree {
     /// Walks `paths`; each is delivered under its last component.
     ///
     /// # Errors
-    /// When something cannot be read, or the whole is no plan: two paths of the same name, a name
-    /// that cannot be delivered, a link that leads out of the tree.
+    /// As [`Tree::select`].
     pub fn read(paths: &[PathBuf]) -> Result<Self, NetError> {
-        let mut walk = Walk::default();
-        for path in paths {
-            let name = walk.name_of(path)?;
-            walk.visit(path, name.as_bytes())?;
+        let sources = paths.iter().cloned().map(TreeSource::Path);
+        Self::select(sources.collect(), |_, _| true)
+    }
+
+    /// Walks `sources` and takes what `is_wanted` says yes to, which is asked with the path as it
+    /// would be delivered and whether it is a directory. Below a directory that is not wanted
+    /// nothing is looked at.
+    ///
+    /// **Cost**: opens every file, so that one that cannot be read is found before anybody waits.
+    ///
+    /// # Errors
+    /// When something cannot be read (the first ten are named), or the whole is no plan: two
+    /// sources of the same name, a name that cannot be delivered, a link that leads out of the
+    /// tree.
+    pub fn select(
+        sources: Vec<TreeSource>,
+        is_wanted: impl FnMut(&Path, bool) -> bool,
+    ) -> Result<Self, NetError> {
+        let mut walk = Walk {
+            entries: Vec::new(),
+            notes: Vec::new(),
+            roots: BTreeMap::new(),
+            unreadable: Vec::new(),
+            unreadable_count: 0,
+            is_wanted,
+        };
+        for source in sources {
+            match source {
+                TreeSource::Path(path) => walk.path(&path),
+                TreeSource::File { name, file } => walk.file(&name, file),
+            }?;
         }
         let Walk {
             entries,
             notes,
             roots,
+            unreadable,
+            unreadable_count,
+            ..
         } = walk;
+        if !unreadable.is_empty() {
+            let mut cause = unreadable.join("; ");
+            if unreadable_count > unreadable.len() {
+                cause += &format!("; and {} more", unreadable_count - unreadable.len());
+            }
+            let target = format!("{unreadable_count} of what is to be sent");
+            return Err(NetError::refused("read", target, cause)
+                .remedy("make them readable for this user or exclude them"));
+        }
         let plan = Plan::build(identity(), entries, &PlanLimits::default())
             .map_err(|error| NetError::refused("plan", "the transfer", error))?;
         let content = FileContent {
@@ -63,47 +115,71 @@ impl Tree {
     }
 }
 
-#[derive(Debug, Default)]
-struct Walk {
+#[derive(Debug)]
+struct Walk<W> {
     entries: Vec<Entry>,
     notes: Vec<String>,
-    roots: BTreeMap<Vec<u8>, PathBuf>,
+    roots: BTreeMap<Vec<u8>, Root>,
+    /// What could not be read and why: the first few of them.
+    unreadable: Vec<String>,
+    unreadable_count: usize,
+    is_wanted: W,
 }
 
-impl Walk {
-    /// The name that `path` is delivered under; notes where it is found.
-    fn name_of(&mut self, path: &Path) -> Result<std::ffi::OsString, NetError> {
-        let whole = match path.file_name() {
-            Some(_) => path.to_path_buf(),
-            None => fs::canonicalize(path)
-                .map_err(|error| NetError::system("read", path.display(), &error))?,
-        };
-        let name = whole.file_name().ok_or_else(|| {
-            NetError::refused(
-                "send",
-                path.display(),
-                "it has no name to be delivered under",
-            )
-            .remedy("name what is in it instead")
-        })?;
-        if self
-            .roots
-            .insert(name.as_bytes().to_vec(), path.to_path_buf())
-            .is_some()
-        {
+/// Where a top-level name of the plan comes from.
+#[derive(Debug)]
+enum Root {
+    Path(PathBuf),
+    File(fs::File),
+}
+
+impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
+    fn path(&mut self, path: &Path) -> Result<(), NetError> {
+        let name = name_of(path)?;
+        self.root(&name, path, Root::Path(path.to_path_buf()))?;
+        self.visit(path, name.as_bytes());
+        Ok(())
+    }
+
+    fn file(&mut self, name: &OsStr, file: fs::File) -> Result<(), NetError> {
+        let metadata = file
+            .metadata()
+            .map_err(|error| NetError::system("read", name.display(), &error))?;
+        self.entries.push(Entry {
+            kind: EntryKind::File,
+            mode: mode_of(&metadata),
+            mtime: mtime_of(&metadata),
+            size: metadata.len(),
+            path: name.as_bytes().to_vec(),
+            target: Vec::new(),
+        });
+        self.root(name, Path::new(name), Root::File(file))
+    }
+
+    fn root(&mut self, name: &OsStr, path: &Path, root: Root) -> Result<(), NetError> {
+        let before = self.roots.insert(name.as_bytes().to_vec(), root);
+        if before.is_some() {
             let cause = "another path of the same name is sent too";
             return Err(NetError::refused("send", path.display(), cause));
         }
-        Ok(name.to_owned())
+        Ok(())
     }
 
-    fn visit(&mut self, path: &Path, name: &[u8]) -> Result<(), NetError> {
-        let failed = |error: &io::Error| NetError::system("read", path.display(), error);
-        let metadata = fs::symlink_metadata(path).map_err(|error| failed(&error))?;
+    fn visit(&mut self, path: &Path, name: &[u8]) {
+        if let Err(error) = self.take(path, name) {
+            self.unreadable(path, &error);
+        }
+    }
+
+    fn take(&mut self, path: &Path, name: &[u8]) -> io::Result<()> {
+        let metadata = fs::symlink_metadata(path)?;
         let kind = metadata.file_type();
+        if !(self.is_wanted)(Path::new(OsStr::from_bytes(name)), kind.is_dir()) {
+            return Ok(());
+        }
         let mut entry = Entry {
             kind: EntryKind::File,
-            mode: u16::try_from(metadata.mode() & 0o7777).unwrap_or(0o644),
+            mode: mode_of(&metadata),
             mtime: mtime_of(&metadata),
             size: 0,
             path: name.to_vec(),
@@ -111,9 +187,10 @@ impl Walk {
         };
         if kind.is_file() {
             entry.size = metadata.len();
+            open_regular(path)?;
         } else if kind.is_symlink() {
             entry.kind = EntryKind::Symlink;
-            let target = fs::read_link(path).map_err(|error| failed(&error))?;
+            let target = fs::read_link(path)?;
             entry.target = target.as_os_str().as_bytes().to_vec();
             // The entry's own depth is what its link may climb: the walk has no other roots above.
             let depth = name.iter().filter(|&&byte| byte == b'/').count();
@@ -135,14 +212,39 @@ impl Walk {
         }
         self.entries.push(entry);
         if kind.is_dir() {
-            for below in fs::read_dir(path).map_err(|error| failed(&error))? {
-                let below = below.map_err(|error| failed(&error))?.file_name();
+            for below in fs::read_dir(path)? {
+                let below = below?.file_name();
                 let name = [name, b"/", below.as_bytes()].concat();
-                self.visit(&path.join(&below), &name)?;
+                self.visit(&path.join(&below), &name);
             }
         }
         Ok(())
     }
+
+    fn unreadable(&mut self, path: &Path, error: &io::Error) {
+        if self.unreadable.len() < UNREADABLE_NAMED_MAX {
+            self.unreadable.push(format!("{}: {error}", path.display()));
+        }
+        self.unreadable_count += 1;
+    }
+}
+
+/// The name that `path` is delivered under.
+fn name_of(path: &Path) -> Result<OsString, NetError> {
+    let whole = match path.file_name() {
+        Some(_) => path.to_path_buf(),
+        None => fs::canonicalize(path)
+            .map_err(|error| NetError::system("read", path.display(), &error))?,
+    };
+    let name = whole.file_name().ok_or_else(|| {
+        let cause = "it has no name to be delivered under";
+        NetError::refused("send", path.display(), cause).remedy("name what is in it instead")
+    })?;
+    Ok(name.to_owned())
+}
+
+fn mode_of(metadata: &fs::Metadata) -> u16 {
+    u16::try_from(metadata.mode() & 0o7777).unwrap_or(0o644)
 }
 
 fn mtime_of(metadata: &fs::Metadata) -> Mtime {
@@ -169,7 +271,7 @@ fn identity() -> [u8; 16] {
 #[derive(Debug)]
 pub struct FileContent {
     /// Where each top-level name of the plan is.
-    roots: BTreeMap<Vec<u8>, PathBuf>,
+    roots: BTreeMap<Vec<u8>, Root>,
     /// The files read last, the latest first.
     open: VecDeque<(u32, fs::File)>,
 }
@@ -181,11 +283,10 @@ impl FileContent {
             Some(at) => (&path[..at], &path[at + 1..]),
             None => (path, &[][..]),
         };
-        let root = self.roots.get(top).cloned().unwrap_or_default();
-        if rest.is_empty() {
-            root
-        } else {
-            root.join(OsStr::from_bytes(rest))
+        match self.roots.get(top) {
+            Some(Root::Path(root)) if rest.is_empty() => root.clone(),
+            Some(Root::Path(root)) => root.join(OsStr::from_bytes(rest)),
+            Some(Root::File(_)) | None => PathBuf::from(OsStr::from_bytes(top)),
         }
     }
 
@@ -205,6 +306,11 @@ impl FileContent {
 
     fn open(&self, plan: &Plan, index: usize) -> Result<fs::File, ContentError> {
         let path = self.path_of(plan, index);
+        if let Some(Root::File(file)) = self.roots.get(plan.path_of(&plan.files()[index])) {
+            return file
+                .try_clone()
+                .map_err(|error| content_error(&path, &error));
+        }
         let file = open_regular(&path).map_err(|error| {
             let is_file = fs::symlink_metadata(&path).is_ok_and(|now| now.is_file());
             let is_gone = error.kind() == io::ErrorKind::NotFound;
@@ -285,5 +391,7 @@ fn content_error(path: &Path, error: &io::Error) -> ContentError {
     ContentError::new(code, format!("cannot read {}: {error}", path.display()))
 }
 
+/// Unreadable files that an error names.
+const UNREADABLE_NAMED_MAX: usize = 10;
 /// Files kept open for reading.
 const OPEN_MAX: usize = 16;
