@@ -17,6 +17,8 @@ mod call;
 
 pub mod clock;
 
+pub mod datagram;
+
 /// The errno values that callers tell apart.
 pub mod errno {
     pub use libc::{
@@ -39,8 +41,9 @@ pub mod packet;
 pub mod poll;
 pub use poll::{Epoll, Interest, Ready, TimerFd, WakeFd};
 
-mod signal;
-pub use signal::StopSignal;
+pub mod scheduler;
+
+pub mod stamp;
 
 pub mod tcp;
 

@@ -1,0 +1,40 @@
+//! Measurements without clock or socket: when to send, what a probe looks like, how a result is
+//! kept, what its percentiles are, and its pictures.
+//!
+//! ```text
+//!   Schedule --> (engine sends Probe, hears its echo) --> Sample --> raw::Writer --> FILE
+//!                                                            |                        |
+//!                                                            v                        v
+//!                                                        Latencies <----------- raw::read
+//!                                                            |                        |
+//!                                                         figures     plot: PNG, SVG, HTML, text
+//! ```
+//!
+//! All times are nanoseconds of one monotonic clock since the start of their run. A round trip is
+//! told twice: from the *intended* time of sending, which no stall of the sender or of the far end
+//! can hide, and from the *actual* one. Half a round trip is never called anything.
+//!
+//! What it does not do: read clocks, move packets, open files.
+#![forbid(unsafe_code)]
+
+mod latencies;
+pub use latencies::{Latencies, Percentiles, Which, write_log};
+
+mod link;
+pub use link::{Link, Transport};
+
+pub mod plot;
+
+mod probe;
+pub use probe::{PROBE_BYTES_MIN, Probe, ProbeError, ProbeKind};
+
+pub mod raw;
+
+mod sample;
+pub use sample::{Counts, Mark, MarkKind, Sample, Split};
+
+mod schedule;
+pub use schedule::{Schedule, ScheduleError};
+
+mod series;
+pub use series::Series;

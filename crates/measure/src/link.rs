@@ -1,0 +1,97 @@
+//! What a link can carry at most: the ceiling that every plot names.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Plain datagrams.
+    Udp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Udp => "UDP",
+        })
+    }
+}
+
+/// An Ethernet link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Bits each second.
+    pub bits_per_s: u64,
+    /// Largest IP packet.
+    pub mtu: u32,
+}
+
+impl Link {
+    /// Datagrams of `payload` bytes that the link carries each second at most, one way: with
+    /// Ethernet header and check sequence (18 bytes, 64 at least), preamble and gap (20 bytes), IP
+    /// and UDP headers, and fragmentation where the datagram is longer than the MTU.
+    #[must_use]
+    pub fn datagrams_per_s(&self, payload: usize, is_ipv6: bool) -> u64 {
+        let octets = wire_octets(payload, self.mtu, is_ipv6);
+        self.bits_per_s / (octets * 8)
+    }
+}
+
+/// Bytes that one datagram occupies on an Ethernet wire, gap included.
+fn wire_octets(payload: usize, mtu: u32, is_ipv6: bool) -> u64 {
+    let (ip, fragment_header) = if is_ipv6 { (40, 8) } else { (20, 0) };
+    let datagram = payload as u64 + UDP_HEADER;
+    let room = u64::from(mtu).saturating_sub(ip).max(8);
+    if datagram <= room {
+        return frame(datagram + ip);
+    }
+    // All fragments but the last carry a multiple of eight bytes.
+    let each = (room - fragment_header.min(room - 8)) / 8 * 8;
+    let (whole, rest) = (datagram / each, datagram % each);
+    let last = if rest > 0 {
+        frame(rest + ip + fragment_header)
+    } else {
+        0
+    };
+    whole * frame(each + ip + fragment_header) + last
+}
+
+/// With Ethernet header, check sequence, padding, preamble and gap.
+fn frame(packet: u64) -> u64 {
+    (packet + ETHERNET).max(FRAME_MIN) + PREAMBLE_AND_GAP
+}
+
+const UDP_HEADER: u64 = 8;
+const ETHERNET: u64 = 18;
+const FRAME_MIN: u64 = 64;
+const PREAMBLE_AND_GAP: u64 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ethernets_known_ceilings() {
+        let gigabit = Link {
+            bits_per_s: 1_000_000_000,
+            mtu: 1_500,
+        };
+        // The figures every handbook gives: 64-byte and 1518-byte frames at 1 Gbit/s.
+        assert_eq!(gigabit.datagrams_per_s(18, false), 1_488_095);
+        assert_eq!(gigabit.datagrams_per_s(1_472, false), 81_274);
+        // One byte more makes a second frame, padded to the minimum.
+        assert_eq!(
+            gigabit.datagrams_per_s(1_473, false),
+            1_000_000_000 / ((1_538 + 84) * 8)
+        );
+        assert!(gigabit.datagrams_per_s(1_472, true) < 81_274);
+        let narrow = Link {
+            bits_per_s: 1_000,
+            mtu: 0,
+        };
+        assert_eq!(narrow.datagrams_per_s(65_507, true), 0);
+    }
+}

@@ -1,0 +1,463 @@
+//! A page of panels from results: heat maps on one scale, the shares behind them, pacing errors.
+
+use super::{
+    Anchor, Axis, Grid, Item, Map, Point, Scale, Scene, axis,
+    palette::{self, ALARM, FAINT, GREY, INK},
+    scene::shade,
+};
+use crate::{Latencies, Percentiles, Series, Transport, Which, raw::Manifest};
+
+/// How a page is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Which times the maps show.
+    pub view: View,
+    /// How the axis of times is divided.
+    pub scale: Scale,
+    /// How counts become colours.
+    pub colours: Scale,
+}
+
+/// Which times a map shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// Round trips from the intended time of sending.
+    Intended,
+    /// Round trips from the actual time of sending.
+    Actual,
+}
+
+/// Draws the series one below the other, on one scale of times and one of colours; below them the
+/// share of round trips, and the pacing errors.
+#[must_use]
+pub fn figure(series: &[Series<'_>], options: &Options) -> Scene {
+    let panels: Vec<Panel> = series
+        .iter()
+        .map(|one| Panel::of_round_trips(one, options.view))
+        .collect();
+    let title = match options.view {
+        View::Intended => "Round-trip time from the intended time of sending",
+        View::Actual => "Round-trip time from the actual time of sending",
+    };
+    let mut page = Page::new(title, series, panels.len(), true);
+    page.maps(&panels, options);
+    let top = page.top + GAP;
+    page.curves(
+        [LEFT, top, HALF_WIDTH, CURVE_HEIGHT],
+        "share of round trips (line: from intended, dots: from actual sending)",
+        series,
+        &[Which::Intended, Which::Actual],
+    );
+    page.curves(
+        [LEFT + HALF_WIDTH + 150.0, top, HALF_WIDTH, CURVE_HEIGHT],
+        "pacing error: how late messages left",
+        series,
+        &[Which::Late],
+    );
+    page.scene
+}
+
+/// Draws where the round trips' time went, as far as messages were stamped: send path, link and
+/// far end, wake-up. `None` when none was.
+#[must_use]
+pub fn hops(series: &[Series<'_>], options: &Options) -> Option<Scene> {
+    let panels: Vec<Panel> = series
+        .iter()
+        .filter(|one| one.splits().next().is_some())
+        .flat_map(Panel::of_hops)
+        .collect();
+    if panels.is_empty() {
+        return None;
+    }
+    let title = "Where the round trips' time went (kernel stamps)";
+    let mut page = Page::new(title, series, panels.len(), false);
+    page.maps(&panels, options);
+    Some(page.scene)
+}
+
+/// One part of a round trip.
+type Part = fn(&crate::Split) -> u64;
+
+/// One heat map before it is drawn.
+struct Panel {
+    title: String,
+    points: Vec<Point>,
+    lasted_ns: u64,
+    marks: Vec<(u64, u64)>,
+}
+
+impl Panel {
+    fn of_round_trips(series: &Series<'_>, view: View) -> Self {
+        let points = series.samples().filter_map(|(start, sample)| {
+            let (at_ns, value_ns) = match view {
+                View::Intended => (sample.intended_ns, sample.rtt_intended_ns()?),
+                View::Actual => (sample.sent_ns, sample.rtt_ns?),
+            };
+            let at_ns = start.saturating_add(at_ns);
+            Some(Point { at_ns, value_ns })
+        });
+        let figures = match view {
+            View::Intended => series.latencies.intended(),
+            View::Actual => series.latencies.actual(),
+        };
+        Self {
+            title: headline(series, &figures),
+            points: points.collect(),
+            lasted_ns: series.lasted_ns,
+            marks: marks(series),
+        }
+    }
+
+    fn of_hops(series: &Series<'_>) -> [Self; 3] {
+        let label = &series.setup.label;
+        let parts: [(&str, Part); 3] = [
+            (
+                "send path: send() to the device",
+                crate::Split::send_path_ns,
+            ),
+            ("link and far end: device to our kernel", |split| {
+                split.link_ns
+            }),
+            ("wake-up: our kernel to recv()", |split| split.wake_ns),
+        ];
+        parts.map(|(name, part)| Self {
+            title: format!("{label}: {name}"),
+            points: series
+                .splits()
+                .map(|(at_ns, split)| Point {
+                    at_ns,
+                    value_ns: part(split),
+                })
+                .collect(),
+            lasted_ns: series.lasted_ns,
+            marks: marks(series),
+        })
+    }
+}
+
+fn marks(series: &Series<'_>) -> Vec<(u64, u64)> {
+    series
+        .marks()
+        .map(|mark| (mark.at_ns, mark.lasted_ns))
+        .collect()
+}
+
+/// What a panel says above its map: rate, datagrams, ceiling, figures, accounts.
+fn headline(series: &Series<'_>, figures: &Percentiles) -> String {
+    let setup = series.setup;
+    let ns = |value: u64| axis::time(value as f64);
+    let mut text = format!(
+        "{}: {:.0}/s one way, {} datagrams of {} B{}; p50 {} p99 {} p99.9 {} max {}",
+        setup.label,
+        series.sent_per_s(),
+        series.counts.sent,
+        setup.size,
+        ceiling(series),
+        ns(figures.p50_ns),
+        ns(figures.p99_ns),
+        ns(figures.p999_ns),
+        ns(figures.max_ns),
+    );
+    let counts = &series.counts;
+    for (count, what) in [(counts.lost, "LOST"), (counts.missed, "slots MISSED")] {
+        if count > 0 {
+            text += &format!("; {count} {what}");
+        }
+    }
+    if series.is_cut() {
+        text += "; CUT SHORT";
+    }
+    text
+}
+
+fn ceiling(series: &Series<'_>) -> String {
+    let Transport::Udp = series.setup.transport;
+    match series.manifest.link {
+        Some(link) => {
+            let most = link.datagrams_per_s(series.setup.size, series.setup.is_ipv6);
+            format!(" (link max {most}/s)")
+        }
+        None => " (no link speed)".to_owned(),
+    }
+}
+
+/// The page under way.
+struct Page {
+    scene: Scene,
+    /// Where the next part begins.
+    top: f64,
+}
+
+impl Page {
+    fn new(title: &str, series: &[Series<'_>], panels: usize, has_curves: bool) -> Self {
+        let mut manifests: Vec<&Manifest> = Vec::new();
+        for one in series {
+            if !manifests
+                .iter()
+                .any(|known| std::ptr::eq(*known, one.manifest))
+            {
+                manifests.push(one.manifest);
+            }
+        }
+        let head = 52.0 + LINE * manifests.len() as f64;
+        let curves = if has_curves { CURVE_HEIGHT + 90.0 } else { 0.0 };
+        let height = head + panels as f64 * (PANEL_HEIGHT + PANEL_GAP) + 40.0 + curves;
+        let mut scene = Scene::new(WIDTH as u32, height as u32);
+        scene.text((20.0, 24.0), title, 3, Anchor::Start);
+        for (line, manifest) in (0..).zip(&manifests) {
+            let at = (20.0, 54.0 + LINE * f64::from(line));
+            scene.coloured_text(at, &provenance(manifest), 2, Anchor::Start, GREY);
+        }
+        Self { scene, top: head }
+    }
+
+    /// Maps below one another, on one axis of values and one scale of colours.
+    fn maps(&mut self, panels: &[Panel], options: &Options) {
+        let values = || {
+            panels
+                .iter()
+                .flat_map(|panel| &panel.points)
+                .map(|point| point.value_ns)
+        };
+        let (min, max) = (
+            values().min().unwrap_or(1_000),
+            values().max().unwrap_or(1_000_000),
+        );
+        let axis = Axis::around(options.scale, min as f64, max as f64);
+        let grids: Vec<Grid> = panels.iter().map(|panel| grid(panel, axis)).collect();
+        let count_max = grids.iter().map(Grid::count_max).max().unwrap_or(0);
+        let first = self.top + 22.0;
+        for (panel, grid) in panels.iter().zip(grids) {
+            let area = [LEFT, self.top + 22.0, MAP_WIDTH, PANEL_HEIGHT - 22.0];
+            self.scene.text(
+                (LEFT, self.top + 8.0),
+                &fitted(&panel.title),
+                2,
+                Anchor::Start,
+            );
+            self.frame(area, axis, panel.lasted_ns);
+            self.marks(area, panel);
+            self.scene.items.push(Item::Map(Map {
+                area,
+                title: panel.title.clone(),
+                grid,
+                count_max,
+                colours: options.colours,
+            }));
+            self.top += PANEL_HEIGHT + PANEL_GAP;
+        }
+        self.legend(first, count_max, options.colours);
+        let at = (LEFT + MAP_WIDTH / 2.0, self.top + 2.0);
+        self.scene
+            .coloured_text(at, "time", 2, Anchor::Middle, GREY);
+        self.top += 24.0;
+    }
+
+    /// Lines and names of a map's two axes.
+    fn frame(&mut self, [left, top, width, height]: [f64; 4], values: Axis, lasted_ns: u64) {
+        for value in values.ticks(5) {
+            let y = top + height * (1.0 - values.place(value));
+            self.scene
+                .line(vec![(left, y), (left + width, y)], FAINT, 1.0);
+            let at = (left - 8.0, y);
+            self.scene.text(at, &axis::time(value), 2, Anchor::End);
+        }
+        let time = Axis {
+            scale: Scale::Linear,
+            min: 0.0,
+            max: lasted_ns.max(1) as f64,
+        };
+        for value in time.ticks(8) {
+            let x = left + width * time.place(value);
+            let points = vec![(x, top + height), (x, top + height + 4.0)];
+            self.scene.line(points, INK, 1.0);
+            let at = (x, top + height + 13.0);
+            self.scene.text(at, &axis::time(value), 2, Anchor::Middle);
+        }
+        self.outline([left, top, width, height]);
+    }
+
+    fn outline(&mut self, [left, top, width, height]: [f64; 4]) {
+        let (right, bottom) = (left + width, top + height);
+        let points = vec![(left, top), (left, bottom), (right, bottom)];
+        self.scene.line(points, INK, 1.0);
+    }
+
+    /// Where the measuring thread itself did not run.
+    fn marks(&mut self, [left, top, width, _]: [f64; 4], panel: &Panel) {
+        let lasted = panel.lasted_ns.max(1) as f64;
+        for &(at, lasts) in &panel.marks {
+            let x = left + width * (at as f64 / lasted).min(1.0);
+            let across = (width * lasts as f64 / lasted).max(2.0);
+            self.scene.rect([x, top - 5.0, across, 5.0], ALARM);
+        }
+    }
+
+    fn legend(&mut self, top: f64, count_max: u32, colours: Scale) {
+        let left = LEFT + MAP_WIDTH + 20.0;
+        let height = PANEL_HEIGHT - 22.0;
+        self.scene
+            .text((left, top - 14.0), "messages", 2, Anchor::Start);
+        let steps = 100;
+        for step in 0..steps {
+            let y = top + height * (1.0 - f64::from(step + 1) / f64::from(steps));
+            let level = (step * u32::from(palette::LEVELS) / steps) as u8;
+            let area = [left, y, 18.0, height / f64::from(steps) + 1.0];
+            self.scene.rect(area, palette::level(level));
+        }
+        let counts = Axis {
+            scale: colours,
+            min: 1.0,
+            max: f64::from(count_max.max(2)),
+        };
+        let ends = [1.0, counts.max].into_iter();
+        for value in counts.ticks(4).into_iter().chain(ends) {
+            let place = f64::from(shade(value as u32, count_max, colours));
+            let y = top + height * (1.0 - place / f64::from(palette::LEVELS - 1));
+            let is_end = value <= 1.0 || value >= counts.max;
+            // A name too near an end would lie over that end's.
+            if is_end || (y - top > 14.0 && top + height - y > 14.0) {
+                let text = format!("{value:.0}");
+                self.scene.text((left + 24.0, y), &text, 2, Anchor::Start);
+            }
+        }
+    }
+
+    /// Shares against times: the times along the bottom, the share in nines upwards.
+    fn curves(&mut self, area: [f64; 4], title: &str, series: &[Series<'_>], which: &[Which]) {
+        let [left, top, width, height] = area;
+        let all = |one: &Series<'_>, kind| curve(&one.latencies, kind);
+        let times = || {
+            let kinds = which
+                .iter()
+                .flat_map(|&kind| series.iter().map(move |one| all(one, kind)));
+            kinds.flatten().map(|(time, _)| time.max(1.0))
+        };
+        let min = times().fold(f64::INFINITY, f64::min);
+        let max = times().fold(1.0, f64::max);
+        let axis = Axis::around(Scale::Log, if min.is_finite() { min } else { 1.0 }, max);
+        self.scene.text((left, top - 14.0), title, 2, Anchor::Start);
+        for (nines, name) in NINES {
+            let y = top + height * (1.0 - nines / NINES_MAX);
+            self.scene
+                .line(vec![(left, y), (left + width, y)], FAINT, 1.0);
+            self.scene.text((left - 8.0, y), name, 2, Anchor::End);
+        }
+        for value in axis.ticks(6) {
+            let x = left + width * axis.place(value);
+            self.scene
+                .line(vec![(x, top), (x, top + height)], FAINT, 1.0);
+            let at = (x, top + height + 13.0);
+            self.scene.text(at, &axis::time(value), 2, Anchor::Middle);
+        }
+        self.outline(area);
+        for (one, colour) in series.iter().zip(palette::LINES.iter().cycle()) {
+            for (kind, is_dotted) in which.iter().zip([false, true]) {
+                let place = |(time, nines): (f64, f64)| {
+                    let x = left + width * axis.place(time.max(axis.min));
+                    (x, top + height * (1.0 - (nines / NINES_MAX).min(1.0)))
+                };
+                let points: Vec<_> = all(one, *kind).into_iter().map(place).collect();
+                if is_dotted {
+                    self.dots(&points, *colour);
+                } else {
+                    self.scene.line(points, *colour, 2.0);
+                }
+            }
+        }
+        self.names(area, series);
+    }
+
+    /// A curve as dots, one at least every few pixels of its way.
+    fn dots(&mut self, points: &[(f64, f64)], colour: palette::Colour) {
+        let mut last = (f64::NEG_INFINITY, 0.0);
+        for &(x, y) in points {
+            if (x - last.0).abs() + (y - last.1).abs() >= 7.0 {
+                self.scene.rect([x - 2.0, y - 2.0, 4.0, 4.0], colour);
+                last = (x, y);
+            }
+        }
+    }
+
+    fn names(&mut self, [left, top, width, height]: [f64; 4], series: &[Series<'_>]) {
+        for ((line, one), colour) in (0..).zip(series).zip(palette::LINES.iter().cycle()) {
+            let y = top + height - 14.0 - LINE * f64::from(line);
+            let text = &one.setup.label;
+            let at = (left + width - 4.0, y);
+            self.scene.coloured_text(at, text, 2, Anchor::End, *colour);
+        }
+    }
+}
+
+/// Times in nanoseconds against nines of the share: 0.999 is 3.
+fn curve(latencies: &Latencies, which: Which) -> Vec<(f64, f64)> {
+    let nines = |share: f64| {
+        if share >= 1.0 {
+            NINES_MAX
+        } else {
+            -(1.0 - share).log10()
+        }
+    };
+    latencies
+        .curve(which)
+        .into_iter()
+        .map(|(time, share)| (time as f64, nines(share)))
+        .collect()
+}
+
+fn grid(panel: &Panel, axis: Axis) -> Grid {
+    let mut grid = Grid::new(MAP_COLUMNS, MAP_ROWS, panel.lasted_ns, axis);
+    for &point in &panel.points {
+        grid.take(point);
+    }
+    grid
+}
+
+/// Where a result comes from, in a line.
+fn provenance(manifest: &Manifest) -> String {
+    let host = &manifest.host;
+    let interface = match (&manifest.interface, &manifest.driver) {
+        (Some(name), Some(driver)) => format!("{name} ({driver})"),
+        (Some(name), None) => name.clone(),
+        _ => "unknown interface".to_owned(),
+    };
+    fitted(&format!(
+        "{} to {} by {interface}; Linux {} ({}), {} x {}, clock {}",
+        host.name,
+        manifest.target,
+        host.kernel,
+        host.preemption,
+        host.cpu_count,
+        host.processor,
+        host.clock_source
+    ))
+}
+
+/// As much of a line as the page has room for.
+fn fitted(text: &str) -> String {
+    text.chars().take(LETTERS_MAX).collect()
+}
+
+const WIDTH: f64 = 1600.0;
+const LEFT: f64 = 100.0;
+const MAP_WIDTH: f64 = 1360.0;
+const MAP_COLUMNS: usize = 680;
+const MAP_ROWS: usize = 109;
+const PANEL_HEIGHT: f64 = 240.0;
+const PANEL_GAP: f64 = 36.0;
+const HALF_WIDTH: f64 = 600.0;
+const CURVE_HEIGHT: f64 = 330.0;
+const GAP: f64 = 36.0;
+const LINE: f64 = 20.0;
+/// Letters of 12 pixels on a line of the page.
+const LETTERS_MAX: usize = 124;
+const NINES_MAX: f64 = 6.0;
+const NINES: [(f64, &str); 7] = [
+    (0.0, "0 %"),
+    (1.0, "90 %"),
+    (2.0, "99 %"),
+    (3.0, "99.9 %"),
+    (4.0, "99.99 %"),
+    (5.0, "99.999%"),
+    (6.0, "all"),
+];

@@ -1,0 +1,42 @@
+//! Pictures of results: heat maps of round trips over time, cumulative shares, pacing errors.
+//!
+//! A picture is a [`Scene`], a list of rectangles, lines, texts and maps in pixels, which every
+//! format draws: [`png`], [`svg`], and [`html`] with a read-out under the pointer. A heat map can
+//! also be printed to a terminal ([`terminal`]).
+//!
+//! ```text
+//!   raw::File --> Panel (points of one kind over time) --> Grid (counts) --> Scene --> bytes
+//! ```
+//! Why not a plotting library: a map of 100,000 cells as one rectangle each is a 20 MB SVG, and
+//! text in a PNG would need a font file or a C library. Here a map is one embedded image, and the
+//! text of a PNG is drawn from a 5x7 face of 95 glyphs.
+
+mod axis;
+pub use axis::{Axis, Scale};
+
+mod canvas;
+
+mod figure;
+pub use figure::{Options, View, figure, hops};
+
+mod font;
+
+mod grid;
+pub use grid::{Grid, Point};
+
+mod html;
+pub use html::html;
+
+mod palette;
+
+mod png;
+pub use png::png;
+
+mod scene;
+pub use scene::{Anchor, Item, Map, Scene};
+
+mod svg;
+pub use svg::svg;
+
+mod terminal;
+pub use terminal::terminal;

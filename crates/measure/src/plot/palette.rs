@@ -1,0 +1,68 @@
+//! Colours.
+
+/// Red, green and blue.
+pub(super) type Colour = [u8; 3];
+
+pub(super) const WHITE: Colour = [255, 255, 255];
+pub(super) const INK: Colour = [32, 32, 36];
+pub(super) const FAINT: Colour = [216, 216, 222];
+pub(super) const GREY: Colour = [110, 110, 118];
+/// The colour of marks: pauses, throttling.
+pub(super) const ALARM: Colour = [200, 30, 90];
+
+/// Lines that lie over one another, told apart by everyone (Okabe and Ito, 2008).
+pub(super) const LINES: [Colour; 6] = [
+    [0, 114, 178],
+    [213, 94, 0],
+    [0, 158, 115],
+    [204, 121, 167],
+    [86, 180, 233],
+    [230, 159, 0],
+];
+
+/// How many colours the map has.
+pub(super) const LEVELS: u8 = 200;
+
+/// A colour of the map, from dark (0) to light (`LEVELS - 1`): viridis, whose lightness rises
+/// evenly, so that it reads the same to colour-blind eyes and in grey print. The dark end is for
+/// few, on white paper: it is turned round, so that most is dark.
+pub(super) fn level(level: u8) -> Colour {
+    let place = f64::from(LEVELS - 1 - level.min(LEVELS - 1)) / f64::from(LEVELS - 1);
+    let at = place * (VIRIDIS.len() - 1) as f64;
+    let index = (at as usize).min(VIRIDIS.len() - 2);
+    let part = at - index as f64;
+    let (from, to) = (VIRIDIS[index], VIRIDIS[index + 1]);
+    std::array::from_fn(|channel| {
+        let (from, to) = (f64::from(from[channel]), f64::from(to[channel]));
+        (from + (to - from) * part).round() as u8
+    })
+}
+
+/// Eleven points of the viridis map, from dark to light (matplotlib, CC0).
+const VIRIDIS: [Colour; 11] = [
+    [68, 1, 84],
+    [72, 36, 117],
+    [65, 68, 135],
+    [53, 95, 141],
+    [42, 120, 142],
+    [33, 145, 140],
+    [34, 168, 132],
+    [68, 191, 112],
+    [122, 209, 81],
+    [189, 223, 38],
+    [253, 231, 37],
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lightness_falls_evenly() {
+        // Rec. 601 weights: what a grey print shows.
+        let grey = |[r, g, b]: Colour| 299 * u32::from(r) + 587 * u32::from(g) + 114 * u32::from(b);
+        let greys: Vec<u32> = (0..LEVELS).map(|n| grey(level(n))).collect();
+        assert!(greys.windows(2).all(|pair| pair[0] >= pair[1]));
+        assert!(greys[0] > 5 * greys[usize::from(LEVELS) - 1]);
+    }
+}

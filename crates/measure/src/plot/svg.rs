@@ -1,0 +1,156 @@
+//! Scalable Vector Graphics: lines and letters as such, each map as one embedded picture.
+
+use std::fmt::Write as _;
+
+use super::{Anchor, Item, Map, Scene, canvas::Canvas, font, palette::Colour, png};
+
+/// Draws a scene as an SVG document.
+#[must_use]
+pub fn svg(scene: &Scene) -> String {
+    let Scene { width, height, .. } = scene;
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" font-family=\"monospace\">\n"
+    );
+    for item in &scene.items {
+        // Writing to a String cannot fail.
+        let _infallible = draw(&mut text, item);
+    }
+    text.push_str("</svg>\n");
+    text
+}
+
+fn draw(output: &mut String, item: &Item) -> std::fmt::Result {
+    match item {
+        Item::Rect {
+            area: [x, y, width, height],
+            fill,
+        } => writeln!(
+            output,
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+             fill=\"{}\"/>",
+            hex(*fill)
+        ),
+        Item::Line {
+            points,
+            colour,
+            width,
+        } => {
+            let places: Vec<String> = points
+                .iter()
+                .map(|(x, y)| format!("{x:.1},{y:.1}"))
+                .collect();
+            writeln!(
+                output,
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\"/>",
+                places.join(" "),
+                hex(*colour)
+            )
+        }
+        Item::Text {
+            at: (x, y),
+            text,
+            scale,
+            anchor,
+            colour,
+        } => {
+            let anchor = match anchor {
+                Anchor::Start => "start",
+                Anchor::Middle => "middle",
+                Anchor::End => "end",
+            };
+            writeln!(
+                output,
+                "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{}\" text-anchor=\"{anchor}\" \
+                 dominant-baseline=\"central\" fill=\"{}\" xml:space=\"preserve\">{}</text>",
+                // A monospaced letter is 0.6 of its size wide.
+                f64::from(scale * font::ADVANCE) / 0.6,
+                hex(*colour),
+                escape(text)
+            )
+        }
+        Item::Map(map) => embed(output, map),
+    }
+}
+
+fn embed(output: &mut String, map: &Map) -> std::fmt::Result {
+    let [x, y, width, height] = map.area;
+    writeln!(
+        output,
+        "<image x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+         preserveAspectRatio=\"none\" style=\"image-rendering:pixelated\" \
+         href=\"data:image/png;base64,{}\"><title>{}</title></image>",
+        base64(&png::encode(&Canvas::cells(map))),
+        escape(&map.title)
+    )
+}
+
+fn hex([red, green, blue]: Colour) -> String {
+    format!("#{red:02x}{green:02x}{blue:02x}")
+}
+
+/// Text as it must stand between tags and in attributes.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            // XML has no way to write them.
+            letter if letter.is_control() => escaped.push('?'),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
+}
+
+/// RFC 4648 section 4.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let bits = group
+            .iter()
+            .fold(0_u32, |bits, &byte| bits << 8 | u32::from(byte));
+        let bits = bits << (8 * (3 - group.len()));
+        for place in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
+            text.push(if place <= group.len() {
+                letter.into()
+            } else {
+                '='
+            });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_of_the_rfc() {
+        let texts =
+            ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|text| base64(text.as_bytes()));
+        assert_eq!(
+            texts,
+            [
+                "", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"
+            ]
+        );
+    }
+
+    #[test]
+    fn hostile_text_stays_text() {
+        let mut scene = Scene::new(10, 10);
+        scene.text((0.0, 0.0), "</text><script>\"&\u{7}", 1, Anchor::Start);
+        let text = svg(&scene);
+        assert!(
+            text.contains("&lt;/text&gt;&lt;script&gt;&quot;&amp;?"),
+            "{text}"
+        );
+    }
+}

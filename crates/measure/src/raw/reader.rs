@@ -1,0 +1,188 @@
+//! Reading a result, whole or cut, ours or hostile.
+
+use std::io::{self, Read};
+
+use serde::de::DeserializeOwned;
+
+use super::{
+    BLOCK_BYTES_MAX, Base, File, MAGIC, MANIFEST, MARK, Manifest, RUN, RUN_END, Run, SAMPLES,
+    SPLITS, leb128,
+};
+use crate::Split;
+
+/// Why a file is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RawError {
+    /// It cannot be read.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It is something else.
+    #[error("this is no result of `towline rtt run`: its first line is another")]
+    Foreign,
+    /// It contradicts itself.
+    #[error("damaged at byte {at}: {what}")]
+    Damaged {
+        /// Where the block begins.
+        at: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+/// Reads a whole result.
+///
+/// # Errors
+/// [`RawError`]. A file that merely ends too early is not an error: see [`File::is_complete`].
+///
+/// **Cost**: about 40 bytes of memory for each message in the file.
+pub fn read(mut input: impl Read) -> Result<File, RawError> {
+    let mut magic = [0; MAGIC.len()];
+    if !fill(&mut input, &mut magic)? || magic != MAGIC {
+        return Err(RawError::Foreign);
+    }
+    let mut reader = Reader {
+        file: File {
+            manifest: Manifest::default(),
+            runs: Vec::new(),
+            is_complete: true,
+        },
+        base: Base::new(None),
+        at: MAGIC.len() as u64,
+    };
+    let mut payload = Vec::new();
+    loop {
+        let mut head = [0; 5];
+        let got = fill_some(&mut input, &mut head)?;
+        if got < head.len() {
+            reader.file.is_complete &= got == 0;
+            break;
+        }
+        let len = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        if len > BLOCK_BYTES_MAX {
+            return Err(reader.damaged("a block is longer than any"));
+        }
+        payload.resize(len, 0);
+        if !fill(&mut input, &mut payload)? {
+            reader.file.is_complete = false;
+            break;
+        }
+        reader.block(head[0], &payload)?;
+        reader.at += (head.len() + len) as u64;
+    }
+    reader.file.is_complete &= reader.file.runs.iter().all(|run| run.end.is_some());
+    Ok(reader.file)
+}
+
+struct Reader {
+    file: File,
+    base: Base,
+    /// Where the block under way begins.
+    at: u64,
+}
+
+impl Reader {
+    fn block(&mut self, kind: u8, payload: &[u8]) -> Result<(), RawError> {
+        match kind {
+            MANIFEST => self.file.manifest = self.json(payload)?,
+            RUN => {
+                let setup: super::Setup = self.json(payload)?;
+                if setup.per_second.is_some() && setup.schedule().is_none() {
+                    return Err(self.damaged("a run has a rate that no schedule has"));
+                }
+                self.base = Base::new(setup.schedule());
+                self.file.runs.push(Run {
+                    setup,
+                    samples: Vec::new(),
+                    splits: Vec::new(),
+                    marks: Vec::new(),
+                    end: None,
+                });
+            }
+            SAMPLES => self.samples(payload)?,
+            SPLITS => self.splits(payload)?,
+            MARK => {
+                let mark = self.json(payload)?;
+                self.run()?.marks.push(mark);
+            }
+            RUN_END => {
+                let end = self.json(payload)?;
+                self.run()?.end = Some(end);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn samples(&mut self, mut payload: &[u8]) -> Result<(), RawError> {
+        let mut base = self.base;
+        while !payload.is_empty() {
+            let numbers = self.numbers(&mut payload)?;
+            let sample = base.decode(numbers);
+            self.run()?.samples.push(sample);
+        }
+        self.base = base;
+        Ok(())
+    }
+
+    fn splits(&mut self, mut payload: &[u8]) -> Result<(), RawError> {
+        while !payload.is_empty() {
+            let [gap, queue_ns, device_ns, link_ns, wake_ns] = self.numbers(&mut payload)?;
+            self.base.split_sequence = self.base.split_sequence.saturating_add(gap);
+            let sequence = self.base.split_sequence;
+            self.run()?.splits.push(Split {
+                sequence,
+                queue_ns,
+                device_ns,
+                link_ns,
+                wake_ns,
+            });
+        }
+        Ok(())
+    }
+
+    fn numbers<const N: usize>(&self, payload: &mut &[u8]) -> Result<[u64; N], RawError> {
+        let mut numbers = [0; N];
+        for number in &mut numbers {
+            let taken = leb128::take(payload).ok_or_else(|| self.damaged("a number is cut"))?;
+            // No time of a run comes near a century; sums of two cannot overflow then.
+            if taken > u64::MAX >> 2 {
+                return Err(self.damaged("a number is beyond any time"));
+            }
+            *number = taken;
+        }
+        Ok(numbers)
+    }
+
+    fn run(&mut self) -> Result<&mut Run, RawError> {
+        let at = self.at;
+        let what = "results before the run they belong to";
+        let last = self.file.runs.last_mut();
+        last.ok_or(RawError::Damaged { at, what })
+    }
+
+    fn json<T: DeserializeOwned>(&self, payload: &[u8]) -> Result<T, RawError> {
+        serde_json::from_slice(payload).map_err(|_| self.damaged("a description makes no sense"))
+    }
+
+    const fn damaged(&self, what: &'static str) -> RawError {
+        RawError::Damaged { at: self.at, what }
+    }
+}
+
+/// True when all of `bytes` was there.
+fn fill(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
+    Ok(fill_some(input, bytes)? == bytes.len())
+}
+
+fn fill_some(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match input.read(&mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,141 @@
+//! What is written is read; what is cut is read as far as it goes; what is hostile does no harm.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::MarkKind;
+
+fn setup(per_second: Option<u64>) -> Setup {
+    Setup {
+        label: "one".to_owned(),
+        per_second,
+        size: 64,
+        transport: Transport::Udp,
+        is_ipv6: false,
+        sched: "other".to_owned(),
+        engine: "recv".to_owned(),
+        wait: "spin".to_owned(),
+        cpu: Some(1),
+        window: None,
+    }
+}
+
+/// A result with a scheduled run whose slots 5 to 9 were missed, and a ping-pong run.
+fn written() -> (Vec<u8>, Vec<Sample>, Vec<Sample>) {
+    let schedule = Schedule::new(30_000).unwrap();
+    let scheduled: Vec<Sample> = (0..20_000)
+        .filter(|n| !(5..10).contains(n))
+        .map(|sequence| Sample {
+            sequence,
+            intended_ns: schedule.due_ns(sequence),
+            sent_ns: schedule.due_ns(sequence) + sequence % 7,
+            rtt_ns: (sequence % 11 != 0).then_some(sequence * 13),
+        })
+        .collect();
+    let pinged: Vec<Sample> = (0..100)
+        .map(|sequence| Sample {
+            sequence,
+            intended_ns: sequence * 900,
+            sent_ns: sequence * 900,
+            rtt_ns: Some(800),
+        })
+        .collect();
+    let manifest = Manifest {
+        target: "10.0.0.1:7700".to_owned(),
+        ..Manifest::default()
+    };
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, &manifest).unwrap();
+    writer.begin(&setup(Some(30_000))).unwrap();
+    for sample in &scheduled {
+        writer.sample(sample).unwrap();
+    }
+    writer.split(&split(7)).unwrap();
+    writer.split(&split(900)).unwrap();
+    let kind = MarkKind::Pause;
+    let (at_ns, lasted_ns) = (5, 6);
+    writer
+        .mark(&Mark {
+            kind,
+            at_ns,
+            lasted_ns,
+        })
+        .unwrap();
+    writer.end(&End::default()).unwrap();
+    writer.begin(&setup(None)).unwrap();
+    for sample in &pinged {
+        writer.sample(sample).unwrap();
+    }
+    writer.end(&End::default()).unwrap();
+    (bytes, scheduled, pinged)
+}
+
+fn split(sequence: u64) -> Split {
+    Split {
+        sequence,
+        queue_ns: 1,
+        device_ns: 2,
+        link_ns: 3,
+        wake_ns: 4,
+    }
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let (bytes, scheduled, pinged) = written();
+    assert!(bytes.len() < 20_000 * 8, "{} bytes", bytes.len());
+    let file = read(&bytes[..]).unwrap();
+    assert!(file.is_complete);
+    assert_eq!(file.manifest.target, "10.0.0.1:7700");
+    assert_eq!(file.runs[0].samples, scheduled);
+    assert_eq!(file.runs[0].splits, [split(7), split(900)]);
+    assert_eq!(file.runs[0].marks.len(), 1);
+    assert_eq!(file.runs[1].samples, pinged);
+    assert_eq!(file.runs[1].setup, setup(None));
+}
+
+#[test]
+fn a_file_that_was_cut_is_read_as_far_as_it_goes() {
+    let (bytes, scheduled, _) = written();
+    let mut most = 0;
+    for cut in (MAGIC.len()..bytes.len()).step_by(997) {
+        let file = read(&bytes[..cut]).unwrap();
+        if let Some(run) = file.runs.first() {
+            assert_eq!(
+                run.samples[..],
+                scheduled[..run.samples.len()],
+                "cut at {cut}"
+            );
+            most = most.max(run.samples.len());
+        }
+    }
+    assert!(most > 1_000);
+    assert!(!read(&bytes[..bytes.len() - 1]).unwrap().is_complete);
+    assert!(matches!(read(&bytes[1..]), Err(RawError::Foreign)));
+    assert!(matches!(read(&b""[..]), Err(RawError::Foreign)));
+}
+
+proptest! {
+    #[test]
+    fn hostile_files_do_no_harm(
+        blocks in proptest::collection::vec(
+            (0..9_u8, proptest::collection::vec(any::<u8>(), 0..40)), 0..8),
+        at in 0..200_usize,
+        byte: u8,
+    ) {
+        let mut bytes = MAGIC.to_vec();
+        let run = serde_json::to_vec(&setup(Some(10))).unwrap();
+        for (kind, payload) in std::iter::once((RUN, run)).chain(blocks) {
+            bytes.push(kind);
+            bytes.extend_from_slice(&u32::try_from(payload.len()).unwrap().to_le_bytes());
+            bytes.extend_from_slice(&payload);
+        }
+        let at = at % bytes.len();
+        bytes[at] = byte;
+        if let Ok(file) = read(&bytes[..]) {
+            for sample in file.runs.iter().flat_map(|run| &run.samples) {
+                let _both = (sample.rtt_intended_ns(), sample.late_ns());
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Writing a result while it is made.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::{
+    BLOCK_BYTES, Base, End, MAGIC, MANIFEST, MARK, Manifest, RUN, RUN_END, SAMPLES, SPLITS, Setup,
+    Written, leb128,
+};
+use crate::{Mark, Sample, Split};
+
+/// Writes one result. Samples are gathered into blocks; every other block is preceded by those
+/// gathered so far, so a file that was cut is right as far as it goes.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    output: W,
+    base: Base,
+    samples: Vec<u8>,
+    splits: Vec<u8>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins the file.
+    ///
+    /// # Errors
+    /// What `output` fails with, here and in every function.
+    pub fn new(mut output: W, manifest: &Manifest) -> std::io::Result<Self> {
+        output.write_all(MAGIC)?;
+        let mut writer = Self {
+            output,
+            base: Base::new(None),
+            samples: Vec::with_capacity(BLOCK_BYTES + 64),
+            splits: Vec::new(),
+        };
+        writer.json(MANIFEST, manifest)?;
+        Ok(writer)
+    }
+
+    /// Begins a run.
+    ///
+    /// # Errors
+    /// As [`Writer::new`].
+    pub fn begin(&mut self, setup: &Setup) -> Written {
+        self.flush()?;
+        self.base = Base::new(setup.schedule());
+        self.json(RUN, setup)
+    }
+
+    /// Adds a message; they come in the order of their numbers.
+    ///
+    /// # Errors
+    /// As [`Writer::new`].
+    pub fn sample(&mut self, sample: &Sample) -> Written {
+        for number in self.base.encode(sample) {
+            leb128::put(&mut self.samples, number);
+        }
+        if self.samples.len() >= BLOCK_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Adds where a message's time went; they come in the order of their numbers.
+    ///
+    /// # Errors
+    /// As [`Writer::new`].
+    pub fn split(&mut self, split: &Split) -> Written {
+        let gap = split.sequence.saturating_sub(self.base.split_sequence);
+        self.base.split_sequence = split.sequence;
+        for number in [
+            gap,
+            split.queue_ns,
+            split.device_ns,
+            split.link_ns,
+            split.wake_ns,
+        ] {
+            leb128::put(&mut self.splits, number);
+        }
+        if self.splits.len() >= BLOCK_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Adds something that happened.
+    ///
+    /// # Errors
+    /// As [`Writer::new`].
+    pub fn mark(&mut self, mark: &Mark) -> Written {
+        self.json(MARK, mark)
+    }
+
+    /// Ends the run, and hands everything to the output.
+    ///
+    /// # Errors
+    /// As [`Writer::new`].
+    pub fn end(&mut self, end: &End) -> Written {
+        self.flush()?;
+        self.json(RUN_END, end)?;
+        self.output.flush()
+    }
+
+    /// Writes what was gathered.
+    ///
+    /// # Errors
+    /// As [`Writer::new`].
+    pub fn flush(&mut self) -> Written {
+        for (kind, bytes) in [(SAMPLES, &mut self.samples), (SPLITS, &mut self.splits)] {
+            if !bytes.is_empty() {
+                block(&mut self.output, kind, bytes)?;
+                bytes.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn json(&mut self, kind: u8, value: &impl Serialize) -> Written {
+        let text = serde_json::to_vec(value)?;
+        block(&mut self.output, kind, &text)
+    }
+}
+
+fn block(output: &mut impl Write, kind: u8, payload: &[u8]) -> Written {
+    let len = u32::try_from(payload.len()).expect("blocks are cut at a fixed size");
+    output.write_all(&[kind])?;
+    output.write_all(&len.to_le_bytes())?;
+    output.write_all(payload)
+}

@@ -1,0 +1,119 @@
+//! What one message of a run became.
+
+use serde::{Deserialize, Serialize};
+
+/// One message that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Its slot of the schedule, from 0; a number that is missing was never sent.
+    pub sequence: u64,
+    /// When it was due, in nanoseconds after the start of the run.
+    pub intended_ns: u64,
+    /// When it was handed to the kernel, likewise; never before it was due.
+    pub sent_ns: u64,
+    /// From being handed over to being back in the application's hands; `None` when it never came.
+    pub rtt_ns: Option<u64>,
+}
+
+impl Sample {
+    /// How late it was sent: the pacing error.
+    #[must_use]
+    pub const fn late_ns(&self) -> u64 {
+        self.sent_ns.saturating_sub(self.intended_ns)
+    }
+
+    /// The round trip counted from when it should have left.
+    #[must_use]
+    pub fn rtt_intended_ns(&self) -> Option<u64> {
+        self.rtt_ns.map(|rtt| rtt + self.late_ns())
+    }
+}
+
+/// Where one round trip's time went, by the kernel's own stamps.
+///
+/// ```text
+///   send() -- queue --> SCHED -- device --> SND == link, far end, link ==> RX -- wake --> recv()
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// The message's slot.
+    pub sequence: u64,
+    /// From the application to the packet scheduler.
+    pub queue_ns: u64,
+    /// From the packet scheduler to the network device.
+    pub device_ns: u64,
+    /// From our device over the link, the far end and back to our kernel.
+    pub link_ns: u64,
+    /// From our kernel to the application.
+    pub wake_ns: u64,
+}
+
+impl Split {
+    /// From the application to the device.
+    #[must_use]
+    pub const fn send_path_ns(&self) -> u64 {
+        self.queue_ns + self.device_ns
+    }
+}
+
+/// Something that happened to the measurement itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// What.
+    pub kind: MarkKind,
+    /// When it began, in nanoseconds after the start of the run.
+    pub at_ns: u64,
+    /// How long it lasted.
+    pub lasted_ns: u64,
+}
+
+/// What can happen to a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkKind {
+    /// The measuring thread did not run: somebody else had its processor.
+    Pause,
+    /// As a pause, of the length and at the distance that the kernel's limit on real-time threads
+    /// makes (`/proc/sys/kernel/sched_rt_runtime_us`).
+    Throttled,
+    /// The wall clock was set; stamps of the kernel that straddle it are left out.
+    ClockStep,
+}
+
+/// How many of what: the accounts of a run, which add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Slots of the schedule that came due.
+    pub slots: u64,
+    /// Messages sent; `slots - sent` were missed.
+    pub sent: u64,
+    /// Slots that were not used: the sender was too late for them.
+    pub missed: u64,
+    /// Messages that the kernel refused.
+    pub refused: u64,
+    /// Echoes that answered a message in time.
+    pub answered: u64,
+    /// Messages without an answer in time.
+    pub lost: u64,
+    /// Echoes of a message that was answered or given up already.
+    pub late_or_twice: u64,
+    /// Datagrams that belong to nobody here.
+    pub foreign: u64,
+    /// Echoes that came after one with a higher number.
+    pub out_of_order: u64,
+}
+
+impl Counts {
+    /// Adds those of another run.
+    pub const fn add(&mut self, other: &Self) {
+        self.slots += other.slots;
+        self.sent += other.sent;
+        self.missed += other.missed;
+        self.refused += other.refused;
+        self.answered += other.answered;
+        self.lost += other.lost;
+        self.late_or_twice += other.late_or_twice;
+        self.foreign += other.foreign;
+        self.out_of_order += other.out_of_order;
+    }
+}

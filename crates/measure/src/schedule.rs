@@ -1,0 +1,115 @@
+//! When each message of a run is due: a fixed schedule in whole nanoseconds.
+//!
+//! Slot `n` is due at `floor(n * 10^9 / rate)` nanoseconds after the start, computed afresh for
+//! each slot: a gap that is no whole number of nanoseconds (30,000 a second: 33,333.3) carries its
+//! remainder exactly, and the millionth slot is as true as the first.
+
+/// A fixed rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    per_second: u64,
+}
+
+impl Schedule {
+    /// `per_second` slots each second.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] for a rate of none or above [`Schedule::RATE_MAX`].
+    pub const fn new(per_second: u64) -> Result<Self, ScheduleError> {
+        if per_second == 0 || per_second > Self::RATE_MAX {
+            return Err(ScheduleError { per_second });
+        }
+        Ok(Self { per_second })
+    }
+
+    /// Slots each second.
+    #[must_use]
+    pub const fn per_second(&self) -> u64 {
+        self.per_second
+    }
+
+    /// When slot `slot` is due, in nanoseconds after the start. Saturates after 584 years.
+    #[must_use]
+    pub const fn due_ns(&self, slot: u64) -> u64 {
+        let due = slot as u128 * NANOS as u128 / self.per_second as u128;
+        if due > u64::MAX as u128 {
+            u64::MAX
+        } else {
+            due as u64
+        }
+    }
+
+    /// How many slots are due within the first `elapsed_ns` nanoseconds, that instant included.
+    #[must_use]
+    pub const fn slots_due(&self, elapsed_ns: u64) -> u64 {
+        // The greatest n with floor(n * 10^9 / rate) <= elapsed, plus slot 0.
+        let slots = ((elapsed_ns as u128 + 1) * self.per_second as u128 - 1) / NANOS as u128 + 1;
+        if slots > u64::MAX as u128 {
+            u64::MAX
+        } else {
+            slots as u64
+        }
+    }
+
+    /// How many slots start within `duration_ns`, its end excluded: the length of a run.
+    #[must_use]
+    pub const fn slots_within(&self, duration_ns: u64) -> u64 {
+        match duration_ns.checked_sub(1) {
+            None => 0,
+            Some(last) => self.slots_due(last),
+        }
+    }
+
+    /// The fastest schedule: a slot every 100 ns, which no socket keeps.
+    pub const RATE_MAX: u64 = 10_000_000;
+}
+
+/// A rate that cannot be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{per_second} messages/s: a rate is 1 to {max} messages/s", max = Schedule::RATE_MAX)]
+pub struct ScheduleError {
+    per_second: u64,
+}
+
+const NANOS: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_gap_that_is_no_whole_number_does_not_drift() {
+        let schedule = Schedule::new(30_000).unwrap();
+        let due: Vec<u64> = (0..4).map(|slot| schedule.due_ns(slot)).collect();
+        assert_eq!(due, [0, 33_333, 66_666, 100_000]);
+        // A year of slots ends on the nanosecond.
+        let year_s = 365 * 86_400;
+        assert_eq!(schedule.due_ns(30_000 * year_s), year_s * NANOS);
+        assert_eq!(schedule.slots_within(60 * NANOS), 1_800_000);
+    }
+
+    #[test]
+    fn impossible_rates_are_refused() {
+        for rate in [0, Schedule::RATE_MAX + 1, u64::MAX] {
+            let error = Schedule::new(rate).unwrap_err();
+            assert!(error.to_string().contains("10000000"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn due_and_slots_due_are_inverse(rate in 1..=Schedule::RATE_MAX, slot in 0..1_u64 << 40) {
+            let schedule = Schedule::new(rate).unwrap();
+            let due = schedule.due_ns(slot);
+            prop_assert!(schedule.slots_due(due) > slot);
+            if due > 0 {
+                prop_assert!(schedule.slots_due(due - 1) <= slot);
+            }
+            // Never early, and less than a nanosecond late of the true time.
+            let exact = u128::from(slot) * u128::from(NANOS);
+            let error = exact - u128::from(due) * u128::from(rate);
+            prop_assert!(error < u128::from(rate));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! One datagram a call, for measurements of single round trips: sockets with one peer, answers to
+//! whoever asked, and waits.
+//!
+//! [`message`](crate::message) moves many datagrams a call.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsRawFd as _, BorrowedFd},
+    time::Duration,
+};
+
+use libc::c_int;
+
+use crate::{
+    RawAddress,
+    call::{check, check_len, int_option, set_option},
+    clock::timespec,
+};
+
+/// Gives a datagram socket its only peer: what others send is not delivered, and an ICMP answer
+/// "nobody listens there" becomes the next call's `ECONNREFUSED`.
+///
+/// # Errors
+/// `ENETUNREACH`, `EHOSTUNREACH` without a route.
+pub fn connect(fd: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
+    let raw = RawAddress::from(peer);
+    // SAFETY: `raw` is live for the call and as long as `len` says; it is only read.
+    check(unsafe { libc::connect(fd.as_raw_fd(), raw.as_ptr(), raw.len()) })?;
+    Ok(())
+}
+
+/// Sends to the peer without waiting for room.
+///
+/// # Errors
+/// The errno of `send`: `EAGAIN` when the send buffer is full, `EMSGSIZE` beyond the path's MTU
+/// where fragments are not wanted.
+pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: `bytes` is live and only read, within its length.
+    check_len(unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) })
+}
+
+/// Sends to an address without waiting for room.
+///
+/// # Errors
+/// As [`send`].
+pub fn send_to(fd: BorrowedFd<'_>, to: &RawAddress, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: `bytes` and `to` are live and only read, within their lengths.
+    check_len(unsafe {
+        libc::sendto(
+            fd.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            flags,
+            to.as_ptr(),
+            to.len(),
+        )
+    })
+}
+
+/// Receives one datagram; what does not fit is lost. With `blocking` it waits as long as
+/// [`set_blocking`] said, otherwise not at all.
+///
+/// # Errors
+/// `EAGAIN` when nothing is there or came; `ECONNREFUSED` when an ICMP answer is.
+pub fn receive(fd: BorrowedFd<'_>, bytes: &mut [u8], blocking: bool) -> io::Result<usize> {
+    let flags = if blocking { 0 } else { libc::MSG_DONTWAIT };
+    // SAFETY: `bytes` is live and exclusively borrowed; no more than its length is written.
+    check_len(unsafe {
+        libc::recv(
+            fd.as_raw_fd(),
+            bytes.as_mut_ptr().cast(),
+            bytes.len(),
+            flags,
+        )
+    })
+}
+
+/// As [`receive`], with who sent it.
+///
+/// # Errors
+/// As [`receive`].
+pub fn receive_from(
+    fd: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    from: &mut RawAddress,
+    blocking: bool,
+) -> io::Result<usize> {
+    let flags = if blocking { 0 } else { libc::MSG_DONTWAIT };
+    *from = RawAddress::empty();
+    let (address, len) = (from.as_mut_ptr(), std::ptr::from_mut(from.len_mut()));
+    // SAFETY: `bytes` and `from` are live and exclusively borrowed; `len` holds the room for the
+    // address, and the kernel writes no more than these lengths.
+    check_len(unsafe {
+        libc::recvfrom(
+            fd.as_raw_fd(),
+            bytes.as_mut_ptr().cast(),
+            bytes.len(),
+            flags,
+            address,
+            len,
+        )
+    })
+}
+
+/// Lets calls on the socket wait, each for at most `limit` (zero: for ever).
+///
+/// # Errors
+/// Never in practice.
+pub fn set_blocking(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<()> {
+    // SAFETY: reads the flags of a descriptor that is borrowed, hence open.
+    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    // SAFETY: as above; the flags are passed by value.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK) })?;
+    let limit = libc::timeval {
+        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_usec: limit.subsec_micros().into(),
+    };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &limit)
+}
+
+/// Waits until something is there to receive, an error to collect, or `limit` has passed; true
+/// unless the time has passed or a signal came.
+///
+/// # Errors
+/// Never in practice.
+///
+/// **Cost**: one system call.
+pub fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
+    let mut poll = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let limit = timespec(limit);
+    // SAFETY: `poll` is one entry, live and exclusively borrowed; `limit` is live and only read; no
+    // signal mask is given.
+    let ready = check(unsafe { libc::ppoll(&raw mut poll, 1, &raw const limit, std::ptr::null()) });
+    match ready {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        ready => Ok(ready? > 0),
+    }
+}
+
+/// The MTU that the kernel holds for the path to the peer of a connected socket, in bytes of an
+/// IP packet.
+///
+/// # Errors
+/// `ENOTCONN` without a peer.
+pub fn path_mtu(fd: BorrowedFd<'_>, is_ipv6: bool) -> io::Result<u32> {
+    let (level, name): (c_int, c_int) = if is_ipv6 {
+        (libc::IPPROTO_IPV6, libc::IPV6_MTU)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_MTU)
+    };
+    Ok(int_option(fd, level, name)?.cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::Ipv4Addr, os::fd::AsFd as _};
+
+    use super::*;
+    use crate::{Family, UdpSocket};
+
+    fn bound() -> UdpSocket {
+        let socket = UdpSocket::new(Family::V4).unwrap();
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        socket
+    }
+
+    #[test]
+    fn there_and_back_and_nobody_there() {
+        let (one, other) = (bound(), bound());
+        connect(one.as_fd(), other.local_addr().unwrap()).unwrap();
+        send(one.as_fd(), b"ping").unwrap();
+        let (mut bytes, mut from) = ([0; 16], RawAddress::empty());
+        assert!(wait_readable(other.as_fd(), Duration::from_secs(5)).unwrap());
+        let len = receive_from(other.as_fd(), &mut bytes, &mut from, false).unwrap();
+        assert_eq!(&bytes[..len], b"ping");
+        assert_eq!(from.to_socket_addr(), Some(one.local_addr().unwrap()));
+        send_to(other.as_fd(), &from, b"pong!").unwrap();
+        set_blocking(one.as_fd(), Duration::from_secs(5)).unwrap();
+        assert_eq!(receive(one.as_fd(), &mut bytes, true).unwrap(), 5);
+        let nothing = receive(one.as_fd(), &mut bytes, false).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        assert!(path_mtu(one.as_fd(), false).unwrap() >= 1_280);
+        drop(other);
+        send(one.as_fd(), b"ping").unwrap();
+        let refused = receive(one.as_fd(), &mut bytes, true).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+}

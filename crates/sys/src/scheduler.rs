@@ -1,0 +1,124 @@
+//! Scheduling of the calling thread: real-time class, processor, and what the kernel limits.
+
+use std::{fs, io};
+
+use crate::call::check;
+
+/// Puts the calling thread into the real-time class SCHED_FIFO: it runs until it waits, before
+/// every ordinary thread.
+///
+/// # Errors
+/// `EPERM` without CAP_SYS_NICE and beyond `ulimit -r`; `EINVAL` for a priority outside 1 to 99.
+pub fn set_fifo(priority: u8) -> io::Result<()> {
+    set(libc::SCHED_FIFO, priority)
+}
+
+/// Puts the calling thread back into the ordinary class.
+///
+/// # Errors
+/// Never in practice.
+pub fn set_other() -> io::Result<()> {
+    set(libc::SCHED_OTHER, 0)
+}
+
+fn set(policy: libc::c_int, priority: u8) -> io::Result<()> {
+    let param = libc::sched_param {
+        sched_priority: priority.into(),
+    };
+    // SAFETY: `param` is live and only read; process 0 is the calling thread.
+    check(unsafe { libc::sched_setscheduler(0, policy, &raw const param) })?;
+    Ok(())
+}
+
+/// Binds the calling thread to one processor.
+///
+/// # Errors
+/// `EINVAL` for one that does not exist or that this process may not use.
+pub fn set_cpu(cpu: u32) -> io::Result<()> {
+    let cpu = usize::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
+    if cpu >= CPU_MAX {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: `cpu_set_t` is a C structure of integers; all zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `cpu` is below the number of bits of the set.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    let len = size_of::<libc::cpu_set_t>();
+    // SAFETY: `set` is live, `len` bytes long and only read; process 0 is the calling thread.
+    check(unsafe { libc::sched_setaffinity(0, len, &raw const set) })?;
+    Ok(())
+}
+
+/// Processors that this process may use, in order.
+///
+/// # Errors
+/// When the machine has more than a set of 1,024.
+pub fn cpus() -> io::Result<Vec<u32>> {
+    // SAFETY: `cpu_set_t` is a C structure of integers; all zero is a valid value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    let len = size_of::<libc::cpu_set_t>();
+    // SAFETY: `set` is live, exclusively borrowed and `len` bytes long; process 0 is this thread.
+    check(unsafe { libc::sched_getaffinity(0, len, &raw mut set) })?;
+    // SAFETY: every index is below the number of bits of the set, which is only read.
+    let is_in = |&cpu: &usize| unsafe { libc::CPU_ISSET(cpu, &set) };
+    Ok((0..CPU_MAX)
+        .filter(is_in)
+        .filter_map(|cpu| u32::try_from(cpu).ok())
+        .collect())
+}
+
+/// How long real-time threads may run of each period, in nanoseconds as `(runtime, period)`;
+/// `None` when they may run always, or when the kernel does not say.
+#[must_use]
+pub fn realtime_limit_ns() -> Option<(u64, u64)> {
+    let read = |name: &str| -> Option<i64> {
+        let text = fs::read_to_string(format!("/proc/sys/kernel/sched_rt_{name}_us")).ok()?;
+        text.trim().parse().ok()
+    };
+    let (runtime, period) = (read("runtime")?, read("period")?);
+    let ns = |us: i64| u64::try_from(us).ok().map(|us| us * 1_000);
+    (runtime < period).then_some((ns(runtime)?, ns(period)?))
+}
+
+/// Keeps all of this process in memory, now and later: no page is fetched while it measures.
+///
+/// # Errors
+/// `EPERM` or `ENOMEM` without CAP_IPC_LOCK beyond `ulimit -l`.
+pub fn lock_memory() -> io::Result<()> {
+    // SAFETY: takes flags by value.
+    check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) })?;
+    Ok(())
+}
+
+/// Bits of the C library's processor set.
+const CPU_MAX: usize = size_of::<libc::cpu_set_t>() * 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_bound_to_a_processor_it_may_use() {
+        let allowed = cpus().unwrap();
+        let &last = allowed.last().unwrap();
+        std::thread::spawn(move || {
+            set_cpu(last).unwrap();
+            assert_eq!(cpus().unwrap(), [last]);
+            set_other().unwrap();
+        })
+        .join()
+        .unwrap();
+        assert_eq!(
+            set_cpu(1 << 20).unwrap_err().raw_os_error(),
+            Some(libc::EINVAL)
+        );
+        assert_eq!(cpus().unwrap(), allowed);
+    }
+
+    #[test]
+    fn a_priority_that_does_not_exist_is_refused() {
+        // Whoever may not use the class at all is told so first.
+        let code = set_fifo(100).unwrap_err().raw_os_error();
+        assert!(code == Some(libc::EINVAL) || code == Some(libc::EPERM));
+    }
+}

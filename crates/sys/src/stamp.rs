@@ -1,0 +1,317 @@
+//! The kernel's own times of a packet, and what waits in a socket's error queue.
+//!
+//! ```text
+//!   send_stamped() --> SCHED (packet scheduler) --> SND (device) --> wire --> RX (a kernel)
+//!                        |                            |                       |
+//!                        +------ error queue ---------+          receive_stamped()
+//! ```
+//! Software stamps are of CLOCK_REALTIME, which may be set meanwhile; hardware stamps are of the
+//! network device's own clock. Stamps of sent packets carry a number that counts the stamped
+//! packets of the socket from 0. Control messages are parsed as plain bytes, bounds-checked; what
+//! makes no sense is skipped.
+//!
+//! Source: Documentation/networking/timestamping.rst of the kernel.
+
+use std::{
+    io::{self, IoSlice},
+    mem::size_of,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    os::fd::{AsRawFd as _, BorrowedFd},
+};
+
+use libc::{c_int, c_uint, iovec, msghdr};
+
+use crate::call::{check_len, set_option};
+
+/// When a packet passed, in nanoseconds; by whichever clocks there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamps {
+    /// The kernel's, of CLOCK_REALTIME.
+    pub software_ns: Option<u64>,
+    /// The network device's, of its own clock.
+    pub hardware_ns: Option<u64>,
+}
+
+/// Where a sent packet was stamped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// On entry to the packet scheduler.
+    Scheduled,
+    /// When handed to, or sent by, the device.
+    Sent,
+    /// A stage that we do not ask for.
+    Other(u32),
+}
+
+/// Something that waited in the error queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// The stamp of a packet that was sent.
+    Stamp {
+        /// Which of the stamped packets of this socket, from 0.
+        number: u32,
+        /// Where.
+        stage: Stage,
+        /// When.
+        stamps: Stamps,
+    },
+    /// An error about a packet that was sent.
+    Failure {
+        /// The errno it stands for.
+        errno: i32,
+        /// Who says so.
+        origin: Origin,
+        /// Type and code of the ICMP message.
+        icmp: (u8, u8),
+        /// The next hop's MTU, with `EMSGSIZE`.
+        info: u32,
+        /// Who sent the ICMP message.
+        offender: Option<IpAddr>,
+    },
+}
+
+/// Who reports an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This machine.
+    Local,
+    /// Another, by ICMP.
+    Icmp,
+    /// Something that this release does not know.
+    Other(u8),
+}
+
+/// Turns stamping on for a socket: every packet it receives is stamped, and those sent by
+/// [`send_stamped`]. Hardware stamps come only where the device was told to make them.
+///
+/// # Errors
+/// On kernels before 3.17, and for sockets that cannot.
+pub fn enable(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = RX_HARDWARE | RX_SOFTWARE | SOFTWARE | RAW_HARDWARE | OPT_ID | OPT_TSONLY;
+    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
+}
+
+/// Turns stamping off.
+///
+/// # Errors
+/// Never in practice.
+pub fn disable(fd: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &0_u32)
+}
+
+/// Sends to the peer of a connected socket and has this one packet stamped on its way.
+///
+/// # Errors
+/// The errno of `sendmsg`.
+///
+/// **Cost**: one system call; two reports in the error queue.
+pub fn send_stamped(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let mut control = [0; HEADER_BYTES + 8];
+    put_header(&mut control, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 4);
+    let flags: u32 = TX_SCHED | TX_SOFTWARE | TX_HARDWARE;
+    control[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&flags.to_ne_bytes());
+    let piece = IoSlice::new(bytes);
+    let mut header = empty_header();
+    // `IoSlice` is guaranteed to have the layout of `iovec` on Unix.
+    header.msg_iov = std::ptr::from_ref(&piece).cast_mut().cast::<iovec>();
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = control.len() as _;
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: the header points at `bytes` and `control`, which outlive the call; sending only
+    // reads through these pointers and keeps none of them.
+    check_len(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, flags) })
+}
+
+/// Receives one datagram without waiting, with the times when it came.
+///
+/// # Errors
+/// `WouldBlock` when nothing is there; `ECONNREFUSED` and the like for ICMP errors.
+pub fn receive_stamped(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Stamps)> {
+    let mut control = [0; CONTROL_BYTES];
+    let (len, control_len) = receive(fd, bytes, &mut control, 0)?;
+    let mut stamps = Stamps::default();
+    for (level, kind, data) in control_messages(&control[..control_len]) {
+        if (level, kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) {
+            stamps = parse_stamps(data);
+        }
+    }
+    Ok((len, stamps))
+}
+
+/// Takes the next report out of the error queue; `None` when it is empty. What a report was about
+/// beyond our own packets' stamps and errors is skipped.
+///
+/// # Errors
+/// Never in practice.
+pub fn receive_report(fd: BorrowedFd<'_>) -> io::Result<Option<Report>> {
+    loop {
+        let mut control = [0; CONTROL_BYTES];
+        let (_, control_len) = match receive(fd, &mut [], &mut control, libc::MSG_ERRQUEUE) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            received => received?,
+        };
+        if let Some(report) = parse_report(&control[..control_len]) {
+            return Ok(Some(report));
+        }
+    }
+}
+
+/// Reads the control messages of one message of an error queue; `None` when they hold no report.
+#[must_use]
+pub fn parse_report(control: &[u8]) -> Option<Report> {
+    let (mut stamps, mut failure) = (Stamps::default(), None);
+    for (level, kind, data) in control_messages(control) {
+        match (level, kind) {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => stamps = parse_stamps(data),
+            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+                failure = data.get(..EXTENDED_BYTES).map(|error| (error, data));
+            }
+            _ => {}
+        }
+    }
+    let (error, data) = failure?;
+    let number = |at: usize| u32_at(error, at);
+    if error[4] == ORIGIN_TIMESTAMPING {
+        let stage = match number(8) {
+            STAGE_SENT => Stage::Sent,
+            STAGE_SCHEDULED => Stage::Scheduled,
+            other => Stage::Other(other),
+        };
+        return Some(Report::Stamp {
+            number: number(12),
+            stage,
+            stamps,
+        });
+    }
+    Some(Report::Failure {
+        errno: number(0).cast_signed(),
+        origin: match error[4] {
+            1 => Origin::Local,
+            2 | 3 => Origin::Icmp,
+            other => Origin::Other(other),
+        },
+        icmp: (error[5], error[6]),
+        info: number(8),
+        offender: parse_offender(&data[EXTENDED_BYTES..]),
+    })
+}
+
+/// `struct scm_timestamping`: software, a place no longer used, hardware.
+fn parse_stamps(data: &[u8]) -> Stamps {
+    let at = |index: usize| {
+        let time = data.get(index * 16..(index + 1) * 16)?;
+        let number = |at: usize| u64::from_ne_bytes(time[at..at + 8].try_into().expect("8 bytes"));
+        let ns = number(0)
+            .checked_mul(1_000_000_000)?
+            .checked_add(number(8))?;
+        (ns != 0).then_some(ns)
+    };
+    Stamps {
+        software_ns: at(0),
+        hardware_ns: at(2),
+    }
+}
+
+/// The `sockaddr` behind an extended error.
+fn parse_offender(data: &[u8]) -> Option<IpAddr> {
+    let family = u16::from_ne_bytes(data.get(..2)?.try_into().ok()?);
+    match c_int::from(family) {
+        libc::AF_INET => {
+            let octets: [u8; 4] = data.get(4..8)?.try_into().ok()?;
+            Some(Ipv4Addr::from(octets).into())
+        }
+        libc::AF_INET6 => {
+            let octets: [u8; 16] = data.get(8..24)?.try_into().ok()?;
+            Some(Ipv6Addr::from(octets).into())
+        }
+        _ => None,
+    }
+}
+
+/// Level, kind and content of each control message, as far as they are whole.
+fn control_messages(mut bytes: &[u8]) -> impl Iterator<Item = (c_int, c_int, &[u8])> {
+    std::iter::from_fn(move || {
+        let header = bytes.get(..HEADER_BYTES)?;
+        let word = header[..size_of::<usize>()].try_into().expect("a word");
+        let len = usize::from_ne_bytes(word);
+        let data = bytes.get(HEADER_BYTES..len)?;
+        let int = |at: usize| u32_at(header, at).cast_signed();
+        let (level, kind) = (int(size_of::<usize>()), int(size_of::<usize>() + 4));
+        let next = len.next_multiple_of(size_of::<usize>()).min(bytes.len());
+        bytes = &bytes[next..];
+        Some((level, kind, data))
+    })
+}
+
+fn receive(
+    fd: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    control: &mut [u8; CONTROL_BYTES],
+    flags: c_int,
+) -> io::Result<(usize, usize)> {
+    let mut vector = iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    let mut header = empty_header();
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = control.len() as _;
+    let flags = flags | libc::MSG_DONTWAIT;
+    // SAFETY: the header points at `bytes`, `control` and `vector`, exclusively borrowed or local,
+    // with their true lengths; the kernel writes no more than these and keeps no pointer.
+    let len = check_len(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags) })?;
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the field is narrower in other C libraries"
+    )]
+    let control_len = header.msg_controllen as usize;
+    Ok((len, control_len.min(CONTROL_BYTES)))
+}
+
+fn empty_header() -> msghdr {
+    // SAFETY: `msghdr` is a C structure of integers and raw pointers; all zero is a valid value.
+    unsafe { std::mem::zeroed() }
+}
+
+fn put_header(bytes: &mut [u8], level: c_int, kind: c_int, data_len: usize) {
+    let word = size_of::<usize>();
+    bytes[..word].copy_from_slice(&(HEADER_BYTES + data_len).to_ne_bytes());
+    bytes[word..word + 4].copy_from_slice(&level.to_ne_bytes());
+    bytes[word + 4..word + 8].copy_from_slice(&kind.to_ne_bytes());
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(
+        bytes[at..at + 4]
+            .try_into()
+            .expect("four bytes were sliced"),
+    )
+}
+
+/// Both kinds of report with room to spare.
+const CONTROL_BYTES: usize = 256;
+const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
+/// `struct sock_extended_err`.
+/// <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/errqueue.h>
+const EXTENDED_BYTES: usize = 16;
+const ORIGIN_TIMESTAMPING: u8 = 4;
+const STAGE_SENT: u32 = 0;
+const STAGE_SCHEDULED: u32 = 1;
+
+const RX_HARDWARE: c_uint = libc::SOF_TIMESTAMPING_RX_HARDWARE;
+const RX_SOFTWARE: c_uint = libc::SOF_TIMESTAMPING_RX_SOFTWARE;
+const SOFTWARE: c_uint = libc::SOF_TIMESTAMPING_SOFTWARE;
+const RAW_HARDWARE: c_uint = libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+const TX_HARDWARE: c_uint = libc::SOF_TIMESTAMPING_TX_HARDWARE;
+const TX_SOFTWARE: c_uint = libc::SOF_TIMESTAMPING_TX_SOFTWARE;
+const TX_SCHED: c_uint = libc::SOF_TIMESTAMPING_TX_SCHED;
+const OPT_ID: c_uint = libc::SOF_TIMESTAMPING_OPT_ID;
+const OPT_TSONLY: c_uint = libc::SOF_TIMESTAMPING_OPT_TSONLY;
+
+const _: () = assert!(HEADER_BYTES == size_of::<usize>() + 8);
+
+#[cfg(test)]
+mod tests;

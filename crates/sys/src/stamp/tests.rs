@@ -1,0 +1,167 @@
+//! Control messages as kernels send them, byte by byte; and live stamps on the loopback interface.
+
+use std::{net::Ipv4Addr, os::fd::AsFd as _, time::Duration};
+
+use super::*;
+use crate::{Family, UdpSocket, clock, datagram};
+
+/// A control message in the kernel's form.
+fn message(level: c_int, kind: c_int, data: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    put_header(&mut bytes, level, kind, data.len());
+    bytes.extend_from_slice(data);
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes
+}
+
+fn timestamping(times: [(u64, u64); 3]) -> Vec<u8> {
+    let words = times.iter().flat_map(|&(s, ns)| [s, ns]);
+    let data: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
+    message(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &data)
+}
+
+fn extended(errno: u32, origin: u8, kind: u8, code: u8, info: u32, data: u32) -> Vec<u8> {
+    let mut bytes = errno.to_ne_bytes().to_vec();
+    bytes.extend_from_slice(&[origin, kind, code, 0]);
+    bytes.extend_from_slice(&info.to_ne_bytes());
+    bytes.extend_from_slice(&data.to_ne_bytes());
+    bytes
+}
+
+#[test]
+fn a_hardware_stamp_of_a_sent_packet() {
+    // As an i210 answers: no software time, the device's clock in the third place.
+    let mut control = timestamping([(0, 0), (0, 0), (37, 123_456_789)]);
+    let error = extended(42, 4, 0, 0, 0, 9);
+    control.extend(message(libc::IPPROTO_IP, libc::IP_RECVERR, &error));
+    let stamps = Stamps {
+        software_ns: None,
+        hardware_ns: Some(37_123_456_789),
+    };
+    let stage = Stage::Sent;
+    let number = 9;
+    let wanted = Report::Stamp {
+        number,
+        stage,
+        stamps,
+    };
+    assert_eq!(parse_report(&control), Some(wanted));
+}
+
+#[test]
+fn a_software_stamp_of_the_scheduler_over_ipv6() {
+    let mut control = timestamping([(1_700_000_000, 5), (0, 0), (0, 0)]);
+    let error = extended(42, 4, 0, 0, 1, u32::MAX);
+    control.extend(message(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, &error));
+    let Some(Report::Stamp {
+        number,
+        stage,
+        stamps,
+    }) = parse_report(&control)
+    else {
+        panic!("no stamp");
+    };
+    assert_eq!((number, stage), (u32::MAX, Stage::Scheduled));
+    assert_eq!(stamps.software_ns, Some(1_700_000_000_000_000_005));
+}
+
+#[test]
+fn an_icmp_error_with_the_router_that_sent_it() {
+    let mut error = extended(libc::EMSGSIZE as u32, 2, 3, 4, 1_400, 0);
+    error.extend_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+    error.extend_from_slice(&[0, 0, 10, 77, 0, 9]);
+    error.extend_from_slice(&[0; 8]);
+    let control = message(libc::IPPROTO_IP, libc::IP_RECVERR, &error);
+    let wanted = Report::Failure {
+        errno: libc::EMSGSIZE,
+        origin: Origin::Icmp,
+        icmp: (3, 4),
+        info: 1_400,
+        offender: Some(Ipv4Addr::new(10, 77, 0, 9).into()),
+    };
+    assert_eq!(parse_report(&control), Some(wanted));
+}
+
+#[test]
+fn hostile_control_bytes_do_no_harm() {
+    let mut control = timestamping([(u64::MAX, u64::MAX), (0, 0), (1, 1)]);
+    control.extend(message(
+        libc::IPPROTO_IP,
+        libc::IP_RECVERR,
+        &extended(42, 4, 0, 0, 7, 1),
+    ));
+    for cut in 0..control.len() {
+        let _none_or_some = parse_report(&control[..cut]);
+    }
+    for at in 0..control.len() {
+        for byte in [0, 1, 0x7f, 0xff] {
+            let mut bytes = control.clone();
+            bytes[at] = byte;
+            let _none_or_some = parse_report(&bytes);
+        }
+    }
+    let stage = Stage::Other(7);
+    let hardware_ns = Some(1_000_000_001);
+    let stamps = Stamps {
+        software_ns: None,
+        hardware_ns,
+    };
+    let number = 1;
+    assert_eq!(
+        parse_report(&control),
+        Some(Report::Stamp {
+            number,
+            stage,
+            stamps
+        })
+    );
+}
+
+#[test]
+fn the_loopback_interface_stamps_in_order() {
+    let (one, other) = (bound(), bound());
+    datagram::connect(one.as_fd(), other.local_addr().unwrap()).unwrap();
+    enable(one.as_fd()).unwrap();
+    enable(other.as_fd()).unwrap();
+    let before = clock::wall_nanos();
+    // The kernel begins to stamp some time after it was asked to.
+    let end = clock::monotonic() + Duration::from_secs(10);
+    let mut arrived = None;
+    while arrived.is_none() && clock::monotonic() < end {
+        datagram::send(one.as_fd(), b"plain").unwrap();
+        arrived = received(&other).software_ns;
+    }
+    // Of many packets this is the first that is stamped when sent: number 0.
+    send_stamped(one.as_fd(), b"stamped").unwrap();
+    let arrived = received(&other).software_ns.unwrap_or(0);
+    let mut times = [0; 2];
+    for _ in 0..2 {
+        match receive_report(one.as_fd()).unwrap() {
+            Some(Report::Stamp {
+                number,
+                stage,
+                stamps,
+            }) => {
+                assert_eq!(number, 0);
+                let place = usize::from(stage == Stage::Sent);
+                times[place] = stamps.software_ns.unwrap();
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(receive_report(one.as_fd()).unwrap(), None);
+    // The wall clock may be set while this runs: only what is wildly wrong is an error.
+    assert!(times[0].abs_diff(before) < 60_000_000_000 && times[1] > 0 && arrived > 0);
+    disable(one.as_fd()).unwrap();
+}
+
+fn received(socket: &UdpSocket) -> Stamps {
+    assert!(datagram::wait_readable(socket.as_fd(), Duration::from_secs(5)).unwrap());
+    receive_stamped(socket.as_fd(), &mut [0; 16]).unwrap().1
+}
+
+fn bound() -> UdpSocket {
+    let socket = UdpSocket::new(Family::V4).unwrap();
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    socket
+}
