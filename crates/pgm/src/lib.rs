@@ -22,6 +22,7 @@
 //! | `source/write`, `source/transmit`, `source/upstream` | data in, runs out, NAKs in |
 //! | `source/repair`, `source/ncf`, `source/spm`, `source/pacer` | one mechanism each |
 //! | `receiver/peer`, `receiver/window`, `receiver/gaps` | one sender, its data, what is missing |
+//! | `fec` | parity packets of a transmission group, and lost members from them |
 //! | `fuzzing` | both ends against naive models, for fuzzers and property tests |
 //!
 //! A packet is lost and repaired, in virtual time:
@@ -89,6 +90,8 @@ mod config;
 pub use config::{
     Config, ConfigBuilder, ConfigError, Intervals, LateJoin, PARAMETERS, Parameter, Role,
 };
+
+pub mod fec;
 
 mod receiver;
 pub use receiver::{Mode, Position, Ready, Receiver, ReceiverCounters, ReceiverSetup, Status};

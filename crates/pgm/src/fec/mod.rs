@@ -1,0 +1,54 @@
+//! The erasure code of RFC 3208: parity packets of a group, and lost members from them.
+//!
+//! Sees payloads, not packets: which group and index a parity packet has, when it is asked for and
+//! sent, is for the source and the receiver. A group has k members (k a power of two up to
+//! 128); parity packet j is row k + j of the code, up to n = 255 rows in all. Any k of the n give
+//! all k members back.
+//!
+//! ```text
+//! members 0 .. k-1 --Encoder--> parity j (any j below 255 - k), of the longest member's length
+//! members, less e  --Decoder--> the e lost members        (+ 2 bytes when lengths differ)
+//! parities, any e    --^
+//! ```
+//!
+//! The code is Rizzo's, which the RFC refers to: member i is the value of a polynomial at point i
+//! of 0, 1, a, a^2, .., parity j its value at point k + j, in GF(256) modulo 0x11D with a = 2. (A
+//! Vandermonde matrix multiplied by the inverse of its top k rows says the same.) Encoding and
+//! decoding are therefore one operation, Lagrange interpolation from the k points that are there to
+//! those that are wanted, and no matrix is ever inverted: see [`Code`].
+//!
+//! A group that the source cut short (OPT_CURR_TGSIZE) is encoded as if empty members followed, so
+//! that a source and a receiver need one code per session.
+//!
+//! The bytes are moved by a [`Combine`] function: [`combine`] here is portable; the `simd` crate
+//! has faster ones of the same type, which whoever owns the session passes in.
+//!
+//! Invariants: no allocation after construction; the same bytes whatever the kernel.
+//!
+//! **Spec**: RFC 3208 section 11 (Appendix A) and its reference 12.
+
+mod code;
+pub use code::Code;
+
+mod decode;
+pub use decode::{Decoder, Irreparable, Recovered};
+
+mod encode;
+pub use encode::{Encoder, Parities};
+
+mod field;
+pub use field::{Combine, combine};
+
+/// Bytes that the encoded length takes at the end of a parity packet with OPT_VAR_PKTLEN.
+pub const LENGTH_BYTES: usize = 2;
+
+/// Rows of the whole code: members and parity packets.
+pub const ROWS_MAX: usize = 255;
+
+/// The distance of two rows in a workspace for payloads of this length: whole cache lines.
+const fn stride(payload_bytes_max: usize) -> usize {
+    (payload_bytes_max + LENGTH_BYTES).next_multiple_of(64)
+}
+
+#[cfg(test)]
+mod tests;

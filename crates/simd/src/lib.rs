@@ -1,0 +1,22 @@
+//! Vector kernels chosen at run time, with safe faces; one of the two homes of unsafe.
+//!
+//! Knows no protocol: byte slices in, byte slices out. Each kernel exists in a plain form that
+//! every processor runs, which is also what the others are tested against, and in one form per
+//! vector extension. The choice is made once, when a kernel is asked for; what is handed out is an
+//! ordinary function: the pure crates take it as a value and never depend on this crate.
+//!
+//! ```text
+//! gf256::Level::best() --combine()--> fn(rows, stride, coefficients, inputs) --> pgm's FEC
+//! ```
+//!
+//! Invariant: a function that needs a vector extension is handed out only by a [`gf256::Level`]
+//! that exists because the processor was asked.
+//!
+//! The Internet checksum is not here: its plain loop in the wire crate, which compilers turn into
+//! vectors, reads memory as fast as the caches give it.
+#![allow(
+    unsafe_code,
+    reason = "this crate exists to hold the vector code of the others"
+)]
+
+pub mod gf256;
