@@ -59,8 +59,8 @@ pub use reporter::{ReceiverStats, Reporter, ReporterConfig, ReporterCounters, Re
 
 mod sender;
 pub use sender::{
-    BlockPlan, PlanOutcome, PlanSender, PlanSenderConfig, PlanSenderCounters, PlanSenderEvent,
-    ReceiverReport, ReceiverState,
+    BlockPlan, Demotion, Limit, PlanOutcome, PlanSender, PlanSenderConfig, PlanSenderCounters,
+    PlanSenderEvent, ReceiverReport, ReceiverState, SlowPolicy,
 };
 
 mod store;

@@ -81,9 +81,13 @@ impl<C: Content> ObjectSender<C> {
     }
 
     fn follow_plan(&mut self, now: Instant) {
-        self.source
-            .set_hold(self.plan.hold(self.source.unsent() - 1));
+        let lead = self.source.unsent() - 1;
+        let hold = self.plan.hold(lead);
+        self.source.set_hold(hold);
         self.feed(now);
+        let window = u64::from(self.source.config().flow_window_sqns());
+        let ahead = hold.map_or(0, |hold| self.source.unsent().saturating_sub(hold));
+        self.plan.stream_waits(now, lead, ahead >= window / 2);
         if self.plan.is_draining() && self.source.is_drained() {
             self.plan.pass_drained(now);
         }

@@ -95,6 +95,9 @@ impl Handle<()> for Publisher {
 
 impl Endpoint for Publisher {
     fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        // What left in the turn before may be reported already: a report beyond the lead is cut to
+        // it, and a receiver that has everything would stand behind until it reports again.
+        self.registry.set_lead(self.source.unsent() - 1);
         self.registry.handle_link(now, link, event, data);
     }
 

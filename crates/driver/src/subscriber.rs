@@ -178,6 +178,10 @@ impl Subscriber {
         sink: &mut S,
     ) {
         if let Some(reporter) = &mut self.reporter {
+            // The last report tells what this turn has given out too: `drain` is still to come.
+            if let Some(at) = self.receiver.position(session) {
+                reporter.position(now, session, at.contiguous, at.lead);
+            }
             reporter.session_over(now, session);
         }
         sink.event(event);

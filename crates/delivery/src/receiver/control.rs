@@ -358,13 +358,15 @@ impl<S: Store> PlanReceiver<S> {
             Step::Joining => self.step = Step::Offered,
             // It is the same plan, after the connection was lost: tell the sender where we are.
             Step::Manifest => self.send_lacking(now, 0),
-            Step::Receiving => self.send_have(now),
+            Step::Receiving | Step::Committing => self.send_have(now),
             Step::Delivered => {
+                // To a sender that was restarted, this is the first it hears.
+                self.send_have(now);
                 if let Some(done) = self.done {
                     self.tell(now, &Message::Done(done));
                 }
             }
-            Step::Offered | Step::Preparing | Step::Committing | Step::Over => {}
+            Step::Offered | Step::Preparing | Step::Over => {}
         }
         self.send_progress(now);
     }

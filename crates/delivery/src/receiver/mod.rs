@@ -19,7 +19,7 @@
 //! that is held is never written again, unless its slab came out wrong; `Delivered` is told only
 //! after every slab's hash was compared and the store has committed.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
 use base::{Instant, LinkId, Rng, earliest};
 use wire::object::{
@@ -315,6 +315,16 @@ impl<S: Store> PlanReceiver<S> {
         self.store.as_mut()
     }
 
+    /// The whole slabs that are held, as ranges of content: what a journal may promise to a later
+    /// attempt.
+    pub fn held_slabs(&self) -> impl Iterator<Item = Range<u64>> {
+        let contents = self.contents.iter();
+        contents.flat_map(|contents| {
+            let all = (0..contents.plan.slab_count()).map(|slab| contents.plan.slab(slab).range());
+            all.filter(|range| contents.held.contains(range))
+        })
+    }
+
     /// What has been counted.
     #[must_use]
     pub const fn counters(&self) -> &PlanReceiverCounters {
@@ -582,6 +592,7 @@ impl<S: Store> PlanReceiver<S> {
             lost: self.stats.lost,
             repairs_asked: self.stats.repairs_asked,
             repairs_got: self.stats.repairs_got,
+            store_waits: self.counters.blocks_store_full,
         };
         Progress { phase, numbers }
     }

@@ -225,8 +225,25 @@ impl Contents {
         if bytes != self.plan.seals_bytes() {
             return false;
         }
+        if self.seals_hash.is_some_and(|known| known != *hash) {
+            self.forget_seals();
+        }
         self.seals_hash = Some(*hash);
         true
+    }
+
+    /// The sender was restarted and found other content: all is compared with its seals again.
+    fn forget_seals(&mut self) {
+        self.seals.discard();
+        self.are_seals_good = self.seals.len() == 0;
+        (self.verified_bytes, self.good) = (0, 0);
+        for state in self
+            .slabs
+            .iter_mut()
+            .filter(|state| state.step == Step::Good)
+        {
+            state.step = Step::Computed;
+        }
     }
 
     /// Checks the seals once they are whole. `Some(false)` when they were wrong and are discarded.

@@ -1,6 +1,6 @@
 //! What a plan sender is told, and what it tells.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{fmt, net::SocketAddr, time::Duration};
 
 use wire::object::{DoneNumbers, ErrorCode, Phase, Pos, Progressed, Refusal};
 
@@ -12,7 +12,11 @@ base::counters! {
         passes: Events, "passes over what receivers lack, the manifest's included";
         block_bytes: Bytes, "object bytes handed to the packet stream";
         fill_bytes: Bytes, "object bytes sent to single receivers over their connections";
+        content_block_bytes: Bytes, "of these in the packet stream, bytes of content";
+        content_fill_bytes: Bytes, "of these to single receivers, bytes of content";
         answers_late: Events, "answers to a pass that were not waited for";
+        pauses: Events, "times that sending stopped as no expected receiver was connected";
+        successors: Events, "receivers that were restarted, and took over their former place";
         demoted: Events, "receivers that get everything over their connection from then on";
         refused: Events, "connections refused";
         greetings_late: Events, "connections closed because no greeting came";
@@ -29,6 +33,13 @@ pub struct PlanSenderConfig {
     pub session: u64,
     /// How many receivers are expected. With 0, whoever has joined at the join deadline.
     pub expected: u32,
+    /// Who is expected, by name: then only these, and their number counts. Others are guests, who
+    /// are served and never waited for. Default: none, whoever comes first is expected.
+    pub expected_names: Vec<String>,
+    /// What is done about an expected receiver that holds all others back. Default: wait.
+    pub slow: SlowPolicy,
+    /// How long a receiver holds the others back before something is done about it. Default 5 s.
+    pub slow_after: Duration,
     /// How long to wait for expected receivers before content starts. Default 30 s.
     pub join_timeout: Duration,
     /// Without progress for so long, a receiver is given up. Default 30 s. While its store prepares
@@ -61,6 +72,9 @@ impl PlanSenderConfig {
         Self {
             session,
             expected,
+            expected_names: Vec::new(),
+            slow: SlowPolicy::Wait,
+            slow_after: Duration::from_secs(5),
             join_timeout: Duration::from_secs(30),
             progress_timeout: Duration::from_secs(30),
             reconnect_timeout: Duration::from_secs(10),
@@ -74,11 +88,74 @@ impl PlanSenderConfig {
         }
     }
 
+    /// How many receivers are expected, by number or by name; 0 for whoever joins in time.
+    #[must_use]
+    pub fn expected_count(&self) -> u32 {
+        match self.expected_names.len() {
+            0 => self.expected,
+            named => u32::try_from(named).unwrap_or(u32::MAX),
+        }
+    }
+
     /// How long a receiver's store may prepare or commit: ten times the progress timeout. Its
     /// reports say in the meantime that the receiver lives, and cannot say that its disk does.
     #[must_use]
     pub const fn commit_timeout(&self) -> Duration {
         self.progress_timeout.saturating_mul(10)
+    }
+}
+
+/// What is done about a receiver that holds all others back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SlowPolicy {
+    /// The packet stream goes at its pace.
+    #[default]
+    Wait,
+    /// It gets the rest over its connection, at its own pace.
+    Demote,
+    /// It is given up.
+    Drop,
+}
+
+/// Why a receiver gets everything over its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demotion {
+    /// A pass brought it less than a quarter of what it lacked.
+    Unreached,
+    /// It held the others back.
+    Slow,
+}
+
+impl fmt::Display for Demotion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unreached => "a pass brought it less than a quarter of what it lacked",
+            Self::Slow => "it held the others back",
+        })
+    }
+}
+
+/// What limits a receiver, as far as its reports show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Packets are lost on the way to it.
+    Network,
+    /// Its store is behind.
+    Disk,
+    /// Its kernel drops packets that nobody takes: its CPU is busy, or its buffer small.
+    Host,
+    /// Nothing at its end: the rate set, or what the sender manages.
+    Rate,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Network => "the network",
+            Self::Disk => "its disk",
+            Self::Host => "its CPU",
+            Self::Rate => "the rate set",
+        })
     }
 }
 
@@ -132,6 +209,13 @@ pub enum PlanSenderEvent {
         bytes: u64,
         /// Bytes for single receivers.
         fill_bytes: u64,
+    },
+    /// A receiver gets everything over its connection from here on.
+    Demoted {
+        /// Its number.
+        slot: u32,
+        /// Why.
+        reason: Demotion,
     },
     /// A receiver has proved delivery.
     Done {
@@ -188,8 +272,15 @@ pub struct ReceiverReport {
     pub peer: SocketAddr,
     /// The transfer's success depends on it.
     pub is_expected: bool,
-    /// It gets everything over its own connection.
-    pub is_demoted: bool,
+    /// Why it gets everything over its own connection, if it does.
+    pub demoted: Option<Demotion>,
+    /// What limits it.
+    pub limited_by: Limit,
+    /// Bytes of content it held when it joined, or came back after a restart.
+    pub held_at_join: u64,
+    /// Bytes of content sent since then, to all and to it alone: at most what it lacked, and what
+    /// had to be repaired.
+    pub sent_since_join: u64,
     /// What became of it.
     pub state: ReceiverState,
     /// How far it said it was.
@@ -211,6 +302,15 @@ pub struct PlanOutcome {
     pub receivers: Vec<ReceiverReport>,
     /// Expected receivers that never joined.
     pub missing: u32,
+    /// Their names, when receivers are expected by name.
+    pub missing_names: Vec<String>,
+    /// Bytes of content handed to the packet stream.
+    pub multicast_bytes: u64,
+    /// Bytes of content sent to single receivers over their connections.
+    pub unicast_bytes: u64,
+    /// The number of the expected receiver that is furthest behind, or was the last to be done;
+    /// [`ReceiverReport::limited_by`] says why. None with fewer than two.
+    pub slowest: Option<u32>,
     /// Why the sender itself gave up.
     pub failure: Option<(ErrorCode, String)>,
     /// Nothing is going to change any more.

@@ -1,6 +1,6 @@
 //! The control connections of a plan sender: who may join, and what their messages mean.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use base::{Instant, LinkEvent, LinkId};
 use wire::object::{
@@ -92,6 +92,7 @@ impl<C: Content> PlanSender<C> {
             }
             return;
         };
+        self.members[slot].heard_at = now;
         match message {
             Message::Have(list) => self.have(now, slot, list),
             Message::Need(list) => self.need(now, slot, list),
@@ -119,7 +120,7 @@ impl<C: Content> PlanSender<C> {
             Err(reason) => return self.refuse(link, peer, reason),
         };
         let joined = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
-        let receiver_count = self.config.expected.max(joined);
+        let receiver_count = self.config.expected_count().max(joined);
         let shared_us = u64::from(receiver_count) * 200;
         let least_us = u64::try_from(self.config.report_interval.as_micros()).unwrap_or(u64::MAX);
         let welcome = Message::Welcome(Welcome {
@@ -140,6 +141,7 @@ impl<C: Content> PlanSender<C> {
         member.peer = peer;
         member.progress_at = now;
         self.tell(now, slot, &welcome);
+        self.check_paused();
         self.gathered(now);
     }
 
@@ -161,11 +163,14 @@ impl<C: Content> PlanSender<C> {
         };
         let member = &mut self.members[slot];
         let is_same = member.instance == hello.instance;
-        if matches!(member.state, State::Failed { .. }) || (!is_same && member.is_final()) {
+        let is_out = matches!(member.state, State::Failed { .. });
+        if (is_same && is_out) || (!is_same && member.is_final() && !is_out) {
             return Err(Refusal::Over);
         }
+        // Whoever lives says something every second.
+        let is_heard = now.since(member.heard_at) < SILENCE_MAX;
         match member.link {
-            Some(_) if !is_same => return Err(Refusal::DuplicateName),
+            Some(_) if !is_same && is_heard => return Err(Refusal::DuplicateName),
             Some(old) => {
                 // The receiver knows better: its old connection is dead.
                 self.by_link.remove(&old);
@@ -185,6 +190,7 @@ impl<C: Content> PlanSender<C> {
             );
             *member = fresh;
             member.is_expected = is_expected;
+            self.counters.successors += 1;
         }
         self.filling.remove(&slot);
         let slot_number = u32::try_from(slot).unwrap_or(u32::MAX);
@@ -214,7 +220,9 @@ impl<C: Content> PlanSender<C> {
             peer,
             self.config.ranges_max,
         );
+        let names = &self.config.expected_names;
         member.is_expected = match self.config.expected {
+            _ if !names.is_empty() => names.iter().any(|name| name == hello.name),
             0 => self.stage == Stage::Gathering,
             wanted => expected < wanted as usize,
         };
@@ -247,6 +255,9 @@ impl<C: Content> PlanSender<C> {
         if list.object != ObjectId::CONTENT || list.ranges.iter().any(|range| range.end > len) {
             return self.violate(now, slot, "HAVE names bytes that do not exist");
         }
+        if std::mem::replace(&mut member.is_have_whole, list.is_last) {
+            member.have.clear();
+        }
         for range in list.ranges.iter() {
             // A list longer than the bound is cut: what is not noted is sent again.
             let _is_noted = member.have.insert(range, |_| {}).is_ok();
@@ -258,6 +269,8 @@ impl<C: Content> PlanSender<C> {
         member.owes_answer = false;
         member.is_awaited = false;
         member.progress_at = now;
+        member.stream_at_join = self.counters.content_block_bytes;
+        member.fill_bytes = 0;
         let number = self.pass.number;
         match self.stage {
             Stage::Sending | Stage::Hashing | Stage::Draining if number > 0 => {
@@ -279,7 +292,11 @@ impl<C: Content> PlanSender<C> {
     /// One message of an answer that says what is lacking.
     fn need(&mut self, now: Instant, slot: usize, list: &RangeList<'_>) {
         let len = self.object_bytes(list.object);
+        let is_early = list.object == ObjectId::SEALS && self.window.seals_hash().is_none();
         let member = &mut self.members[slot];
+        if member.state == State::Joining && list.object != ObjectId::MANIFEST {
+            return self.violate(now, slot, "NEED of content from one that holds no manifest");
+        }
         if std::mem::replace(&mut member.is_need_whole, list.is_last) {
             member.need.clear();
         }
@@ -287,7 +304,8 @@ impl<C: Content> PlanSender<C> {
         let Some(set) = member.need.of_mut(list.object).filter(|_| !has_end) else {
             return self.violate(now, slot, "NEED names bytes that do not exist");
         };
-        for range in list.ranges.iter() {
+        // Seals that do not exist yet are announced when they do, and asked for then.
+        for range in list.ranges.iter().filter(|_| !is_early) {
             // A list longer than the bound is cut: the rest is asked for after the next pass.
             let _is_noted = set.insert(range, |_| {}).is_ok();
         }
@@ -303,7 +321,7 @@ impl<C: Content> PlanSender<C> {
         if member.need.bytes() < member.need_before {
             member.progress_at = now;
         }
-        if member.is_alone {
+        if member.is_alone() {
             self.serve(slot);
         } else if self.stage == Stage::Idle {
             self.plan_pass(now);
@@ -337,7 +355,15 @@ impl<C: Content> PlanSender<C> {
         self.check_answers(now);
     }
 
-    fn done(&mut self, now: Instant, slot: usize, done: &Done) {
+    pub(super) fn done(&mut self, now: Instant, slot: usize, done: &Done) {
+        if self.members[slot].state == State::Joining {
+            return self.violate(now, slot, "DONE from one that holds nothing yet");
+        }
+        if self.root.is_none() {
+            // It was whole before this sender's restart; the content is still being read here.
+            self.members[slot].early = Some(Box::new(*done));
+            return;
+        }
         if self.root != Some(done.root) || done.numbers.bytes != self.plan.content_bytes() {
             let text = "what it has is not what was sent: its root differs";
             return self.fail(now, slot, ErrorCode::HashMismatch, text);
@@ -348,6 +374,7 @@ impl<C: Content> PlanSender<C> {
             return;
         }
         member.state = State::Done(Box::new(*done));
+        member.done_at = now;
         member.is_awaited = false;
         member.progress.held = done.numbers.bytes;
         member.progress.verified = done.numbers.bytes;
@@ -380,6 +407,7 @@ impl<C: Content> PlanSender<C> {
             let slot = u32::try_from(slot).unwrap_or(u32::MAX);
             self.event(PlanSenderEvent::Disconnected { slot });
         }
+        self.check_paused();
         self.check_answers(now);
     }
 
@@ -415,11 +443,14 @@ impl<C: Content> PlanSender<C> {
         match object {
             ObjectId::MANIFEST => self.plan.manifest().len() as u64,
             ObjectId::CONTENT => self.plan.content_bytes(),
-            ObjectId::SEALS if self.window.seals_hash().is_some() => self.plan.seals_bytes(),
+            ObjectId::SEALS => self.plan.seals_bytes(),
             _ => 0,
         }
     }
 }
+
+/// A receiver that was not heard for so long does not keep its successor out.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Connections served beside those of the receivers.
 const GREETINGS_MAX: usize = 256;

@@ -85,6 +85,7 @@ impl<C: Content> PlanSender<C> {
         }
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
         self.event(PlanSenderEvent::Failed { slot, code, text });
+        self.check_paused();
         self.check_answers(now);
         self.check_finished(now);
     }
@@ -100,7 +101,7 @@ impl<C: Content> PlanSender<C> {
             .iter()
             .filter(|member| member.is_expected)
             .count();
-        joined >= self.config.expected as usize
+        joined >= self.config.expected_count() as usize
     }
 
     pub(super) fn check_finished(&mut self, now: Instant) {

@@ -35,8 +35,13 @@ impl<C: Content> PlanSender<C> {
         }
         self.filling.remove(&slot);
         let now = self.now;
+        let has_seals = self.pass.number == 0 || self.window.seals_hash().is_some();
         let member = &mut self.members[slot];
         member.fills.clear();
+        if member.after_fills.is_some_and(|end| end.pass > 0) && !has_seals {
+            member.waits_for_seals = true;
+            return;
+        }
         if let Some(end) = member.after_fills.take() {
             self.send_pass_end(now, slot, end);
         }
@@ -61,6 +66,10 @@ impl<C: Content> PlanSender<C> {
                     }),
                 );
                 self.counters.fill_bytes += len;
+                if object == ObjectId::CONTENT {
+                    self.counters.content_fill_bytes += len;
+                    self.members[slot].fill_bytes += len;
+                }
                 self.members[slot].fill_at = Place {
                     object,
                     offset: offset + len,

@@ -6,7 +6,7 @@ use base::{Instant, LinkId};
 use wire::object::{Done, ErrorCode, PassEnd, Phase, Pos, Progress, Progressed};
 
 use super::{
-    config::{ReceiverReport, ReceiverState},
+    config::{Demotion, Limit, ReceiverReport, ReceiverState},
     pass::{Needs, Place},
 };
 use crate::RangeSet;
@@ -23,6 +23,7 @@ pub(super) struct Member {
     pub(super) state: State,
     /// What it held when it had the manifest.
     pub(super) have: RangeSet,
+    pub(super) is_have_whole: bool,
     /// Its last answer, while it comes in and until it is served.
     pub(super) need: Needs,
     pub(super) is_need_whole: bool,
@@ -39,7 +40,20 @@ pub(super) struct Member {
     /// The pass in hand holds something for it.
     pub(super) is_in_pass: bool,
     /// It gets everything over its connection.
-    pub(super) is_alone: bool,
+    pub(super) demoted: Option<Demotion>,
+    /// It has all it asked for, but the end of the pass cannot be told before all is hashed.
+    pub(super) waits_for_seals: bool,
+    /// A proof that came before the sender had read everything itself.
+    pub(super) early: Option<Box<Done>>,
+    /// When it was last heard.
+    pub(super) heard_at: Instant,
+    pub(super) done_at: Instant,
+    /// Since when it has held all others back.
+    pub(super) slow_since: Option<Instant>,
+    /// What the packet stream had carried of content when it joined.
+    pub(super) stream_at_join: u64,
+    /// Bytes of content sent to it alone since.
+    pub(super) fill_bytes: u64,
     pub(super) phase: Phase,
     pub(super) progress: Progressed,
     pub(super) pos: Pos,
@@ -82,6 +96,7 @@ impl Member {
             gone_at: now,
             state: State::Joining,
             have: RangeSet::new(ranges_max),
+            is_have_whole: true,
             need: Needs::new(ranges_max),
             is_need_whole: true,
             need_before: u64::MAX,
@@ -91,7 +106,14 @@ impl Member {
             is_awaited: false,
             owes_answer: false,
             is_in_pass: false,
-            is_alone: false,
+            demoted: None,
+            waits_for_seals: false,
+            early: None,
+            heard_at: now,
+            done_at: now,
+            slow_since: None,
+            stream_at_join: 0,
+            fill_bytes: 0,
             phase: Phase::Joining,
             progress: Progressed::default(),
             pos: Pos::default(),
@@ -112,6 +134,13 @@ impl Member {
         self.fills.clear();
         self.need.clear();
         self.is_need_whole = true;
+        self.is_have_whole = true;
+        self.waits_for_seals = false;
+        self.slow_since = None;
+    }
+
+    pub(super) const fn is_alone(&self) -> bool {
+        self.demoted.is_some()
     }
 
     /// Nothing about it will change any more.
@@ -153,7 +182,24 @@ impl Member {
         self.phase = report.phase;
     }
 
-    pub(super) fn report(&self, slot: usize) -> ReceiverReport {
+    /// What its reports show to be in short supply: of what was counted, the most.
+    pub(super) fn limited_by(&self) -> Limit {
+        let host = self.pos.host_drops;
+        // What the kernel dropped was missed as well.
+        let network = self.progress.lost.max(self.pos.lost).saturating_sub(host);
+        let is_storing = matches!(self.phase, Phase::Preparing | Phase::Committing);
+        let disk = self.progress.store_waits;
+        let most = host.max(network).max(disk);
+        match () {
+            () if is_storing && !self.is_final() => Limit::Disk,
+            () if most == 0 => Limit::Rate,
+            () if most == disk => Limit::Disk,
+            () if most == host => Limit::Host,
+            () => Limit::Network,
+        }
+    }
+
+    pub(super) fn report(&self, slot: usize, stream_bytes: u64) -> ReceiverReport {
         let state = match &self.state {
             State::Done(done) => ReceiverState::Done {
                 root: done.root,
@@ -173,7 +219,10 @@ impl Member {
             name: self.name.clone(),
             peer: self.peer,
             is_expected: self.is_expected,
-            is_demoted: self.is_alone,
+            demoted: self.demoted,
+            limited_by: self.limited_by(),
+            held_at_join: self.have.bytes(),
+            sent_since_join: stream_bytes - self.stream_at_join + self.fill_bytes,
             state,
             progress: self.progress,
             pos: self.pos,

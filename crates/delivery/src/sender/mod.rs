@@ -29,15 +29,15 @@ use std::{
 use base::{Instant, LinkId, earliest};
 use wire::{
     Sqn,
-    object::{BlockHeader, ErrorCode},
+    object::{BlockHeader, ErrorCode, ObjectId},
 };
 
 use crate::{Content, Hash, LinkCommand, Plan, link::Links};
 
 mod config;
 pub use config::{
-    BlockPlan, PlanOutcome, PlanSenderConfig, PlanSenderCounters, PlanSenderEvent, ReceiverReport,
-    ReceiverState,
+    BlockPlan, Demotion, Limit, PlanOutcome, PlanSenderConfig, PlanSenderCounters, PlanSenderEvent,
+    ReceiverReport, ReceiverState, SlowPolicy,
 };
 
 mod control;
@@ -52,6 +52,8 @@ use member::Member;
 
 mod pass;
 use pass::{Needs, Place};
+
+mod slow;
 
 mod stage;
 
@@ -78,6 +80,10 @@ pub struct PlanSender<C> {
     root: Option<Hash>,
     failure: Option<(ErrorCode, String)>,
     committed_at: Instant,
+    /// No expected receiver is connected: nothing is sent.
+    is_paused: bool,
+    /// When slow receivers are looked for next.
+    slow_at: Instant,
     /// The last time that was handed in.
     now: Instant,
     tick_at: Instant,
@@ -145,6 +151,8 @@ impl<C: Content> PlanSender<C> {
             root,
             failure: None,
             committed_at: now,
+            is_paused: false,
+            slow_at: now,
             now,
             tick_at: now + TICK,
             scratch: Vec::new(),
@@ -160,7 +168,7 @@ impl<C: Content> PlanSender<C> {
     /// that.
     #[must_use]
     pub fn next_block(&self, payload_max: usize) -> Option<BlockPlan> {
-        if self.stage != Stage::Sending {
+        if self.stage != Stage::Sending || self.is_paused {
             return None;
         }
         let data_max = payload_max
@@ -218,6 +226,9 @@ impl<C: Content> PlanSender<C> {
         };
         self.pass.last_sqn = Some(last_sqn);
         self.counters.block_bytes += bytes;
+        if block.object == ObjectId::CONTENT {
+            self.counters.content_block_bytes += bytes;
+        }
         self.committed_at = now;
         self.advance(now);
     }
@@ -271,7 +282,8 @@ impl<C: Content> PlanSender<C> {
         }
         let is_awake = |at: Instant| self.now.since(at) < HOLD_PATIENCE;
         let held_by = self.members.iter().filter(|member| {
-            member.is_active() && member.is_in_pass && member.moved_at.is_some_and(is_awake)
+            let is_followed = member.is_active() && member.is_in_pass && member.is_expected;
+            is_followed && member.moved_at.is_some_and(is_awake)
         });
         let position = |member: &Member| Sqn::of(member.pos.contiguous).extend(lead).min(lead + 1);
         held_by.map(position).min()
@@ -305,6 +317,7 @@ impl<C: Content> PlanSender<C> {
         for slot in 0..self.members.len() {
             self.check_progress(now, slot);
         }
+        self.check_paused();
         self.check_answers(now);
         self.check_finished(now);
     }
@@ -373,20 +386,26 @@ impl<C: Content> PlanSender<C> {
             .members
             .iter()
             .enumerate()
-            .map(|(slot, member)| member.report(slot));
+            .map(|(slot, member)| member.report(slot, self.counters.content_block_bytes));
         let joined = self
             .members
             .iter()
             .filter(|member| member.is_expected)
             .count();
+        let names = self.config.expected_names.iter();
+        let missing_names = names.filter(|name| !self.by_name.contains_key(name.as_str()));
         PlanOutcome {
             plan: self.plan.id(),
             root: self.root,
             content_bytes: self.plan.content_bytes(),
             receivers: reports.collect(),
+            missing_names: missing_names.cloned().collect(),
+            multicast_bytes: self.counters.content_block_bytes,
+            unicast_bytes: self.counters.content_fill_bytes,
+            slowest: self.slowest(),
             missing: self
                 .config
-                .expected
+                .expected_count()
                 .saturating_sub(u32::try_from(joined).unwrap_or(u32::MAX)),
             failure: self.failure.clone(),
             is_final: self.is_finished(),

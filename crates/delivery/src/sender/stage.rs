@@ -4,7 +4,7 @@ use base::Instant;
 use wire::object::{Message, ObjectId, PassEnd, Seals};
 
 use super::{
-    PlanSender, PlanSenderEvent, Stage,
+    Demotion, PlanSender, PlanSenderEvent, Stage,
     member::{Member, State},
     pass::{Place, split},
 };
@@ -16,13 +16,12 @@ impl<C: Content> PlanSender<C> {
         if self.stage != Stage::Gathering {
             return;
         }
-        let joined = self
-            .members
-            .iter()
-            .filter(|member| member.is_active())
-            .count();
+        let active = self.members.iter().filter(|member| member.is_active());
+        let joined = active.clone().count();
+        let awaited = active.filter(|member| member.is_expected).count();
         let is_due = now >= self.join_deadline;
-        let is_full = self.config.expected > 0 && joined >= self.config.expected as usize;
+        let expected = self.config.expected_count() as usize;
+        let is_full = expected > 0 && awaited >= expected;
         if !is_due && !is_full {
             return;
         }
@@ -54,6 +53,7 @@ impl<C: Content> PlanSender<C> {
             bytes,
             fill_bytes,
         });
+        self.check_paused();
         self.advance(now);
     }
 
@@ -90,6 +90,14 @@ impl<C: Content> PlanSender<C> {
         }
         self.pass.has_seals = true;
         self.stage = Stage::Sending;
+        for slot in 0..self.members.len() {
+            if std::mem::take(&mut self.members[slot].waits_for_seals) {
+                self.filling.insert(slot);
+            }
+            if let Some(done) = self.members[slot].early.take() {
+                self.done(now, slot, &done);
+            }
+        }
         self.advance(now);
     }
 
@@ -165,7 +173,10 @@ impl<C: Content> PlanSender<C> {
     pub(super) fn start_content(&mut self, now: Instant) {
         let len = self.plan.content_bytes();
         let max = self.config.ranges_max;
+        // Guests take part in what is sent anyway, and get the rest alone.
+        let has_expected = self.members.iter().any(|m| m.is_ready() && m.is_expected);
         let ready = self.members.iter().filter(|member| member.is_ready());
+        let ready = ready.filter(|member| member.is_expected || !has_expected);
         let lacks: Vec<RangeSet> = ready
             .map(|member| RangeSet::covering(member.have.missing(len), len, max))
             .collect();
@@ -202,7 +213,7 @@ impl<C: Content> PlanSender<C> {
         let together: Vec<usize> = wanting
             .iter()
             .copied()
-            .filter(|&slot| !self.members[slot].is_alone)
+            .filter(|&slot| !self.members[slot].is_alone() && self.members[slot].is_expected)
             .collect();
         for object in [ObjectId::MANIFEST, ObjectId::CONTENT, ObjectId::SEALS] {
             let wanted: Vec<&RangeSet> = together
@@ -239,12 +250,19 @@ impl<C: Content> PlanSender<C> {
         for &slot in wanting {
             let member = &mut self.members[slot];
             let bytes = member.need.bytes();
-            if !member.is_alone && bytes / 3 > member.need_before / 4 {
-                member.is_alone = true;
-                self.counters.demoted += 1;
-            }
+            let is_unreached = !member.is_alone() && bytes / 3 > member.need_before / 4;
             member.need_before = bytes;
+            if is_unreached {
+                self.demote_one(slot, Demotion::Unreached);
+            }
         }
+    }
+
+    pub(super) fn demote_one(&mut self, slot: usize, reason: Demotion) {
+        self.members[slot].demoted = Some(reason);
+        self.counters.demoted += 1;
+        let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+        self.event(PlanSenderEvent::Demoted { slot, reason });
     }
 
     /// Takes a receiver's needs into the pass: what goes over its connection, and whether the pass
@@ -252,8 +270,10 @@ impl<C: Content> PlanSender<C> {
     pub(super) fn serve(&mut self, slot: usize) -> u64 {
         let pass = self.pass.number;
         let member = &mut self.members[slot];
-        member.is_in_pass = !member.is_alone && member.need.overlaps(&self.pass.needs);
-        if member.is_alone {
+        // A guest is never waited for, and what it lacks is not sent to everybody.
+        let is_apart = member.is_alone() || !member.is_expected;
+        member.is_in_pass = !is_apart && member.need.overlaps(&self.pass.needs);
+        if is_apart {
             std::mem::swap(&mut member.fills, &mut member.need);
         }
         member.is_awaited = member.is_in_pass;

@@ -7,7 +7,7 @@ use base::{Instant, Rng};
 
 use crate::{
     BlockVerdict, Entry, Plan, PlanOutcome, PlanReceiver, PlanReceiverConfig, PlanReceiverEvent,
-    PlanSender, PlanSenderConfig, PlanSenderEvent,
+    PlanSender, PlanSenderConfig, PlanSenderEvent, TransportStats,
     fabric::{Fabric, linked},
     memory::{MemoryContent, MemoryStore},
 };
@@ -43,6 +43,9 @@ pub(crate) struct Node {
     pub(crate) receiver: PlanReceiver<MemoryStore>,
     pub(crate) loss: Loss,
     pub(crate) is_up: bool,
+    /// Blocks that it takes in a millisecond.
+    pub(crate) blocks_per_step: usize,
+    pub(crate) stats: TransportStats,
     /// It joins at this time.
     pub(crate) joins_at: Instant,
     /// Blocks on their way to it: when and which.
@@ -64,6 +67,12 @@ pub(crate) struct World {
     next_sqn: u64,
     settled: u64,
     pub(crate) events: Vec<PlanSenderEvent>,
+    /// The sender's session, as its mark says.
+    pub(crate) session: u64,
+    /// Blocks that the packet stream takes in a millisecond.
+    pub(crate) blocks_per_step: usize,
+    /// Positions that the packet stream may be ahead of the slowest receiver.
+    pub(crate) window: u64,
 }
 
 /// A tree with every kind of entry, and files around the sizes where things change.
@@ -115,7 +124,26 @@ impl World {
             next_sqn: FIRST_SQN,
             settled: FIRST_SQN,
             events: Vec::new(),
+            session: SESSION,
+            blocks_per_step: BLOCKS_PER_STEP,
+            window: u64::MAX,
         }
+    }
+
+    /// The sender's process is gone.
+    pub(crate) fn crash_sender(&mut self) {
+        self.fabric.listening.clear();
+        self.fabric.crash(0);
+    }
+
+    /// The sender is started anew, in another session, with the same tree.
+    pub(crate) fn restart_sender(&mut self, mut config: PlanSenderConfig) {
+        self.session += 1;
+        config.session = self.session;
+        let content = MemoryContent::new(self.content.clone());
+        self.sender = PlanSender::new(config, Arc::clone(&self.plan), content, self.now);
+        self.fabric.listening.push(0);
+        self.events.clear();
     }
 
     pub(crate) fn lossy(mut self, loss: Loss) -> Self {
@@ -151,7 +179,15 @@ impl World {
     }
 
     fn send_blocks(&mut self) {
-        let mut left = BLOCKS_PER_STEP;
+        let lead = self.next_sqn - 1;
+        let ahead = self
+            .sender
+            .hold(lead)
+            .map_or(0, |hold| self.next_sqn - hold);
+        self.sender
+            .stream_waits(self.now, lead, ahead >= self.window / 2);
+        let room = usize::try_from(self.window.saturating_sub(ahead)).unwrap_or(usize::MAX);
+        let mut left = self.blocks_per_step.min(room);
         let mut out = vec![0; PAYLOAD_MAX];
         while left > 0 {
             let Some(block) = self.sender.next_block(PAYLOAD_MAX) else {
@@ -181,6 +217,7 @@ impl World {
         let payload = Arc::new(payload);
         for node in &mut self.nodes {
             if self.rng.chance(node.loss.per_mille, 1000) {
+                node.stats.lost += 1;
                 continue;
             }
             let is_late = self.rng.chance(node.loss.late_per_mille, 1000);
@@ -204,17 +241,31 @@ impl World {
             return;
         }
         let address = Fabric::address(0);
-        node.receiver.dial(now, address, SESSION, 3);
+        node.receiver.dial(now, address, self.session, 3);
+        let is_stale = node.receiver.session() != Some((address, self.session));
+        if is_stale && node.receiver.plan_id().is_some() && !self.fabric.listening.is_empty() {
+            node.receiver.redirect(now, address, self.session);
+        }
+        let mut room = node.blocks_per_step;
         while let Some(entry) = node.coming.first_entry() {
-            if entry.key().0 > now {
+            if entry.key().0 > now || room == 0 {
                 break;
             }
+            room -= 1;
             let payload = entry.remove();
             let _verdict: BlockVerdict = node.receiver.handle_block(now, &payload);
         }
+        // What waits to be taken is not behind it yet.
+        let waiting = node.coming.keys().filter(|(at, _)| *at <= now);
+        let settled = waiting
+            .map(|&(_, sqn)| sqn)
+            .min()
+            .unwrap_or(settled)
+            .min(settled);
         // Receivers number positions from an origin of their own.
         node.receiver
             .position(now, settled - (1 << 32), lead - (1 << 32));
+        node.receiver.transport_stats(&node.stats);
         self.fabric
             .deliver(now, index + 1, &mut node.receiver, 1000);
         if node.receiver.next_timeout().is_some_and(|due| due <= now) {
@@ -285,6 +336,8 @@ impl Node {
             receiver: PlanReceiver::new(config, store, now),
             loss: Loss::default(),
             is_up: true,
+            blocks_per_step: usize::MAX,
+            stats: TransportStats::default(),
             joins_at: now,
             coming: BTreeMap::new(),
             events: Vec::new(),

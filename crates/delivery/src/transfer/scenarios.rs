@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use wire::object::ErrorCode;
 
 use super::*;
-use crate::{ReceiverState, memory::StoreFaults};
+use crate::{Demotion, Limit, ReceiverState, SlowPolicy, memory::StoreFaults};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -451,6 +451,380 @@ fn a_cancelled_sender_tells_everybody() {
     let outcome = world.run(MINUTE);
     assert!(!outcome.is_proven() && outcome.failure.is_some());
     assert!(world.sender.is_closed() && world.all_over());
+}
+
+fn config(expected: u32) -> PlanSenderConfig {
+    let mut config = PlanSenderConfig::new(SESSION, expected);
+    config.report_interval = Duration::from_millis(5);
+    config
+}
+
+/// Bytes that a restart may cost beyond what is lacking.
+const RESTART_MAX: u64 = 8 << 20;
+
+fn large() -> Vec<Entry> {
+    vec![Entry::file("f", 24 << 20), Entry::file("g", 100)]
+}
+
+/// Runs until the first receiver holds so much of a hundred.
+fn run_to(world: &mut World, percent: u64) {
+    let mark = world.plan.content_bytes() * percent / 100;
+    let held = |world: &World| world.nodes[0].receiver.progress().numbers.held;
+    assert!(world.run_until(MINUTE, |world| held(world) >= mark));
+}
+
+fn report<'a>(outcome: &'a PlanOutcome, name: &str) -> &'a crate::ReceiverReport {
+    let mut all = outcome.receivers.iter();
+    all.find(|report| report.name == name).expect("it joined")
+}
+
+/// What a killed receiver leaves for its successor: everything that was written.
+fn successor(world: &World, index: usize, instance: u64) -> Node {
+    let node = &world.nodes[index];
+    let mut store = MemoryStore::default();
+    let slabs = node.receiver.held_slabs();
+    for range in slabs {
+        let place = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
+        store
+            .resumed
+            .insert(range.start, node.store().staged()[place].to_vec());
+    }
+    let config = PlanReceiverConfig::new(format!("r{}", index + 1), instance);
+    Node::with(world.now, config, store)
+}
+
+#[test]
+fn a_killed_receivers_successor_gets_only_what_is_lacking() {
+    for percent in [10, 50, 99] {
+        let mut world = World::with(40, 2, large(), config(2));
+        run_to(&mut world, percent);
+        world.crash(0);
+        world.run_until(Duration::from_millis(20), |_| false);
+        world.nodes[0] = successor(&world, 0, 1001);
+        let outcome = world.run(2 * MINUTE);
+        assert!(outcome.is_proven(), "{percent} %: {outcome:#?}");
+        world.assert_whole();
+        let first = report(&outcome, "r1");
+        let lacking = outcome.content_bytes - first.held_at_join;
+        assert!(first.held_at_join > 0, "{percent} %");
+        assert!(
+            first.sent_since_join <= lacking + RESTART_MAX,
+            "{percent} %: {first:?}"
+        );
+        assert_eq!(world.sender.counters().successors, 1);
+    }
+}
+
+#[test]
+fn a_restarted_senders_receivers_get_only_what_is_lacking() {
+    for percent in [10, 50, 99] {
+        let mut world = World::with(41, 3, large(), config(3));
+        run_to(&mut world, percent);
+        world.crash_sender();
+        world.run_until(Duration::from_millis(300), |_| false);
+        world.restart_sender(config(3));
+        let outcome = world.run(2 * MINUTE);
+        assert!(outcome.is_proven(), "{percent} %: {outcome:#?}");
+        world.assert_whole();
+        let least = outcome
+            .receivers
+            .iter()
+            .map(|report| report.held_at_join)
+            .min()
+            .unwrap();
+        assert!(
+            least >= outcome.content_bytes * percent / 100 / 2,
+            "{percent} %: {outcome:#?}"
+        );
+        let sent = outcome.multicast_bytes + outcome.unicast_bytes;
+        assert!(
+            sent <= outcome.content_bytes - least + RESTART_MAX,
+            "{percent} %: {outcome:#?}"
+        );
+    }
+}
+
+#[test]
+fn sender_and_receiver_both_killed_end_whole() {
+    let mut world = World::with(42, 2, large(), config(2));
+    run_to(&mut world, 50);
+    world.crash_sender();
+    world.crash(0);
+    world.run_until(Duration::from_millis(100), |_| false);
+    world.nodes[0] = successor(&world, 0, 1001);
+    world.restart_sender(config(2));
+    let outcome = world.run(2 * MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    world.assert_whole();
+    let sent = outcome.multicast_bytes + outcome.unicast_bytes;
+    let least = outcome
+        .receivers
+        .iter()
+        .map(|report| report.held_at_join)
+        .min()
+        .unwrap();
+    assert!(
+        sent <= outcome.content_bytes - least + RESTART_MAX,
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn a_receiver_that_had_proved_delivery_proves_it_to_a_restarted_sender() {
+    let mut world = World::with(43, 2, tree(), config(2));
+    let has_delivered = |world: &World| world.nodes.iter().all(|n| n.receiver.proof().is_some());
+    assert!(world.run_until(MINUTE, has_delivered));
+    world.crash_sender();
+    world.run_until(Duration::from_millis(50), |_| false);
+    assert!(
+        world.nodes.iter().all(|node| !node.receiver.is_over()),
+        "unacknowledged"
+    );
+    world.restart_sender(config(2));
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    assert_eq!(outcome.multicast_bytes + outcome.unicast_bytes, 0);
+    world.assert_whole();
+}
+
+#[test]
+fn content_that_changed_between_two_lives_of_a_sender_is_fetched_anew() {
+    let mut world = World::with(44, 2, large(), config(2));
+    run_to(&mut world, 60);
+    world.crash_sender();
+    world.run_until(Duration::from_millis(50), |_| false);
+    world.content[5] ^= 1;
+    world.restart_sender(config(2));
+    let outcome = world.run(2 * MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    world.assert_whole();
+}
+
+#[test]
+fn receivers_expected_by_name_are_named_when_they_do_not_come() {
+    let mut config = config(0);
+    config.expected_names = ["r1", "r2", "gone"].map(str::to_owned).to_vec();
+    config.join_timeout = Duration::from_secs(2);
+    let mut world = World::with(45, 3, tree(), config);
+    let outcome = world.run(MINUTE);
+    assert!(!outcome.is_proven());
+    assert_eq!(
+        (outcome.missing, &outcome.missing_names[..]),
+        (1, &["gone".to_owned()][..])
+    );
+    for (name, is_expected) in [("r1", true), ("r2", true), ("r3", false)] {
+        assert_eq!(report(&outcome, name).is_expected, is_expected, "{name}");
+    }
+}
+
+#[test]
+fn a_guest_never_delays_the_others() {
+    let mut config = config(0);
+    config.expected_names = vec!["r2".to_owned()];
+    let mut world = World::with(46, 2, tree(), config);
+    // The guest is there first, hears nothing, and stands still in the end.
+    world.nodes[0].loss.per_mille = 1000;
+    world.nodes[1].joins_at = world.now + Duration::from_millis(200);
+    let began = world.now;
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    assert!(
+        world.now.since(began) < Duration::from_secs(4),
+        "with the time to say good-bye"
+    );
+    assert_eq!(outcome.multicast_bytes, outcome.content_bytes);
+}
+
+#[test]
+fn a_dead_receivers_successor_takes_its_place_even_after_it_was_given_up() {
+    let mut config = config(2);
+    config.reconnect_timeout = Duration::from_millis(100);
+    let mut world = World::with(47, 2, large(), config);
+    world.blocks_per_step = 20;
+    run_to(&mut world, 20);
+    world.crash(0);
+    world.run_until(Duration::from_millis(300), |_| false);
+    assert!(matches!(
+        state(&world.sender.outcome(), "r1"),
+        ReceiverState::Failed { .. }
+    ));
+    world.nodes[0] = successor(&world, 0, 1001);
+    let outcome = world.run(2 * MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    assert_eq!(outcome.receivers.len(), 2);
+    world.assert_whole();
+}
+
+#[test]
+fn a_second_live_receiver_of_one_name_is_refused() {
+    let mut world = World::with(48, 2, large(), config(2));
+    run_to(&mut world, 20);
+    let config = PlanReceiverConfig::new("r1", 1001);
+    world
+        .nodes
+        .push(Node::with(world.now, config, MemoryStore::default()));
+    let outcome = world.run(2 * MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    let told = world.nodes[2].events.last();
+    let Some(PlanReceiverEvent::Failed { text, .. }) = told else {
+        panic!("{told:?}");
+    };
+    assert!(text.contains("has this name"), "{text}");
+}
+
+#[test]
+fn an_expected_receiver_that_joins_at_ninety_percent_ends_whole() {
+    let mut config = config(2);
+    config.join_timeout = Duration::from_millis(30);
+    let mut world = World::with(49, 2, large(), config);
+    world.nodes[1].joins_at = Instant::NEVER;
+    run_to(&mut world, 90);
+    world.nodes[1].joins_at = world.now;
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    world.assert_whole();
+    let late = report(&outcome, "r2");
+    assert!(
+        late.sent_since_join <= outcome.content_bytes + RESTART_MAX,
+        "{late:?}"
+    );
+}
+
+#[test]
+fn nothing_is_sent_while_no_expected_receiver_is_there() {
+    let mut config = config(1);
+    config.progress_timeout = Duration::from_secs(4);
+    let mut world = World::with(50, 1, large(), config);
+    run_to(&mut world, 30);
+    world.crash(0);
+    world.run_until(Duration::from_millis(10), |_| false);
+    let sent = world.sender.counters().block_bytes;
+    let began = world.now;
+    let outcome = world.run(MINUTE);
+    assert_eq!(world.sender.counters().block_bytes, sent);
+    assert_eq!(world.sender.counters().pauses, 1);
+    assert_eq!(failure(&outcome, "r1").0, ErrorCode::TimedOut);
+    // The progress timeout is shorter than the time to come back, and holds for both.
+    assert!(world.now.since(began) < Duration::from_secs(7));
+}
+
+#[test]
+fn sending_goes_on_when_the_only_receiver_comes_back() {
+    let mut world = World::with(51, 1, large(), config(1));
+    run_to(&mut world, 30);
+    world.crash(0);
+    world.run_until(Duration::from_secs(1), |_| false);
+    world.nodes[0] = successor(&world, 0, 1001);
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    world.assert_whole();
+}
+
+/// Three receivers, of which the first takes a tenth of what the packet stream could carry.
+fn with_a_slow_one(policy: SlowPolicy) -> World {
+    let mut config = config(3);
+    config.slow = policy;
+    config.slow_after = Duration::from_millis(500);
+    let mut world = World::with(52, 3, large(), config);
+    (world.blocks_per_step, world.window) = (100, 3000);
+    world.nodes[0].blocks_per_step = 10;
+    world
+}
+
+fn demotions(world: &World) -> Vec<Demotion> {
+    let events = world.events.iter();
+    let reasons = events.filter_map(|event| match event {
+        PlanSenderEvent::Demoted { reason, .. } => Some(*reason),
+        _ => None,
+    });
+    reasons.collect()
+}
+
+#[test]
+fn a_slow_receiver_is_waited_for_by_default_and_named() {
+    let mut world = with_a_slow_one(SlowPolicy::Wait);
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    world.assert_whole();
+    assert_eq!(demotions(&world), []);
+    assert_eq!(outcome.slowest, Some(report(&outcome, "r1").slot));
+    assert_eq!(
+        outcome.multicast_bytes, outcome.content_bytes,
+        "the stream went at its pace"
+    );
+}
+
+#[test]
+fn a_slow_receiver_is_demoted_where_the_policy_says_so() {
+    let mut world = with_a_slow_one(SlowPolicy::Demote);
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    world.assert_whole();
+    assert_eq!(demotions(&world), [Demotion::Slow]);
+    assert_eq!(report(&outcome, "r1").demoted, Some(Demotion::Slow));
+    assert_eq!(report(&outcome, "r2").demoted, None);
+    assert!(outcome.unicast_bytes > 0);
+}
+
+#[test]
+fn a_slow_receiver_is_dropped_where_the_policy_says_so() {
+    let mut world = with_a_slow_one(SlowPolicy::Drop);
+    world.nodes[0].stats.host_drops = 9;
+    let outcome = world.run(MINUTE);
+    let (code, text) = failure(&outcome, "r1");
+    assert_eq!(code, ErrorCode::TooSlow);
+    assert!(text.contains("what limits it is its CPU"), "{text}");
+    assert!(matches!(state(&outcome, "r2"), ReceiverState::Done { .. }));
+    assert!(matches!(state(&outcome, "r3"), ReceiverState::Done { .. }));
+}
+
+#[test]
+fn equal_receivers_are_never_slow() {
+    for policy in [SlowPolicy::Demote, SlowPolicy::Drop] {
+        let mut world = with_a_slow_one(policy);
+        for node in &mut world.nodes {
+            node.blocks_per_step = 10;
+        }
+        let outcome = world.run(MINUTE);
+        assert!(outcome.is_proven(), "{outcome:#?}");
+        assert_eq!(demotions(&world), []);
+    }
+}
+
+#[test]
+fn what_limits_each_receiver_is_told_from_its_reports() {
+    let mut world = World::with(53, 4, large(), config(4));
+    world.nodes[0].loss.per_mille = 100;
+    world.nodes[1].store_mut().faults.full_every = 10;
+    world.nodes[2].stats.host_drops = 1000;
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    let limits = [
+        ("r1", Limit::Network),
+        ("r2", Limit::Disk),
+        ("r3", Limit::Host),
+        ("r4", Limit::Rate),
+    ];
+    for (name, limit) in limits {
+        assert_eq!(report(&outcome, name).limited_by, limit, "{name}");
+    }
+}
+
+#[test]
+fn eight_receivers_with_growing_loss_all_become_whole_and_the_slowest_is_named() {
+    let mut world = World::with(54, 8, large(), config(8));
+    for (node, per_mille) in world.nodes.iter_mut().zip([0, 5, 10, 20, 30, 50, 70, 100]) {
+        node.loss.per_mille = per_mille;
+    }
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    world.assert_whole();
+    let slowest = outcome.slowest.expect("there are eight") as usize;
+    let slowest = outcome
+        .receivers
+        .iter()
+        .find(|report| report.slot as usize == slowest);
+    assert_eq!(slowest.unwrap().limited_by, Limit::Network, "{outcome:#?}");
 }
 
 proptest! {

@@ -162,6 +162,11 @@ impl<I: Intake> ObjectReceiver<I> {
         self.strays.is_empty() && self.transfers.iter().all(|t| t.plan.is_idle())
     }
 
+    /// Packets that the kernel has dropped so far for want of buffer space: the owner knows.
+    pub const fn set_host_drops(&mut self, packets: u64) {
+        self.stats.host_drops = packets;
+    }
+
     /// The PGM receiver.
     pub const fn receiver(&self) -> &Receiver {
         &self.receiver

@@ -213,6 +213,8 @@ numbers! {
         repairs_asked: u64,
         /// Repairs received.
         repairs_got: u64,
+        /// Blocks not taken because the store was behind.
+        store_waits: u64,
     }
 }
 

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::object::{BlockHeader, Decoder, HELLO_LEN_MAX, StreamError, fuzzing};
 
-/// One of each kind, with fields that would show a swap.
-fn one_of_each<'a>(scratch: &'a mut Vec<u8>) -> Vec<Message<'a>> {
+/// One of each kind that starts something, with fields that would show a swap.
+fn one_of_each_order(scratch: &mut Vec<u8>) -> Vec<Message<'_>> {
     let ranges = Ranges::encode(scratch, &mut [1..5, 9..10, 1 << 40..1 << 41].into_iter());
     let list = RangeList {
         pass: 3,
@@ -57,6 +57,18 @@ fn one_of_each<'a>(scratch: &'a mut Vec<u8>) -> Vec<Message<'a>> {
             offset: 5,
             data: b"data",
         }),
+    ]
+}
+
+fn one_of_each(scratch: &mut Vec<u8>) -> Vec<Message<'_>> {
+    let mut all = one_of_each_order(scratch);
+    all.extend(one_of_each_report());
+    all
+}
+
+/// The rest of one of each kind: what a receiver reports, and how a connection ends.
+fn one_of_each_report() -> Vec<Message<'static>> {
+    vec![
         Message::Pos(Pos {
             contiguous: 1,
             lead: 2,
@@ -77,6 +89,7 @@ fn one_of_each<'a>(scratch: &'a mut Vec<u8>) -> Vec<Message<'a>> {
                 lost: 3,
                 repairs_asked: 4,
                 repairs_got: 5,
+                store_waits: 6,
             },
         }),
         Message::Done(Done {

@@ -1,0 +1,116 @@
+//! Receivers that hold the others back, or are not there: who they are, what is done about them.
+//!
+//! The packet stream waits for the slowest receiver that is followed. As long as all are about
+//! equally far that is right; a receiver counts as slow when the stream waits for it while half of
+//! the others are at least half as far ahead as the stream itself.
+//!
+//! ```text
+//!   slowest                          median          lead
+//!   |................................|...............|      slow: the others wait for it
+//!                             slowest  median        lead
+//!                             |......|...............|      not: all wait for packets
+//! ```
+
+use base::Instant;
+use wire::object::{ErrorCode, PassEnd};
+
+use super::{
+    PlanSender, Stage, TICK,
+    config::{Demotion, SlowPolicy},
+    member::{Member, State},
+};
+use crate::Content;
+
+impl<C: Content> PlanSender<C> {
+    /// Says whether the packet stream, whose highest position is `lead`, waits for receivers. To be
+    /// called once a turn.
+    pub fn stream_waits(&mut self, now: Instant, lead: u64, is_waiting: bool) {
+        if self.config.slow == SlowPolicy::Wait || now < self.slow_at {
+            return;
+        }
+        self.slow_at = now + TICK;
+        let is_waiting = is_waiting && self.may_send_content();
+        let slow = is_waiting.then(|| self.holds_back(lead)).flatten();
+        for slot in 0..self.members.len() {
+            let member = &mut self.members[slot];
+            if Some(slot) != slow {
+                member.slow_since = None;
+                continue;
+            }
+            let since = *member.slow_since.get_or_insert(now);
+            if now.since(since) >= self.config.slow_after {
+                self.act_on_slow(now, slot);
+            }
+        }
+    }
+
+    /// The receiver that the others wait for.
+    fn holds_back(&self, lead: u64) -> Option<usize> {
+        let followed = self.members.iter().enumerate().filter(|(_, member)| {
+            let has_place = member.moved_at.is_some();
+            member.is_active() && member.is_in_pass && member.is_expected && has_place
+        });
+        let mut behind: Vec<(u64, usize)> = followed
+            .map(|(slot, member)| {
+                let at = wire::Sqn::of(member.pos.contiguous)
+                    .extend(lead)
+                    .min(lead + 1);
+                (lead + 1 - at, slot)
+            })
+            .collect();
+        behind.sort_unstable();
+        let &(most, slot) = behind.last()?;
+        let (median, _) = behind[(behind.len() - 1) / 2];
+        (behind.len() > 1 && most > median.saturating_mul(2)).then_some(slot)
+    }
+
+    fn act_on_slow(&mut self, now: Instant, slot: usize) {
+        if self.config.slow == SlowPolicy::Drop {
+            let limit = self.members[slot].limited_by();
+            let text = format!("it held the others back; what limits it is {limit}");
+            return self.fail(now, slot, ErrorCode::TooSlow, &text);
+        }
+        self.demote_one(slot, Demotion::Slow);
+        let member = &mut self.members[slot];
+        member.slow_since = None;
+        member.is_in_pass = false;
+        member.is_awaited = false;
+        // It says what it lacks at once, and gets that beside the pass.
+        let end = PassEnd {
+            pass: self.pass.number,
+            position: None,
+        };
+        self.send_pass_end(now, slot, end);
+    }
+
+    /// Sends nothing while no expected receiver is there to take it.
+    pub(super) fn check_paused(&mut self) {
+        let is_there = |member: &Member| member.is_active() && member.is_expected;
+        let is_paused = self.stage == Stage::Sending && !self.members.iter().any(is_there);
+        if is_paused && !self.is_paused {
+            self.counters.pauses += 1;
+        }
+        self.is_paused = is_paused;
+    }
+
+    /// The expected receiver that is furthest behind, or was the last to be done.
+    pub(super) fn slowest(&self) -> Option<u32> {
+        let expected = self.members.iter().enumerate();
+        let expected = expected.filter(|(_, member)| member.is_expected);
+        let alive = expected.filter(|(_, member)| !matches!(member.state, State::Failed { .. }));
+        if alive.clone().count() < 2 {
+            return None;
+        }
+        let last = alive.max_by_key(|(_, member)| {
+            let is_done = matches!(member.state, State::Done(_));
+            let lost = member.progress.lost;
+            (
+                !is_done,
+                std::cmp::Reverse(member.progress.held),
+                member.done_at,
+                lost,
+            )
+        });
+        last.map(|(slot, _)| u32::try_from(slot).unwrap_or(u32::MAX))
+    }
+}
