@@ -341,7 +341,8 @@ fn our_own_files_hold_what_was_put_in() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_survived(mut data in prop::collection::vec(any::<u8>(), 0..400), kind in 0..4) {
+    fn any_bytes_are_survived(data in prop::collection::vec(any::<u8>(), 0..400), kind in 0..4) {
+        let mut data = data;
         let begin: &[u8] = match kind {
             0 => &[],
             1 => &[0xd4, 0xc3, 0xb2, 0xa1],

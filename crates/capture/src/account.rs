@@ -1,0 +1,226 @@
+//! Where every packet went: 64-bit counters by cause, in total and for each second.
+
+/// What one number of the account counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Frames as the kernel hands them over: several packets of the wire may be one.
+    #[default]
+    FrameAsCaptured,
+    /// Packets as they are on the wire: super-packets were cut up.
+    PacketOnTheWire,
+}
+
+impl Unit {
+    /// The unit in words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FrameAsCaptured => "frame as captured",
+            Self::PacketOnTheWire => "packet on the wire",
+        }
+    }
+}
+
+/// What a source lost, since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Packets that reached the source, those it dropped included; none when it cannot know.
+    pub seen: Option<u64>,
+    /// Packets for which the ring (or the socket's buffer) had no room.
+    pub ring: u64,
+    /// How often a ring was full.
+    pub freezes: u64,
+    /// Packets that the interface or its driver dropped before any socket saw them.
+    pub interface: u64,
+    /// Records of a file that were damaged.
+    pub damaged: u64,
+    /// Bytes at the end of a file that could not be told apart, or belong to a record cut short.
+    pub lost_bytes: u64,
+}
+
+impl Losses {
+    /// The sum of two sources' losses.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            seen: self.seen.zip(other.seen).map(|(a, b)| a + b),
+            ring: self.ring + other.ring,
+            freezes: self.freezes + other.freezes,
+            interface: self.interface + other.interface,
+            damaged: self.damaged + other.damaged,
+            lost_bytes: self.lost_bytes + other.lost_bytes,
+        }
+    }
+}
+
+/// The account of one capture.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Frames that the source gave, before filter and segmentation.
+    pub received: u64,
+    /// Frames that the filter rejected.
+    pub filtered: u64,
+    /// Frames that were in the ring when a limit had been reached.
+    pub unread: u64,
+    /// Frames that passed the filter.
+    pub passed: u64,
+    /// Of these, several packets of the wire in one piece.
+    pub super_frames: u64,
+    /// Super-packets that could not be cut up and were delivered whole.
+    pub uncut_super_frames: u64,
+    /// What was given to the sink, in [`Account::unit`].
+    pub delivered: u64,
+    /// Bytes given to the sink.
+    pub delivered_bytes: u64,
+    /// Of the delivered, those that are not whole.
+    pub cut: u64,
+    /// Given to the sink, which could not keep them: full disk, device down.
+    pub unwritten: u64,
+    /// What the source lost.
+    pub losses: Losses,
+    /// What `delivered`, `cut` and `unwritten` count; all else is in frames as captured.
+    pub unit: Unit,
+    /// The same, second for second; of the last day.
+    pub seconds: Vec<Second>,
+}
+
+/// One second of a capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Second {
+    /// Its end, in seconds since the capture began.
+    pub at: u64,
+    /// Delivered.
+    pub delivered: u64,
+    /// Bytes delivered.
+    pub delivered_bytes: u64,
+    /// Rejected by the filter.
+    pub filtered: u64,
+    /// No room in the ring.
+    pub ring: u64,
+    /// Dropped by the interface.
+    pub interface: u64,
+}
+
+impl Account {
+    /// Packets that the kernel says it gave to us or dropped, less those that we know of: 0 when
+    /// the account closes. `None` for a source that does not count.
+    #[must_use]
+    pub fn residual(&self) -> Option<i128> {
+        let seen = i128::from(self.losses.seen?);
+        let known = [self.passed, self.filtered, self.unread, self.losses.ring];
+        Some(seen - known.iter().map(|count| i128::from(*count)).sum::<i128>())
+    }
+
+    /// Packets that were lost for want of room or by the interface.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
+        self.losses.ring + self.losses.interface + self.unwritten
+    }
+
+    /// Notes a second that ends; `before` is the account at its beginning.
+    pub(crate) fn end_second(&mut self, at: u64, before: &Totals) -> Totals {
+        let totals = Totals::of(self);
+        if self.seconds.len() >= SECONDS_MAX {
+            self.seconds.remove(0);
+        }
+        self.seconds.push(Second {
+            at,
+            delivered: totals.delivered - before.delivered,
+            delivered_bytes: totals.delivered_bytes - before.delivered_bytes,
+            filtered: totals.filtered - before.filtered,
+            ring: totals.ring.saturating_sub(before.ring),
+            interface: totals.interface.saturating_sub(before.interface),
+        });
+        totals
+    }
+}
+
+/// The counters that go by the second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    delivered: u64,
+    delivered_bytes: u64,
+    filtered: u64,
+    ring: u64,
+    interface: u64,
+}
+
+impl Totals {
+    const fn of(account: &Account) -> Self {
+        Self {
+            delivered: account.delivered,
+            delivered_bytes: account.delivered_bytes,
+            filtered: account.filtered,
+            ring: account.losses.ring,
+            interface: account.losses.interface,
+        }
+    }
+}
+
+/// A day of seconds is kept: 4 MiB.
+const SECONDS_MAX: usize = 86_400;
+
+/// Adds up counters of 32 bits that the kernel sets to zero when they are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SocketTotals {
+    pub(crate) seen: u64,
+    pub(crate) dropped: u64,
+    pub(crate) freezes: u64,
+}
+
+impl SocketTotals {
+    pub(crate) fn add(&mut self, drops: sys::packet::SocketDrops) {
+        self.seen += u64::from(drops.seen);
+        self.dropped += u64::from(drops.dropped);
+        self.freezes += u64::from(drops.freezes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_go_on_beyond_32_bits() {
+        let mut totals = SocketTotals::default();
+        for _ in 0..3 {
+            totals.add(sys::packet::SocketDrops {
+                seen: u32::MAX,
+                dropped: 2_000_000_000,
+                freezes: 1,
+            });
+        }
+        assert_eq!(totals.seen, 3 * u64::from(u32::MAX));
+        assert_eq!((totals.dropped, totals.freezes), (6_000_000_000, 3));
+        let account = Account {
+            passed: totals.seen - totals.dropped - 5,
+            filtered: 4,
+            unread: 1,
+            losses: Losses {
+                seen: Some(totals.seen),
+                ring: totals.dropped,
+                ..Losses::default()
+            },
+            ..Account::default()
+        };
+        assert_eq!(account.residual(), Some(0));
+    }
+
+    #[test]
+    fn seconds_are_differences() {
+        let mut account = Account {
+            delivered: 10,
+            ..Account::default()
+        };
+        let before = account.end_second(1, &Totals::default());
+        account.delivered = 25;
+        account.losses.ring = 3;
+        account.end_second(2, &before);
+        let counts: Vec<_> = account
+            .seconds
+            .iter()
+            .map(|s| (s.at, s.delivered, s.ring))
+            .collect();
+        assert_eq!(counts, [(1, 10, 0), (2, 15, 3)]);
+    }
+}

@@ -1,0 +1,150 @@
+//! Addresses of sources and sinks: `KIND:REST`.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use crate::CaptureError;
+
+/// Where packets come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceAddress {
+    /// `ring:IF`: a ring of blocks.
+    Ring(String),
+    /// `ring2:IF`: a ring of slots.
+    Ring2(String),
+    /// `int:IF`: one system call a packet.
+    Int(String),
+    /// `pcap:FILE`, `pcapng:FILE`, or a file's name; `-` is standard input. Either format is read
+    /// whichever was named.
+    File(PathBuf),
+}
+
+/// Where packets go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SinkAddress {
+    /// `pcap:FILE`; `-` is standard output.
+    Pcap(PathBuf),
+    /// `pcapng:FILE`; `-` is standard output.
+    Pcapng(PathBuf),
+    /// `null:`: counted and forgotten.
+    Null,
+}
+
+impl SinkAddress {
+    /// True when the packets go to standard output.
+    #[must_use]
+    pub fn is_standard_output(&self) -> bool {
+        match self {
+            Self::Pcap(path) | Self::Pcapng(path) => path.as_os_str() == "-",
+            Self::Null => false,
+        }
+    }
+}
+
+impl FromStr for SourceAddress {
+    type Err = CaptureError;
+
+    fn from_str(text: &str) -> Result<Self, CaptureError> {
+        let error = |reason: &str| CaptureError::Address {
+            address: text.to_owned(),
+            what: "source of packets",
+            reason: reason.to_owned(),
+        };
+        let Some((kind, rest)) = text.split_once(':') else {
+            return if is_file_name(text) {
+                Ok(Self::File(text.into()))
+            } else {
+                Err(error(SOURCE_FORM))
+            };
+        };
+        if rest.is_empty() {
+            return Err(error("a name is missing behind the colon"));
+        }
+        match kind {
+            "ring" => Ok(Self::Ring(rest.to_owned())),
+            "ring2" => Ok(Self::Ring2(rest.to_owned())),
+            "int" => Ok(Self::Int(rest.to_owned())),
+            "pcap" | "pcapng" | "file" => Ok(Self::File(rest.into())),
+            _ => Err(error(SOURCE_FORM)),
+        }
+    }
+}
+
+impl FromStr for SinkAddress {
+    type Err = CaptureError;
+
+    fn from_str(text: &str) -> Result<Self, CaptureError> {
+        let error = |reason: &str| CaptureError::Address {
+            address: text.to_owned(),
+            what: "sink of packets",
+            reason: reason.to_owned(),
+        };
+        let Some((kind, rest)) = text.split_once(':') else {
+            return match text.rsplit_once('.').map(|(_, end)| end) {
+                Some("pcap") => Ok(Self::Pcap(text.into())),
+                Some("pcapng") => Ok(Self::Pcapng(text.into())),
+                _ => Err(error(SINK_FORM)),
+            };
+        };
+        match (kind, rest) {
+            ("null", "") => Ok(Self::Null),
+            (_, "") => Err(error("a name is missing behind the colon")),
+            ("pcap", path) => Ok(Self::Pcap(path.into())),
+            ("pcapng", path) => Ok(Self::Pcapng(path.into())),
+            _ => Err(error(SINK_FORM)),
+        }
+    }
+}
+
+impl fmt::Display for SourceAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ring(name) => write!(f, "ring:{name}"),
+            Self::Ring2(name) => write!(f, "ring2:{name}"),
+            Self::Int(name) => write!(f, "int:{name}"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for SinkAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pcap(path) => write!(f, "pcap:{}", path.display()),
+            Self::Pcapng(path) => write!(f, "pcapng:{}", path.display()),
+            Self::Null => f.write_str("null:"),
+        }
+    }
+}
+
+fn is_file_name(text: &str) -> bool {
+    let end = text.rsplit_once('.').map(|(_, end)| end);
+    matches!(end, Some("pcap" | "pcapng" | "cap"))
+}
+
+const SOURCE_FORM: &str = "it is ring:IF, ring2:IF, int:IF, pcap:FILE or pcapng:FILE";
+const SINK_FORM: &str = "it is pcapng:FILE, pcap:FILE or null:";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_told_apart() {
+        let source = |text: &str| text.parse::<SourceAddress>().unwrap();
+        assert_eq!(source("ring:e0"), SourceAddress::Ring("e0".to_owned()));
+        assert_eq!(source("pcap:a:b"), SourceAddress::File("a:b".into()));
+        assert_eq!(source("x.pcapng"), SourceAddress::File("x.pcapng".into()));
+        for wrong in ["", "e0", "ring:", "what:e0"] {
+            let error = wrong.parse::<SourceAddress>().unwrap_err().to_string();
+            assert!(error.contains("no source of packets"), "{error}");
+        }
+        assert_eq!("null:".parse::<SinkAddress>().unwrap(), SinkAddress::Null);
+        assert_eq!(
+            "pcapng:-".parse::<SinkAddress>().unwrap().to_string(),
+            "pcapng:-"
+        );
+        for wrong in ["null:x", "e0", "pcap:", "ring:e0"] {
+            assert!(wrong.parse::<SinkAddress>().is_err(), "{wrong}");
+        }
+    }
+}

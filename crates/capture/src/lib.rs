@@ -1,0 +1,42 @@
+//! Capture and replay of packets through kernel rings, with an account of every packet lost.
+//!
+//! A [`Source`] gives borrowed packets, a [`Sink`] takes them, and a [`Session`] moves them from one
+//! to the other: filter, length limit, segmentation and the [`Account`] are in between.
+//!
+//! ```text
+//! Source --Packet<'_>--> Session: filter, cut, segment, count --> Sink
+//!    \__ Losses (ring, interface) ___________/ \__ Account: per cause, per second
+//! ```
+//! What it does not do: protocols above the transport (`wire`), diagnosis, screens.
+//!
+//! Invariants:
+//! - every packet that the socket saw is delivered, filtered, dropped for want of room, unwritten
+//!   or left unread, and [`Account::residual`] is the difference: 0;
+//! - counters have 64 bits, and the kernel's 32-bit ones are read at least once a second;
+//! - a packet borrows its source's memory; nothing is copied between source and sink but into the
+//!   sink's own buffer.
+#![forbid(unsafe_code)]
+#![cfg(target_os = "linux")]
+
+mod account;
+pub use account::{Account, Losses, Second, Unit};
+
+mod address;
+pub use address::{SinkAddress, SourceAddress};
+
+mod error;
+pub use error::CaptureError;
+
+mod packet;
+pub use packet::{Interface, Packet};
+
+mod session;
+pub use session::{Ended, Limits, Session};
+
+pub mod sink;
+pub use sink::Sink;
+
+pub mod source;
+pub use source::{LiveOptions, Source};
+
+pub use sys::packet::{Checksum, Direction, GsoKind, Offload};

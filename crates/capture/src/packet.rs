@@ -1,0 +1,68 @@
+//! A packet on its way from source to sink, and the interface that saw it.
+
+use sys::packet::{Checksum, Direction, Offload, RawPacket};
+
+/// One packet; it borrows the memory of its source.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// From its first link-layer byte on, as much as was kept.
+    pub data: &'a [u8],
+    /// Bytes of the whole frame; more than `data` when it was cut.
+    pub wire_len: u32,
+    /// When: nanoseconds since 1970; 0 when its file does not say.
+    pub stamp_ns: u64,
+    /// Which of the source's interfaces saw it.
+    pub interface: u32,
+    /// Where it came from or went to, when known.
+    pub direction: Option<Direction>,
+    /// What is known of its checksums.
+    pub checksum: Checksum,
+    /// What the kernel left to be done to it.
+    pub offload: Option<Offload>,
+}
+
+impl<'a> Packet<'a> {
+    pub(crate) const fn of_ring(raw: &RawPacket<'a>, interface: u32) -> Self {
+        Self {
+            data: raw.data,
+            wire_len: raw.wire_len,
+            stamp_ns: raw.stamp_ns,
+            interface,
+            direction: Some(raw.direction),
+            checksum: raw.checksum,
+            offload: raw.offload,
+        }
+    }
+
+    /// True when not all of it was kept.
+    #[must_use]
+    pub const fn is_cut(&self) -> bool {
+        self.data.len() < self.wire_len as usize
+    }
+
+    /// Its first `len` bytes.
+    #[must_use]
+    pub fn cut_to(mut self, len: usize) -> Self {
+        self.data = &self.data[..self.data.len().min(len)];
+        self
+    }
+
+    /// True when it is several packets of the wire in one piece.
+    #[must_use]
+    pub const fn is_super_packet(&self) -> bool {
+        matches!(self.offload, Some(Offload { gso: Some(_), .. }))
+    }
+}
+
+/// An interface that packets were seen on, live or in a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name; empty when a file does not say.
+    pub name: String,
+    /// `LINKTYPE_*`: 1 is Ethernet.
+    pub link_type: u16,
+    /// Packets are cut to this; 0 for no limit.
+    pub snap_len: u32,
+    /// How it is captured from, for people.
+    pub description: String,
+}

@@ -1,0 +1,373 @@
+//! Moves packets from sources to a sink, and keeps the account.
+//!
+//! ```text
+//! loop:  each source gives what it has -> filter, cut -> sink
+//!        nothing to give: wait for a descriptor
+//!        each second: losses are read, the account is noted in the sink and shown
+//! end:   sources take nothing new, are read to their end, and asked for their losses
+//! ```
+
+use std::{ops::ControlFlow, time::Duration};
+
+use base::Instant;
+use sys::{Epoll, Interest, clock};
+
+use crate::{
+    Account, CaptureError, Losses, Packet, Sink, Source, account::Totals, source::Progress,
+};
+
+/// One capture, from its sources to its sink.
+#[derive(Debug)]
+pub struct Session {
+    sources: Vec<Tapped>,
+    path: Path,
+    limits: Limits,
+    started: Instant,
+    seconds: u64,
+    totals: Totals,
+    remarks: Vec<String>,
+}
+
+/// When a capture ends by itself, and what is kept of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Delivered packets.
+    pub packets: Option<u64>,
+    /// Time.
+    pub duration: Option<Duration>,
+    /// Bytes of each packet; the source's own limit costs less.
+    pub snap_len: Option<u32>,
+}
+
+/// Why a capture ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its sources have nothing more.
+    Source,
+    /// A limit was reached.
+    Limit,
+    /// It was told to stop.
+    Stopped,
+    /// Its sink can keep nothing more; the error is [`Session::take_failure`].
+    Sink,
+}
+
+/// A source with what the session needs to know of it.
+#[derive(Debug)]
+struct Tapped {
+    source: Box<dyn Source>,
+    /// Its interfaces' numbers in the sink; they are given in the order of discovery.
+    interfaces: Vec<u32>,
+    is_over: bool,
+}
+
+/// The way of one packet.
+#[derive(Debug)]
+struct Path {
+    sink: Box<dyn Sink>,
+    account: Account,
+    snap_len: usize,
+    packets_max: u64,
+    failure: Option<CaptureError>,
+    interface_count: u32,
+}
+
+impl Session {
+    /// A session that has not begun.
+    ///
+    /// # Errors
+    /// When the sink cannot hold the sources' interfaces.
+    pub fn new(
+        sources: Vec<Box<dyn Source>>,
+        sink: Box<dyn Sink>,
+        limits: Limits,
+    ) -> Result<Self, CaptureError> {
+        let mut session = Self {
+            sources: Vec::new(),
+            path: Path {
+                sink,
+                account: Account::default(),
+                snap_len: limits.snap_len.map_or(usize::MAX, |len| len as usize),
+                packets_max: limits.packets.unwrap_or(u64::MAX),
+                failure: None,
+                interface_count: 0,
+            },
+            limits,
+            started: clock::monotonic(),
+            seconds: 0,
+            totals: Totals::default(),
+            remarks: Vec::new(),
+        };
+        for source in sources {
+            let mut tapped = Tapped {
+                source,
+                interfaces: Vec::new(),
+                is_over: false,
+            };
+            tapped.introduce(&mut session.path)?;
+            session.sources.push(tapped);
+        }
+        Ok(session)
+    }
+
+    /// Captures until its sources end, a limit is reached or `is_stopped` says so, which is asked
+    /// a hundred times a second; `tick` is shown the account each second.
+    ///
+    /// # Errors
+    /// When a source is beyond use. What was captured before is in the sink.
+    pub fn run(
+        &mut self,
+        is_stopped: &dyn Fn() -> bool,
+        tick: &mut dyn FnMut(&Account),
+    ) -> Result<Ended, CaptureError> {
+        self.started = clock::monotonic();
+        let captured = self.capture(is_stopped, tick);
+        let finished = self.finish();
+        let ended = captured?;
+        finished?;
+        Ok(if self.path.failure.is_some() {
+            Ended::Sink
+        } else {
+            ended
+        })
+    }
+
+    /// The account so far.
+    #[must_use]
+    pub const fn account(&self) -> &Account {
+        &self.path.account
+    }
+
+    /// How long it has run.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        clock::monotonic().since(self.started)
+    }
+
+    /// What its user should know, each once.
+    pub fn take_remarks(&mut self) -> Vec<String> {
+        for tapped in &mut self.sources {
+            self.remarks.append(&mut tapped.source.take_remarks());
+        }
+        std::mem::take(&mut self.remarks)
+    }
+
+    /// Why the sink can keep nothing more.
+    pub const fn take_failure(&mut self) -> Option<CaptureError> {
+        self.path.failure.take()
+    }
+
+    fn capture(
+        &mut self,
+        is_stopped: &dyn Fn() -> bool,
+        tick: &mut dyn FnMut(&Account),
+    ) -> Result<Ended, CaptureError> {
+        let mut epoll = self.waiter()?;
+        let mut stop_checked = self.started;
+        loop {
+            let now = clock::monotonic();
+            if now >= self.next_second() {
+                self.end_second(tick)?;
+            }
+            if now.since(stop_checked) >= STOP_CHECK {
+                stop_checked = now;
+                if is_stopped() {
+                    return Ok(Ended::Stopped);
+                }
+            }
+            let elapsed = now.since(self.started);
+            if self.limits.duration.is_some_and(|limit| elapsed >= limit) {
+                return Ok(Ended::Limit);
+            }
+            let mut is_idle = true;
+            for tapped in self.sources.iter_mut().filter(|tapped| !tapped.is_over) {
+                is_idle &= tapped.read(&mut self.path)? == Progress::Idle;
+            }
+            if self.path.failure.is_some() {
+                return Ok(Ended::Sink);
+            }
+            if self.path.is_full() {
+                return Ok(Ended::Limit);
+            }
+            if self.sources.iter().all(|tapped| tapped.is_over) {
+                return Ok(Ended::Source);
+            }
+            if is_idle {
+                self.wait(&mut epoll)?;
+            }
+        }
+    }
+
+    /// Waits for packets or the next thing to do.
+    fn wait(&self, epoll: &mut Epoll) -> Result<(), CaptureError> {
+        let now = clock::monotonic();
+        let mut until = self.next_second().min(now + WAIT_LIMIT);
+        if let Some(limit) = self.limits.duration {
+            until = until.min(self.started + limit);
+        }
+        for tapped in self.sources.iter().filter(|tapped| !tapped.is_over) {
+            if let Some(due) = tapped.source.due() {
+                until = until.min(due);
+            }
+        }
+        let timeout = until.since(now);
+        let waited = epoll.wait(Some(timeout)).map(drop);
+        waited.map_err(|cause| CaptureError::os("wait for packets", cause))
+    }
+
+    fn waiter(&self) -> Result<Epoll, CaptureError> {
+        let waiter = || {
+            let epoll = Epoll::new(self.sources.len())?;
+            for (token, tapped) in self.sources.iter().enumerate() {
+                if let Some(fd) = tapped.source.descriptor() {
+                    epoll.add(fd, token as u64, Interest::READ)?;
+                }
+            }
+            Ok(epoll)
+        };
+        waiter().map_err(|cause| CaptureError::os("wait for packets", cause))
+    }
+
+    fn next_second(&self) -> Instant {
+        self.started + Duration::from_secs(self.seconds + 1)
+    }
+
+    fn end_second(&mut self, tick: &mut dyn FnMut(&Account)) -> Result<(), CaptureError> {
+        self.seconds = clock::monotonic().since(self.started).as_secs();
+        self.read_losses()?;
+        let (path, at) = (&mut self.path, self.seconds);
+        self.totals = path.account.end_second(at, &self.totals);
+        path.note_account();
+        tick(&path.account);
+        Ok(())
+    }
+
+    fn read_losses(&mut self) -> Result<(), CaptureError> {
+        let mut sum = Losses {
+            seen: Some(0),
+            ..Losses::default()
+        };
+        for tapped in &mut self.sources {
+            sum = sum.plus(&tapped.source.losses()?);
+        }
+        self.path.account.losses = sum;
+        Ok(())
+    }
+
+    /// Reads the sources out and closes the account.
+    fn finish(&mut self) -> Result<(), CaptureError> {
+        let mut is_waiting = false;
+        for tapped in &mut self.sources {
+            is_waiting |= tapped.source.stop()?;
+        }
+        let begun = clock::monotonic();
+        while is_waiting {
+            for tapped in self.sources.iter_mut().filter(|tapped| !tapped.is_over) {
+                tapped.read(&mut self.path)?;
+            }
+            self.read_losses()?;
+            let is_closed = self.path.account.residual().is_none_or(|left| left <= 0);
+            is_waiting = !is_closed && clock::monotonic().since(begun) < DRAIN_LIMIT;
+            if is_waiting {
+                std::thread::sleep(DRAIN_PAUSE);
+            }
+        }
+        self.read_losses()?;
+        self.totals = self.path.account.end_second(self.seconds + 1, &self.totals);
+        self.path.note_account();
+        self.path.flush();
+        Ok(())
+    }
+}
+
+impl Tapped {
+    fn read(&mut self, path: &mut Path) -> Result<Progress, CaptureError> {
+        let interfaces = &self.interfaces;
+        let progress = self
+            .source
+            .read(&mut |packet| path.take(packet, interfaces))?;
+        self.is_over = progress == Progress::End;
+        if self.source.interfaces().len() > self.interfaces.len() {
+            self.introduce(path)?;
+        }
+        Ok(progress)
+    }
+
+    /// Describes the interfaces that are new to the sink.
+    fn introduce(&mut self, path: &mut Path) -> Result<(), CaptureError> {
+        for interface in &self.source.interfaces()[self.interfaces.len()..] {
+            path.sink.interface(interface)?;
+            self.interfaces.push(path.interface_count);
+            path.interface_count += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Path {
+    #[inline]
+    fn take(&mut self, packet: &Packet<'_>, interfaces: &[u32]) -> ControlFlow<()> {
+        if self.is_full() || self.failure.is_some() {
+            self.account.unread += 1;
+            return ControlFlow::Break(());
+        }
+        self.account.received += 1;
+        self.account.passed += 1;
+        self.account.super_frames += u64::from(packet.is_super_packet());
+        let mut packet = packet.cut_to(self.snap_len);
+        packet.interface = interfaces
+            .get(packet.interface as usize)
+            .copied()
+            .unwrap_or(0);
+        self.deliver(&packet);
+        if self.is_full() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, packet: &Packet<'_>) {
+        self.account.delivered += 1;
+        self.account.delivered_bytes += packet.data.len() as u64;
+        self.account.cut += u64::from(packet.is_cut());
+        if let Err(failure) = self.sink.write(packet) {
+            self.failure = Some(failure);
+        }
+    }
+
+    const fn is_full(&self) -> bool {
+        self.account.delivered >= self.packets_max
+    }
+
+    /// Notes the account in the sink, and lets the reader of the file see it.
+    fn note_account(&mut self) {
+        if self.failure.is_none() {
+            let noted = self.sink.note(&self.account, clock::wall_nanos());
+            self.failure = noted.err();
+        }
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        if let Err(failure) = self.sink.flush()
+            && self.failure.is_none()
+        {
+            self.failure = Some(failure);
+        }
+        // What could not be kept was not delivered after all.
+        let unwritten = self.sink.unwritten();
+        let news = unwritten - self.account.unwritten;
+        self.account.unwritten = unwritten;
+        self.account.delivered -= news;
+    }
+}
+
+/// Whether to stop is asked this often: between packets, and while there are none.
+const STOP_CHECK: Duration = Duration::from_millis(10);
+/// A signal ends a wait; one that comes just before it is seen after this.
+const WAIT_LIMIT: Duration = Duration::from_millis(100);
+/// A ring gives its last block out within its retire time; beyond this something is wrong.
+const DRAIN_LIMIT: Duration = Duration::from_secs(3);
+const DRAIN_PAUSE: Duration = Duration::from_millis(1);

@@ -1,0 +1,26 @@
+//! `null:`: packets are counted by the session and forgotten.
+
+use super::Sink;
+use crate::{Account, CaptureError, Interface, Packet};
+
+/// Keeps nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NullSink;
+
+impl Sink for NullSink {
+    fn interface(&mut self, _: &Interface) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    fn write(&mut self, _: &Packet<'_>) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    fn note(&mut self, _: &Account, _: u64) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), CaptureError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! `pcapng:FILE`: stamps in nanoseconds, directions, and the account as interface statistics.
+
+use sys::packet::{Checksum, Direction};
+use wire::pcapng::{Encoder, InterfaceText, PacketNotes, StatisticsValues};
+
+use super::{Output, Sink};
+use crate::{Account, CaptureError, Interface, Packet};
+
+/// Writes a pcapng file.
+#[derive(Debug)]
+pub struct PcapngSink {
+    output: Output,
+    interfaces: u32,
+}
+
+impl PcapngSink {
+    /// Writes into `output`.
+    #[must_use]
+    pub const fn new(output: Output) -> Self {
+        Self {
+            output,
+            interfaces: 0,
+        }
+    }
+}
+
+impl Sink for PcapngSink {
+    fn interface(&mut self, interface: &Interface) -> Result<(), CaptureError> {
+        let is_first = self.interfaces == 0;
+        self.interfaces += 1;
+        self.output.append(|buffer| {
+            if is_first {
+                let application = concat!("towline ", env!("CARGO_PKG_VERSION"));
+                Encoder.section(buffer, std::env::consts::ARCH, "Linux", application);
+            }
+            let text = InterfaceText {
+                link_type: interface.link_type,
+                snap_len: interface.snap_len,
+                name: &interface.name,
+                description: &interface.description,
+                filter: "",
+            };
+            Encoder.interface(buffer, &text);
+        })
+    }
+
+    #[inline]
+    fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
+        let notes = PacketNotes {
+            flags: packet
+                .direction
+                .map(|direction| flags(direction, packet.checksum)),
+            ..PacketNotes::default()
+        };
+        self.output.append_packet(|buffer| {
+            Encoder.packet(
+                buffer,
+                packet.interface,
+                packet.stamp_ns,
+                packet.wire_len,
+                packet.data,
+                &notes,
+            );
+        })
+    }
+
+    /// The account is one for all interfaces: it stands with the first, and says so where there
+    /// are several.
+    fn note(&mut self, account: &Account, stamp_ns: u64) -> Result<(), CaptureError> {
+        if self.interfaces == 0 {
+            return Ok(());
+        }
+        let comment = comment(account, self.interfaces);
+        let values = StatisticsValues {
+            received: account
+                .losses
+                .seen
+                .map(|seen| seen + account.losses.interface),
+            dropped: Some(account.losses.interface),
+            accepted: Some(account.passed),
+            system_dropped: Some(account.losses.ring),
+            delivered: Some(account.delivered),
+            comment: Some(&comment),
+        };
+        self.output
+            .append(|buffer| Encoder.statistics(buffer, 0, stamp_ns, &values))
+    }
+
+    fn flush(&mut self) -> Result<(), CaptureError> {
+        self.output.flush()
+    }
+
+    fn unwritten(&self) -> u64 {
+        self.output.lost_packets()
+    }
+}
+
+fn comment(account: &Account, interfaces: u32) -> String {
+    let scope = if interfaces > 1 {
+        "all interfaces together; "
+    } else {
+        ""
+    };
+    format!(
+        "{scope}filtered {}, cut {}, unread {}; delivered counts {}s",
+        account.filtered,
+        account.cut,
+        account.unread,
+        account.unit.name()
+    )
+}
+
+/// `epb_flags`: bits 0-1 direction (1 in, 2 out), bits 2-4 reception (1 unicast, 2 multicast, 3
+/// broadcast, 4 promiscuous), bit 9 "checksum not ready", bit 10 "checksum valid".
+const fn flags(direction: Direction, checksum: Checksum) -> u32 {
+    let direction = match direction {
+        Direction::Host => 1 | 1 << 2,
+        Direction::Multicast => 1 | 2 << 2,
+        Direction::Broadcast => 1 | 3 << 2,
+        Direction::OtherHost => 1 | 4 << 2,
+        Direction::Outgoing => 2,
+    };
+    let checksum = match checksum {
+        Checksum::Unknown => 0,
+        Checksum::Missing => 1 << 9,
+        Checksum::Valid => 1 << 10,
+    };
+    direction | checksum
+}

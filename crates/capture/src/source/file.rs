@@ -1,0 +1,241 @@
+//! `pcap:FILE` and `pcapng:FILE`: packets of a file, as far as it can be read.
+
+use std::{
+    fs::File,
+    io::{self, Read, stdin},
+    path::{Path, PathBuf},
+};
+
+use sys::packet::{Checksum, Direction};
+use wire::{
+    pcapng::{self, Block, OptionField},
+    trace_file::{Record, Step, TraceDecoder},
+};
+
+use super::{Progress, Source, Visit};
+use crate::{CaptureError, Interface, Losses, Packet};
+
+/// Packets of one file, in either format.
+pub struct FileSource {
+    path: PathBuf,
+    input: Box<dyn Read + Send>,
+    decoder: TraceDecoder,
+    buffer: Vec<u8>,
+    /// What was read and not decoded yet: `buffer[start..end]`.
+    start: usize,
+    end: usize,
+    is_at_end: bool,
+    interfaces: Vec<Interface>,
+    losses: Losses,
+    remarks: Vec<String>,
+}
+
+impl FileSource {
+    /// Opens a file and reads its beginning; `-` is standard input.
+    ///
+    /// # Errors
+    /// When it cannot be opened or is no capture file.
+    pub fn open(path: &Path) -> Result<Self, CaptureError> {
+        let input: Box<dyn Read + Send> = if path == Path::new("-") {
+            Box::new(stdin())
+        } else {
+            let file = File::open(path).map_err(|cause| CaptureError::File {
+                operation: "open",
+                path: path.to_owned(),
+                cause,
+            })?;
+            Box::new(file)
+        };
+        Self::new(path, input)
+    }
+
+    /// Reads a file from any input; `path` is for messages.
+    ///
+    /// # Errors
+    /// When it is no capture file.
+    pub fn new(path: &Path, input: Box<dyn Read + Send>) -> Result<Self, CaptureError> {
+        let mut source = Self {
+            path: path.to_owned(),
+            input,
+            decoder: TraceDecoder::new(),
+            buffer: vec![0; BUFFER_BYTES],
+            start: 0,
+            end: 0,
+            is_at_end: false,
+            interfaces: Vec::new(),
+            losses: Losses::default(),
+            remarks: Vec::new(),
+        };
+        source.fill(4)?;
+        // A clone tells the format without consuming anything.
+        let mut probe = source.decoder.clone();
+        match probe.step(&source.buffer[..source.end]).1 {
+            Step::Lost(damage) => Err(source.format_error(&damage.to_string())),
+            _ if source.end < 4 => Err(source.format_error("it is empty or cut short")),
+            _ => Ok(source),
+        }
+    }
+
+    fn format_error(&self, reason: &str) -> CaptureError {
+        CaptureError::Format {
+            path: self.path.clone(),
+            reason: reason.to_owned(),
+        }
+    }
+
+    /// Reads on until `needed` bytes are at hand, or the file's end.
+    fn fill(&mut self, needed: usize) -> Result<(), CaptureError> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.buffer.len() < needed {
+            self.buffer.resize(needed.next_power_of_two(), 0);
+        }
+        while self.end < needed && !self.is_at_end {
+            match self.input.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.is_at_end = true,
+                Ok(len) => self.end += len,
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) => {
+                    return Err(CaptureError::File {
+                        operation: "read",
+                        path: self.path.clone(),
+                        cause,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source for FileSource {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn read(&mut self, visit: &mut Visit<'_>) -> Result<Progress, CaptureError> {
+        loop {
+            let (taken, step) = self.decoder.step(&self.buffer[self.start..self.end]);
+            self.start += taken;
+            match step {
+                Step::Packet(record) => {
+                    if visit(&packet(&record)).is_break() {
+                        return Ok(Progress::Some);
+                    }
+                }
+                Step::Block(block) => {
+                    if let Some(interface) = described(&block) {
+                        self.interfaces.push(interface);
+                        // Whoever keeps a list of them looks before the first packet of a new one.
+                        return Ok(Progress::Some);
+                    }
+                }
+                Step::Damaged(damage) => {
+                    self.losses.damaged += 1;
+                    let text = format!("{}: {damage}; it was left out", self.path.display());
+                    self.remarks.push(text);
+                    return Ok(Progress::Some);
+                }
+                Step::More(needed) => {
+                    let had = self.end - self.start;
+                    self.fill(needed)?;
+                    if self.end - self.start == had && self.is_at_end {
+                        if had > 0 {
+                            self.losses.lost_bytes += had as u64;
+                            self.end = self.start;
+                            let path = self.path.display();
+                            let text = format!("{path}: the last record is cut short");
+                            self.remarks.push(text);
+                        }
+                        return Ok(Progress::End);
+                    }
+                    if had == 0 {
+                        return Ok(Progress::Some);
+                    }
+                }
+                Step::Lost(damage) => {
+                    let rest = (self.end - self.start) as u64;
+                    let unread = io::copy(&mut self.input, &mut io::sink()).unwrap_or(0);
+                    (self.start, self.end, self.is_at_end) = (0, 0, true);
+                    self.losses.damaged += 1;
+                    self.losses.lost_bytes += rest + unread;
+                    self.decoder = TraceDecoder::new();
+                    let path = self.path.display();
+                    let text = format!("{path}: {damage}; nothing behind it can be read");
+                    self.remarks.push(text);
+                    return Ok(Progress::End);
+                }
+            }
+        }
+    }
+
+    fn losses(&mut self) -> Result<Losses, CaptureError> {
+        Ok(self.losses)
+    }
+
+    fn take_remarks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.remarks)
+    }
+}
+
+impl std::fmt::Debug for FileSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            path, interfaces, ..
+        } = self;
+        f.debug_struct("FileSource")
+            .field("path", path)
+            .field("interfaces", interfaces)
+            .finish_non_exhaustive()
+    }
+}
+
+#[inline]
+fn packet<'a>(record: &Record<'a>) -> Packet<'a> {
+    Packet {
+        data: record.data,
+        wire_len: record.wire_len,
+        stamp_ns: record.stamp_ns.unwrap_or(0),
+        interface: record.interface,
+        direction: direction(record),
+        checksum: Checksum::Unknown,
+        offload: None,
+    }
+}
+
+/// From the flags word: bits 0-1 the direction, bits 2-4 how it was received.
+fn direction(record: &Record<'_>) -> Option<Direction> {
+    let flags = record.options.find(pcapng::PACKET_FLAGS);
+    let flags = flags.as_ref().and_then(OptionField::u32)?;
+    match (flags & 3, flags >> 2 & 7) {
+        (2, _) => Some(Direction::Outgoing),
+        (1, 2) => Some(Direction::Multicast),
+        (1, 3) => Some(Direction::Broadcast),
+        (1, 4) => Some(Direction::OtherHost),
+        (1, _) => Some(Direction::Host),
+        _ => None,
+    }
+}
+
+fn described(block: &Block<'_>) -> Option<Interface> {
+    match block {
+        Block::Pcap(header) => Some(Interface {
+            link_type: header.link_type,
+            snap_len: header.snap_len,
+            ..Interface::default()
+        }),
+        Block::Interface(interface) => {
+            let text = |code| interface.options.find(code).map(|option| option.text());
+            Some(Interface {
+                name: text(pcapng::IF_NAME).unwrap_or_default(),
+                link_type: interface.link_type,
+                snap_len: interface.snap_len,
+                description: text(pcapng::IF_DESCRIPTION).unwrap_or_default(),
+            })
+        }
+        _ => None,
+    }
+}
+
+const BUFFER_BYTES: usize = 1 << 20;

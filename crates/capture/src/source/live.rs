@@ -1,0 +1,186 @@
+//! What all live sources share: the interface, the socket's options, the counters.
+
+use std::{io, time::Duration};
+
+use sys::{
+    netlink::{Link, LinkStatistics, Rtnetlink},
+    packet::{PacketSocket, Packets, SocketDrops, Stamping, keep_all},
+};
+
+use crate::{CaptureError, Interface, Losses, account::SocketTotals};
+
+/// How a live source is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveOptions {
+    /// Bytes of memory shared with the kernel, or of the socket's buffer.
+    pub ring_bytes: usize,
+    /// How long a block may be filled before it is given out; the delay at low rates.
+    pub retire: Duration,
+    /// Bytes kept of each packet.
+    pub snap_len: u32,
+    /// Receive what is addressed to others too.
+    pub is_promiscuous: bool,
+    /// Leave out what this machine sends.
+    pub ignores_outgoing: bool,
+    /// Have super-packets and unfilled checksums described.
+    pub has_offload: bool,
+    /// Take the adapter's stamps where there are some.
+    pub wants_hardware_stamps: bool,
+}
+
+impl Default for LiveOptions {
+    fn default() -> Self {
+        Self {
+            ring_bytes: 32 << 20,
+            retire: Duration::from_millis(20),
+            snap_len: SNAP_LEN,
+            is_promiscuous: true,
+            ignores_outgoing: false,
+            has_offload: true,
+            wants_hardware_stamps: false,
+        }
+    }
+}
+
+/// An interface with its counters.
+#[derive(Debug)]
+pub(super) struct Tap {
+    pub(super) index: u32,
+    pub(super) interface: [Interface; 1],
+    pub(super) remarks: Vec<String>,
+    totals: SocketTotals,
+    netlink: Rtnetlink,
+    at_start: LinkStatistics,
+    interface_drops: u64,
+}
+
+impl Tap {
+    /// Finds the interface.
+    pub(super) fn find(name: &str, how: &str, snap_len: u32) -> Result<Self, CaptureError> {
+        let mut netlink = Rtnetlink::open().map_err(|error| CaptureError::netlink(&error))?;
+        let links = netlink
+            .links()
+            .map_err(|error| CaptureError::netlink(&error))?;
+        let Some(link) = links.iter().find(|link| link.name == name) else {
+            let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+            return Err(CaptureError::NoInterface {
+                name: name.to_owned(),
+                known: known.join(", "),
+            });
+        };
+        let at_start = netlink.statistics(link.index);
+        let interface = Interface {
+            name: name.to_owned(),
+            link_type: link_type(link)?,
+            snap_len,
+            description: how.to_owned(),
+        };
+        let mut remarks = Vec::new();
+        if !link.flags.is_up() {
+            remarks.push(format!("{name} is down: packets come once it is up"));
+        }
+        Ok(Self {
+            index: link.index,
+            interface: [interface],
+            remarks,
+            totals: SocketTotals::default(),
+            netlink,
+            at_start: at_start.map_err(|error| CaptureError::netlink(&error))?,
+            interface_drops: 0,
+        })
+    }
+
+    /// A socket with the options set, for a ring to take over; not bound.
+    pub(super) fn socket(&self, options: &LiveOptions) -> Result<PacketSocket, CaptureError> {
+        let name = &self.interface[0].name;
+        let open = || -> io::Result<PacketSocket> {
+            let mut socket = PacketSocket::open()?;
+            if options.has_offload {
+                socket.set_offload(true)?;
+            }
+            if options.ignores_outgoing {
+                socket.set_ignore_outgoing(true)?;
+            }
+            socket.set_stamping(if options.wants_hardware_stamps {
+                Stamping::Hardware
+            } else {
+                Stamping::Software
+            })?;
+            if options.snap_len < SNAP_LEN {
+                socket.set_snap_len(options.snap_len)?;
+            }
+            Ok(socket)
+        };
+        open().map_err(|cause| CaptureError::os(format!("open a packet socket for {name}"), cause))
+    }
+
+    /// Lets packets in.
+    pub(super) fn start(
+        &self,
+        socket: &PacketSocket,
+        options: &LiveOptions,
+    ) -> Result<(), CaptureError> {
+        let name = &self.interface[0].name;
+        let start = || -> io::Result<()> {
+            if options.is_promiscuous {
+                socket.set_promiscuous(self.index)?;
+            }
+            socket.bind(self.index, Packets::All)
+        };
+        start().map_err(|cause| CaptureError::os(format!("capture from {name}"), cause))
+    }
+
+    /// What was lost so far.
+    pub(super) fn losses(
+        &mut self,
+        drops: io::Result<SocketDrops>,
+    ) -> Result<Losses, CaptureError> {
+        let drops = drops.map_err(|cause| CaptureError::os("read the socket's counters", cause))?;
+        self.totals.add(drops);
+        // An interface that is gone has lost what it had lost.
+        if let Ok(statistics) = self.netlink.statistics(self.index) {
+            self.interface_drops = statistics.since(&self.at_start).rx_lost();
+        }
+        Ok(Losses {
+            seen: Some(self.totals.seen),
+            ring: self.totals.dropped,
+            freezes: self.totals.freezes,
+            interface: self.interface_drops,
+            ..Losses::default()
+        })
+    }
+
+    /// Notes why the socket is readable without a packet: its interface went down, or is gone.
+    pub(super) fn note_error(&mut self, socket: &PacketSocket) {
+        if let Ok(Some(error)) = socket.take_error() {
+            let name = &self.interface[0].name;
+            self.remarks
+                .push(format!("{name}: {error}; waiting for packets"));
+        }
+    }
+}
+
+/// Keeps packets out of a socket from here on.
+pub(super) fn shut(socket: &PacketSocket) -> Result<(), CaptureError> {
+    let shut = socket.attach_filter(&keep_all(0));
+    shut.map_err(|cause| CaptureError::os("end the capture in the kernel", cause))
+}
+
+fn link_type(link: &Link) -> Result<u16, CaptureError> {
+    match link.hardware {
+        HARDWARE_ETHERNET | HARDWARE_LOOPBACK => Ok(wire::trace_file::ETHERNET),
+        HARDWARE_NONE => Ok(LINK_TYPE_RAW),
+        hardware => Err(CaptureError::LinkType {
+            name: link.name.clone(),
+            hardware,
+        }),
+    }
+}
+
+/// More than any frame has, super-packets included.
+pub(crate) const SNAP_LEN: u32 = 262_144;
+const HARDWARE_ETHERNET: u16 = 1;
+const HARDWARE_LOOPBACK: u16 = 772;
+/// `ARPHRD_NONE`: packets begin with their IP header.
+const HARDWARE_NONE: u16 = 0xFFFE;
+const LINK_TYPE_RAW: u16 = 101;

@@ -1,0 +1,96 @@
+//! Where packets come from: one trait, one file a kind.
+
+use std::{fmt, ops::ControlFlow, os::fd::BorrowedFd};
+
+use base::Instant;
+
+use crate::{CaptureError, Interface, Losses, Packet, SourceAddress};
+
+mod file;
+pub use file::FileSource;
+
+mod int;
+pub use int::SocketSource;
+
+mod live;
+pub use live::LiveOptions;
+
+mod ring;
+pub use ring::RingSource;
+
+mod ring2;
+pub use ring2::SlotSource;
+
+/// Gives packets, borrowed from its own memory, without waiting.
+pub trait Source: fmt::Debug + Send {
+    /// The interfaces that packets name by their position here. May grow as a file is read.
+    fn interfaces(&self) -> &[Interface];
+
+    /// Gives the packets at hand to `visit`, in order, until there are none or it has given a fair
+    /// share. When `visit` breaks off it gives only those that it cannot keep for the next call.
+    ///
+    /// # Errors
+    /// When the source is beyond use.
+    fn read(&mut self, visit: &mut Visit<'_>) -> Result<Progress, CaptureError>;
+
+    /// What was lost so far. For a live source to be asked at least once a second.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    fn losses(&mut self) -> Result<Losses, CaptureError>;
+
+    /// Takes no new packet from here on; those taken already can still be read. True when there may
+    /// be such.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn stop(&mut self) -> Result<bool, CaptureError> {
+        Ok(false)
+    }
+
+    /// Readable when there may be packets; none for a source that always has some until its end.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// When the next packet is due, for a source that keeps a pace.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Something that its user should know: a smaller ring than asked for, an interface that went
+    /// down. Each is given once.
+    fn take_remarks(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Takes one packet and says whether to go on.
+pub type Visit<'v> = dyn FnMut(&Packet<'_>) -> ControlFlow<()> + 'v;
+
+/// What a reading gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Packets; there may be more.
+    Some,
+    /// Nothing at the moment.
+    Idle,
+    /// Nothing any more.
+    End,
+}
+
+/// Opens a source.
+///
+/// # Errors
+/// What is wrong with the address or refused by the system.
+pub fn open(
+    address: &SourceAddress,
+    options: &LiveOptions,
+) -> Result<Box<dyn Source>, CaptureError> {
+    Ok(match address {
+        SourceAddress::Ring(name) => Box::new(RingSource::open(name, options)?),
+        SourceAddress::Ring2(name) => Box::new(SlotSource::open(name, options)?),
+        SourceAddress::Int(name) => Box::new(SocketSource::open(name, options)?),
+        SourceAddress::File(path) => Box::new(FileSource::open(path)?),
+    })
+}

@@ -1,0 +1,146 @@
+//! `ring:IF`: a ring of blocks (TPACKET_V3), the cheapest way per packet.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use sys::{
+    errno::ENOMEM,
+    packet::{BlockRing, BlockRingSpec},
+};
+
+use super::{
+    LiveOptions, Progress, Source, Visit,
+    live::{Tap, shut},
+};
+use crate::{CaptureError, Interface, Losses, Packet};
+
+/// Packets of one interface through a ring of blocks.
+#[derive(Debug)]
+pub struct RingSource {
+    tap: Tap,
+    ring: BlockRing,
+}
+
+impl RingSource {
+    /// Opens the ring and lets packets in. When the kernel has no memory for it, half the size is
+    /// tried, and so on, with a remark.
+    ///
+    /// # Errors
+    /// No such interface, no permission, or a refusal.
+    pub fn open(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
+        let mut tap = Tap::find(name, "TPACKET_V3 ring", options.snap_len)?;
+        let mut bytes = options.ring_bytes.max(BLOCK_BYTES_LEAST * 2);
+        let ring = loop {
+            let (block_bytes, blocks) = shape(bytes);
+            let spec = BlockRingSpec {
+                block_bytes: u32::try_from(block_bytes).unwrap_or(u32::MAX),
+                blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
+                retire: options.retire,
+            };
+            match BlockRing::new(tap.socket(options)?, &spec) {
+                Ok(ring) => break ring,
+                Err(cause)
+                    if cause.raw_os_error() == Some(ENOMEM) && bytes > BLOCK_BYTES_LEAST * 2 =>
+                {
+                    bytes /= 2;
+                }
+                Err(cause) => {
+                    let operation = format!("make a ring of {bytes} bytes for {name}");
+                    return Err(CaptureError::os(operation, cause));
+                }
+            }
+        };
+        if ring.bytes() < options.ring_bytes {
+            tap.remarks.push(format!(
+                "the kernel has no memory for a ring of {} bytes: {} are used",
+                options.ring_bytes,
+                ring.bytes()
+            ));
+        }
+        tap.start(ring.socket(), options)?;
+        Ok(Self { tap, ring })
+    }
+
+    /// Bytes of the ring.
+    #[must_use]
+    pub const fn ring_bytes(&self) -> usize {
+        self.ring.bytes()
+    }
+}
+
+impl Source for RingSource {
+    fn interfaces(&self) -> &[Interface] {
+        &self.tap.interface
+    }
+
+    fn read(&mut self, visit: &mut Visit<'_>) -> Result<Progress, CaptureError> {
+        let mut has_read = false;
+        for _ in 0..BLOCKS_A_SHARE {
+            let Some(mut block) = self.ring.next_block() else {
+                break;
+            };
+            has_read = true;
+            let mut is_enough = false;
+            for raw in block.packets() {
+                // The block is given whole: whoever has enough counts the rest as unread.
+                is_enough |= visit(&Packet::of_ring(&raw, 0)).is_break();
+            }
+            if is_enough {
+                break;
+            }
+        }
+        if !has_read {
+            self.tap.note_error(self.ring.socket());
+        }
+        Ok(if has_read {
+            Progress::Some
+        } else {
+            Progress::Idle
+        })
+    }
+
+    fn losses(&mut self) -> Result<Losses, CaptureError> {
+        let drops = self.ring.take_drops();
+        self.tap.losses(drops)
+    }
+
+    fn stop(&mut self) -> Result<bool, CaptureError> {
+        shut(self.ring.socket())?;
+        Ok(true)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.ring.as_fd())
+    }
+
+    fn take_remarks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.tap.remarks)
+    }
+}
+
+/// Bytes of a block and number of blocks for a ring of about `bytes`: blocks of 1 MiB where there
+/// are enough, otherwise as large as leaves 16 of them, or 4 of the least.
+fn shape(bytes: usize) -> (usize, usize) {
+    let block = (bytes / 16).clamp(BLOCK_BYTES_LEAST, BLOCK_BYTES);
+    // The largest power of two that is not above it: the kernel allocates in such.
+    let block = 1 << block.ilog2();
+    (block, (bytes / block).max(2))
+}
+
+const BLOCK_BYTES: usize = 1 << 20;
+const BLOCK_BYTES_LEAST: usize = 4096;
+/// Blocks read before the session looks at its clock.
+const BLOCKS_A_SHARE: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_is_cut_into_blocks_that_leave_some_to_fill() {
+        assert_eq!(shape(32 << 20), (1 << 20, 32));
+        assert_eq!(shape(2 << 20), (128 << 10, 16));
+        assert_eq!(shape(16 << 10), (4096, 4));
+        assert_eq!(shape(8 << 10), (4096, 2));
+        assert_eq!(shape(3_000_000), (131_072, 22));
+    }
+}
