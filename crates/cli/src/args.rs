@@ -15,7 +15,9 @@ mod quantity;
 pub(crate) use quantity::{bytes, duration};
 
 mod session;
-pub(crate) use session::{Given, Receiving, SESSION_OPTIONS, Sending, SessionArgs, dscp, flag};
+pub(crate) use session::{
+    Given, Receiving, SESSION_OPTIONS, Sending, SessionArgs, check_unit, dscp, flag,
+};
 
 mod transfer;
 pub(crate) use transfer::{DemoArgs, RecvArgs, SendArgs};
@@ -30,6 +32,7 @@ mod tests;
     version,
     about = "Moves data over IP networks completely, one-to-one and one-to-many",
     after_help = AFTER_HELP,
+    after_long_help = long(AFTER_HELP, ""),
     max_term_width = 100,
     disable_help_subcommand = false,
     subcommand_required = true,
@@ -61,7 +64,7 @@ pub(crate) struct OutputArgs {
     #[arg(long, short, global = true, help_heading = "Output", action = ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Check flags and configuration, print what would be done as JSON, and stop
-    #[arg(long, global = true, help_heading = "Output")]
+    #[arg(long, global = true, help_heading = "Output", hide_short_help = true)]
     pub(crate) dry_run: bool,
 }
 
@@ -92,9 +95,22 @@ pub(crate) enum Command {
     Docs(DocsArgs),
 }
 
-const AFTER_HELP: &str = "\
-Exit code: 0 done and proven; 1 not delivered or not proven; 2 wrong usage or environment.
+/// What follows the long help of a command: `notes`, exit codes, then the `examples` that the short
+/// help ends with.
+pub(crate) fn long(examples: &str, notes: &str) -> String {
+    let separator = if notes.is_empty() { "" } else { "\n\n" };
+    format!("{notes}{separator}{EXIT_CODES}\n\n{examples}")
+}
 
+const EXIT_CODES: &str = "\
+Exit code:
+  0    done, and proven where proof is promised
+  1    not delivered, not proven, or a check has found something
+  2    wrong usage, or an environment that cannot do it
+  130  ended by Ctrl-C or SIGTERM: the session was ended properly and the report printed, marked as
+       interrupted; a second signal ends the command at once";
+
+const AFTER_HELP: &str = "\
 Examples:
   towline demo
   towline sub --group 239.192.0.1:7500

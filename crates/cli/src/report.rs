@@ -8,8 +8,8 @@ use crate::{args::OutputArgs, failure::Failure};
 
 mod document;
 pub(crate) use document::{
-    Counters, InterfaceRow, InterfacesReport, LoadRecvReport, LoadSendReport, PublishReport,
-    SenderEnds, StatReport, SubscribeReport, TopReport, UsageReport,
+    Counters, InterfaceRow, InterfacesReport, InterruptedDemo, LoadRecvReport, LoadSendReport,
+    PublishReport, SenderEnds, StatReport, SubscribeReport, TopReport, UsageReport,
 };
 
 mod json;
@@ -19,6 +19,7 @@ mod progress;
 pub(crate) use progress::Progress;
 
 mod quantity;
+pub(crate) use quantity::{bytes, count, per_second};
 
 mod text;
 
@@ -32,11 +33,13 @@ pub(crate) struct Output {
     is_quiet: bool,
     is_dry_run: bool,
     verbosity: u8,
+    progress: Progress,
 }
 
 impl Output {
-    pub(crate) const fn new(args: &OutputArgs) -> Self {
+    pub(crate) fn new(args: &OutputArgs) -> Self {
         Self {
+            progress: Progress::new(!args.quiet),
             is_json: args.json,
             is_quiet: args.quiet,
             is_dry_run: args.dry_run,
@@ -64,32 +67,49 @@ impl Output {
     /// A line for the person who watches; nothing with `--quiet`.
     pub(crate) fn note(&self, text: &str) {
         if !self.is_quiet {
-            log(text);
+            self.log(text);
         }
+    }
+
+    /// As [`Output::note`], of something that works, but not as asked.
+    pub(crate) fn warn(&self, text: &str) {
+        self.note(&format!("warning: {text}"));
     }
 
     /// A line for the person who wants to know more: `--verbose`.
     pub(crate) fn detail(&self, text: &str) {
         if self.verbosity > 0 {
-            log(text);
+            self.log(text);
         }
     }
 
     /// Bars that move on a terminal, unless nobody wants to see them.
     pub(crate) fn progress(&self) -> Progress {
-        Progress::new(!self.is_quiet)
+        self.progress.clone()
     }
 
     /// The end of a command: its document as JSON, or as text where the text belongs.
     pub(crate) fn finish<D: Document>(&self, document: &D) -> Result<(), Failure> {
-        if self.is_json {
-            json::write(&mut io::stdout().lock(), D::SCHEMA, D::VERSION, document)?;
-        } else if D::IS_DATA {
-            io::stdout().lock().write_all(document.text().as_bytes())?;
+        if self.is_json || D::IS_DATA {
+            self.progress.suspend(|| self.print(document))?;
         } else {
             self.note(document.text().trim_end());
         }
         Ok(())
+    }
+
+    fn print<D: Document>(&self, document: &D) -> io::Result<()> {
+        let mut output = io::stdout().lock();
+        if self.is_json {
+            json::write(&mut output, D::SCHEMA, D::VERSION, document)
+        } else {
+            output.write_all(document.text().as_bytes())
+        }
+    }
+
+    #[expect(clippy::print_stderr, reason = "the log goes to standard error")]
+    fn log(&self, text: &str) {
+        self.progress.suspend(|| eprintln!("{text}"));
     }
 }
 
@@ -105,9 +125,4 @@ pub(crate) trait Document: Serialize {
 
     /// As text, with line ends.
     fn text(&self) -> String;
-}
-
-#[expect(clippy::print_stderr, reason = "the log goes to standard error")]
-fn log(text: &str) {
-    eprintln!("{text}");
 }

@@ -29,6 +29,9 @@ pub enum Error {
     /// The session was closed.
     #[error("the session was closed")]
     Closed,
+    /// The caller did not want to wait any longer.
+    #[error("interrupted")]
+    Interrupted,
     /// What was waited for did not happen in time.
     #[error("{0}")]
     TimedOut(String),

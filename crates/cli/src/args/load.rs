@@ -5,7 +5,7 @@ use std::{num::NonZeroU64, str::FromStr, time::Duration};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::{FailOn, PolicyArg, Receiving, Sending, SessionArgs, bytes, duration};
+use super::{FailOn, PolicyArg, Receiving, Sending, SessionArgs, bytes, duration, long};
 
 /// Generate messages, or receive and verify them.
 #[derive(Debug, Subcommand)]
@@ -18,7 +18,7 @@ pub(crate) enum LoadCommand {
 
 /// Send messages that prove themselves.
 #[derive(Debug, Args)]
-#[command(after_help = SEND_HELP)]
+#[command(after_help = SEND_EXAMPLES, after_long_help = long(SEND_EXAMPLES, ""))]
 pub(crate) struct LoadSendArgs {
     /// Bytes of each message, or a range from which each is drawn
     #[arg(long, value_name = "BYTES[-BYTES]", default_value = "1400")]
@@ -35,7 +35,10 @@ pub(crate) struct LoadSendArgs {
     /// What a receiver that cannot keep up does to the others
     #[arg(long, value_enum, value_name = "WHAT", default_value = "wait")]
     pub(crate) policy: PolicyArg,
-    /// Begin when this many receivers have reported
+    /// Begin when this many receivers have reported; 0 begins at once
+    ///
+    /// With 0 nobody is waited for: whoever joins later misses what was sent before, and when there
+    /// is nobody at all the messages go nowhere, which is no error.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) receivers: u32,
     /// Give up when nothing moves for this long: receivers missing, or one that holds back the rest
@@ -47,7 +50,7 @@ pub(crate) struct LoadSendArgs {
 
 /// Receive such messages, check each, and count.
 #[derive(Debug, Args)]
-#[command(after_help = RECV_HELP)]
+#[command(after_help = RECV_EXAMPLES, after_long_help = long(RECV_EXAMPLES, RECV_NOTES))]
 pub(crate) struct LoadRecvArgs {
     /// Stop after this many intact messages; fewer are a failure
     #[arg(long, value_name = "N")]
@@ -102,16 +105,17 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .map_err(|_| format!("{text:?} is not a number of seconds"))
 }
 
-const SEND_HELP: &str = "\
+const SEND_EXAMPLES: &str = "\
 Examples:
   towline load send --group 239.192.0.1:7500 --size 1400 --seconds 10
   towline load send -g 239.192.0.1:7500 --size 1-20000 --count 200000 --receivers 3
   towline load send -g 239.192.0.1:7500 --size 64 --rate 50MB/s --json";
 
-const RECV_HELP: &str = "\
+const RECV_NOTES: &str = "\
 Counts messages, missing, corrupt, duplicated and out of order; the rate from first to last message;
-processor time of this process and of the whole machine; and every packet thrown away, by reason.
+processor time of this process and of the whole machine; and every packet thrown away, by reason.";
 
+const RECV_EXAMPLES: &str = "\
 Examples:
   towline load recv --group 239.192.0.1:7500
   towline load recv -g 239.192.0.1:7500 --count 200000 --timeout 30s --json";

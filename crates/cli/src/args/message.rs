@@ -5,12 +5,12 @@ use std::{num::NonZeroU64, time::Duration};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::{Receiving, Sending, SessionArgs, duration};
+use super::{Receiving, Sending, SessionArgs, duration, long};
 use crate::framing::Framing;
 
 /// Send messages from standard input to a group.
 #[derive(Debug, Args)]
-#[command(after_help = PUBLISH_HELP)]
+#[command(after_help = PUBLISH_EXAMPLES, after_long_help = long(PUBLISH_EXAMPLES, PUBLISH_NOTES))]
 pub(crate) struct PublishArgs {
     /// How messages stand in the input: a line each, or each after its length (u32 big-endian)
     #[arg(long, value_enum, value_name = "FORM", default_value = "lines")]
@@ -18,12 +18,17 @@ pub(crate) struct PublishArgs {
     /// When the window is full: wait, and let the writer of the input wait; or throw the message
     /// away and count it
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no, default_value = "yes",
-          default_missing_value = "yes", num_args = 0..=1, require_equals = true)]
+          default_missing_value = "yes", num_args = 0..=1, require_equals = true,
+          hide_short_help = true)]
     pub(crate) block: YesNo,
     /// What a receiver that cannot keep up does to the others
     #[arg(long, value_enum, value_name = "WHAT", default_value = "wait")]
     pub(crate) policy: PolicyArg,
-    /// Begin when this many receivers have reported
+    /// Begin when this many receivers have reported; 0 begins at once
+    ///
+    /// With 0 nobody is waited for: a message reaches the receivers that have joined by then, and
+    /// goes nowhere when there are none, which is no error. Whoever joins later gets what is sent
+    /// from then on. With N, exit code 0 says that N receivers have been given every message.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) receivers: u32,
     /// Give up when nothing moves for this long: receivers missing, or one that holds back the rest
@@ -35,7 +40,8 @@ pub(crate) struct PublishArgs {
 
 /// Print the messages of a group.
 #[derive(Debug, Args)]
-#[command(after_help = SUBSCRIBE_HELP)]
+#[command(after_help = SUBSCRIBE_EXAMPLES,
+          after_long_help = long(SUBSCRIBE_EXAMPLES, SUBSCRIBE_NOTES))]
 pub(crate) struct SubscribeArgs {
     /// How messages stand in the output: a line each, or each after its length (u32 big-endian)
     #[arg(long, value_enum, value_name = "FORM", default_value = "lines")]
@@ -43,7 +49,8 @@ pub(crate) struct SubscribeArgs {
     /// When the reader of the output is slow: wait, and so hold back the senders that wait for
     /// receivers; or throw messages away and count them
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no, default_value = "yes",
-          default_missing_value = "yes", num_args = 0..=1, require_equals = true)]
+          default_missing_value = "yes", num_args = 0..=1, require_equals = true,
+          hide_short_help = true)]
     pub(crate) block: YesNo,
     /// Put the sender's identifier and a tab before each message
     #[arg(long)]
@@ -109,18 +116,20 @@ fn yes_or_no(text: &str) -> Result<YesNo, String> {
     }
 }
 
-const PUBLISH_HELP: &str = "\
+const PUBLISH_NOTES: &str = "\
 Messages reach every receiver in order. Policies other than wait need receivers that report; plain
-PGM receivers (OpenPGM, ZeroMQ) take part without reports.
+PGM receivers (OpenPGM, ZeroMQ) take part without reports.";
 
+const PUBLISH_EXAMPLES: &str = "\
 Examples:
   towline pub --group 239.192.0.1:7500
   tail -f log | towline pub -g 239.192.0.1:7500 --iface eth0 --receivers 3
   make-records | towline pub -g 10.0.0.7:7500 --framing length --rate 20MB/s";
 
-const SUBSCRIBE_HELP: &str = "\
-Messages of one sender come in order. What cannot be repaired is named on standard error.
+const SUBSCRIBE_NOTES: &str = "\
+Messages of one sender come in order. What cannot be repaired is named on standard error.";
 
+const SUBSCRIBE_EXAMPLES: &str = "\
 Examples:
   towline sub --group 239.192.0.1:7500
   towline sub -g 239.192.0.1:7500 --iface 10.0.0.0/8 --once --fail-on loss > messages

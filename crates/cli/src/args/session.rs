@@ -132,6 +132,7 @@ impl SessionOption {
             .long(flag(self.name))
             .value_parser(ValueParser::from(parser))
             .help(format!("{}{default}", self.help))
+            .hide_short_help(!SHORT_HELP.contains(&self.name))
             .help_heading(NETWORK);
         let arg = match self.name {
             "faults" => arg.long_help(format!("{}\n\n{}", self.help, every_fault())),
@@ -160,6 +161,7 @@ fn every_fault() -> String {
 fn parameter_arg(parameter: &'static Parameter) -> Arg {
     let name = parameter.name;
     let parser = move |text: &str| {
+        check_unit(parameter, text)?;
         Config::builder()
             .set(name, text)
             .map(|()| text.to_owned())
@@ -183,6 +185,17 @@ fn parameter_arg(parameter: &'static Parameter) -> Arg {
     } else {
         arg.value_name("VALUE")
     }
+}
+
+/// A rate needs its unit: the library takes a plain number as bytes, people mean megabits too.
+pub(crate) fn check_unit(parameter: &Parameter, text: &str) -> Result<(), String> {
+    let is_plain = text.chars().all(|c| c.is_ascii_digit() || "._".contains(c));
+    if parameter.unit == "bytes a second" && is_plain && text != "0" {
+        return Err(format!(
+            "{text:?} has no unit: write {text}MB/s or {text}Mbit/s, or whichever is meant"
+        ));
+    }
+    Ok(())
 }
 
 /// `--name` is `--name=true`.
@@ -351,6 +364,8 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
     },
 ];
 
+/// Options that the short help shows; `--help` shows all.
+const SHORT_HELP: [&str; 3] = ["group", "iface", "name"];
 const CONFIG: &str = "config";
 const NETWORK: &str = "Network";
 

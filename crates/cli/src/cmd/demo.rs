@@ -2,18 +2,25 @@
 
 use std::io::IsTerminal as _;
 
-use towline::demo::{Demo, Place, Tree, isolate};
+use towline::{
+    Config, PARAMETERS,
+    demo::{Demo, Place, Tree, isolate},
+};
 
 use crate::{
+    args::check_unit,
     failure::{Failure, Verdict},
+    interrupt::Interrupt,
     plan::DemoPlan,
-    report::{DemoDocument, Output},
+    report::{DemoDocument, InterruptedDemo, Output, bytes, count},
 };
 
 pub(super) fn run(plan: &DemoPlan, output: &Output) -> Result<Verdict, Failure> {
     if output.shows_only("demo", plan)? {
         return Ok(Verdict::Done);
     }
+    check_rate(plan.rate.as_deref())?;
+    let interrupt = Interrupt::install()?;
     // First of all: it may start this program again, inside a user namespace.
     let refusal = isolate().err();
     let tree = match &plan.path {
@@ -23,10 +30,10 @@ pub(super) fn run(plan: &DemoPlan, output: &Output) -> Result<Verdict, Failure> 
     let place = Place::new(plan.receivers + 1, refusal);
     output.note(&place.describe());
     output.note(&format!(
-        "{} files, {} bytes in {} directories",
-        tree.files,
-        tree.bytes,
-        tree.paths.len()
+        "{}, {} below {}",
+        count(tree.files, "file"),
+        bytes(tree.bytes),
+        count(tree.paths.len() as u64, "path")
     ));
     let program = std::env::current_exe()
         .map_err(|error| Failure::environment("finding this program", &error))?;
@@ -40,8 +47,27 @@ pub(super) fn run(plan: &DemoPlan, output: &Output) -> Result<Verdict, Failure> 
         keep: plan.keep.clone(),
         shows_progress: std::io::stderr().is_terminal(),
     };
-    let report = demo.run(&place, &mut |text| output.note(text))?;
+    let mut say = |text: &str| output.note(text);
+    let report = match demo.run(&place, &mut say, &|| interrupt.is_requested()) {
+        Err(towline::Error::Interrupted) => {
+            output.finish(&InterruptedDemo::new(demo.keep.is_some()))?;
+            return Ok(Verdict::Interrupted);
+        }
+        report => report?,
+    };
     let document = DemoDocument::new(&demo, report);
     output.finish(&document)?;
     Ok(Verdict::of(document.is_proven))
+}
+
+/// The sender's own check, before anything is made for it.
+fn check_rate(rate: Option<&str>) -> Result<(), Failure> {
+    let parameter = PARAMETERS.iter().find(|parameter| parameter.name == "rate");
+    let Some((parameter, text)) = parameter.zip(rate) else {
+        return Ok(());
+    };
+    let mut builder = Config::builder();
+    check_unit(parameter, text)
+        .and_then(|()| builder.set("rate", text).map_err(|error| error.to_string()))
+        .map_err(|error| Failure::usage(format!("--rate: {error}")))
 }

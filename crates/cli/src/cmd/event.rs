@@ -2,6 +2,8 @@
 
 use towline::{LeaveReason, RegistryEvent};
 
+use crate::report::count;
+
 /// A sending end is told about a receiver.
 pub(super) fn receiver(event: &RegistryEvent) -> String {
     match event {
@@ -23,14 +25,17 @@ pub(super) fn receiver(event: &RegistryEvent) -> String {
                 LeaveReason::Error { text, .. } => text,
                 _ => "connection closed",
             };
-            format!("receiver {name} is gone ({reason}), {behind} packets behind")
+            let behind = count(*behind, "packet");
+            format!("receiver {name} is gone ({reason}), {behind} behind")
         }
         RegistryEvent::Stalled { name, behind, .. } => {
-            format!("receiver {name} has stopped, {behind} packets behind")
+            let behind = count(*behind, "packet");
+            format!("receiver {name} has stopped, {behind} behind")
         }
         RegistryEvent::Resumed { name, .. } => format!("receiver {name} goes on"),
         RegistryEvent::Dropped { name, behind, .. } => {
-            format!("receiver {name} was dropped as too slow, {behind} packets behind")
+            let behind = count(*behind, "packet");
+            format!("receiver {name} was dropped as too slow, {behind} behind")
         }
         RegistryEvent::Refused { peer, reason } => format!("refused {peer}: {reason}"),
     }

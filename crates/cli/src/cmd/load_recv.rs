@@ -12,7 +12,7 @@ use towline::{
 
 use super::{
     senders::Senders,
-    station::{Station, TICK, counters},
+    station::{Patience, Station, TICK, a_sender, counters},
     subscribe::{Quiet, open},
 };
 use crate::{
@@ -35,6 +35,7 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
     let bar = progress.messages(&plan.session.group.to_string(), plan.count);
     let mut quiet = Quiet::new(plan.timeout);
     let mut stretch = Stretch::default();
+    let mut patience = Patience::new();
     while !interrupt.is_requested() && !is_over(plan, &sink, &stretch) {
         let turn = subscriber.turn(&mut sink)?;
         stretch.take(sink.received);
@@ -43,6 +44,9 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
         }
         station.show(|snapshot| subscriber.snapshot(snapshot));
         bar.set_position(sink.received);
+        if sink.senders.ends.found == 0 {
+            patience.look(output, || a_sender(&plan.session, subscriber.interface()));
+        }
         if quiet.is_over(sink.received) {
             output.note("gave up: no message came in time");
             break;

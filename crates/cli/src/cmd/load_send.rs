@@ -15,7 +15,7 @@ use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::LoadSendPlan,
-    report::{LoadSendReport, Output, UsageReport},
+    report::{LoadSendReport, Output, UsageReport, per_second},
 };
 
 pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failure> {
@@ -147,13 +147,6 @@ impl<'a> Generator<'a> {
     fn report(&self, publisher: &Publisher, time: Duration, usage: UsageReport) -> LoadSendReport {
         let counters = counters(|snapshot| publisher.snapshot(snapshot));
         let seconds = time.as_secs_f64();
-        let per_second = |count: u64| {
-            if seconds > 0.0 {
-                count as f64 / seconds
-            } else {
-                0.0
-            }
-        };
         LoadSendReport {
             group: self.plan.session.group.to_string(),
             interface: publisher.interface().0.to_owned(),
@@ -162,8 +155,8 @@ impl<'a> Generator<'a> {
             messages: self.sequence,
             bytes: self.bytes,
             seconds,
-            messages_per_s: per_second(self.sequence),
-            bits_per_s: per_second(self.bytes) * 8.0,
+            messages_per_s: per_second(self.sequence, seconds),
+            bits_per_s: per_second(self.bytes, seconds) * 8.0,
             is_confirmed: false,
             is_interrupted: false,
             receivers: 0,

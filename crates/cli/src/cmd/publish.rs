@@ -7,14 +7,14 @@ use towline::{Publisher, RegistryEvent, SendStatus};
 use super::{
     event,
     input::{Input, Next},
-    station::{Station, TICK, counters},
+    station::{Patience, Station, TICK, counters},
 };
 use crate::{
     args::PolicyArg,
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::{PublishPlan, SessionPlan},
-    report::{Output, PublishReport},
+    report::{Output, PublishReport, count},
 };
 
 pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failure> {
@@ -77,7 +77,7 @@ pub(super) fn open(
     publisher
         .take_warnings()
         .iter()
-        .for_each(|warning| output.note(warning));
+        .for_each(|warning| output.warn(warning));
     let (interface, address) = publisher.interface();
     output.detail(&format!(
         "sending to {} by {interface} ({address})",
@@ -115,10 +115,7 @@ impl<'a> Watch<'a> {
         expected: u32,
         timeout: Option<Duration>,
     ) -> Result<bool, Failure> {
-        if expected > 0 {
-            self.output
-                .detail(&format!("waiting for {expected} receivers"));
-        }
+        let mut patience = Patience::new();
         let started = Instant::now();
         loop {
             let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
@@ -134,7 +131,10 @@ impl<'a> Watch<'a> {
                         .note(&format!("nothing sent: {text}, {expected} are expected"));
                     return Ok(false);
                 }
-                Err(towline::Error::TimedOut(_)) => {}
+                Err(towline::Error::TimedOut(_)) => patience.look(self.output, || {
+                    let receivers = count(expected.into(), "receiver");
+                    format!("{receivers}, {} joined", self.joined)
+                }),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -150,7 +150,7 @@ impl<'a> Watch<'a> {
         publisher
             .take_warnings()
             .iter()
-            .for_each(|warning| self.output.note(warning));
+            .for_each(|warning| self.output.warn(warning));
         self.station.show(|snapshot| publisher.snapshot(snapshot));
     }
 

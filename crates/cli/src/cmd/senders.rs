@@ -11,7 +11,7 @@ use std::{
 
 use towline::SessionEvent;
 
-use crate::report::SenderEnds;
+use crate::report::{SenderEnds, count};
 
 /// The senders that a receiver has heard of.
 #[derive(Debug, Default)]
@@ -95,7 +95,8 @@ impl Senders {
         if self.second.is_none_or(|second| is_over(&second)) {
             self.second = Some((now, 0));
             if self.unsaid > 0 {
-                let text = format!("and {} more remarks about senders", self.unsaid);
+                let remarks = count(self.unsaid, "more remark");
+                let text = format!("and {remarks} about senders");
                 self.unsaid = 0;
                 self.untold.push(text);
             }
@@ -165,7 +166,8 @@ impl Senders {
         } else {
             format!(" in {times} places")
         };
-        let text = format!("lost {packets} packets of sender {}{places}", known.name);
+        let packets = count(packets, "packet");
+        let text = format!("lost {packets} of sender {}{places}", known.name);
         self.say(text);
     }
 
@@ -245,7 +247,7 @@ mod tests {
         senders.take(&lost(7, 1));
         senders.take(&SessionEvent::Ended { session: 7 });
         let said: Vec<_> = senders.remarks(now).collect();
-        assert!(said[0].starts_with("lost 1 packets"), "{said:?}");
+        assert!(said[0].starts_with("lost 1 packet of"), "{said:?}");
         assert!(said[1].ends_with("has ended its session"), "{said:?}");
         assert!(senders.ends.is_over());
     }

@@ -1,6 +1,8 @@
 //! `towline stat`.
 
-use towline::registry;
+use std::{io, path::Path};
+
+use towline::registry::{self, ProcessCounters};
 
 use crate::{
     args::StatArgs,
@@ -9,8 +11,7 @@ use crate::{
 };
 
 pub(super) fn run(args: &StatArgs, output: &Output) -> Result<Verdict, Failure> {
-    let mut process =
-        registry::read(args.pid).map_err(|error| Failure::Environment(error.to_string()))?;
+    let mut process = read(args.pid)?;
     if let Some(name) = &args.name {
         for session in &mut process.sessions {
             session.counters.retain(|counter| counter.is_called(name));
@@ -28,4 +29,18 @@ pub(super) fn run(args: &StatArgs, output: &Output) -> Result<Verdict, Failure> 
         is_one_counter: args.name.is_some(),
     })?;
     Ok(Verdict::Done)
+}
+
+/// The counters of one process; used by `top` too.
+pub(super) fn read(pid: u32) -> Result<ProcessCounters, Failure> {
+    registry::read(pid).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound if !Path::new(&format!("/proc/{pid}")).exists() => {
+            Failure::Environment(format!("there is no process {pid}"))
+        }
+        io::ErrorKind::NotFound => Failure::Environment(format!(
+            "process {pid} is no towline command of this user with an open session; `towline top` \
+             lists those that are"
+        )),
+        _ => Failure::environment(&format!("reading the counters of process {pid}"), &error),
+    })
 }

@@ -1,7 +1,10 @@
 //! What every command with a session does beside its work: it serves its counters to `top` and
 //! `stat`, and keeps time for closing reports.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
 
 use towline::{
     Snapshot,
@@ -54,6 +57,35 @@ impl Station {
     }
 }
 
+/// Says once that a command waits, and for what, when nothing has come for a moment.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    began: Instant,
+    is_said: bool,
+}
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            is_said: false,
+        }
+    }
+
+    /// To be called every [`TICK`] while nothing has come; `what` completes "waiting for".
+    pub(crate) fn look(&mut self, output: &Output, what: impl FnOnce() -> String) {
+        if !self.is_said && self.began.elapsed() >= SILENT_AT_FIRST {
+            self.is_said = true;
+            output.note(&format!("waiting for {}", what()));
+        }
+    }
+}
+
+/// What a receiving command waits for at first.
+pub(crate) fn a_sender(plan: &SessionPlan, (interface, address): (&str, IpAddr)) -> String {
+    format!("a sender on {} by {interface} ({address})", plan.group)
+}
+
 /// The counters for a closing report.
 pub(super) fn counters(fill: impl FnOnce(&mut Snapshot)) -> Counters {
     let mut snapshot = Snapshot::default();
@@ -63,3 +95,5 @@ pub(super) fn counters(fill: impl FnOnce(&mut Snapshot)) -> Counters {
 
 /// The longest that a command's loop sleeps, so that it notices what is not a packet.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
+/// A command that gets what it waits for within this time need not say so.
+const SILENT_AT_FIRST: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use towline::{MessageSink, SessionEvent, Subscriber};
 
 use super::{
     senders::Senders,
-    station::{Station, TICK, counters},
+    station::{Patience, Station, TICK, a_sender, counters},
     writer::Writer,
 };
 use crate::{
@@ -70,7 +70,7 @@ pub(super) fn open(session: &SessionPlan, output: &Output) -> Result<Subscriber,
     subscriber
         .take_warnings()
         .iter()
-        .for_each(|warning| output.note(warning));
+        .for_each(|warning| output.warn(warning));
     let (interface, address) = subscriber.interface();
     output.detail(&format!(
         "listening to {} on {interface} ({address})",
@@ -99,6 +99,7 @@ fn receive(
     (output, interrupt): (&Output, &Interrupt),
 ) -> Result<End, Failure> {
     let mut quiet = Quiet::new(plan.timeout);
+    let mut patience = Patience::new();
     loop {
         let turn = subscriber.turn(sink)?;
         sink.pass_on()?;
@@ -114,6 +115,9 @@ fn receive(
         }
         if interrupt.is_requested() {
             return Ok(End::Interrupted);
+        }
+        if sink.senders.ends.found == 0 {
+            patience.look(output, || a_sender(&plan.session, subscriber.interface()));
         }
         if quiet.is_over(sink.messages) {
             output.note("gave up: no message came in time");

@@ -7,6 +7,7 @@ use std::{
 
 use towline::registry::{self, ProcessCounters};
 
+use super::stat::read;
 use crate::{
     args::TopArgs,
     failure::{Failure, Verdict},
@@ -45,11 +46,7 @@ pub(super) fn run(args: &TopArgs, output: &Output) -> Result<Verdict, Failure> {
 fn look(args: &TopArgs) -> Result<Vec<ProcessCounters>, Failure> {
     let failed = |error: io::Error| Failure::environment("reading counters", &error);
     if !args.pids.is_empty() {
-        return args
-            .pids
-            .iter()
-            .map(|pid| registry::read(*pid).map_err(failed))
-            .collect();
+        return args.pids.iter().map(|pid| read(*pid)).collect();
     }
     let pids = registry::processes().map_err(failed)?;
     // A process may end between being listed and being asked.

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, fs, path::Path};
 use towline::{Config, PARAMETERS};
 
 use crate::{
-    args::{Given, SESSION_OPTIONS, flag},
+    args::{Given, SESSION_OPTIONS, check_unit, flag},
     failure::Failure,
 };
 
@@ -32,9 +32,14 @@ enum Origin {
 impl Settings {
     /// Reads the configuration file when one is named, then puts the flags over it.
     pub(crate) fn resolve(given: &Given) -> Result<Self, Failure> {
+        Self::resolve_with(given, &[])
+    }
+
+    /// As [`Settings::resolve`]; the file may have these keys too, a command's own.
+    pub(crate) fn resolve_with(given: &Given, own: &[&'static str]) -> Result<Self, Failure> {
         let mut settings = Self::default();
         if let Some(path) = &given.config {
-            settings.read_file(path)?;
+            settings.read_file(path, own)?;
         }
         for (&name, text) in &given.values {
             settings.values.insert(
@@ -48,7 +53,7 @@ impl Settings {
         Ok(settings)
     }
 
-    fn read_file(&mut self, path: &Path) -> Result<(), Failure> {
+    fn read_file(&mut self, path: &Path, own: &[&'static str]) -> Result<(), Failure> {
         let shown = path.display().to_string();
         let text = fs::read_to_string(path)
             .map_err(|error| Failure::usage(format!("reading {shown}: {error}")))?;
@@ -56,7 +61,7 @@ impl Settings {
             .parse()
             .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
         for (key, value) in table {
-            let Some(name) = known(&key.replace('-', "_")) else {
+            let Some(name) = known(&key.replace('-', "_"), own) else {
                 let text = format!("{shown}: there is no setting called {key:?}");
                 return Err(Failure::usage(text));
             };
@@ -90,7 +95,11 @@ impl Settings {
         let mut builder = Config::builder();
         for parameter in PARAMETERS {
             if let Some(text) = self.text(parameter.name) {
-                builder.set(parameter.name, text).map_err(|error| {
+                let set = check_unit(parameter, text).and_then(|()| {
+                    let set = builder.set(parameter.name, text);
+                    set.map_err(|error| error.to_string())
+                });
+                set.map_err(|error| {
                     Failure::usage(format!("{}: {error}", self.place(parameter.name)))
                 })?;
             }
@@ -110,10 +119,11 @@ impl Settings {
 }
 
 /// The table's own spelling of a name.
-fn known(name: &str) -> Option<&'static str> {
+fn known(name: &str, own: &[&'static str]) -> Option<&'static str> {
     let options = SESSION_OPTIONS.iter().map(|option| option.name);
     let parameters = PARAMETERS.iter().map(|parameter| parameter.name);
-    options.chain(parameters).find(|known| *known == name)
+    let mut all = options.chain(parameters).chain(own.iter().copied());
+    all.find(|known| *known == name)
 }
 
 /// A value as it would be written on the command line.

@@ -188,6 +188,25 @@ impl LoadRecvReport {
     }
 }
 
+/// `demo`, when a signal has ended it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct InterruptedDemo {
+    is_proven: bool,
+    is_interrupted: bool,
+    /// What the receivers have written was asked for and is still there.
+    pub(crate) is_kept: bool,
+}
+
+impl InterruptedDemo {
+    pub(crate) const fn new(is_kept: bool) -> Self {
+        Self {
+            is_proven: false,
+            is_interrupted: true,
+            is_kept,
+        }
+    }
+}
+
 /// `ifaces`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct InterfacesReport {

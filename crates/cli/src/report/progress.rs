@@ -1,11 +1,19 @@
 //! Bars that move on a terminal; nothing elsewhere.
 
-use std::{io::IsTerminal as _, time::Duration};
+use std::{
+    fmt::Write,
+    io::{IsTerminal as _, stderr},
+    time::Duration,
+};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-/// A set of bars on standard error.
-#[derive(Debug)]
+use super::quantity;
+
+/// The bars on standard error: one set for the process, which every line that is printed goes
+/// around. A bar whose work has failed is to be left where it stands (`abandon`): `finish` would
+/// fill it.
+#[derive(Clone, Debug)]
 pub(crate) struct Progress {
     bars: MultiProgress,
     is_shown: bool,
@@ -13,7 +21,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(super) fn new(is_wanted: bool) -> Self {
-        let is_shown = is_wanted && std::io::stderr().is_terminal();
+        let is_shown = is_wanted && stderr().is_terminal();
         let target = if is_shown {
             ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND)
         } else {
@@ -45,10 +53,29 @@ impl Progress {
         self.bar(name, total, template)
     }
 
+    /// Prints while the bars are out of the way.
+    pub(super) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
+        self.bars.suspend(print)
+    }
+
     fn bar(&self, name: &str, total: Option<u64>, template: &str) -> ProgressBar {
         let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
         let style = ProgressStyle::with_template(template).expect("the templates are constants");
-        let bar = self.bars.add(bar.with_style(style.progress_chars("=> ")));
+        let style = style
+            .progress_chars("=> ")
+            .with_key("held", |state: &ProgressState, out: &mut dyn Write| {
+                put(out, &quantity::bytes(state.pos()));
+            })
+            .with_key("all", |state: &ProgressState, out: &mut dyn Write| {
+                put(out, &quantity::bytes(state.len().unwrap_or(0)));
+            })
+            .with_key("bits", |state: &ProgressState, out: &mut dyn Write| {
+                put_rate(state, out, |rate| quantity::bits(rate * 8.0));
+            })
+            .with_key("each", |state: &ProgressState, out: &mut dyn Write| {
+                put_rate(state, out, quantity::whole_rate);
+            });
+        let bar = self.bars.add(bar.with_style(style));
         bar.set_prefix(name.to_owned());
         if self.is_shown {
             bar.enable_steady_tick(Duration::from_millis(200));
@@ -57,8 +84,21 @@ impl Progress {
     }
 }
 
+fn put(out: &mut dyn Write, text: &str) {
+    // A bar that cannot be drawn is no reason to fail.
+    out.write_str(text).unwrap_or_default();
+}
+
+/// Nothing at first: a rate over a moment is that of a full queue.
+fn put_rate(state: &ProgressState, out: &mut dyn Write, text: impl Fn(f64) -> String) {
+    if state.elapsed() >= RATE_AFTER {
+        put(out, &text(state.per_sec()));
+    }
+}
+
+const RATE_AFTER: Duration = Duration::from_secs(1);
 const REDRAWS_PER_SECOND: u8 = 5;
-const BYTES: &str = "{prefix:20!} [{bar:30}] {bytes:>10}/{total_bytes} {bytes_per_sec:>12} {msg}";
-const MESSAGES: &str = "{prefix:20!} [{bar:30}] {human_pos:>12}/{human_len} {per_sec:>14} {msg}";
-const MESSAGES_ENDLESS: &str =
-    "{prefix:20!} {spinner} {human_pos:>12} messages {per_sec:>14} {msg}";
+// The bar takes what the terminal's width leaves.
+const BYTES: &str = "{prefix:16!} [{wide_bar}] {held:>8} of {all:<8} {bits:>12}  {msg}";
+const MESSAGES: &str = "{prefix:20!} [{wide_bar}] {human_pos:>11} of {human_len} {each:>10}  {msg}";
+const MESSAGES_ENDLESS: &str = "{prefix} {spinner} {human_pos} messages {each:>10}  {msg}";

@@ -1,49 +1,91 @@
-//! Numbers as people read them.
+//! Numbers as people read them: three digits, decimal prefixes, bytes for sizes and bits for rates,
+//! as networks count.
 
 use std::time::Duration;
 
-/// `12.3 MB`, decimal as networks count.
-pub(super) fn bytes(count: u64) -> String {
+/// `12.3 MB`.
+pub(crate) fn bytes(count: u64) -> String {
     scaled(count as f64, "B")
 }
 
-/// `1.23 Gbit/s`.
+/// `1.23 Gbit/s`; says so when the time was too short to tell.
 pub(super) fn bits_per_second(bytes: u64, seconds: f64) -> String {
-    scaled(per_second(bytes, seconds) * 8.0, "bit/s")
+    if is_measurable(seconds) {
+        bits(per_second(bytes, seconds) * 8.0)
+    } else {
+        UNKNOWN.to_owned()
+    }
 }
 
-/// `2.3 M/s`.
+/// As [`bits_per_second`], of a rate that is known.
+pub(super) fn bits(per_second: f64) -> String {
+    scaled(per_second, "bit/s")
+}
+
+/// `2.3 M/s`; says so when the time was too short to tell.
 pub(super) fn rate(count: u64, seconds: f64) -> String {
-    scaled(per_second(count, seconds), "/s")
+    if is_measurable(seconds) {
+        scaled(per_second(count, seconds), "/s")
+    } else {
+        UNKNOWN.to_owned()
+    }
+}
+
+/// As [`rate`], of a rate that is known.
+pub(super) fn whole_rate(per_second: f64) -> String {
+    scaled(per_second.round(), "/s")
 }
 
 /// `12.3 s`, `450 ms`.
 pub(super) fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds >= 1.0 {
-        format!("{seconds:.2} s")
+        format!("{} s", digits(seconds))
     } else {
-        format!("{:.1} ms", seconds * 1e3)
+        format!("{} ms", digits(seconds * 1e3))
     }
 }
 
-/// A count for each second; 0 when no time has passed.
-pub(super) fn per_second(count: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 {
+/// `1 packet`, `2 packets`: `what` is the word for one.
+pub(crate) fn count(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+/// A count for each second; 0 when the time was too short to tell.
+pub(crate) fn per_second(count: u64, seconds: f64) -> f64 {
+    if is_measurable(seconds) {
         count as f64 / seconds
     } else {
         0.0
     }
 }
 
+/// A rate over less than a millisecond says more about the clock than about the network.
+pub(super) const fn is_measurable(seconds: f64) -> bool {
+    seconds >= 1e-3
+}
+
 fn scaled(value: f64, unit: &str) -> String {
     const STEPS: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     match STEPS.iter().find(|(step, _)| value >= *step) {
-        Some((step, prefix)) => format!("{:.2} {prefix}{unit}", value / step),
-        None if value.fract() == 0.0 => format!("{value:.0} {unit}"),
-        None => format!("{value:.1} {unit}"),
+        Some((step, prefix)) => format!("{} {prefix}{unit}", digits(value / step)),
+        None => format!("{} {unit}", digits(value)),
     }
 }
+
+/// Three digits, and all before the point; whole numbers below 1000 stay whole.
+fn digits(value: f64) -> String {
+    if value >= 100.0 || value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else if value >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+const UNKNOWN: &str = "rate unknown";
 
 #[cfg(test)]
 mod tests {
@@ -52,9 +94,24 @@ mod tests {
     #[test]
     fn three_digits_say_enough() {
         assert_eq!(bytes(999), "999 B");
-        assert_eq!(bytes(200_000_000), "200.00 MB");
-        assert_eq!(bits_per_second(1_250_000, 0.01), "1.00 Gbit/s");
-        assert_eq!(rate(5, 0.0), "0 /s");
+        assert_eq!(bytes(200_000_000), "200 MB");
+        assert_eq!(bytes(1_234), "1.23 kB");
+        assert_eq!(bits_per_second(1_250_000, 0.01), "1 Gbit/s");
+        assert_eq!(rate(12_345, 1.0), "12.3 k/s");
         assert_eq!(time(Duration::from_millis(1500)), "1.50 s");
+        assert_eq!(time(Duration::from_micros(40)), "0.04 ms");
+    }
+
+    #[test]
+    fn a_rate_over_no_time_is_none() {
+        assert_eq!(rate(5, 0.0), "rate unknown");
+        assert_eq!(bits_per_second(200_000, 0.000_01), "rate unknown");
+        assert!(per_second(200_000, 0.000_01).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn one_is_singular() {
+        let said = [0, 1, 2].map(|n| count(n, "packet"));
+        assert_eq!(said, ["0 packets", "1 packet", "2 packets"]);
     }
 }

@@ -8,8 +8,8 @@ use std::{
 use towline::registry::{CounterReading, ProcessCounters, SessionCounters};
 
 use super::{
-    Counters, Document, InterfacesReport, LoadRecvReport, LoadSendReport, PublishReport,
-    SenderEnds, StatReport, SubscribeReport, TopReport, UsageReport, quantity,
+    Counters, Document, InterfacesReport, InterruptedDemo, LoadRecvReport, LoadSendReport,
+    PublishReport, SenderEnds, StatReport, SubscribeReport, TopReport, UsageReport, quantity,
 };
 
 impl Document for PublishReport {
@@ -18,10 +18,10 @@ impl Document for PublishReport {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "{}: {}sent {} messages, {}, in {}",
+            "{}: {}sent {}, {}, in {}",
             self.group,
             interrupted(self.is_interrupted),
-            self.messages,
+            quantity::count(self.messages, "message"),
             quantity::bytes(self.bytes),
             quantity::time(Duration::from_secs_f64(self.seconds)),
         );
@@ -34,7 +34,8 @@ impl Document for PublishReport {
             } else {
                 "NOT confirmed by all"
             };
-            text += &format!("; {state} of {} receivers", self.receivers);
+            let receivers = quantity::count(self.receivers, "receiver");
+            text += &format!("; {state} of {receivers}");
         }
         if self.given_up > 0 {
             text += &format!("; {} given up", self.given_up);
@@ -49,17 +50,18 @@ impl Document for SubscribeReport {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "{}: {}{} messages, {}; {} packets lost",
+            "{}: {}{}, {}; {} lost",
             self.group,
             interrupted(self.is_interrupted),
-            self.messages,
+            quantity::count(self.messages, "message"),
             quantity::bytes(self.bytes),
-            self.lost_packets,
+            quantity::count(self.lost_packets, "packet"),
         );
         if self.discarded > 0 {
-            text += &format!("; {} messages thrown away (output slow)", self.discarded);
+            let discarded = quantity::count(self.discarded, "message");
+            text += &format!("; {discarded} thrown away (output slow)");
         }
-        text + &format!("; {}\n", senders(&self.senders))
+        text + &format!("; senders: {}\n", senders(&self.senders))
     }
 }
 
@@ -119,6 +121,20 @@ impl Document for LoadRecvReport {
         table.usage(&self.usage);
         table.row("drops", &drops(&self.drops));
         table.text
+    }
+}
+
+impl Document for InterruptedDemo {
+    const SCHEMA: &'static str = "towline.demo";
+    const IS_DATA: bool = false;
+
+    fn text(&self) -> String {
+        let rest = if self.is_kept {
+            "the directories were to be kept"
+        } else {
+            "nothing is left behind"
+        };
+        format!("interrupted: {rest}\n")
     }
 }
 
@@ -203,9 +219,12 @@ fn full_name(counter: &CounterReading) -> String {
 }
 
 fn rates(messages: u64, bytes: u64, seconds: f64) -> String {
+    if messages == 0 || !quantity::is_measurable(seconds) {
+        return "too little to measure".to_owned();
+    }
     let messages = quantity::rate(messages, seconds);
     format!(
-        "{messages} messages, {} of payload",
+        "{messages} of messages, {} of payload",
         quantity::bits_per_second(bytes, seconds)
     )
 }

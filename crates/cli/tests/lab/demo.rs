@@ -1,6 +1,10 @@
 //! The main job, whole: the demo as whoever runs the tests, and as an ordinary user.
 
-use std::{path::Path, process::Command};
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use serde_json::Value;
 
@@ -57,4 +61,51 @@ fn the_demo_needs_no_root() {
         Ok(document) => assert_proven(&document),
         Err(text) => println!("skipped: an ordinary user cannot run the program here: {text}"),
     }
+}
+
+/// How many running commands have `path` among their arguments.
+fn commands_that_name(path: &Path) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let named = processes.filter(|process| {
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(path.to_str().unwrap())
+    });
+    named.count()
+}
+
+#[test]
+fn a_demo_that_is_ended_leaves_nothing() {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_towline"))
+        .arg("demo")
+        .arg(tree)
+        .args(["--json", "--receivers", "2", "--rate", "10kB/s"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut line = |wanted: &str| {
+        let found = said.find(|line| line.as_ref().unwrap().contains(wanted));
+        found.expect(wanted).unwrap()
+    };
+    let root = line("receiving into");
+    let root = Path::new(root.strip_prefix("receiving into ").unwrap());
+    assert!(root.is_dir());
+    line("receivers wait");
+    let pid = child.id().to_string();
+    let running = || commands_that_name(root);
+    assert_eq!(
+        running(),
+        2,
+        "the receivers' arguments name their directory"
+    );
+    let status = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+    assert!(status.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["is_interrupted"], true, "{document:#}");
+    assert!(!root.exists());
+    assert_eq!(running(), 0);
 }

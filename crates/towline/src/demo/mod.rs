@@ -11,9 +11,10 @@
 //! ```
 
 use std::{
-    fs,
+    io::Read,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -26,6 +27,9 @@ pub use check::{Checksums, Tool};
 
 mod place;
 pub use place::{Place, isolate};
+
+mod staging;
+use staging::Staging;
 
 mod tree;
 pub use tree::Tree;
@@ -75,11 +79,33 @@ impl DemoReport {
 }
 
 impl Demo {
-    /// Runs it. `say` is told each step in a sentence.
+    /// Runs it. `say` is told each step in a sentence; `is_interrupted` is asked ten times a second
+    /// and more, and ends everything when it says so. Nothing stays behind then, nor after an
+    /// error.
     ///
     /// # Errors
-    /// When a process cannot be started or prints no report, or a directory cannot be written.
-    pub fn run(&self, place: &Place, say: &mut dyn FnMut(&str)) -> Result<DemoReport, Error> {
+    /// [`Error::Interrupted`]; or when a process cannot be started or prints no report, or a
+    /// directory cannot be written.
+    pub fn run(
+        &self,
+        place: &Place,
+        say: &mut dyn FnMut(&str),
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<DemoReport, Error> {
+        let result = self.steps(place, say, is_interrupted);
+        // A signal to the whole group ends the processes too: what they failed with is no news.
+        if is_interrupted() {
+            return Err(Error::Interrupted);
+        }
+        result
+    }
+
+    fn steps(
+        &self,
+        place: &Place,
+        say: &mut dyn FnMut(&str),
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<DemoReport, Error> {
         let staging = Staging::new(self.keep.as_deref(), self.receivers, self.tree.bytes)?;
         say(&format!("receiving into {}", staging.root.display()));
         let mut receivers = Vec::new();
@@ -95,11 +121,11 @@ impl Demo {
         ));
         let started = Instant::now();
         let sender = Process::start(&mut self.sender(place), self.shows_progress)?;
-        let sent = sender.report("send")?;
+        let sent = sender.report("send", is_interrupted)?;
         let time = started.elapsed();
         let mut received = Vec::new();
         for receiver in receivers {
-            received.push(receiver.report("recv")?);
+            received.push(receiver.report("recv", is_interrupted)?);
         }
         let tool = Tool::find()?;
         say(&format!("checking with {}", tool.name()));
@@ -140,8 +166,13 @@ impl Demo {
     }
 }
 
-/// A running end; killed when given up.
-struct Process(Option<Child>);
+/// A running end; killed when given up. What it prints is read from the start, so that it never
+/// waits for its reader.
+struct Process {
+    child: Child,
+    stdout: Option<JoinHandle<Vec<u8>>>,
+    stderr: Option<JoinHandle<Vec<u8>>>,
+}
 
 impl Process {
     fn start(command: &mut Command, shows_progress: bool) -> Result<Self, Error> {
@@ -150,25 +181,40 @@ impl Process {
         } else {
             Stdio::piped()
         };
-        let child = command
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(stderr)
             .spawn()
             .map_err(|error| net::NetError::system("start", "a process of the demo", &error))?;
-        Ok(Self(Some(child)))
+        let stdout = child.stdout.take().map(read);
+        let stderr = child.stderr.take().map(read);
+        Ok(Self {
+            child,
+            stdout,
+            stderr,
+        })
     }
 
     /// Waits for the end and reads the report, also of a process that did not succeed.
-    fn report(mut self, what: &'static str) -> Result<Value, Error> {
-        let child = self.0.take().ok_or(Error::Closed)?;
-        let output = child
-            .wait_with_output()
-            .map_err(|error| net::NetError::system("wait for", what, &error))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        serde_json::from_str(&text).map_err(|_| {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let cause = format!("it ended with {} and said: {}", output.status, said.trim());
+    fn report(
+        mut self,
+        what: &'static str,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Value, Error> {
+        let status = loop {
+            let status = self.child.try_wait();
+            let status = status.map_err(|error| net::NetError::system("wait for", what, &error))?;
+            match status {
+                Some(status) => break status,
+                None if is_interrupted() => return Err(Error::Interrupted),
+                None => thread::sleep(POLL),
+            }
+        };
+        let printed = text(self.stdout.take());
+        serde_json::from_str(&printed).map_err(|_| {
+            let said = text(self.stderr.take());
+            let cause = format!("it ended with {status} and said: {}", said.trim());
             net::NetError::refused("read the report of", what, cause).into()
         })
     }
@@ -176,68 +222,26 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            // Both fail only when it is gone already.
-            drop(child.kill());
-            drop(child.wait());
-        }
+        // Both fail only when it is gone already.
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 
-/// The receivers' directories.
-struct Staging {
-    root: PathBuf,
-    directories: Vec<PathBuf>,
-    is_kept: bool,
+fn read(mut stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What came before a fault is all there is.
+        stream.read_to_end(&mut bytes).unwrap_or_default();
+        bytes
+    })
 }
 
-impl Staging {
-    fn new(keep: Option<&Path>, receivers: u32, bytes: u64) -> Result<Self, Error> {
-        let root = keep.map_or_else(
-            || {
-                temporary(bytes * u64::from(receivers))
-                    .join(format!("towline-demo-{}", std::process::id()))
-            },
-            Path::to_path_buf,
-        );
-        if keep.is_none() {
-            // Others may write where it lies: what they have put there is not ours to use.
-            fs::create_dir(&root)
-                .map_err(|error| net::NetError::system("make", root.display(), &error))?;
-        }
-        let mut directories = Vec::new();
-        for number in 1..=receivers {
-            let directory = root.join(format!("receiver-{number}"));
-            fs::create_dir_all(&directory)
-                .map_err(|error| net::NetError::system("make", directory.display(), &error))?;
-            directories.push(directory);
-        }
-        Ok(Self {
-            root,
-            directories,
-            is_kept: keep.is_some(),
-        })
-    }
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            // What cannot be removed is in the system's own directory for such things.
-            drop(fs::remove_dir_all(&self.root));
-        }
-    }
-}
-
-/// A directory in memory when it has ample room, so that the demo shows the network and not the
-/// disk; the system's own for such things otherwise.
-fn temporary(bytes: u64) -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    let space = sys::file::Directory::open(memory).and_then(|directory| directory.space());
-    match space {
-        Ok(space) if space.available_bytes > bytes.saturating_mul(2) => memory.to_path_buf(),
-        _ => std::env::temp_dir(),
-    }
+fn text(stream: Option<JoinHandle<Vec<u8>>>) -> String {
+    let bytes = stream.and_then(|thread| thread.join().ok());
+    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
 const GROUP: &str = "239.192.77.77:7577";
+/// Between two looks at a process that runs.
+const POLL: Duration = Duration::from_millis(10);
