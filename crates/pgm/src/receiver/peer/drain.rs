@@ -121,6 +121,7 @@ impl Peer {
         store: &mut HeldStore,
         counters: &mut ReceiverCounters,
     ) -> Option<Step> {
+        self.is_short = false;
         if !self.assembly.is_idle()
             && let Some(lost) = self.skip.take()
         {

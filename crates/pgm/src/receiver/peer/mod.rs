@@ -47,6 +47,7 @@ pub(super) use drain::Step;
 
 mod timer;
 pub(super) use timer::Fate;
+use timer::Pace;
 
 /// What all sessions of a receiver share.
 #[derive(Debug)]
@@ -95,9 +96,11 @@ pub(super) struct Peer {
     mark: Option<Mark>,
     /// When the current turn of asking began, and what it has asked for.
     turn: (Instant, u64),
-    /// Held data found no room: only the oldest gap is asked for.
+    /// Held data found no room: only the oldest gap is asked for, at this pace.
     is_starved: bool,
-    /// The held piece that is due found no room: it waits for [`Peer::try_again`].
+    pace: Pace,
+    /// The piece that is due found no room: it waits for [`Peer::try_again`], and nothing is asked
+    /// for meanwhile, as nothing that comes can be kept.
     is_short: bool,
     /// Nothing was given out or lost yet: pieces of a message begun earlier are no loss.
     is_joining: bool,
@@ -183,6 +186,7 @@ impl Peer {
             mark: None,
             turn: (now, 0),
             is_starved: false,
+            pace: Pace::default(),
             is_short: false,
             is_joining: true,
         }
@@ -306,7 +310,7 @@ impl Peer {
         self.notices.replaced = true;
     }
 
-    /// There may be room for the held piece that is due.
+    /// There may be room for the piece that is due.
     pub(super) const fn try_again(&mut self) {
         self.is_short = false;
     }
@@ -404,6 +408,7 @@ impl Peer {
             && !self.notices.found
             && !self.notices.replaced
             && !self.assembly.is_complete();
+        self.is_short &= !is_turn;
         match content {
             Content::Whole if is_turn => {
                 self.abandon(&mut shared.counters);
@@ -454,7 +459,10 @@ impl Peer {
         }
         match fit {
             Fit::Taken | Fit::Completed => Ok(Kept::InTurn),
-            Fit::NoRoom => Err(DropReason::NoRoom),
+            Fit::NoRoom => {
+                self.is_short = true;
+                Err(DropReason::NoRoom)
+            }
             Fit::Stray => {
                 self.skip_piece(position, &mut shared.counters);
                 Ok(Kept::Skipped)

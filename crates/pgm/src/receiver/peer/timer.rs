@@ -1,5 +1,7 @@
 //! The timers of one session: NAKs, SPM requests, expiry.
 
+use std::time::Duration;
+
 use base::Instant;
 
 use super::{Farewell, Peer, Phase, Shared};
@@ -75,8 +77,10 @@ impl Peer {
         let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
         self.window.extend_to_noted(now, due);
         shared.ranges.clear();
-        let limit = if self.is_starved && self.mode == Mode::Sequence {
-            self.window.base + SQNS_A_NAK as u64
+        let limit = if self.is_short {
+            self.window.base
+        } else if self.is_starved && self.mode == Mode::Sequence {
+            self.window.base + self.pace.at(now, self.window.base, self.timing.wait_data)
         } else {
             // What was announced once only may be forged: a list at a time until more is known.
             self.window.confirmed() + SQNS_A_NAK as u64
@@ -104,6 +108,43 @@ impl Peer {
         }
     }
 }
+
+/// How many packets from the base on a session without room for held data asks for: none of them
+/// can be kept after the first that is lost on its way, so as many as came in turn last time, and
+/// again as many, and a few.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    since: Instant,
+    base: u64,
+    len: u64,
+}
+
+impl Pace {
+    fn at(&mut self, now: Instant, base: u64, interval: Duration) -> u64 {
+        if now >= self.since + interval {
+            let came = base.saturating_sub(self.base);
+            let len = came.saturating_mul(2) + PACE_MIN;
+            *self = Self {
+                since: now,
+                base,
+                len: len.min(SQNS_A_NAK as u64),
+            };
+        }
+        self.len
+    }
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            since: Instant::ZERO,
+            base: 0,
+            len: PACE_MIN,
+        }
+    }
+}
+
+const PACE_MIN: u64 = 4;
 
 /// Sequence numbers that one session asks for within one back-off; the rest waits another. Bounds
 /// what a forged lead or a long stall of this host can make it send.
