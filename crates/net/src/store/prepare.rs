@@ -135,7 +135,14 @@ impl Attempt<'_> {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(Fault::new("look at", path_of(&entry), error)),
             };
-            if status.is_some_and(|found| found.kind == Kind::File && found.bytes == file.size) {
+            let is_whole = |found: &Status| found.kind == Kind::File && found.bytes == file.size;
+            if let Some(found) = status.filter(is_whole) {
+                if found.mode & 0o600 != 0o600 {
+                    // It had its attributes already, which may forbid opening it.
+                    tree.set_mode_of(path_of(&entry), 0o600).map_err(|error| {
+                        Fault::new("open what is staged of", path_of(&entry), error)
+                    })?;
+                }
                 self.files[index] = FileState::Staged;
                 continue;
             }

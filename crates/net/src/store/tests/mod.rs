@@ -7,23 +7,43 @@ use std::{
     time::{Duration, Instant},
 };
 
-use delivery::{Entry, PlanLimits, hash_bytes};
+use delivery::{Entry, PlanLimits, RangeSet, hash_bytes};
 use wire::object::Mtime;
 
 use super::*;
 use crate::Tree;
+
+mod crash;
+
+mod fault;
+
+mod resume;
 
 /// A directory of its own for each test, removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> Self {
+        Self::try_below(&std::env::temp_dir()).unwrap()
+    }
+
+    /// In memory where there is such a place: for what is done hundreds of times. A killed
+    /// process leaves there what it would leave on a disk.
+    fn fast() -> Self {
+        let memory = Path::new("/dev/shm");
+        match Self::try_below(memory) {
+            Ok(scratch) => scratch,
+            Err(_) => Self::new(),
+        }
+    }
+
+    fn try_below(place: &Path) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("towline-store-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Self(path)
+        let path = place.join(name);
+        fs::create_dir(&path)?;
+        Ok(Self(path))
     }
 
     fn path(&self, below: &str) -> PathBuf {
@@ -87,6 +107,100 @@ fn deliver(store: &mut FileStore, plan: &Arc<Plan>, step: usize) -> StoreEvent {
     }
     store.commit();
     outcome(store)
+}
+
+/// A store that has taken charge of a plan, and what is held already.
+fn prepared(directory: &Path, existing: Existing, plan: &Arc<Plan>) -> (FileStore, RangeSet) {
+    let mut store = open(directory, existing);
+    store.prepare(plan);
+    match outcome(&mut store) {
+        StoreEvent::Prepared { held } => (store, held),
+        other => panic!("it does not prepare: {other:?}"),
+    }
+}
+
+/// Writes, as often as the queue is full.
+fn write(store: &mut FileStore, offset: u64, bytes: &[u8]) {
+    while !store.write(offset, bytes) {
+        assert!(store.is_open, "it takes nothing any more");
+        thread::yield_now();
+    }
+}
+
+/// Does what a receiver does: sends what is lacking, compares every slab, sends the wrong ones
+/// again, commits. The last outcome, and the bytes sent.
+fn finish(mut store: FileStore, plan: &Plan, mut held: RangeSet, step: u64) -> (StoreEvent, u64) {
+    let bytes = content(plan);
+    let (mut sent, mut good) = (0, 0);
+    let mut open: VecDeque<u32> = (0..plan.slab_count()).collect();
+    while good < plan.slab_count() {
+        for gap in held.missing(plan.content_bytes()).collect::<Vec<_>>() {
+            let mut at = gap.start;
+            while at < gap.end {
+                let end = gap.end.min(at + step);
+                let block = &bytes[usize::try_from(at).unwrap()..usize::try_from(end).unwrap()];
+                while !store.write(at, block) {
+                    if let Some(event) = store.poll_event() {
+                        return (event, sent);
+                    }
+                    thread::yield_now();
+                }
+                sent += end - at;
+                at = end;
+            }
+            held.insert(gap, |_| {}).unwrap();
+        }
+        while open.front().is_some_and(|&slab| store.seal(slab)) {
+            open.pop_front();
+        }
+        let StoreEvent::Sealed { slab, seal } = (match outcome(&mut store) {
+            sealed @ StoreEvent::Sealed { .. } => sealed,
+            other => return (other, sent),
+        }) else {
+            unreachable!("only that goes on");
+        };
+        let place = plan.slab(slab);
+        let mut hasher = place.hasher();
+        hasher.update(&bytes[usize::try_from(place.start).unwrap()..][..place.len as usize]);
+        if hasher.finish() == seal {
+            good += 1;
+        } else {
+            held.remove(place.range()).unwrap();
+            open.push_back(slab);
+        }
+    }
+    store.commit();
+    (outcome(&mut store), sent)
+}
+
+fn staging_of(scratch: &Scratch, plan: &Plan) -> PathBuf {
+    scratch.path(STAGING).join(plan.id().to_string())
+}
+
+/// Every file is in place with its content.
+fn assert_whole(directory: &Path, plan: &Plan) {
+    assert_eq!(count_whole(directory, plan), plan.files().len());
+}
+
+/// Every file is in place with its content, or not there.
+fn assert_nothing_half_written(directory: &Path, plan: &Plan) {
+    count_whole(directory, plan);
+}
+
+fn count_whole(directory: &Path, plan: &Plan) -> usize {
+    let bytes = content(plan);
+    let mut whole = 0;
+    for file in plan.files() {
+        let path = directory.join(OsStr::from_bytes(plan.path_of(file)));
+        let Ok(found) = fs::read(&path) else {
+            continue;
+        };
+        let start = usize::try_from(file.start).unwrap();
+        let expected = &bytes[start..start + usize::try_from(file.size).unwrap()];
+        assert!(found == expected, "{} is not whole", path.display());
+        whole += 1;
+    }
+    whole
 }
 
 fn failure(event: StoreEvent) -> (ErrorCode, String) {

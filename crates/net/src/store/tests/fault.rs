@@ -1,0 +1,79 @@
+//! Every call to the disk made to fail, at every time: named, nothing half-written, and resumed.
+
+use super::*;
+
+#[test]
+fn whatever_call_fails_and_whenever_it_is_told_and_the_next_attempt_ends_whole() {
+    let calls = [
+        DiskCall::Create,
+        DiskCall::Open,
+        DiskCall::MakeDirectory,
+        DiskCall::MakeLink,
+        DiskCall::Allocate,
+        DiskCall::Write,
+        DiskCall::Read,
+        DiskCall::SetAttributes,
+        DiskCall::Sync,
+        DiskCall::Rename,
+    ];
+    for call in calls {
+        let mut failed = 0;
+        for (errno, code) in [(28, ErrorCode::DiskFull), (5, ErrorCode::Io)] {
+            for after in 0..40 {
+                if !fails(DiskFault { call, after, errno }, code) {
+                    break;
+                }
+                failed += 1;
+            }
+        }
+        assert!(failed > 0, "{call:?} is never made");
+    }
+}
+
+/// Rehearses one fault; false when it was not met any more.
+fn fails(fault: DiskFault, expected: ErrorCode) -> bool {
+    let scratch = Scratch::fast();
+    let plan = plan(vec![
+        Entry::directory("d"),
+        Entry::file("d/large", (1 << 20) + 70_000),
+        Entry::file("d/small", 900),
+        Entry::file("empty", 0),
+        Entry::symlink("link", "empty"),
+        Entry::file("middle", 100_000),
+    ]);
+    let options = StoreOptions {
+        fault: Some(fault),
+        ..StoreOptions::default()
+    };
+    let mut store = FileStore::open(&scratch.0, options).unwrap();
+    store.prepare(&plan);
+    let last = match outcome(&mut store) {
+        StoreEvent::Prepared { held } => {
+            // Out of order, so that a slab is read back.
+            write(&mut store, 500_000, &content(&plan)[500_000..600_000]);
+            finish(store, &plan, held, 60_000).0
+        }
+        failed => {
+            drop(store);
+            assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0, "{fault:?}");
+            failed
+        }
+    };
+    let is_met = last != StoreEvent::Committed;
+    if is_met {
+        let (code, text) = failure(last);
+        assert_eq!(code, expected, "{fault:?}: {text}");
+        let names = text.contains(&scratch.0.display().to_string());
+        assert!(names && text.contains("; "), "{text}");
+        assert_nothing_half_written(&scratch.0, &plan);
+        let (store, held) = prepared(&scratch.0, Existing::Refuse, &plan);
+        assert_eq!(
+            finish(store, &plan, held, 60_000).0,
+            StoreEvent::Committed,
+            "{fault:?}"
+        );
+    }
+    assert_whole(&scratch.0, &plan);
+    assert!(!scratch.path(STAGING).exists(), "{fault:?}");
+    is_met
+}

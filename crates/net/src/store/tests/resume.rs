@@ -1,0 +1,338 @@
+//! What outlives its receiver, and what policies make of what is there.
+
+use std::sync::{Mutex, mpsc};
+
+use super::*;
+
+#[test]
+fn a_transfer_goes_on_where_it_was_dropped() {
+    let scratch = Scratch::new();
+    let plan = plan(tree());
+    let bytes = content(&plan);
+    let parts = [0..700, 5_000..600_000, 900_000..900_001];
+    let mut store = prepared(&scratch.0, Existing::Refuse, &plan).0;
+    for part in &parts {
+        assert!(store.write(part.start as u64, &bytes[part.clone()]));
+    }
+    drop(store);
+
+    let (store, held) = prepared(&scratch.0, Existing::Refuse, &plan);
+
+    let expected = parts.map(|part| part.start as u64..part.end as u64);
+    assert_eq!(held.iter().collect::<Vec<_>>(), expected);
+    let (last, sent) = finish(store, &plan, held, 1000);
+    assert_eq!(last, StoreEvent::Committed);
+    assert_eq!(sent, plan.content_bytes() - 595_701);
+    assert_whole(&scratch.0, &plan);
+}
+
+#[test]
+fn a_damaged_journal_never_claims_what_is_not_there() {
+    let scratch = Scratch::new();
+    let plan = plan(vec![Entry::file("f", 300_000)]);
+    let bytes = content(&plan);
+    let mut store = prepared(&scratch.0, Existing::Refuse, &plan).0;
+    let parts: Vec<_> = (0..20).map(|n| n * 10_000..n * 10_000 + 7_000).collect();
+    for part in &parts {
+        assert!(store.write(part.start as u64, &bytes[part.clone()]));
+    }
+    drop(store);
+    let path = staging_of(&scratch, &plan).join("journal");
+    let journal = fs::read(&path).unwrap();
+    let mut rng = base::Rng::new(7);
+    for round in 0..300 {
+        let mut damaged = journal.clone();
+        let at = rng.below(damaged.len() as u64) as usize;
+        match round % 3 {
+            0 => damaged[at] ^= 1 << rng.below(8),
+            1 => damaged.truncate(at),
+            _ => damaged[at..].fill(0),
+        }
+        fs::write(&path, &damaged).unwrap();
+        let place = Directory::open(path.parent().unwrap()).unwrap();
+        let Some(found) = journal::Found::read(&place, &plan) else {
+            assert!(at < 64, "only a header that is damaged is none");
+            continue;
+        };
+        let is_true = |range: std::ops::Range<u64>| {
+            let fits = |p: &std::ops::Range<usize>| {
+                p.start as u64 == range.start && p.end as u64 == range.end
+            };
+            parts.iter().any(fits)
+        };
+        assert!(found.held.iter().all(is_true), "round {round}");
+    }
+    // With the last damage the transfer still ends whole.
+    let (store, held) = prepared(&scratch.0, Existing::Refuse, &plan);
+    assert_eq!(finish(store, &plan, held, 1400).0, StoreEvent::Committed);
+    assert_whole(&scratch.0, &plan);
+}
+
+#[test]
+fn a_journal_of_another_version_or_plan_is_none() {
+    let scratch = Scratch::new();
+    let plan = plan(vec![Entry::file("f", 3000)]);
+    let other = super::plan(vec![Entry::file("g", 3000)]);
+    let mut store = prepared(&scratch.0, Existing::Refuse, &plan).0;
+    assert!(store.write(0, &content(&plan)));
+    drop(store);
+    let staged = staging_of(&scratch, &plan);
+    let place = Directory::open(&staged).unwrap();
+    assert_eq!(
+        journal::Found::read(&place, &plan).unwrap().held.bytes(),
+        3000
+    );
+    assert!(journal::Found::read(&place, &other).is_none());
+}
+
+#[test]
+fn a_staged_file_that_others_cut_or_removed_counts_as_not_received() {
+    let scratch = Scratch::new();
+    let plan = plan(vec![
+        Entry::file("cut", 200_000),
+        Entry::file("gone", 3000),
+        Entry::file("kept", 70_000),
+    ]);
+    let mut store = prepared(&scratch.0, Existing::Refuse, &plan).0;
+    assert!(store.write(0, &content(&plan)));
+    drop(store);
+    let staged = staging_of(&scratch, &plan).join("tree");
+    let cut = fs::File::options().write(true).open(staged.join("cut"));
+    cut.unwrap().set_len(100).unwrap();
+    fs::remove_file(staged.join("gone")).unwrap();
+
+    let (store, held) = prepared(&scratch.0, Existing::Refuse, &plan);
+
+    assert_eq!(held.iter().next(), Some(203_000..273_000));
+    assert_eq!(held.range_count(), 1);
+    assert_eq!(finish(store, &plan, held, 1000).0, StoreEvent::Committed);
+    assert_whole(&scratch.0, &plan);
+}
+
+#[test]
+fn bytes_turned_on_the_disk_are_fetched_again() {
+    let scratch = Scratch::new();
+    let plan = plan(vec![Entry::file("f", 3 << 20)]);
+    let mut store = prepared(&scratch.0, Existing::Refuse, &plan).0;
+    for (number, block) in content(&plan).chunks(60_000).enumerate() {
+        write(&mut store, number as u64 * 60_000, block);
+    }
+    drop(store);
+    let staged = staging_of(&scratch, &plan).join("tree/f");
+    let file = fs::File::options().write(true).open(staged).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"turned", 1_500_000).unwrap();
+
+    let (store, held) = prepared(&scratch.0, Existing::Refuse, &plan);
+
+    assert_eq!(held.bytes(), 3 << 20);
+    let (last, sent) = finish(store, &plan, held, 1400);
+    assert_eq!((last, sent), (StoreEvent::Committed, 1 << 20));
+    assert_whole(&scratch.0, &plan);
+}
+
+#[test]
+fn a_crash_between_any_two_renames_leaves_whole_files_and_a_rest_that_can_be_finished() {
+    for renames in 1..9 {
+        let scratch = Scratch::new();
+        fs::create_dir(scratch.path("d")).unwrap();
+        let mut read_only = Entry::file("d/read-only", 300);
+        read_only.mode = 0o400;
+        let plan = plan(vec![
+            Entry::directory("d"),
+            read_only,
+            Entry::file("d/empty", 0),
+            Entry::file("d/large", 100_000),
+            Entry::symlink("d/link", "large"),
+            Entry::directory("new"),
+            Entry::file("new/f", 10),
+            Entry::file("z", 70_000),
+        ]);
+        let options = StoreOptions {
+            // The first is the journal's.
+            fault: Some(DiskFault {
+                call: DiskCall::Rename,
+                after: renames,
+                errno: 5,
+            }),
+            ..StoreOptions::default()
+        };
+        let mut store = FileStore::open(&scratch.0, options).unwrap();
+        store.prepare(&plan);
+        let StoreEvent::Prepared { held } = outcome(&mut store) else {
+            panic!("it does not prepare");
+        };
+        let last = finish(store, &plan, held, 1000).0;
+        if renames < 7 {
+            assert_eq!(failure(last).0, ErrorCode::Io, "{renames}");
+        }
+        assert_nothing_half_written(&scratch.0, &plan);
+
+        let (store, held) = prepared(&scratch.0, Existing::Refuse, &plan);
+
+        assert_eq!(held.bytes(), plan.content_bytes(), "{renames}");
+        let (last, sent) = finish(store, &plan, held, 1000);
+        assert_eq!((last, sent), (StoreEvent::Committed, 0), "{renames}");
+        assert_whole(&scratch.0, &plan);
+        assert!(!scratch.path(STAGING).exists());
+        if renames > 6 {
+            break;
+        }
+    }
+}
+
+#[test]
+fn what_is_unchanged_is_compared_where_it_lies_and_left_alone() {
+    let scratch = Scratch::new();
+    let entries = || vec![Entry::file("a", 3 << 20), Entry::file("b", 900)];
+    let plan = plan(entries());
+    let first = prepared(&scratch.0, Existing::SkipUnchanged, &plan);
+    assert_eq!(
+        finish(first.0, &plan, first.1, 1400).0,
+        StoreEvent::Committed
+    );
+    let inode = |name| fs::metadata(scratch.path(name)).unwrap().ino();
+    let before = [inode("a"), inode("b")];
+
+    let (store, held) = prepared(&scratch.0, Existing::SkipUnchanged, &plan);
+    assert_eq!(held.bytes(), plan.content_bytes());
+    let again = finish(store, &plan, held, 1400);
+    assert_eq!(again, (StoreEvent::Committed, 0));
+    assert_eq!([inode("a"), inode("b")], before);
+
+    // Equal in length and time, but not in content.
+    let path = scratch.path("a");
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"changed", 2 << 20).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH)
+        .unwrap();
+    let (store, held) = prepared(&scratch.0, Existing::SkipUnchanged, &plan);
+    let mended = finish(store, &plan, held, 1400);
+    assert_eq!(mended, (StoreEvent::Committed, 1 << 20));
+    assert_ne!(inode("a"), before[0]);
+    assert_whole(&scratch.0, &plan);
+}
+
+#[test]
+fn what_changes_while_it_is_compared_ends_the_transfer() {
+    let scratch = Scratch::new();
+    let plan = plan(vec![Entry::file("a", 3000)]);
+    let first = prepared(&scratch.0, Existing::SkipUnchanged, &plan);
+    assert_eq!(
+        finish(first.0, &plan, first.1, 1400).0,
+        StoreEvent::Committed
+    );
+    let (mut store, held) = prepared(&scratch.0, Existing::SkipUnchanged, &plan);
+    assert_eq!(held.bytes(), 3000);
+    assert!(store.seal(0));
+    outcome(&mut store);
+    fs::write(scratch.path("a"), "mine").unwrap();
+    store.commit();
+    let (code, text) = failure(outcome(&mut store));
+    assert_eq!(code, ErrorCode::Exists);
+    assert!(text.contains("it changed while it was compared"), "{text}");
+    assert_eq!(fs::read(scratch.path("a")).unwrap(), b"mine");
+}
+
+#[test]
+fn a_full_disk_at_a_second_attempt_leaves_the_first_ones_bytes() {
+    let scratch = Scratch::new();
+    let plan = plan(vec![Entry::file("a", 300_000), Entry::file("b", 300_000)]);
+    let mut store = prepared(&scratch.0, Existing::Refuse, &plan).0;
+    assert!(store.write(0, &content(&plan)[..100_000]));
+    drop(store);
+    fs::remove_file(staging_of(&scratch, &plan).join("tree/b")).unwrap();
+    let options = StoreOptions {
+        fault: Some(DiskFault {
+            call: DiskCall::Allocate,
+            after: 0,
+            errno: 28,
+        }),
+        ..StoreOptions::default()
+    };
+    let mut store = FileStore::open(&scratch.0, options).unwrap();
+    store.prepare(&plan);
+    assert_eq!(failure(outcome(&mut store)).0, ErrorCode::DiskFull);
+    drop(store);
+    assert!(!staging_of(&scratch, &plan).join("tree/b").exists());
+    let (_, held) = prepared(&scratch.0, Existing::Refuse, &plan);
+    assert_eq!(held.bytes(), 100_000);
+}
+
+#[test]
+fn old_leftovers_of_others_are_mentioned_listed_and_removed_on_demand() {
+    let scratch = Scratch::new();
+    let old = plan(vec![Entry::file("old", 3000)]);
+    let mut store = prepared(&scratch.0, Existing::Refuse, &old).0;
+    assert!(store.write(0, &content(&old)[..2000]));
+    let busy = discard_leftover(&scratch.0, old.id()).unwrap_err();
+    assert!(busy.to_string().contains("another process"), "{busy}");
+    drop(store);
+    let journal = staging_of(&scratch, &old).join("journal");
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(8 * 86_400);
+    let file = fs::File::options().write(true).open(journal).unwrap();
+    file.set_modified(long_ago).unwrap();
+
+    let mut store = prepared(&scratch.0, Existing::Refuse, &plan(tree())).0;
+
+    let notes = store.take_notes();
+    assert!(
+        notes
+            .iter()
+            .any(|note| note.contains(&old.id().to_string())),
+        "{notes:?}"
+    );
+    drop(store);
+    let list = leftovers(&scratch.0).unwrap();
+    assert_eq!(list.len(), 1);
+    assert_eq!((list[0].plan, list[0].bytes), (old.id(), 2000));
+    discard_leftover(&scratch.0, old.id()).unwrap();
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+}
+
+#[test]
+fn every_outcome_ends_the_wait_of_who_polls() {
+    let scratch = Scratch::new();
+    let (bell, rings) = mpsc::channel();
+    let bell = Mutex::new(bell);
+    let options = StoreOptions {
+        notify: Some(Box::new(move || {
+            // Nobody listens at the end.
+            let _is_heard = bell.lock().unwrap().send(()).is_ok();
+        })),
+        ..StoreOptions::default()
+    };
+    let mut store = FileStore::open(&scratch.0, options).unwrap();
+    let wait = |store: &mut FileStore| loop {
+        if let Some(event) = store.poll_event() {
+            return event;
+        }
+        rings
+            .recv_timeout(Duration::from_secs(30))
+            .expect("nobody rings");
+    };
+    let plan = plan(vec![Entry::file("a", 3000)]);
+    store.prepare(&plan);
+    assert!(matches!(wait(&mut store), StoreEvent::Prepared { .. }));
+    assert!(store.write(0, &content(&plan)));
+    assert!(store.seal(0));
+    assert!(matches!(wait(&mut store), StoreEvent::Sealed { .. }));
+    store.commit();
+    assert_eq!(wait(&mut store), StoreEvent::Committed);
+}
+
+#[test]
+fn the_queue_takes_no_more_than_it_may_and_everything_once_there_is_room() {
+    let scratch = Scratch::new();
+    let plan = plan(vec![Entry::file("a", 40 << 20)]);
+    let options = StoreOptions {
+        queue_bytes_max: 1 << 20,
+        ..StoreOptions::default()
+    };
+    let mut store = FileStore::open(&scratch.0, options).unwrap();
+    store.prepare(&plan);
+    let StoreEvent::Prepared { held } = outcome(&mut store) else {
+        panic!("it does not prepare");
+    };
+    assert_eq!(finish(store, &plan, held, 1400).0, StoreEvent::Committed);
+    assert_whole(&scratch.0, &plan);
+}
