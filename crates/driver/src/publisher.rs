@@ -123,3 +123,86 @@ impl Endpoint for Publisher {
         base::earliest(self.source.next_timeout(), self.registry.next_timeout())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base::PathId;
+    use delivery::RegistryConfig;
+    use pgm::{Config, SourceSetup};
+    use wire::{
+        object::{Hello, Message, Pos},
+        pgm::{Gsi, Tsi},
+    };
+
+    use super::*;
+
+    const LINK: LinkId = LinkId(1);
+    const SESSION: u64 = 9;
+
+    fn publisher(now: Instant) -> Publisher {
+        let setup = SourceSetup {
+            tsi: Tsi {
+                gsi: Gsi([1; 6]),
+                port: 4,
+            },
+            destination_port: 7,
+            group: ([239, 1, 1, 1], 7).into(),
+            nla: [10, 0, 0, 1].into(),
+            path: PathId(0),
+            first_sqn: 100,
+            seed: 1,
+            mark: None,
+        };
+        let source = Source::new(Config::default(), setup, now);
+        let registry = Registry::new(RegistryConfig::new(SESSION));
+        Publisher::new(PublisherSetup { source, registry })
+    }
+
+    fn say(publisher: &mut Publisher, now: Instant, message: &Message<'_>) {
+        let mut bytes = Vec::new();
+        message.emit(&mut bytes);
+        publisher.handle_link(now, LINK, LinkEvent::Data, &bytes);
+    }
+
+    fn send_all(publisher: &mut Publisher, now: Instant) {
+        let budget = Budget {
+            bytes: 64_000,
+            datagrams: 64,
+        };
+        while let Some(run) = publisher.poll_run(now, budget) {
+            let datagrams = run.len();
+            publisher.run_done(now, Outcome::Sent { datagrams });
+        }
+    }
+
+    #[test]
+    fn a_report_of_what_just_left_counts_whole() {
+        let now = Instant::from_nanos(1_000_000_000);
+        let mut publisher = publisher(now);
+        let peer = ([10, 0, 0, 2], 4000).into();
+        publisher.handle_link(now, LINK, LinkEvent::Accepted { peer }, &[]);
+        let hello = Hello {
+            version_min: 1,
+            version_max: 1,
+            instance: 1,
+            session: SESSION,
+            name: "r",
+            nonce: None,
+        };
+        say(&mut publisher, now, &Message::Hello(hello));
+        publisher.drain(now, &mut ());
+
+        let sqn = publisher.offer(b"message").unwrap();
+        send_all(&mut publisher, now);
+        // The next turn begins with the answer, before anything is drained.
+        let pos = Pos {
+            contiguous: sqn + 1,
+            lead: sqn,
+            ..Pos::default()
+        };
+        say(&mut publisher, now, &Message::Pos(pos));
+
+        assert_eq!(publisher.registry().counters().reports_ahead, 0);
+        assert!(publisher.registry().has_confirmed(sqn + 1));
+    }
+}
