@@ -157,6 +157,7 @@ fn greeting(name: u8) -> Vec<u8> {
         instance: 1,
         session: SESSION,
         name: ["a", "b", "c", "d"][usize::from(name % 4)],
+        nonce: None,
     })
     .emit(&mut bytes);
     bytes

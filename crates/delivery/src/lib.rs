@@ -57,6 +57,9 @@ pub use registry::{
 mod reporter;
 pub use reporter::{ReceiverStats, Reporter, ReporterConfig, ReporterCounters, ReporterEvent};
 
+mod seal;
+pub use seal::Key;
+
 mod sender;
 pub use sender::{
     BlockPlan, Demotion, Limit, PlanOutcome, PlanSender, PlanSenderConfig, PlanSenderCounters,

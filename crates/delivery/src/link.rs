@@ -15,7 +15,9 @@ use std::{
 };
 
 use base::LinkId;
-use wire::object::{BODY_LEN_MAX, Decoder, HELLO_LEN_MAX, Message};
+use wire::object::{BODY_LEN_MAX, Decoder, HELLO_LEN_MAX, Message, StreamError, seal_frame};
+
+use crate::seal::Seal;
 
 /// What a machine wants done with control connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub(crate) struct Links {
 #[derive(Debug)]
 struct Link {
     decoder: Option<Decoder>,
+    /// With it, every message is sealed from here on.
+    seal: Option<Seal>,
     body_len_max: usize,
     out: Vec<u8>,
     head: usize,
@@ -77,6 +81,7 @@ impl Links {
     pub(crate) fn insert(&mut self, link: LinkId) {
         let fresh = Link {
             decoder: Some(Decoder::new(HELLO_LEN_MAX)),
+            seal: None,
             body_len_max: HELLO_LEN_MAX,
             out: Vec::new(),
             head: 0,
@@ -91,6 +96,36 @@ impl Links {
         if let Some(entry) = self.links.get_mut(&link) {
             entry.body_len_max = BODY_LEN_MAX;
         }
+    }
+
+    /// From here on every message on the link is sealed, in both directions.
+    pub(crate) fn seal(&mut self, link: LinkId, seal: Seal) {
+        if let Some(entry) = self.links.get_mut(&link) {
+            entry.seal = Some(seal);
+        }
+    }
+
+    /// The next message of a link whose decoder was taken. On a link with a seal, only what the
+    /// peer sealed for this place.
+    pub(crate) fn next_message<'d>(
+        &mut self,
+        link: LinkId,
+        decoder: &'d mut Decoder,
+    ) -> Result<Option<Message<'d>>, LinkFault> {
+        let Some(entry) = self.links.get_mut(&link) else {
+            return Ok(None);
+        };
+        decoder.set_body_len_max(entry.body_len_max);
+        let Some(seal) = &mut entry.seal else {
+            return decoder.next_message().map_err(LinkFault::Stream);
+        };
+        let Some(frame) = decoder.next_frame().map_err(LinkFault::Stream)? else {
+            return Ok(None);
+        };
+        if !seal.is_genuine(&frame) {
+            return Err(LinkFault::Seal);
+        }
+        frame.message().map(Some).map_err(LinkFault::Stream)
     }
 
     /// True while messages of the link are to be handled.
@@ -136,12 +171,6 @@ impl Links {
     /// and the caller gives it up.
     #[must_use]
     pub(crate) fn queue(&mut self, link: LinkId, message: &Message<'_>) -> bool {
-        self.queue_with(link, |out| message.emit(out))
-    }
-
-    /// As [`Links::queue`], with the bytes of whole messages written by `emit`.
-    #[must_use]
-    pub(crate) fn queue_with(&mut self, link: LinkId, emit: impl FnOnce(&mut Vec<u8>)) -> bool {
         let Some(entry) = self.links.get_mut(&link) else {
             return false;
         };
@@ -149,7 +178,11 @@ impl Links {
             return false;
         }
         entry.compact();
-        emit(&mut entry.out);
+        let start = entry.out.len();
+        message.emit(&mut entry.out);
+        if let Some(seal) = &mut entry.seal {
+            seal_frame(&mut entry.out, start, |covered| seal.tag(covered));
+        }
         if !entry.is_blocked {
             self.sendable.insert(link);
         }
@@ -248,6 +281,17 @@ impl Links {
     }
 }
 
+/// Why the messages of a link cannot be followed further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LinkFault {
+    /// They are malformed.
+    #[error("{0}")]
+    Stream(StreamError),
+    /// They are not sealed with the key that both ends should have.
+    #[error("a control message is not sealed with this end's key")]
+    Seal,
+}
+
 impl Link {
     const fn queued(&self) -> usize {
         self.out.len() - self.head
@@ -327,8 +371,14 @@ mod tests {
         let mut links = Links::default();
         links.insert(A);
         let mut taken = 0;
-        while links.queue_with(A, |out| out.extend_from_slice(&[0; 1000])) {
-            taken += 1000;
+        let bytes = [0; 960];
+        let block = wire::object::Block {
+            object: wire::object::ObjectId::CONTENT,
+            offset: 0,
+            data: &bytes,
+        };
+        while links.queue(A, &Message::Block(block)) {
+            taken += 980;
         }
         assert!((QUEUE_MAX..QUEUE_MAX + 2000).contains(&taken));
         links.abort(A);

@@ -154,6 +154,7 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         instance: 1,
         session: 7,
         name: "receiver",
+        nonce: None,
     };
     let welcome = Welcome {
         version: VERSION,

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use wire::object::{DoneNumbers, ErrorCode, Phase, Progressed};
 
-use crate::{Hash, PlanId, PlanLimits};
+use crate::{Hash, Key, PlanId, PlanLimits};
 
 base::counters! {
     /// What a plan receiver has counted.
@@ -24,6 +24,7 @@ base::counters! {
         dialled: Events, "control connections asked for";
         senders_passed_over: Events, "senders that did not take this receiver in";
         redirected: Events, "sessions of a restarted sender in which the plan went on";
+        not_believed: Events, "senders that did not show that they have the key";
         connections_lost: Events, "control connections that ended without a word";
         messages_ignored: Events, "control messages without a meaning here";
         violations: Events, "connections closed because the sender broke the protocol";
@@ -37,8 +38,11 @@ pub struct PlanReceiverConfig {
     pub name: String,
     /// Tells two runs of this receiver apart: random.
     pub instance: u64,
-    /// Seed of the jitter.
+    /// Seed of the jitter, and with the instance of what makes the keys of a connection its own:
+    /// random.
     pub seed: u64,
+    /// With a key, only a sender that has it is believed. Default: none.
+    pub key: Option<Key>,
     /// What a plan may have at most.
     pub limits: PlanLimits,
     /// How long a pass's end waits for the packet stream to settle. Default 1 s.
@@ -62,6 +66,7 @@ impl PlanReceiverConfig {
             name: name.into(),
             instance,
             seed: instance,
+            key: None,
             limits: PlanLimits::default(),
             settle_timeout: Duration::from_secs(1),
             give_up_after: Duration::from_secs(30),
@@ -112,6 +117,13 @@ pub struct TransportStats {
 /// Something that happened in a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanReceiverEvent {
+    /// A sender did not take this receiver in, or is not believed: another one is waited for.
+    PassedOver {
+        /// Which.
+        peer: SocketAddr,
+        /// Why.
+        text: String,
+    },
     /// The sender took this receiver in.
     Joined {
         /// Its number.

@@ -5,11 +5,15 @@ use std::{net::SocketAddr, time::Duration};
 
 use base::{Instant, LinkEvent, LinkId};
 use wire::object::{
-    Block, ErrorCode, Hello, MANIFEST_HEADER_LEN, Message, Refusal, Seals, VERSION, Welcome,
+    Block, Decoder, ErrorCode, Hello, MANIFEST_HEADER_LEN, Message, Refusal, Seals, VERSION,
+    Welcome,
 };
 
 use super::{BlockVerdict, Offer, PlanReceiver, PlanReceiverEvent, Step, objects::Bytes};
-use crate::{PlanId, Store};
+use crate::{
+    PlanId, Store,
+    seal::{Nonce, Role},
+};
 
 /// The way to the sender.
 #[derive(Debug)]
@@ -31,8 +35,9 @@ enum State {
     Waiting { until: Instant },
     /// A request for a connection is out.
     Dialling,
-    /// The greeting is out, or will be once the connection opens.
-    Greeting { link: LinkId },
+    /// The greeting is out, or will be once the connection opens. With a key, `nonce` is what was
+    /// said in it, until the sender has shown that it has the key.
+    Greeting { link: LinkId, nonce: Option<Nonce> },
     /// The sender has taken this receiver in.
     Open { link: LinkId },
 }
@@ -61,7 +66,7 @@ impl Dialler {
 
     const fn any_link(&self) -> Option<LinkId> {
         match self.state {
-            State::Open { link } | State::Greeting { link } => Some(link),
+            State::Open { link } | State::Greeting { link, .. } => Some(link),
             _ => None,
         }
     }
@@ -195,7 +200,7 @@ impl<S: Store> PlanReceiver<S> {
         self.links.insert(link);
         if key == self.dialler.key && matches!(self.dialler.state, State::Dialling) {
             self.links.greeted(link);
-            self.dialler.state = State::Greeting { link };
+            self.dialler.state = State::Greeting { link, nonce: None };
         } else {
             self.links.abort(link);
         }
@@ -214,7 +219,7 @@ impl<S: Store> PlanReceiver<S> {
         let is_looking = self.dialler_due().is_some();
         if is_looking && now.since(self.dialler.lost_at) >= self.config.give_up_after {
             if self.welcome.is_none() {
-                return self.look_elsewhere();
+                return self.look_elsewhere("it does not answer");
             }
             let text = "no connection to the sender";
             return self.failed(now, ErrorCode::TimedOut, text);
@@ -252,12 +257,17 @@ impl<S: Store> PlanReceiver<S> {
 
     /// The sender does not take this receiver in: another one may be named. A mark is easily forged
     /// and an earlier transfer may just be closing, so neither ends the wait for a sender.
-    fn look_elsewhere(&mut self) {
+    fn look_elsewhere(&mut self, text: &str) {
         if let Some(link) = self.dialler.any_link() {
-            self.links.abort(link);
+            self.links.close(link);
         }
         self.links.withdraw(self.dialler.key);
         self.counters.senders_passed_over += 1;
+        if let Some(peer) = self.dialler.peer {
+            let text = text.to_owned();
+            self.events
+                .push_back(PlanReceiverEvent::PassedOver { peer, text });
+        }
         self.dialler = Dialler {
             // A connection that opens late is told apart by its key.
             key: self.dialler.key,
@@ -270,17 +280,81 @@ impl<S: Store> PlanReceiver<S> {
         if self.dialler.any_link() != Some(link) {
             return;
         }
+        let (instance, seed) = (self.config.instance, self.config.seed);
+        let unique = [instance, seed, self.dialler.key.into(), now.as_nanos()];
+        let key = self.config.key.as_ref();
+        let nonce = key.map(|key| key.nonce(Role::Receiver, &unique));
+        self.dialler.state = State::Greeting { link, nonce };
+        self.greet(now, link, nonce);
+    }
+
+    fn greet(&mut self, now: Instant, link: LinkId, nonce: Option<Nonce>) {
         let hello = Message::Hello(Hello {
             version_min: VERSION,
             version_max: VERSION,
             instance: self.config.instance,
             session: self.dialler.session,
             name: &self.config.name,
+            nonce,
         });
         if !self.links.queue(link, &hello) {
             self.links.abort(link);
             self.lost(now, link);
         }
+    }
+
+    /// Takes the first message of a sender that is to have the key: nothing is believed before it
+    /// has shown that. False when the message is not whole yet.
+    fn challenged(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
+        let (Some(key), State::Greeting { nonce, .. }) = (&self.config.key, self.dialler.state)
+        else {
+            return false;
+        };
+        let (frame, own) = match (decoder.next_frame(), nonce) {
+            (Ok(Some(frame)), Some(own)) => (frame, own),
+            (Ok(_), _) => return false,
+            (Err(_), _) => {
+                self.not_believed(now, link, "it does not speak this protocol");
+                return true;
+            }
+        };
+        let challenge = match frame.message() {
+            Ok(Message::Challenge(challenge)) => challenge,
+            Ok(Message::Refused { text, .. }) => {
+                self.not_believed(now, link, text);
+                return true;
+            }
+            _ => {
+                self.not_believed(now, link, "it shows no key");
+                return true;
+            }
+        };
+        let mut seal = key.seal(Role::Receiver, self.dialler.session, &own, &challenge.nonce);
+        if seal.is_genuine(&frame) {
+            self.links.seal(link, seal);
+            self.dialler.state = State::Greeting { link, nonce: None };
+            self.greet(now, link, nonce);
+        } else {
+            // It cannot be told under a key, and changes nothing at an end that has the right one.
+            let reason = Refusal::WrongKey;
+            let text = reason.to_string();
+            let text = text.as_str();
+            if self.links.queue(link, &Message::Refused { reason, text }) {
+                self.links.close(link);
+            }
+            self.not_believed(now, link, "it has another key");
+        }
+        true
+    }
+
+    /// Whoever is at the other end has not shown that it has the key: it is not the sender.
+    fn not_believed(&mut self, now: Instant, link: LinkId, text: &str) {
+        self.counters.not_believed += 1;
+        if self.welcome.is_none() {
+            return self.look_elsewhere(text);
+        }
+        self.lost(now, link);
+        self.links.close(link);
     }
 
     /// The connection is over without a word: dials again after a while.
@@ -306,8 +380,16 @@ impl<S: Store> PlanReceiver<S> {
         };
         decoder.push(data);
         loop {
-            self.links.limit(link, &mut decoder);
-            match decoder.next_message() {
+            if self.is_unproven(link) {
+                if !self.challenged(now, link, &mut decoder) {
+                    break self.links.put_decoder(link, decoder);
+                }
+                if !self.links.is_open(link) {
+                    break;
+                }
+                continue;
+            }
+            match self.links.next_message(link, &mut decoder) {
                 Ok(Some(message)) => self.message(now, link, &message),
                 Ok(None) => break self.links.put_decoder(link, decoder),
                 Err(_) => break self.violation(now, link),
@@ -318,6 +400,17 @@ impl<S: Store> PlanReceiver<S> {
         }
     }
 
+    /// True while the sender at the other end has still to show that it has the key.
+    fn is_unproven(&self, link: LinkId) -> bool {
+        match self.dialler.state {
+            State::Greeting {
+                link: asked,
+                nonce: Some(_),
+            } => asked == link,
+            _ => false,
+        }
+    }
+
     fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>) {
         if self.dialler.any_link() != Some(link) {
             return;
@@ -325,7 +418,8 @@ impl<S: Store> PlanReceiver<S> {
         match message {
             Message::Welcome(welcome) => self.welcomed(now, link, welcome),
             Message::Refused { reason, text } => self.refused(now, link, *reason, text),
-            Message::Error { .. } | Message::Bye if self.welcome.is_none() => self.look_elsewhere(),
+            Message::Error { text, .. } if self.welcome.is_none() => self.look_elsewhere(text),
+            Message::Bye if self.welcome.is_none() => self.look_elsewhere("it has left"),
             Message::Error { code, text } => self.failed(now, *code, &format!("sender: {text}")),
             Message::Bye => self.failed(now, ErrorCode::Cancelled, "the sender has left"),
             _ if self.dialler.link().is_none() => self.violation(now, link),
@@ -406,7 +500,7 @@ impl<S: Store> PlanReceiver<S> {
             Refusal::Over | Refusal::Full | Refusal::WrongSession
         );
         if is_passing && self.welcome.is_none() {
-            return self.look_elsewhere();
+            return self.look_elsewhere(text);
         }
         let text = format!("the sender refused this receiver: {text}");
         self.failed(now, ErrorCode::Limit, &text);

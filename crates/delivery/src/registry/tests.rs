@@ -344,6 +344,7 @@ fn hello(name: &str) -> Vec<u8> {
         instance: 1,
         session: SESSION,
         name,
+        nonce: None,
     }))
 }
 

@@ -303,6 +303,7 @@ impl Reporter {
             instance: self.config.instance,
             session: known.session_id,
             name: &self.config.name,
+            nonce: None,
         });
         if !self.links.queue(link, &hello) {
             self.links.abort(link);

@@ -4,7 +4,7 @@ use std::{fmt, net::SocketAddr, time::Duration};
 
 use wire::object::{DoneNumbers, ErrorCode, Phase, Pos, Progressed, Refusal};
 
-use crate::{Hash, PlanId};
+use crate::{Hash, Key, PlanId};
 
 base::counters! {
     /// What a plan sender has counted.
@@ -18,6 +18,7 @@ base::counters! {
         pauses: Events, "times that sending stopped as no expected receiver was connected";
         successors: Events, "receivers that were restarted, and took over their former place";
         demoted: Events, "receivers that get everything over their connection from then on";
+        challenged: Events, "receivers asked to show that they have the key";
         refused: Events, "connections refused";
         greetings_late: Events, "connections closed because no greeting came";
         violations: Events, "connections closed because the peer broke the protocol";
@@ -31,6 +32,8 @@ base::counters! {
 pub struct PlanSenderConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session: u64,
+    /// With a key, only receivers that have it are taken in, and believed. Default: none.
+    pub key: Option<Key>,
     /// How many receivers are expected. With 0, whoever has joined at the join deadline.
     pub expected: u32,
     /// Who is expected, by name: then only these, and their number counts. Others are guests, who
@@ -71,6 +74,7 @@ impl PlanSenderConfig {
     pub const fn new(session: u64, expected: u32) -> Self {
         Self {
             session,
+            key: None,
             expected,
             expected_names: Vec::new(),
             slow: SlowPolicy::Wait,

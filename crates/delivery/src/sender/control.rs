@@ -4,7 +4,8 @@ use std::{net::SocketAddr, time::Duration};
 
 use base::{Instant, LinkEvent, LinkId};
 use wire::object::{
-    Done, ErrorCode, Hello, Message, ObjectId, PassEnd, RangeList, Refusal, VERSION, Welcome,
+    Challenge, Done, ErrorCode, Hello, Message, ObjectId, PassEnd, RangeList, Refusal, VERSION,
+    Welcome,
 };
 
 use super::{
@@ -13,13 +14,15 @@ use super::{
     member::{Member, State},
     pass::Place,
 };
-use crate::Content;
+use crate::{Content, link::LinkFault, seal::Role};
 
 /// A connection that has not said who it is.
 #[derive(Debug)]
 pub(super) struct Greeting {
     peer: SocketAddr,
     deadline: Instant,
+    /// It was asked to show that it has the key, by greeting again.
+    is_challenged: bool,
 }
 
 impl<C: Content> PlanSender<C> {
@@ -50,7 +53,12 @@ impl<C: Content> PlanSender<C> {
             self.refuse(link, peer, Refusal::Full);
         } else {
             let deadline = now + self.config.greeting_timeout;
-            self.greeting.insert(link, Greeting { peer, deadline });
+            let fresh = Greeting {
+                peer,
+                deadline,
+                is_challenged: false,
+            };
+            self.greeting.insert(link, fresh);
         }
     }
 
@@ -69,10 +77,10 @@ impl<C: Content> PlanSender<C> {
         };
         decoder.push(data);
         loop {
-            self.links.limit(link, &mut decoder);
-            match decoder.next_message() {
+            match self.links.next_message(link, &mut decoder) {
                 Ok(Some(message)) => self.message(now, link, &message),
                 Ok(None) => break self.links.put_decoder(link, decoder),
+                Err(LinkFault::Seal) => break self.wrong_key(now, link),
                 Err(error) => break self.violation(now, link, &error.to_string()),
             }
             if !self.links.is_open(link) {
@@ -87,7 +95,7 @@ impl<C: Content> PlanSender<C> {
                 return;
             };
             match message {
-                Message::Hello(hello) => self.greet(now, link, greeting.peer, hello),
+                Message::Hello(hello) => self.greeted(now, link, greeting, hello),
                 _ => self.refuse(link, greeting.peer, Refusal::Protocol),
             }
             return;
@@ -111,6 +119,52 @@ impl<C: Content> PlanSender<C> {
                 let name = other.name();
                 self.violation(now, link, &format!("{name} is not for a sender"));
             }
+        }
+    }
+
+    /// A greeting: to be challenged first where there is a key.
+    fn greeted(&mut self, now: Instant, link: LinkId, greeting: Greeting, hello: &Hello<'_>) {
+        let peer = greeting.peer;
+        let (key, nonce) = match (&self.config.key, hello.nonce) {
+            (None, None) => return self.greet(now, link, peer, hello),
+            (Some(_), _) if greeting.is_challenged => return self.greet(now, link, peer, hello),
+            (None, Some(_)) => return self.refuse(link, peer, Refusal::NoKey),
+            (Some(_), None) => return self.refuse(link, peer, Refusal::KeyRequired),
+            (Some(key), Some(nonce)) => (key, nonce),
+        };
+        self.counters.challenged += 1;
+        let session = self.config.session;
+        let unique = [session, self.counters.challenged, now.as_nanos()];
+        let own = key.nonce(Role::Sender, &unique);
+        self.links
+            .seal(link, key.seal(Role::Sender, session, &nonce, &own));
+        let challenge = Message::Challenge(Challenge { nonce: own });
+        if self.links.queue(link, &challenge) {
+            let is_challenged = true;
+            self.greeting.insert(
+                link,
+                Greeting {
+                    is_challenged,
+                    ..greeting
+                },
+            );
+        } else {
+            self.links.abort(link);
+        }
+    }
+
+    /// What came on the connection was not sealed with the key: whoever said it is not the one who
+    /// was taken in, and that one may come back.
+    fn wrong_key(&mut self, now: Instant, link: LinkId) {
+        self.links.abort(link);
+        if let Some(slot) = self.by_link.remove(&link) {
+            self.counters.violations += 1;
+            return self.gone(now, slot);
+        }
+        if let Some(Greeting { peer, .. }) = self.greeting.remove(&link) {
+            self.counters.refused += 1;
+            let reason = Refusal::WrongKey;
+            self.event(PlanSenderEvent::Refused { peer, reason });
         }
     }
 

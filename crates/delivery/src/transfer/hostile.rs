@@ -264,6 +264,7 @@ fn speak(bytes: &[u8]) -> PlanSender<MemoryContent> {
         instance: 1,
         session: SESSION,
         name: "liar",
+        nonce: None,
     };
     world
         .fabric

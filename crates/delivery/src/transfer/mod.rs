@@ -15,6 +15,7 @@ use crate::{
 linked!(PlanSender<MemoryContent>, PlanReceiver<MemoryStore>);
 
 mod hostile;
+mod keys;
 mod scenarios;
 
 /// The session's number in all tests.

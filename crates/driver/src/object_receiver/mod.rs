@@ -389,8 +389,9 @@ impl<I: Intake> ObjectReceiver<I> {
             transfer.state = State::Accepted;
         }
         match transfer.state {
-            State::Asking if transfer.plan.session().is_none() => self.leave(index),
-            State::Asking if is_over => self.not_taken_in(index),
+            State::Asking if is_over || transfer.plan.session().is_none() => {
+                self.not_taken_in(index);
+            }
             State::Asking | State::Leaving => while transfer.plan.pop_event().is_some() {},
             State::Accepted => self.tell(index),
         }
@@ -431,17 +432,21 @@ impl<I: Intake> ObjectReceiver<I> {
         self.note(sender, true);
     }
 
-    /// The sender refused this receiver for a reason that lies with the receiver.
+    /// The sender did not take this receiver in, or is not believed.
     fn not_taken_in(&mut self, index: usize) {
         let transfer = &mut self.transfers[index];
         let sender = transfer.sender;
         let mut events = std::iter::from_fn(|| transfer.plan.pop_event());
         let text = events.find_map(|event| match event {
             PlanReceiverEvent::Failed { text, .. } => Some(text),
+            PlanReceiverEvent::PassedOver { text, .. } => Some(text),
             _ => None,
         });
         self.leave(index);
-        self.refused(sender, text.unwrap_or_default());
+        self.refused(
+            sender,
+            format!("it is passed over: {}", text.unwrap_or_default()),
+        );
     }
 
     /// A sender offers a plan: goes on with it, takes it, or declines.

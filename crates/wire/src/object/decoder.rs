@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::{FRAME_HEADER_LEN, Message};
+use super::{FRAME_HEADER_LEN, Message, TAG_LEN};
 use crate::ParseError;
 
 /// An incremental reader of messages.
@@ -47,6 +47,18 @@ impl Decoder {
     /// # Errors
     /// When the stream cannot be followed further: the connection is to be closed.
     pub fn next_message(&mut self) -> Result<Option<Message<'_>>, StreamError> {
+        match self.next_frame()? {
+            Some(frame) if frame.is_sealed() => Err(StreamError::Sealed),
+            Some(frame) => frame.message().map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The next whole frame, or `None` until more bytes arrive: for those who check its tag first.
+    ///
+    /// # Errors
+    /// When the stream cannot be followed further: the connection is to be closed.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, StreamError> {
         let rest = &self.buffer[self.at..];
         let Some(&[l0, l1, l2, l3]) = rest.first_chunk::<4>() else {
             return Ok(None);
@@ -61,19 +73,8 @@ impl Decoder {
         let Some(frame) = rest.get(..FRAME_HEADER_LEN + len) else {
             return Ok(None);
         };
-        let (header, body) = frame.split_at(FRAME_HEADER_LEN);
-        let kind = u16::from_be_bytes([header[4], header[5]]);
-        let flags = u16::from_be_bytes([header[6], header[7]]);
         self.at += frame.len();
-        let message = Message::parse(kind, flags, body).map_err(StreamError::Message)?;
-        if let Message::Unknown {
-            kind,
-            is_critical: true,
-        } = message
-        {
-            return Err(StreamError::Unknown { kind });
-        }
-        Ok(Some(message))
+        Ok(Some(Frame { bytes: frame }))
     }
 
     /// Bytes kept.
@@ -82,6 +83,70 @@ impl Decoder {
         self.buffer.len() - self.at
     }
 }
+
+/// One frame of a control connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Header, body, and tag if it has one.
+    bytes: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// True when a tag stands behind the body.
+    #[must_use]
+    pub const fn is_sealed(&self) -> bool {
+        self.flags() & SEALED != 0
+    }
+
+    /// What the tag covers, header and body, and the tag; `None` without one.
+    #[must_use]
+    pub fn split_tag(&self) -> Option<(&'a [u8], &'a [u8; TAG_LEN])> {
+        let (covered, tag) = self.bytes.split_last_chunk::<TAG_LEN>()?;
+        (self.is_sealed() && covered.len() >= FRAME_HEADER_LEN).then_some((covered, tag))
+    }
+
+    /// The message; of a sealed frame, whoever has checked the tag may believe it.
+    ///
+    /// # Errors
+    /// When the stream cannot be followed further: the connection is to be closed.
+    pub fn message(&self) -> Result<Message<'a>, StreamError> {
+        let covered = match self.split_tag() {
+            Some((covered, _)) => covered,
+            None if self.is_sealed() => return Err(StreamError::Sealed),
+            None => self.bytes,
+        };
+        let kind = u16::from_be_bytes([covered[4], covered[5]]);
+        let body = &covered[FRAME_HEADER_LEN..];
+        let message = Message::parse(kind, self.flags(), body).map_err(StreamError::Message)?;
+        match message {
+            Message::Unknown {
+                kind,
+                is_critical: true,
+            } => Err(StreamError::Unknown { kind }),
+            other => Ok(other),
+        }
+    }
+
+    const fn flags(&self) -> u16 {
+        u16::from_be_bytes([self.bytes[6], self.bytes[7]])
+    }
+}
+
+/// Seals the frame at the end of `out` that begins at `start`: `tag` is given what it covers.
+///
+/// **Panics** (bug): when no whole frame begins there.
+pub fn seal_frame(out: &mut Vec<u8>, start: usize, tag: impl FnOnce(&[u8]) -> [u8; TAG_LEN]) {
+    let len = out.len() - start - FRAME_HEADER_LEN + TAG_LEN;
+    let len = u32::try_from(len).expect("a body is bounded");
+    out[start..start + 4].copy_from_slice(&len.to_be_bytes());
+    let flags = u16::from_be_bytes([out[start + 6], out[start + 7]]) | SEALED;
+    out[start + 6..start + 8].copy_from_slice(&flags.to_be_bytes());
+    let tag = tag(&out[start..]);
+    out.extend_from_slice(&tag);
+}
+
+/// A tag stands behind the body.
+const SEALED: u16 = 0x0002;
 
 /// Why a stream cannot be followed further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +163,8 @@ pub enum StreamError {
         /// Its kind.
         kind: u16,
     },
+    /// A message with a tag where none is expected, or too short for one.
+    Sealed,
     /// A message whose fields are not as the format demands.
     Message(ParseError),
 }
@@ -117,6 +184,7 @@ impl fmt::Display for StreamError {
                     "control message kind {kind} must be understood and is not known here"
                 )
             }
+            Self::Sealed => f.write_str("a control message is sealed with a key, unexpectedly"),
             Self::Message(error) => write!(f, "control message: {error}"),
         }
     }

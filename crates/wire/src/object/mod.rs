@@ -17,7 +17,7 @@ mod block;
 pub use block::{BlockHeader, BlockKind, ObjectId};
 
 mod decoder;
-pub use decoder::{Decoder, StreamError};
+pub use decoder::{Decoder, Frame, StreamError, seal_frame};
 
 mod manifest;
 pub use manifest::{
@@ -26,8 +26,8 @@ pub use manifest::{
 
 mod message;
 pub use message::{
-    Block, Done, DoneNumbers, ErrorCode, Hello, Message, PassEnd, Phase, Pos, Progress, Progressed,
-    RangeList, Ranges, Refusal, Seals, Welcome,
+    Block, Challenge, Done, DoneNumbers, ErrorCode, Hello, Message, PassEnd, Phase, Pos, Progress,
+    Progressed, RangeList, Ranges, Refusal, Seals, Welcome,
 };
 
 mod reader;
@@ -39,6 +39,12 @@ pub const VERSION: u8 = 1;
 
 /// Bytes in front of every message on a control connection.
 pub const FRAME_HEADER_LEN: usize = 8;
+
+/// Bytes of the tag behind the body of a sealed frame.
+pub const TAG_LEN: usize = 32;
+
+/// Bytes of a nonce of the greeting.
+pub const NONCE_LEN: usize = 16;
 
 /// The longest message body that is ever sent or accepted.
 pub const BODY_LEN_MAX: usize = 65_536;

@@ -67,6 +67,9 @@ codes! {
         Full = 4, "the sender serves no further receivers";
         Over = 5, "the session is over";
         Protocol = 6, "the first message was not a greeting";
+        KeyRequired = 7, "the sender requires a key";
+        NoKey = 8, "the sender has no key";
+        WrongKey = 9, "the keys of the two ends differ";
     }
 }
 

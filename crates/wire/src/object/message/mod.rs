@@ -3,6 +3,7 @@
 //! ```text
 //! frame:  body length u32 | kind u16 | flags u16 | body
 //!         flags bit 0: who does not know the kind must give up instead of skipping the frame
+//!         flags bit 1: the last 32 bytes of the body are a tag under the connection's key
 //! ```
 //!
 //! A body is the fields of its struct in order of declaration. Bytes behind the last known field
@@ -11,7 +12,8 @@
 //!
 //! ```text
 //!   receiver                                   sender
-//!   HELLO ------------------------------------> WELCOME or REFUSED
+//!   HELLO ------------------------------------> (with a key: CHALLENGE, sealed)
+//!   (with a key: HELLO again, sealed) --------> WELCOME or REFUSED
 //!   (NEED manifest) HAVE ---------------------> BLOCK...  PASS_END
 //!   PROGRESS / POS ...                          SEALS, BLOCK..., PASS_END
 //!   NEED... or COMPLETE ----------------------> the next pass
@@ -22,8 +24,8 @@
 use std::ops::Range;
 
 use super::{
-    BLOCK_DATA_MAX, BODY_LEN_MAX, FRAME_HEADER_LEN, NAME_LEN_MAX, ObjectId, RANGES_MAX,
-    TEXT_LEN_MAX,
+    BLOCK_DATA_MAX, BODY_LEN_MAX, FRAME_HEADER_LEN, NAME_LEN_MAX, NONCE_LEN, ObjectId, RANGES_MAX,
+    TAG_LEN, TEXT_LEN_MAX,
     reader::{Reader, emit_text, forbidden},
 };
 use crate::ParseError;
@@ -39,6 +41,8 @@ pub use ranges::{RangeList, Ranges};
 pub enum Message<'a> {
     /// A receiver says who it is; the first message on a connection.
     Hello(Hello<'a>),
+    /// The sender shows that it has the key, and asks the receiver to: by its greeting, sealed.
+    Challenge(Challenge),
     /// The sender takes it in.
     Welcome(Welcome),
     /// The sender does not take it in; the connection closes.
@@ -102,6 +106,15 @@ pub struct Hello<'a> {
     pub session: u64,
     /// What it is called in reports; unique among the receivers of a session.
     pub name: &'a str,
+    /// With a key: what makes this connection's keys its own. None without a key.
+    pub nonce: Option<[u8; NONCE_LEN]>,
+}
+
+/// The sender's half of what makes the keys of a connection its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Challenge {
+    /// Never the same twice.
+    pub nonce: [u8; NONCE_LEN],
 }
 
 /// The sender's answer to a greeting.
@@ -293,6 +306,9 @@ impl<'a> Message<'a> {
                 text: r.text("explanation", TEXT_LEN_MAX)?,
             },
             BYE => Self::Bye,
+            CHALLENGE => Self::Challenge(Challenge {
+                nonce: r.array("nonce")?,
+            }),
             _ => Self::Unknown {
                 kind,
                 is_critical: flags & CRITICAL != 0,
@@ -316,7 +332,10 @@ impl<'a> Message<'a> {
         out.extend_from_slice(&flags.to_be_bytes());
         self.emit_body(out);
         let len = out.len() - start - FRAME_HEADER_LEN;
-        assert!(len <= BODY_LEN_MAX, "a message is longer than any may be");
+        assert!(
+            len <= BODY_LEN_MAX - TAG_LEN,
+            "a message is longer than any may be"
+        );
         let len = u32::try_from(len).expect("checked against the longest body");
         out[start..start + 4].copy_from_slice(&len.to_be_bytes());
     }
@@ -324,6 +343,7 @@ impl<'a> Message<'a> {
     fn emit_body(&self, out: &mut Vec<u8>) {
         match self {
             Self::Hello(hello) => hello.emit(out),
+            Self::Challenge(challenge) => out.extend_from_slice(&challenge.nonce),
             Self::Welcome(welcome) => welcome.emit(out),
             Self::Refused { reason, text } => {
                 out.extend_from_slice(&reason.to_wire().to_be_bytes());
@@ -357,6 +377,7 @@ impl<'a> Message<'a> {
     const fn kind(&self) -> u16 {
         match self {
             Self::Hello(_) => HELLO,
+            Self::Challenge(_) => CHALLENGE,
             Self::Welcome(_) => WELCOME,
             Self::Refused { .. } => REFUSED,
             Self::Have(_) => HAVE,
@@ -380,6 +401,7 @@ impl<'a> Message<'a> {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Hello(_) => "HELLO",
+            Self::Challenge(_) => "CHALLENGE",
             Self::Welcome(_) => "WELCOME",
             Self::Refused { .. } => "REFUSED",
             Self::Have(_) => "HAVE",
@@ -410,6 +432,11 @@ impl<'a> Hello<'a> {
             instance: r.u64("instance")?,
             session: r.u64("session")?,
             name: r.text("receiver name", NAME_LEN_MAX)?,
+            nonce: {
+                let has_nonce = r.flag("key flag")?;
+                let nonce = r.array("nonce")?;
+                has_nonce.then_some(nonce)
+            },
         };
         if hello.name.is_empty() {
             return Err(forbidden("receiver name", r.offset(), 0));
@@ -423,6 +450,8 @@ impl<'a> Hello<'a> {
         out.extend_from_slice(&self.instance.to_be_bytes());
         out.extend_from_slice(&self.session.to_be_bytes());
         emit_text(out, self.name, NAME_LEN_MAX);
+        out.push(u8::from(self.nonce.is_some()));
+        out.extend_from_slice(&self.nonce.unwrap_or_default());
     }
 }
 
@@ -512,6 +541,7 @@ const DONE: u16 = 12;
 const ACKNOWLEDGED: u16 = 13;
 const ERROR: u16 = 14;
 const BYE: u16 = 15;
+const CHALLENGE: u16 = 16;
 
 #[cfg(test)]
 mod tests;

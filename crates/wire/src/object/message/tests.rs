@@ -15,12 +15,14 @@ fn one_of_each_order(scratch: &mut Vec<u8>) -> Vec<Message<'_>> {
         ranges,
     };
     vec![
+        Message::Challenge(Challenge { nonce: [7; 16] }),
         Message::Hello(Hello {
             version_min: 1,
             version_max: 2,
             instance: 3,
             session: 4,
             name: "größe",
+            nonce: Some([6; 16]),
         }),
         Message::Welcome(Welcome {
             version: 1,
