@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use crate::CaptureError;
+use crate::{CaptureError, generated::GeneratorSpec};
 
 /// Where packets come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub enum SourceAddress {
     Ring2(String),
     /// `int:IF`: one system call a packet.
     Int(String),
+    /// `gen:SPEC`: frames made on the spot.
+    Generated(GeneratorSpec),
     /// `pcap:FILE`, `pcapng:FILE`, or a file's name; `-` is standard input. Either format is read
     /// whichever was named.
     File(PathBuf),
@@ -25,6 +27,10 @@ pub enum SinkAddress {
     Pcap(PathBuf),
     /// `pcapng:FILE`; `-` is standard output.
     Pcapng(PathBuf),
+    /// `ring:IF`: sent through a transmit ring.
+    Ring(String),
+    /// `int:IF`: sent with one system call each.
+    Int(String),
     /// `null:`: counted and forgotten.
     Null,
 }
@@ -35,7 +41,7 @@ impl SinkAddress {
     pub fn is_standard_output(&self) -> bool {
         match self {
             Self::Pcap(path) | Self::Pcapng(path) => path.as_os_str() == "-",
-            Self::Null => false,
+            Self::Ring(_) | Self::Int(_) | Self::Null => false,
         }
     }
 }
@@ -56,12 +62,13 @@ impl FromStr for SourceAddress {
                 Err(error(SOURCE_FORM))
             };
         };
-        if rest.is_empty() {
+        if rest.is_empty() && kind != "gen" {
             return Err(error("a name is missing behind the colon"));
         }
         match kind {
             "ring" => Ok(Self::Ring(rest.to_owned())),
             "ring2" => Ok(Self::Ring2(rest.to_owned())),
+            "gen" => rest.parse().map(Self::Generated),
             "int" => Ok(Self::Int(rest.to_owned())),
             "pcap" | "pcapng" | "file" => Ok(Self::File(rest.into())),
             _ => Err(error(SOURCE_FORM)),
@@ -88,6 +95,8 @@ impl FromStr for SinkAddress {
         match (kind, rest) {
             ("null", "") => Ok(Self::Null),
             (_, "") => Err(error("a name is missing behind the colon")),
+            ("ring", name) => Ok(Self::Ring(name.to_owned())),
+            ("int", name) => Ok(Self::Int(name.to_owned())),
             ("pcap", path) => Ok(Self::Pcap(path.into())),
             ("pcapng", path) => Ok(Self::Pcapng(path.into())),
             _ => Err(error(SINK_FORM)),
@@ -101,6 +110,7 @@ impl fmt::Display for SourceAddress {
             Self::Ring(name) => write!(f, "ring:{name}"),
             Self::Ring2(name) => write!(f, "ring2:{name}"),
             Self::Int(name) => write!(f, "int:{name}"),
+            Self::Generated(_) => f.write_str("gen:"),
             Self::File(path) => write!(f, "file:{}", path.display()),
         }
     }
@@ -111,6 +121,8 @@ impl fmt::Display for SinkAddress {
         match self {
             Self::Pcap(path) => write!(f, "pcap:{}", path.display()),
             Self::Pcapng(path) => write!(f, "pcapng:{}", path.display()),
+            Self::Ring(name) => write!(f, "ring:{name}"),
+            Self::Int(name) => write!(f, "int:{name}"),
             Self::Null => f.write_str("null:"),
         }
     }
@@ -121,8 +133,8 @@ fn is_file_name(text: &str) -> bool {
     matches!(end, Some("pcap" | "pcapng" | "cap"))
 }
 
-const SOURCE_FORM: &str = "it is ring:IF, ring2:IF, int:IF, pcap:FILE or pcapng:FILE";
-const SINK_FORM: &str = "it is pcapng:FILE, pcap:FILE or null:";
+const SOURCE_FORM: &str = "it is ring:IF, ring2:IF, int:IF, gen:SPEC, pcap:FILE or pcapng:FILE";
+const SINK_FORM: &str = "it is pcapng:FILE, pcap:FILE, ring:IF, int:IF or null:";
 
 #[cfg(test)]
 mod tests {
@@ -143,7 +155,7 @@ mod tests {
             "pcapng:-".parse::<SinkAddress>().unwrap().to_string(),
             "pcapng:-"
         );
-        for wrong in ["null:x", "e0", "pcap:", "ring:e0"] {
+        for wrong in ["null:x", "e0", "pcap:", "ring:"] {
             assert!(wrong.parse::<SinkAddress>().is_err(), "{wrong}");
         }
     }

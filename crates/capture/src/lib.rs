@@ -1,7 +1,7 @@
 //! Capture and replay of packets through kernel rings, with an account of every packet lost.
 //!
-//! A [`Source`] gives borrowed packets, a [`Sink`] takes them, and a [`Session`] moves them from one
-//! to the other: filter, length limit, segmentation and the [`Account`] are in between.
+//! A [`Source`] gives borrowed packets, a [`Sink`] takes them, and a [`Session`] moves them from
+//! one to the other: filter, length limit, segmentation and the [`Account`] are in between.
 //!
 //! ```text
 //! Source --Packet<'_>--> Session: filter, cut, segment, count --> Sink
@@ -27,6 +27,11 @@ pub use address::{SinkAddress, SourceAddress};
 mod error;
 pub use error::CaptureError;
 
+pub mod generated;
+
+mod pace;
+pub use pace::{GapErrors, Pace, Pacer};
+
 mod packet;
 pub use packet::{Interface, Packet};
 
@@ -34,7 +39,7 @@ mod session;
 pub use session::{Ended, Limits, Session};
 
 pub mod sink;
-pub use sink::Sink;
+pub use sink::{SendOptions, Sink};
 
 pub mod source;
 pub use source::{LiveOptions, Source};

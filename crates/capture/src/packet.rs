@@ -66,3 +66,31 @@ pub struct Interface {
     /// How it is captured from, for people.
     pub description: String,
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A whole packet.
+    pub(crate) const fn packet(data: &[u8], stamp_ns: u64) -> Packet<'_> {
+        Packet {
+            data,
+            wire_len: data.len() as u32,
+            stamp_ns,
+            interface: 0,
+            direction: None,
+            checksum: Checksum::Unknown,
+            offload: None,
+        }
+    }
+
+    #[test]
+    fn a_cut_packet_keeps_its_length() {
+        let cut = packet(b"abcdef", 1).cut_to(4);
+        assert_eq!(
+            (cut.data, cut.wire_len, cut.is_cut()),
+            (&b"abcd"[..], 6, true)
+        );
+        assert!(!packet(b"ab", 1).cut_to(4).is_cut());
+    }
+}

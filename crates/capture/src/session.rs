@@ -13,7 +13,8 @@ use base::Instant;
 use sys::{Epoll, Interest, clock};
 
 use crate::{
-    Account, CaptureError, Losses, Packet, Sink, Source, account::Totals, source::Progress,
+    Account, CaptureError, GapErrors, Losses, Pace, Pacer, Packet, Sink, Source, account::Totals,
+    generated::SequenceCheck, source::Progress,
 };
 
 /// One capture, from its sources to its sink.
@@ -29,7 +30,7 @@ pub struct Session {
 }
 
 /// When a capture ends by itself, and what is kept of a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Delivered packets.
     pub packets: Option<u64>,
@@ -37,6 +38,10 @@ pub struct Limits {
     pub duration: Option<Duration>,
     /// Bytes of each packet; the source's own limit costs less.
     pub snap_len: Option<u32>,
+    /// When packets are passed on.
+    pub pace: Pace,
+    /// Look for generated frames, and for what is missing of them.
+    pub checks_sequence: bool,
 }
 
 /// Why a capture ended.
@@ -70,6 +75,9 @@ struct Path {
     packets_max: u64,
     failure: Option<CaptureError>,
     interface_count: u32,
+    pacer: Option<Pacer>,
+    sequence: Option<SequenceCheck>,
+    is_stopped: bool,
 }
 
 impl Session {
@@ -91,6 +99,9 @@ impl Session {
                 packets_max: limits.packets.unwrap_or(u64::MAX),
                 failure: None,
                 interface_count: 0,
+                pacer: (limits.pace != Pace::TopSpeed).then(|| Pacer::new(limits.pace)),
+                sequence: limits.checks_sequence.then(SequenceCheck::default),
+                is_stopped: false,
             },
             limits,
             started: clock::monotonic(),
@@ -138,6 +149,23 @@ impl Session {
         &self.path.account
     }
 
+    /// How exactly packets left, with a pace.
+    #[must_use]
+    pub fn gap_errors(&self) -> Option<&GapErrors> {
+        self.path.pacer.as_ref().map(Pacer::errors)
+    }
+
+    /// What came of generated frames, when that was asked for.
+    #[must_use]
+    pub const fn sequence(&self) -> Option<&SequenceCheck> {
+        self.path.sequence.as_ref()
+    }
+
+    /// Packets that the sink's interface dropped after it had taken them.
+    pub fn dropped_later(&mut self) -> u64 {
+        self.path.sink.dropped_later()
+    }
+
     /// How long it has run.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
@@ -181,10 +209,13 @@ impl Session {
             }
             let mut is_idle = true;
             for tapped in self.sources.iter_mut().filter(|tapped| !tapped.is_over) {
-                is_idle &= tapped.read(&mut self.path)? == Progress::Idle;
+                is_idle &= tapped.read(&mut self.path, is_stopped)? == Progress::Idle;
             }
             if self.path.failure.is_some() {
                 return Ok(Ended::Sink);
+            }
+            if self.path.is_stopped {
+                return Ok(Ended::Stopped);
             }
             if self.path.is_full() {
                 return Ok(Ended::Limit);
@@ -263,7 +294,7 @@ impl Session {
         let begun = clock::monotonic();
         while is_waiting {
             for tapped in self.sources.iter_mut().filter(|tapped| !tapped.is_over) {
-                tapped.read(&mut self.path)?;
+                tapped.read(&mut self.path, &|| false)?;
             }
             self.read_losses()?;
             let is_closed = self.path.account.residual().is_none_or(|left| left <= 0);
@@ -281,11 +312,15 @@ impl Session {
 }
 
 impl Tapped {
-    fn read(&mut self, path: &mut Path) -> Result<Progress, CaptureError> {
+    fn read(
+        &mut self,
+        path: &mut Path,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Progress, CaptureError> {
         let interfaces = &self.interfaces;
         let progress = self
             .source
-            .read(&mut |packet| path.take(packet, interfaces))?;
+            .read(&mut |packet| path.take(packet, interfaces, is_stopped))?;
         self.is_over = progress == Progress::End;
         if self.source.interfaces().len() > self.interfaces.len() {
             self.introduce(path)?;
@@ -306,8 +341,13 @@ impl Tapped {
 
 impl Path {
     #[inline]
-    fn take(&mut self, packet: &Packet<'_>, interfaces: &[u32]) -> ControlFlow<()> {
-        if self.is_full() || self.failure.is_some() {
+    fn take(
+        &mut self,
+        packet: &Packet<'_>,
+        interfaces: &[u32],
+        is_stopped: &dyn Fn() -> bool,
+    ) -> ControlFlow<()> {
+        if self.is_full() || self.failure.is_some() || self.is_stopped {
             self.account.unread += 1;
             return ControlFlow::Break(());
         }
@@ -319,8 +359,15 @@ impl Path {
             .get(packet.interface as usize)
             .copied()
             .unwrap_or(0);
-        self.deliver(&packet);
-        if self.is_full() {
+        if let Some(check) = &mut self.sequence {
+            check.look(packet.data);
+        }
+        if self.pacer.is_some() {
+            self.deliver_in_time(&packet, is_stopped);
+        } else {
+            self.deliver(&packet);
+        }
+        if self.is_full() || self.is_stopped {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
@@ -334,6 +381,24 @@ impl Path {
         self.account.cut += u64::from(packet.is_cut());
         if let Err(failure) = self.sink.write(packet) {
             self.failure = Some(failure);
+        }
+    }
+
+    /// Waits until the packet is due; when the wait is ended, the packet is left unread.
+    fn deliver_in_time(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
+        let pacer = self.pacer.as_mut().expect("only called with a pacer");
+        let due = pacer.due(packet);
+        if due.is_some_and(|due| !pacer.wait(due, is_stopped)) {
+            self.is_stopped = true;
+            self.account.passed -= 1;
+            self.account.received -= 1;
+            self.account.unread += 1;
+            return;
+        }
+        self.deliver(packet);
+        self.flush();
+        if let Some((pacer, due)) = self.pacer.as_mut().zip(due) {
+            pacer.left(due);
         }
     }
 

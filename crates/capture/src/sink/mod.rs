@@ -4,6 +4,9 @@ use std::fmt;
 
 use crate::{Account, CaptureError, Interface, Packet, SinkAddress};
 
+mod int;
+pub use int::SocketSink;
+
 mod null;
 pub use null::NullSink;
 
@@ -15,6 +18,9 @@ pub use pcap::PcapSink;
 
 mod pcapng;
 pub use pcapng::PcapngSink;
+
+mod ring;
+pub use ring::{RingSink, SendOptions};
 
 /// Takes packets; what it has taken it keeps, or says how many it could not.
 pub trait Sink: fmt::Debug + Send {
@@ -46,16 +52,23 @@ pub trait Sink: fmt::Debug + Send {
     fn unwritten(&self) -> u64 {
         0
     }
+
+    /// Packets that were handed on, and dropped by the interface on their way out.
+    fn dropped_later(&mut self) -> u64 {
+        0
+    }
 }
 
-/// Opens a sink.
+/// Opens a sink; `send` is for those that are interfaces.
 ///
 /// # Errors
 /// When a file cannot be made.
-pub fn open(address: &SinkAddress) -> Result<Box<dyn Sink>, CaptureError> {
+pub fn open(address: &SinkAddress, send: &SendOptions) -> Result<Box<dyn Sink>, CaptureError> {
     Ok(match address {
         SinkAddress::Pcap(path) => Box::new(PcapSink::new(Output::create(path)?)),
         SinkAddress::Pcapng(path) => Box::new(PcapngSink::new(Output::create(path)?)),
+        SinkAddress::Ring(name) => Box::new(RingSink::open(name, send)?),
+        SinkAddress::Int(name) => Box::new(SocketSink::open(name, send)?),
         SinkAddress::Null => Box::new(NullSink),
     })
 }

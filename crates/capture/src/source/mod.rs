@@ -9,6 +9,9 @@ use crate::{CaptureError, Interface, Losses, Packet, SourceAddress};
 mod file;
 pub use file::FileSource;
 
+mod generator;
+pub use generator::GeneratorSource;
+
 mod int;
 pub use int::SocketSource;
 
@@ -91,6 +94,7 @@ pub fn open(
         SourceAddress::Ring(name) => Box::new(RingSource::open(name, options)?),
         SourceAddress::Ring2(name) => Box::new(SlotSource::open(name, options)?),
         SourceAddress::Int(name) => Box::new(SocketSource::open(name, options)?),
+        SourceAddress::Generated(spec) => Box::new(GeneratorSource::new(spec.clone())),
         SourceAddress::File(path) => Box::new(FileSource::open(path)?),
     })
 }

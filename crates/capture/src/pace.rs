@@ -1,0 +1,246 @@
+//! When each replayed packet is due, and how exactly it left.
+//!
+//! Deadlines are absolute, computed from the beginning, so that no error adds up. The wait sleeps
+//! until shortly before the deadline and then looks at the clock without pause: the kernel wakes
+//! sleepers tens of microseconds late.
+
+use std::time::Duration;
+
+use base::Instant;
+use sys::clock;
+
+use crate::Packet;
+
+/// What a replay's packets are timed by.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Pace {
+    /// Nothing: as fast as the sink takes them.
+    #[default]
+    TopSpeed,
+    /// So many packets a second, evenly.
+    Packets(u64),
+    /// So many bits of frames a second, without preamble and gap.
+    Bits(u64),
+    /// Their own stamps, played so many times as fast.
+    Stamps(f64),
+}
+
+/// Tells when packets are due, and records when they left.
+#[derive(Debug)]
+pub struct Pacer {
+    pace: Pace,
+    started: Option<Instant>,
+    packets: u64,
+    bits: u128,
+    first_stamp_ns: u64,
+    last: Option<(Instant, Instant)>,
+    errors: GapErrors,
+    sleep_margin: Duration,
+}
+
+impl Pacer {
+    /// At the first packet.
+    #[must_use]
+    pub fn new(pace: Pace) -> Self {
+        // Without it the kernel wakes us up to 50 us later than it could.
+        let _comfort = clock::set_timer_slack(Duration::from_nanos(1));
+        Self {
+            pace,
+            started: None,
+            packets: 0,
+            bits: 0,
+            first_stamp_ns: 0,
+            last: None,
+            errors: GapErrors::default(),
+            sleep_margin: SLEEP_MARGIN,
+        }
+    }
+
+    /// When the packet is due, none for at once; to be called once for each.
+    pub fn due(&mut self, packet: &Packet<'_>) -> Option<Instant> {
+        if self.pace == Pace::TopSpeed {
+            return None;
+        }
+        let started = *self.started.get_or_insert_with(|| {
+            self.first_stamp_ns = packet.stamp_ns;
+            clock::monotonic()
+        });
+        let offset_ns = match self.pace {
+            Pace::TopSpeed => 0,
+            Pace::Packets(rate) => u128::from(self.packets) * NANOS / u128::from(rate.max(1)),
+            Pace::Bits(rate) => self.bits * NANOS / u128::from(rate.max(1)),
+            Pace::Stamps(speed) => {
+                let since = packet.stamp_ns.saturating_sub(self.first_stamp_ns);
+                (since as f64 / speed.max(f64::MIN_POSITIVE)) as u128
+            }
+        };
+        self.packets += 1;
+        self.bits += u128::from(packet.wire_len) * 8;
+        let offset_ns = u64::try_from(offset_ns).unwrap_or(u64::MAX);
+        Some(started + Duration::from_nanos(offset_ns))
+    }
+
+    /// Waits for a deadline; false when `is_stopped` ended the wait.
+    pub fn wait(&self, due: Instant, is_stopped: &dyn Fn() -> bool) -> bool {
+        loop {
+            let left = due.since(clock::monotonic());
+            if left.is_zero() {
+                return true;
+            }
+            if left > self.sleep_margin {
+                let nap = (left - self.sleep_margin).min(NAP_MAX);
+                std::thread::sleep(nap);
+                if is_stopped() {
+                    return false;
+                }
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Notes that the packet which was due at `due` has left.
+    pub fn left(&mut self, due: Instant) {
+        let now = clock::monotonic();
+        if let Some((last_due, last_left)) = self.last {
+            let wanted = due.since(last_due).as_nanos();
+            let achieved = now.since(last_left).as_nanos();
+            let error = wanted.abs_diff(achieved);
+            self.errors.add(u64::try_from(error).unwrap_or(u64::MAX));
+        }
+        self.last = Some((due, now));
+    }
+
+    /// How far the gaps between packets were from what was wanted.
+    #[must_use]
+    pub const fn errors(&self) -> &GapErrors {
+        &self.errors
+    }
+}
+
+/// Errors of gaps in nanoseconds, in buckets of 3 % width.
+#[derive(Clone, Debug)]
+pub struct GapErrors {
+    buckets: Vec<u64>,
+    count: u64,
+    max_ns: u64,
+}
+
+impl Default for GapErrors {
+    fn default() -> Self {
+        Self {
+            buckets: vec![0; (64 - FINE_BITS as usize + 1) << FINE_BITS],
+            count: 0,
+            max_ns: 0,
+        }
+    }
+}
+
+impl GapErrors {
+    fn add(&mut self, ns: u64) {
+        self.buckets[bucket(ns)] += 1;
+        self.count += 1;
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// The error that `share` (0 to 1) of the gaps do not exceed; 0 without gaps.
+    #[must_use]
+    pub fn quantile_ns(&self, share: f64) -> u64 {
+        let wanted = (self.count as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        for (at, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= wanted && seen > 0 {
+                return upper_end(at).min(self.max_ns);
+            }
+        }
+        self.max_ns
+    }
+
+    /// Gaps measured.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The largest error.
+    #[must_use]
+    pub const fn max_ns(&self) -> u64 {
+        self.max_ns
+    }
+}
+
+/// The value's leading bits: its power of two, and `FINE_BITS` bits behind the first.
+fn bucket(value: u64) -> usize {
+    let fine = 1 << FINE_BITS;
+    if value < fine {
+        return value as usize;
+    }
+    let power = value.ilog2() - FINE_BITS;
+    ((power as usize + 1) << FINE_BITS) + ((value >> power) - fine) as usize
+}
+
+/// The largest value of a bucket.
+fn upper_end(at: usize) -> u64 {
+    let fine = 1_usize << FINE_BITS;
+    if at < fine {
+        return at as u64;
+    }
+    let power = (at >> FINE_BITS) - 1;
+    let first = ((fine + at % fine) as u128) << power;
+    u64::try_from(first + (1 << power) - 1).unwrap_or(u64::MAX)
+}
+
+const NANOS: u128 = 1_000_000_000;
+/// 32 buckets for each power of two.
+const FINE_BITS: u32 = 5;
+/// The kernel's wake-up is later than asked for by less than this, nearly always.
+const SLEEP_MARGIN: Duration = Duration::from_micros(120);
+/// Somebody may want to stop.
+const NAP_MAX: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::tests::packet;
+
+    #[test]
+    fn deadlines_do_not_drift() {
+        let frame = [0; 125];
+        let mut even = Pacer::new(Pace::Packets(3));
+        let first = even.due(&packet(&frame, 5)).unwrap();
+        for _ in 1..3_000_000 {
+            even.due(&packet(&frame, 5)).unwrap();
+        }
+        let last = even.due(&packet(&frame, 5)).unwrap();
+        assert_eq!(last.since(first), Duration::from_secs(1_000_000));
+        let mut bits = Pacer::new(Pace::Bits(1_000_000));
+        let first = bits.due(&packet(&frame, 5)).unwrap();
+        assert_eq!(
+            bits.due(&packet(&frame, 5)).unwrap().since(first),
+            Duration::from_millis(1)
+        );
+        let mut stamps = Pacer::new(Pace::Stamps(2.0));
+        let first = stamps.due(&packet(&frame, 1_000)).unwrap();
+        let second = stamps.due(&packet(&frame, 5_000)).unwrap();
+        assert_eq!(second.since(first), Duration::from_micros(2));
+        assert!(Pacer::new(Pace::TopSpeed).due(&packet(&frame, 5)).is_none());
+    }
+
+    #[test]
+    fn quantiles_are_right_to_three_per_cent() {
+        let mut errors = GapErrors::default();
+        (1..=10_000).for_each(|ns| errors.add(ns * 100));
+        for (share, right) in [(0.5, 500_000.0), (0.99, 990_000.0)] {
+            let found = errors.quantile_ns(share) as f64;
+            assert!((found / right - 1.0).abs() < 0.032, "{found} for {right}");
+        }
+        assert_eq!(
+            (errors.quantile_ns(1.0), errors.max_ns()),
+            (1_000_000, 1_000_000)
+        );
+        for value in [0, 31, 32, 33, 1 << 40, u64::MAX] {
+            assert!(upper_end(bucket(value)) >= value);
+        }
+    }
+}

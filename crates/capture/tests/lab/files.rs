@@ -1,0 +1,212 @@
+//! What is in a file is what was sent; other programs read it, and theirs are read.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{self, Command},
+};
+
+use lab::isolated;
+use towline_capture::{
+    Limits, LiveOptions, Pace, SendOptions, Session, SinkAddress,
+    generated::{Generator, GeneratorSpec},
+    sink, source,
+};
+use wire::trace_file::{Step, TraceDecoder};
+
+use crate::{assert_closed, capture, pair, send};
+
+/// A folder of the test's own, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("towline-{name}-{}", process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _gone = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Stamp and bytes of every packet in a file.
+fn packets(path: &Path) -> Vec<(u64, Vec<u8>)> {
+    let bytes = fs::read(path).unwrap();
+    let mut decoder = TraceDecoder::new();
+    let (mut at, mut found) = (0, Vec::new());
+    while at < bytes.len() {
+        let (taken, step) = decoder.step(&bytes[at..]);
+        if let Step::Packet(record) = step {
+            found.push((record.stamp_ns.unwrap(), record.data.to_vec()));
+        }
+        assert!(taken > 0, "{step:?}");
+        at += taken;
+    }
+    found
+}
+
+fn convert(from: &Path, to: SinkAddress, limits: Limits) -> u64 {
+    let options = LiveOptions::default();
+    let source = source::open(
+        &format!("file:{}", from.display()).parse().unwrap(),
+        &options,
+    );
+    let sink = sink::open(&to, &SendOptions::default()).unwrap();
+    let mut session = Session::new(vec![source.unwrap()], sink, limits).unwrap();
+    session.run(&|| false, &mut |_| {}).unwrap();
+    session.account().delivered
+}
+
+/// Every frame that was sent is in the file, byte for byte, in order and with rising stamps.
+#[test]
+fn the_file_holds_what_was_sent() {
+    isolated(|| {
+        let lab = pair();
+        let folder = Folder::new("capture");
+        let file = folder.file("trace.pcapng");
+        let options = LiveOptions {
+            ignores_outgoing: true,
+            ..LiveOptions::default()
+        };
+        let address = SinkAddress::Pcapng(file.clone());
+        let sink = sink::open(&address, &SendOptions::default()).unwrap();
+        let mut sent = 0;
+        let captured = capture(lab.host(1), "ring", &options, sink, || {
+            sent = send(
+                lab.host(0),
+                "ring",
+                "size=60-1514,count=2000",
+                Pace::TopSpeed,
+            );
+        });
+        assert_closed(&captured, sent);
+        let mut generator = Generator::new("size=60-1514".parse::<GeneratorSpec>().unwrap());
+        let found = packets(&file);
+        assert_eq!(found.len() as u64, captured.account.delivered);
+        assert!(found.is_sorted_by_key(|(stamp_ns, _)| *stamp_ns));
+        let ours: Vec<_> = found
+            .iter()
+            .filter(|(_, data)| data[6..12] == [2, 0, 0, 0, 0, 1])
+            .collect();
+        assert_eq!(ours.len(), 2000);
+        for (_, data) in ours {
+            assert_eq!(data, generator.next_frame().unwrap());
+        }
+    });
+}
+
+/// Through both formats and back, nothing changes; a limit takes the first packets.
+#[test]
+fn formats_are_converted_without_change() {
+    let folder = Folder::new("convert");
+    let (first, classic, again) = (
+        folder.file("a.pcapng"),
+        folder.file("b.pcap"),
+        folder.file("c.pcapng"),
+    );
+    let options = LiveOptions::default();
+    let spec = "gen:size=60-1514,count=5000".parse().unwrap();
+    let source = source::open(&spec, &options).unwrap();
+    let sink = sink::open(&SinkAddress::Pcapng(first.clone()), &SendOptions::default()).unwrap();
+    let mut session = Session::new(vec![source], sink, Limits::default()).unwrap();
+    session.run(&|| false, &mut |_| {}).unwrap();
+    assert_eq!(
+        convert(
+            &first,
+            SinkAddress::Pcap(classic.clone()),
+            Limits::default()
+        ),
+        5000
+    );
+    assert_eq!(
+        convert(
+            &classic,
+            SinkAddress::Pcapng(again.clone()),
+            Limits::default()
+        ),
+        5000
+    );
+    let packets_of = packets(&first);
+    assert_eq!(packets_of.len(), 5000);
+    assert_eq!(packets(&classic), packets_of);
+    assert_eq!(packets(&again), packets_of);
+    let limits = Limits {
+        packets: Some(10),
+        snap_len: Some(40),
+        ..Limits::default()
+    };
+    assert_eq!(
+        convert(&again, SinkAddress::Pcap(classic.clone()), limits),
+        10
+    );
+    let short = packets(&classic);
+    assert!(short.len() == 10 && short.iter().all(|(_, data)| data.len() == 40));
+}
+
+/// A file that was cut in the middle of a record is read up to there, and the rest is counted.
+#[test]
+fn a_cut_file_is_read_as_far_as_it_goes() {
+    let folder = Folder::new("cut");
+    let (whole, cut) = (folder.file("whole.pcap"), folder.file("cut.pcap"));
+    let spec = "gen:size=100,count=50".parse().unwrap();
+    let source = source::open(&spec, &LiveOptions::default()).unwrap();
+    let sink = sink::open(&SinkAddress::Pcap(whole.clone()), &SendOptions::default()).unwrap();
+    let mut session = Session::new(vec![source], sink, Limits::default()).unwrap();
+    session.run(&|| false, &mut |_| {}).unwrap();
+    let bytes = fs::read(&whole).unwrap();
+    fs::write(&cut, &bytes[..24 + 116 * 30 + 50]).unwrap();
+    let address = format!("pcap:{}", cut.display()).parse().unwrap();
+    let source = source::open(&address, &LiveOptions::default()).unwrap();
+    let sink = sink::open(&SinkAddress::Null, &SendOptions::default()).unwrap();
+    let mut session = Session::new(vec![source], sink, Limits::default()).unwrap();
+    session.run(&|| false, &mut |_| {}).unwrap();
+    assert_eq!(session.account().delivered, 30);
+    assert_eq!(session.account().losses.lost_bytes, 50);
+    assert!(session.take_remarks()[0].ends_with("the last record is cut short"));
+}
+
+/// tshark and tcpdump see in our files what we wrote, and we read what tshark writes.
+#[test]
+fn other_programs_agree() {
+    let folder = Folder::new("others");
+    let (ours, theirs) = (folder.file("ours.pcapng"), folder.file("theirs.pcapng"));
+    let spec = "gen:size=60-1514,count=500".parse().unwrap();
+    let source = source::open(&spec, &LiveOptions::default()).unwrap();
+    let sink = sink::open(&SinkAddress::Pcapng(ours.clone()), &SendOptions::default()).unwrap();
+    let mut session = Session::new(vec![source], sink, Limits::default()).unwrap();
+    session.run(&|| false, &mut |_| {}).unwrap();
+    let mut tshark = Command::new("tshark");
+    let Ok(output) = tshark.arg("-r").arg(&ours).arg("-w").arg(&theirs).output() else {
+        println!("skipped: tshark is not installed");
+        return;
+    };
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(packets(&theirs), packets(&ours));
+    let mut tshark = Command::new("tshark");
+    tshark
+        .arg("-r")
+        .arg(&ours)
+        .args(["-o", "udp.check_checksum:TRUE", "-T", "fields"]);
+    let output = tshark
+        .args(["-e", "frame.len", "-e", "udp.checksum.status"])
+        .output()
+        .unwrap();
+    let rows = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut generator = Generator::new("size=60-1514".parse::<GeneratorSpec>().unwrap());
+    let expected: Vec<String> = (0..500)
+        .map(|_| format!("{}\t1", generator.next_frame().unwrap().len()))
+        .collect();
+    assert_eq!(rows.lines().collect::<Vec<_>>(), expected);
+}
