@@ -13,6 +13,7 @@
 
 use std::process::ExitCode;
 
+mod fec;
 mod files;
 mod machine;
 mod peer;
@@ -91,6 +92,9 @@ impl Request {
 
 fn run(request: &Request) -> Result<(), String> {
     println!("{}", machine::describe());
+    if request.wants("fec") {
+        println!("{}", fec::run(request.pairs)?);
+    }
     if request.wants("messages") {
         messages(request)?;
     }
@@ -213,10 +217,10 @@ fn measure(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 }
 
 const USAGE: &str = "\
-usage: make bench ARGS=\"[messages] [files] [--pairs N] [--size BYTES]\"
+usage: make bench ARGS=\"[fec] [messages] [files] [--pairs N] [--size BYTES]\"
        make soak ARGS=[SECONDS], at least 8";
 /// What can be asked for by name; without any, all are run.
-const GROUPS: [&str; 2] = ["messages", "files"];
+const GROUPS: [&str; 3] = ["fec", "messages", "files"];
 const PAIRS: usize = 7;
 const TRIES: usize = 5;
 /// Shorter, there are not enough samples to tell growth from the beginning.

@@ -9,11 +9,15 @@
 //! gf256::Level::best() --combine()--> fn(rows, stride, coefficients, inputs) --> pgm's FEC
 //! ```
 //!
+//! Where the processor lacks an extension, Miri has it:
+//! `RUSTFLAGS=-Ctarget-feature=+gfni,+avx512f,+avx512bw cargo +nightly miri test -p towline-simd`.
+//!
 //! Invariant: a function that needs a vector extension is handed out only by a [`gf256::Level`]
 //! that exists because the processor was asked.
 //!
-//! The Internet checksum is not here: its plain loop in the wire crate, which compilers turn into
-//! vectors, reads memory as fast as the caches give it.
+//! The Internet checksum is not here. Copying and summing 1400 bytes into a ring takes the wire
+//! crate's plain loop 149 ns and a fused AVX2 loop 128 ns, 64 or 8000 bytes the same time in both:
+//! the store into memory is what it costs.
 #![allow(
     unsafe_code,
     reason = "this crate exists to hold the vector code of the others"

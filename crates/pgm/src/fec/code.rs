@@ -16,7 +16,7 @@ use super::{
 /// ```
 ///
 /// The products over all k members are computed once; what a loss changes in them is one factor per
-/// lost member and per parity packet used, so that e losses cost about 2 * e * k look-ups.
+/// lost member and per parity packet used, so that e losses cost about 3 * e * k look-ups.
 ///
 /// **Cost**: (255 - k) * k bytes and as many look-ups, once.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl Code {
         for row in group_size..ROWS_MAX {
             for member in 0..group_size {
                 let below = distance(row, member) + weights[member];
-                parities.push(quotient(weights[row], below));
+                parities.push(exp(weights[row] + inverse(below)));
             }
         }
         Some(Self {
@@ -76,59 +76,59 @@ impl Code {
         &self.parities[index * self.group_size..][..self.group_size]
     }
 
-    /// Appends what gives member `target` from the rows `there`: a coefficient for each, in order.
-    ///
-    /// `there` is every member but those in `lost`, then as many parity packets as are lost: rows
-    /// `used`. `scales` is as [`Self::scale`] gives them.
+    /// Collects the rows that a decoder has: every member but those in `lost` (in order), then as
+    /// many parity packets as are lost: rows `used`.
+    pub(super) fn basis(&self, lost: &[usize], used: &[usize], basis: &mut Vec<Support>) {
+        let (mut there, mut absent) = (0..self.group_size, lost.iter().peekable());
+        let members = std::iter::from_fn(|| {
+            while absent.next_if(|&&member| member == there.start).is_some() {
+                there.next();
+            }
+            there.next()
+        });
+        basis.clear();
+        basis.extend(members.chain(used.iter().copied()).map(|row| {
+            let nearer: u32 = lost.iter().map(|&member| distance(row, member)).sum();
+            let others = used.iter().filter(|&&other| other != row);
+            let farther: u32 = others.map(|&other| distance(row, other)).sum();
+            Support {
+                point: POINTS[row],
+                scale: (self.weights[row] + farther + inverse(nearer)) % ORDER,
+            }
+        }));
+    }
+
+    /// Appends what gives member `target`: a coefficient for each row of the basis, in order.
     pub(super) fn interpolate(
         &self,
         target: usize,
         lost: &[usize],
         used: &[usize],
-        scales: &[u32],
+        basis: &[Support],
         coefficients: &mut Vec<u8>,
     ) {
         let others = lost.iter().filter(|&&member| member != target);
         let nearer: u32 = others.map(|&member| distance(target, member)).sum();
         let farther: u32 = used.iter().map(|&row| distance(target, row)).sum();
-        let whole = self.weights[target] + farther + inverse(nearer);
-        let there = there(self.group_size, lost, used);
-        coefficients.extend(
-            there
-                .zip(scales)
-                .map(|(row, &scale)| quotient(whole, distance(target, row) + scale)),
-        );
-    }
-
-    /// The logarithm of the product of each row's distances to all others that are there.
-    pub(super) fn scale(&self, lost: &[usize], used: &[usize], scales: &mut Vec<u32>) {
-        scales.clear();
-        scales.extend(there(self.group_size, lost, used).map(|row| {
-            let nearer: u32 = lost.iter().map(|&member| distance(row, member)).sum();
-            let others = used.iter().filter(|&&other| other != row);
-            let farther: u32 = others.map(|&other| distance(row, other)).sum();
-            (self.weights[row] + farther + inverse(nearer)) % ORDER
+        let whole = (self.weights[target] + farther + inverse(nearer)) % ORDER;
+        let point = POINTS[target];
+        coefficients.extend(basis.iter().map(|support| {
+            exp(whole + ORDER - log(point ^ support.point) + ORDER - support.scale)
         }));
     }
 }
 
-/// The rows that a decoder has: members that are not lost, then parity packets.
-fn there(group_size: usize, lost: &[usize], used: &[usize]) -> impl Iterator<Item = usize> {
-    let members = (0..group_size).filter(move |member| !lost.contains(member));
-    members.chain(used.iter().copied())
-}
-
-/// The point of a row.
-fn point(row: usize) -> u8 {
-    match row.checked_sub(1) {
-        None => 0,
-        Some(exponent) => exp(exponent as u32),
-    }
+/// A row that a decoder has: its point, and the logarithm of the product of its distances to all
+/// others that are there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Support {
+    point: u8,
+    scale: u32,
 }
 
 /// The logarithm of the difference of two rows' points.
 fn distance(row: usize, other: usize) -> u32 {
-    log(point(row) ^ point(other))
+    log(POINTS[row] ^ POINTS[other])
 }
 
 /// The logarithm of one over what `exponent` is the logarithm of.
@@ -136,6 +136,13 @@ const fn inverse(exponent: u32) -> u32 {
     ORDER - exponent % ORDER
 }
 
-fn quotient(above: u32, below: u32) -> u8 {
-    exp(above + inverse(below))
-}
+/// The point of each row: 0, then the powers of 2.
+const POINTS: [u8; ROWS_MAX] = {
+    let mut points = [0; ROWS_MAX];
+    let mut row = 1;
+    while row < ROWS_MAX {
+        points[row] = exp(row as u32 - 1);
+        row += 1;
+    }
+    points
+};

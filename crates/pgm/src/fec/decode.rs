@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Code, Combine, LENGTH_BYTES, encode::encode_lengths, stride};
+use super::{Code, Combine, LENGTH_BYTES, Rows, code::Support, encode::encode_lengths, stride};
 
 /// Recovers the lost members of one group at a time, in a workspace of its own.
 ///
@@ -12,10 +12,10 @@ pub struct Decoder {
     combine: Combine,
     lost_max: usize,
     payload_bytes_max: usize,
-    rows: Vec<u8>,
+    rows: Rows,
     lost: Vec<usize>,
     used: Vec<usize>,
-    scales: Vec<u32>,
+    basis: Vec<Support>,
     coefficients: Vec<u8>,
     lengths: Vec<[u8; LENGTH_BYTES]>,
 }
@@ -29,10 +29,10 @@ impl Decoder {
             combine,
             lost_max,
             payload_bytes_max,
-            rows: vec![0; lost_max * stride(payload_bytes_max)],
+            rows: Rows::new(lost_max, stride(payload_bytes_max)),
             lost: Vec::new(),
             used: Vec::new(),
-            scales: Vec::new(),
+            basis: Vec::new(),
             coefficients: Vec::new(),
             lengths: Vec::new(),
         }
@@ -49,7 +49,7 @@ impl Decoder {
     /// the parity packets are worth cannot be checked here: garbage gives garbage, of lengths that
     /// are in bounds.
     ///
-    /// **Cost**: one pass over the group, and about 2 * lost * group size look-ups.
+    /// **Cost**: one pass over the group, and about 3 * lost * group size look-ups.
     pub fn decode(
         &mut self,
         code: &Code,
@@ -78,13 +78,13 @@ impl Decoder {
             self.lengths.push(length.try_into().unwrap_or_default());
         }
         self.coefficients.clear();
-        code.scale(&self.lost, &self.used, &mut self.scales);
+        code.basis(&self.lost, &self.used, &mut self.basis);
         for &target in &self.lost {
-            let (lost, used, scales) = (&self.lost, &self.used, &self.scales);
-            code.interpolate(target, lost, used, scales, &mut self.coefficients);
+            let (lost, used, basis) = (&self.lost, &self.used, &self.basis);
+            code.interpolate(target, lost, used, basis, &mut self.coefficients);
         }
         let stride = stride(self.payload_bytes_max);
-        let rows = &mut self.rows[..self.lost.len() * stride];
+        let rows = self.rows.first(self.lost.len());
         for row in rows.chunks_mut(stride) {
             row[..parity_bytes].fill(0);
         }

@@ -1,6 +1,6 @@
 //! Parity packets from the members of a group.
 
-use super::{Code, Combine, LENGTH_BYTES, stride};
+use super::{Code, Combine, LENGTH_BYTES, Rows, stride};
 
 /// Computes parity payloads of one group at a time, in a workspace of its own.
 ///
@@ -10,7 +10,7 @@ pub struct Encoder {
     combine: Combine,
     parities_max: usize,
     payload_bytes_max: usize,
-    rows: Vec<u8>,
+    rows: Rows,
     coefficients: Vec<u8>,
     /// The encoded lengths of the members, big-endian.
     lengths: Vec<[u8; LENGTH_BYTES]>,
@@ -26,7 +26,7 @@ impl Encoder {
             combine,
             parities_max,
             payload_bytes_max,
-            rows: vec![0; parities_max * stride(payload_bytes_max)],
+            rows: Rows::new(parities_max, stride(payload_bytes_max)),
             coefficients: Vec::new(),
             lengths: Vec::new(),
         }
@@ -62,7 +62,7 @@ impl Encoder {
                 .extend_from_slice(&code.parity(index)[..members.len()]);
         }
         let stride = stride(self.payload_bytes_max);
-        let rows = &mut self.rows[..indexes.len() * stride];
+        let rows = self.rows.first(indexes.len());
         let payload_bytes = longest + if is_variable { LENGTH_BYTES } else { 0 };
         for row in rows.chunks_mut(stride) {
             row[..payload_bytes].fill(0);

@@ -45,10 +45,40 @@ pub const LENGTH_BYTES: usize = 2;
 /// Rows of the whole code: members and parity packets.
 pub const ROWS_MAX: usize = 255;
 
-/// The distance of two rows in a workspace for payloads of this length: whole cache lines.
+/// The distance of two rows in a workspace for payloads of this length: whole cache lines, with
+/// room for a vector that begins at the encoded length.
 const fn stride(payload_bytes_max: usize) -> usize {
-    (payload_bytes_max + LENGTH_BYTES).next_multiple_of(64)
+    (payload_bytes_max + LINE_BYTES).next_multiple_of(LINE_BYTES)
 }
+
+/// Payload rows of a workspace, each on cache lines of its own.
+///
+/// A vector that lies across two lines costs two accesses, and each row is read and written once
+/// for every packet of the group.
+#[derive(Clone, Debug)]
+struct Rows {
+    bytes: Vec<u8>,
+    start: usize,
+    stride: usize,
+}
+
+impl Rows {
+    fn new(count: usize, stride: usize) -> Self {
+        let bytes = vec![0; count * stride + LINE_BYTES];
+        let start = bytes.as_ptr().align_offset(LINE_BYTES).min(LINE_BYTES);
+        Self {
+            bytes,
+            start,
+            stride,
+        }
+    }
+
+    fn first(&mut self, count: usize) -> &mut [u8] {
+        &mut self.bytes[self.start..][..count * self.stride]
+    }
+}
+
+const LINE_BYTES: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -22,104 +22,132 @@ pub(super) fn row_count(coefficients: &[u8], inputs: &[&[u8]]) -> usize {
     coefficients.len() / inputs.len().max(1)
 }
 
-/// Splits the next `N` rows off.
-pub(super) fn take<'a, const N: usize>(
-    rows: &mut &'a mut [u8],
-    stride: usize,
-) -> [&'a mut [u8]; N] {
-    std::array::from_fn(|_| {
-        let rest = std::mem::take(rows);
-        let (row, rest) = rest.split_at_mut(stride.min(rest.len()));
-        *rows = rest;
-        row
-    })
+/// Splits the next row off.
+pub(super) fn take<'a>(rows: &mut &'a mut [u8], stride: usize) -> &'a mut [u8] {
+    let rest = std::mem::take(rows);
+    let (row, rest) = rest.split_at_mut(stride.min(rest.len()));
+    *rows = rest;
+    row
+}
+
+/// The whole vectors of a row.
+pub(super) fn vectors<const WIDTH: usize>(
+    row: &mut [u8],
+) -> impl ExactSizeIterator<Item = &mut [u8; WIDTH]> {
+    row.as_chunks_mut().0.iter_mut()
 }
 
 /// Defines `combine` for the vector form whose pieces stand in the same module.
 ///
-/// The module gives `Vector` and `Factor` (a constant made ready), and functions with the same
-/// target features: `load`, `store`, `xor`, `factor`, `halves` (what all products of one vector
-/// have in common) and `product`. `WIDTH` is a vector's length in bytes.
+/// The module gives `Vector`, `Factor` (a constant made ready), and functions with the same target
+/// features: `load`, `store`, `and`, `xor`, `factor`, `halves` (what all products of one
+/// vector have in common) and `product`. `WIDTH` is a vector's length in bytes.
 macro_rules! combine_in_blocks {
     ($features:literal) => {
         /// See [`Combine`](super::super::Combine).
         #[target_feature(enable = $features)]
         fn combine(rows: &mut [u8], stride: usize, coefficients: &[u8], inputs: &[&[u8]]) {
-            $crate::gf256::blocks::check(rows, stride, coefficients, inputs);
-            let count = $crate::gf256::blocks::row_count(coefficients, inputs);
-            let (mut rows, mut at) = (rows, 0);
-            while at + 4 <= count {
-                block::<4>(
-                    &mut rows,
-                    stride,
-                    &coefficients[at * inputs.len()..],
-                    inputs,
-                );
-                at += 4;
+            use $crate::gf256::blocks;
+
+            blocks::check(rows, stride, coefficients, inputs);
+            let mut rows = rows;
+            let mut quads = coefficients.chunks_exact((4 * inputs.len()).max(1));
+            for coefficients in &mut quads {
+                let four = std::array::from_fn(|_| blocks::take(&mut rows, stride));
+                add_to_four(four, coefficients, inputs);
             }
-            let rest = &coefficients[at * inputs.len()..];
-            match count - at {
-                0 => {}
-                1 => block::<1>(&mut rows, stride, rest, inputs),
-                2 => block::<2>(&mut rows, stride, rest, inputs),
-                _ => block::<3>(&mut rows, stride, rest, inputs),
+            for coefficients in quads.remainder().chunks(inputs.len().max(1)) {
+                add_to_one(blocks::take(&mut rows, stride), coefficients, inputs);
             }
         }
 
         #[target_feature(enable = $features)]
-        fn block<const R: usize>(
-            rows: &mut &mut [u8],
-            stride: usize,
-            coefficients: &[u8],
-            inputs: &[&[u8]],
-        ) {
-            let mut rows: [&mut [u8]; R] = $crate::gf256::blocks::take(rows, stride);
+        fn add_to_four(rows: [&mut [u8]; 4], coefficients: &[u8], inputs: &[&[u8]]) {
+            use $crate::gf256::blocks::vectors;
+
+            let [a, b, c, d] = rows;
             for (i, input) in inputs.iter().enumerate() {
-                let mut factors = [factor(0); R];
-                for (q, slot) in factors.iter_mut().enumerate() {
-                    *slot = factor(coefficients[q * inputs.len() + i]);
-                }
+                let [fa, fb, fc, fd] = [0, 1, 2, 3].map(|row| coefficients[row * inputs.len() + i]);
+                let (fa, fb, fc, fd) = (factor(fa), factor(fb), factor(fc), factor(fd));
                 let (whole, tail) = input.as_chunks::<WIDTH>();
-                let wholes: [&mut [[u8; WIDTH]]; R] = rows
-                    .each_mut()
-                    .map(|row| &mut row.as_chunks_mut().0[..whole.len()]);
-                for (at, bytes) in whole.iter().enumerate() {
+                // Zipped, so that no index is checked inside the loop.
+                let (ab, cd) = (vectors(a).zip(vectors(b)), vectors(c).zip(vectors(d)));
+                for (bytes, ((a, b), (c, d))) in whole.iter().zip(ab.zip(cd)) {
                     let parts = halves(load(bytes));
-                    for q in 0..R {
-                        let sum = &mut wholes[q][at];
-                        *sum = store(xor(load(sum), product(&factors[q], &parts)));
-                    }
+                    *a = store(xor(load(a), product(&fa, &parts)));
+                    *b = store(xor(load(b), product(&fb, &parts)));
+                    *c = store(xor(load(c), product(&fc, &parts)));
+                    *d = store(xor(load(d), product(&fd, &parts)));
                 }
                 if !tail.is_empty() {
-                    finish(&mut rows, whole.len() * WIDTH, &factors, tail);
+                    let parts = halves(last(input, tail.len()));
+                    finish(a, input.len(), product(&fa, &parts));
+                    finish(b, input.len(), product(&fb, &parts));
+                    finish(c, input.len(), product(&fc, &parts));
+                    finish(d, input.len(), product(&fd, &parts));
                 }
             }
         }
 
-        /// The last bytes of an input, as if zeros followed; most rows have room for a vector.
         #[target_feature(enable = $features)]
-        fn finish<const R: usize>(
-            rows: &mut [&mut [u8]; R],
-            at: usize,
-            factors: &[Factor; R],
-            tail: &[u8],
-        ) {
-            let mut padded = [0; WIDTH];
-            padded[..tail.len()].copy_from_slice(tail);
-            let parts = halves(load(&padded));
-            for (row, factor) in rows.iter_mut().zip(factors) {
-                let row = &mut row[at..];
-                match row.first_chunk_mut::<WIDTH>() {
-                    Some(sum) => *sum = store(xor(load(sum), product(factor, &parts))),
-                    None => {
-                        let sum = store(product(factor, &parts));
-                        for (to, byte) in row.iter_mut().zip(sum) {
-                            *to ^= byte;
-                        }
-                    }
+        fn add_to_one(row: &mut [u8], coefficients: &[u8], inputs: &[&[u8]]) {
+            for (input, &coefficient) in inputs.iter().zip(coefficients) {
+                let factor = factor(coefficient);
+                let (whole, tail) = input.as_chunks::<WIDTH>();
+                for (bytes, sum) in whole.iter().zip($crate::gf256::blocks::vectors(row)) {
+                    *sum = store(xor(load(sum), product(&factor, &halves(load(bytes)))));
+                }
+                if !tail.is_empty() {
+                    let parts = halves(last(input, tail.len()));
+                    finish(row, input.len(), product(&factor, &parts));
+                }
+            }
+        }
+
+        /// The vector that ends where the input ends, with zeros for all but its last `fresh`
+        /// bytes; of an input that is shorter than a vector, all of it and zeros behind.
+        #[target_feature(enable = $features)]
+        fn last(input: &[u8], fresh: usize) -> Vector {
+            match input.last_chunk() {
+                Some(bytes) => {
+                    let mask = &$crate::gf256::blocks::MASKS[64 - WIDTH + fresh..];
+                    and(
+                        load(bytes),
+                        load(mask.first_chunk().expect("64 bytes follow")),
+                    )
+                }
+                None => {
+                    let mut padded = [0; WIDTH];
+                    padded[..fresh].copy_from_slice(input);
+                    load(&padded)
+                }
+            }
+        }
+
+        /// Adds what [`last`] led to, to the row that begins where the input does.
+        #[target_feature(enable = $features)]
+        fn finish(row: &mut [u8], len: usize, product: Vector) {
+            if let Some(sum) = row[..len].last_chunk_mut() {
+                *sum = store(xor(load(sum), product));
+            } else if let Some(sum) = row.first_chunk_mut() {
+                *sum = store(xor(load(sum), product));
+            } else {
+                for (to, byte) in row.iter_mut().zip(store(product)) {
+                    *to ^= byte;
                 }
             }
         }
     };
 }
 pub(super) use combine_in_blocks;
+
+/// Zeros, then ones: from `64 - width + n` on, a vector whose last n bytes count.
+pub(super) static MASKS: [u8; 128] = {
+    let mut masks = [0; 128];
+    let mut at = 64;
+    while at < masks.len() {
+        masks[at] = 0xFF;
+        at += 1;
+    }
+    masks
+};

@@ -16,6 +16,7 @@ pub(super) fn levels() -> [Option<Level>; 1] {
 }
 
 const WIDTH: usize = 16;
+type Vector = uint8x16_t;
 
 #[derive(Clone, Copy)]
 struct Factor {
@@ -40,6 +41,11 @@ fn store(vector: uint8x16_t) -> [u8; WIDTH] {
     // SAFETY: a local array of 16 bytes is valid for writing 16 bytes; no alignment is needed.
     unsafe { vst1q_u8(bytes.as_mut_ptr(), vector) }
     bytes
+}
+
+#[target_feature(enable = "neon")]
+fn and(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
+    vandq_u8(a, b)
 }
 
 #[target_feature(enable = "neon")]

@@ -25,6 +25,7 @@ mod ssse3 {
     use crate::gf256::{blocks::combine_in_blocks, table::HALVES};
 
     const WIDTH: usize = 16;
+    type Vector = __m128i;
 
     #[derive(Clone, Copy)]
     struct Factor {
@@ -49,6 +50,11 @@ mod ssse3 {
         // SAFETY: a local array of 16 bytes is valid for writing 16 bytes; no alignment is needed.
         unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), vector) }
         bytes
+    }
+
+    #[target_feature(enable = "ssse3")]
+    fn and(a: __m128i, b: __m128i) -> __m128i {
+        _mm_and_si128(a, b)
     }
 
     #[target_feature(enable = "ssse3")]
@@ -91,6 +97,7 @@ mod avx2 {
     use crate::gf256::{blocks::combine_in_blocks, table::HALVES};
 
     const WIDTH: usize = 32;
+    pub(super) type Vector = __m256i;
 
     #[derive(Clone, Copy)]
     struct Factor {
@@ -121,6 +128,11 @@ mod avx2 {
     fn load_half(bytes: &[u8; 16]) -> __m128i {
         // SAFETY: a reference to 16 bytes is valid for reading 16 bytes; no alignment is needed.
         unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn and(a: __m256i, b: __m256i) -> __m256i {
+        _mm256_and_si256(a, b)
     }
 
     #[target_feature(enable = "avx2")]
@@ -156,7 +168,7 @@ mod avx2 {
 mod gfni {
     use std::arch::x86_64::{__m256i, _mm256_gf2p8affine_epi64_epi8, _mm256_set1_epi64x};
 
-    use super::avx2::{load, store, xor};
+    use super::avx2::{Vector, and, load, store, xor};
     use crate::gf256::{blocks::combine_in_blocks, table::MATRICES};
 
     const WIDTH: usize = 32;
@@ -187,13 +199,14 @@ mod gfni {
 
 mod gfni512 {
     use std::arch::x86_64::{
-        __m512i, _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512, _mm512_set1_epi64,
-        _mm512_storeu_si512, _mm512_xor_si512,
+        __m512i, _mm512_and_si512, _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512,
+        _mm512_set1_epi64, _mm512_storeu_si512, _mm512_xor_si512,
     };
 
     use crate::gf256::{blocks::combine_in_blocks, table::MATRICES};
 
     const WIDTH: usize = 64;
+    type Vector = __m512i;
     type Factor = __m512i;
 
     pub(super) fn entry(rows: &mut [u8], stride: usize, coefficients: &[u8], inputs: &[&[u8]]) {
@@ -214,6 +227,11 @@ mod gfni512 {
         // SAFETY: a local array of 64 bytes is valid for writing 64 bytes; no alignment is needed.
         unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), vector) }
         bytes
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,gfni")]
+    fn and(a: __m512i, b: __m512i) -> __m512i {
+        _mm512_and_si512(a, b)
     }
 
     #[target_feature(enable = "avx512f,avx512bw,gfni")]
