@@ -4,6 +4,9 @@
 //! elsewhere and handed in as an index and a local address.
 #![forbid(unsafe_code)]
 
+mod content;
+pub use content::FileContent;
+
 mod error;
 pub use error::NetError;
 
@@ -25,7 +28,7 @@ pub use store::{
 };
 
 mod tree;
-pub use tree::{FileContent, Tree, TreeSource};
+pub use tree::{Tree, TreeSource};
 
 mod udp;
 pub use udp::{Role, UdpCounters, UdpIo, UdpSetup, Waker};

@@ -1,25 +1,23 @@
-//! A sender's files: the walk that makes a plan of them, and the reading of their content.
+//! A sender's files: the walk that makes a plan of them.
 //!
 //! Links in a tree are sent as links and never followed. What is neither file, directory nor link
 //! is left out, with a note.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
     ffi::{OsStr, OsString},
     fs, io,
-    os::unix::{
-        ffi::OsStrExt as _,
-        fs::{FileExt as _, MetadataExt as _},
-    },
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use delivery::{Content, ContentError, Entry, Plan, PlanLimits};
-use sys::file::Directory;
-use wire::object::{EntryKind, ErrorCode, Mtime};
+use delivery::{Entry, Plan, PlanLimits};
+use wire::object::{EntryKind, Mtime};
 
-use crate::NetError;
+use crate::{
+    NetError,
+    content::{FileContent, Root, Roots, open_regular},
+};
 
 /// A plan of files on this machine, and what is needed to read them.
 #[derive(Debug)]
@@ -73,7 +71,7 @@ impl Tree {
         let mut walk = Walk {
             entries: Vec::new(),
             notes: Vec::new(),
-            roots: BTreeMap::new(),
+            roots: Roots::new(),
             unreadable: Vec::new(),
             unreadable_count: 0,
             is_wanted,
@@ -103,13 +101,10 @@ impl Tree {
         }
         let plan = Plan::build(identity(), entries, &PlanLimits::default())
             .map_err(|error| NetError::refused("plan", "the transfer", error))?;
-        let content = FileContent {
-            roots,
-            open: VecDeque::new(),
-        };
+        let plan = Arc::new(plan);
         Ok(Self {
-            plan: Arc::new(plan),
-            content,
+            content: FileContent::new(Arc::clone(&plan), roots),
+            plan,
             notes,
         })
     }
@@ -119,18 +114,11 @@ impl Tree {
 struct Walk<W> {
     entries: Vec<Entry>,
     notes: Vec<String>,
-    roots: BTreeMap<Vec<u8>, Root>,
+    roots: Roots,
     /// What could not be read and why: the first few of them.
     unreadable: Vec<String>,
     unreadable_count: usize,
     is_wanted: W,
-}
-
-/// Where a top-level name of the plan comes from.
-#[derive(Debug)]
-enum Root {
-    Path(PathBuf),
-    File(fs::File),
 }
 
 impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
@@ -247,7 +235,7 @@ fn mode_of(metadata: &fs::Metadata) -> u16 {
     u16::try_from(metadata.mode() & 0o7777).unwrap_or(0o644)
 }
 
-fn mtime_of(metadata: &fs::Metadata) -> Mtime {
+pub(crate) fn mtime_of(metadata: &fs::Metadata) -> Mtime {
     Mtime {
         seconds: metadata.mtime(),
         nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
@@ -264,134 +252,5 @@ fn identity() -> [u8; 16] {
     identity
 }
 
-/// The bytes of a plan's files, read where they lie.
-///
-/// A file whose length or modification time is not what was planned ends the transfer: its
-/// receivers would otherwise hold a mixture.
-#[derive(Debug)]
-pub struct FileContent {
-    /// Where each top-level name of the plan is.
-    roots: BTreeMap<Vec<u8>, Root>,
-    /// The files read last, the latest first.
-    open: VecDeque<(u32, fs::File)>,
-}
-
-impl FileContent {
-    fn path_of(&self, plan: &Plan, file: usize) -> PathBuf {
-        let path = plan.path_of(&plan.files()[file]);
-        let (top, rest) = match path.iter().position(|&byte| byte == b'/') {
-            Some(at) => (&path[..at], &path[at + 1..]),
-            None => (path, &[][..]),
-        };
-        match self.roots.get(top) {
-            Some(Root::Path(root)) if rest.is_empty() => root.clone(),
-            Some(Root::Path(root)) => root.join(OsStr::from_bytes(rest)),
-            Some(Root::File(_)) | None => PathBuf::from(OsStr::from_bytes(top)),
-        }
-    }
-
-    fn file(&mut self, plan: &Plan, index: usize) -> Result<&fs::File, ContentError> {
-        let entry = plan.files()[index].entry;
-        match self.open.iter().position(|(open, _)| *open == entry) {
-            Some(0) => {}
-            Some(at) => self.open.swap(0, at),
-            None => {
-                let file = self.open(plan, index)?;
-                self.open.truncate(OPEN_MAX - 1);
-                self.open.push_front((entry, file));
-            }
-        }
-        Ok(&self.open[0].1)
-    }
-
-    fn open(&self, plan: &Plan, index: usize) -> Result<fs::File, ContentError> {
-        let path = self.path_of(plan, index);
-        if let Some(Root::File(file)) = self.roots.get(plan.path_of(&plan.files()[index])) {
-            return file
-                .try_clone()
-                .map_err(|error| content_error(&path, &error));
-        }
-        let file = open_regular(&path).map_err(|error| {
-            let is_file = fs::symlink_metadata(&path).is_ok_and(|now| now.is_file());
-            let is_gone = error.kind() == io::ErrorKind::NotFound;
-            if is_file || is_gone {
-                content_error(&path, &error)
-            } else {
-                changed(&path)
-            }
-        })?;
-        self.check(plan, index, &file)?;
-        Ok(file)
-    }
-
-    /// Refuses what is not the file that was planned.
-    fn check(&self, plan: &Plan, index: usize, file: &fs::File) -> Result<(), ContentError> {
-        let path = self.path_of(plan, index);
-        let metadata = file
-            .metadata()
-            .map_err(|error| content_error(&path, &error))?;
-        let planned = plan.entry(plan.files()[index].entry as usize);
-        let is_same = metadata.is_file()
-            && metadata.len() == planned.size
-            && mtime_of(&metadata) == planned.mtime;
-        if is_same { Ok(()) } else { Err(changed(&path)) }
-    }
-}
-
-impl Content for FileContent {
-    fn read(&mut self, plan: &Plan, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
-        let end = offset + out.len() as u64;
-        let mut rest = out;
-        for (index, file_offset, range) in plan.pieces(offset..end) {
-            let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-            let (piece, after) = rest.split_at_mut(len);
-            rest = after;
-            let outcome = self.file(plan, index)?.read_exact_at(piece, file_offset);
-            outcome.map_err(|error| {
-                let path = self.path_of(plan, index);
-                if error.kind() == io::ErrorKind::UnexpectedEof {
-                    changed(&path)
-                } else {
-                    content_error(&path, &error)
-                }
-            })?;
-            // Changed in place meanwhile, its bytes would be hashed as a mixture.
-            let planned = plan.entry(plan.files()[index].entry as usize);
-            if file_offset + len as u64 == planned.size {
-                let (_, file) = &self.open[0];
-                self.check(plan, index, file)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What was put there since the walk must neither hold the opening up, as a pipe does, nor lead
-/// elsewhere, as a link does.
-fn open_regular(path: &Path) -> io::Result<fs::File> {
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    Directory::open(parent)?.open_to_read(Path::new(name))
-}
-
-fn changed(path: &Path) -> ContentError {
-    let text = format!("{} changed after the transfer was planned", path.display());
-    ContentError::new(ErrorCode::SourceChanged, text)
-}
-
-fn content_error(path: &Path, error: &io::Error) -> ContentError {
-    let code = match error.kind() {
-        io::ErrorKind::NotFound => ErrorCode::SourceChanged,
-        io::ErrorKind::PermissionDenied => ErrorCode::Permission,
-        _ => ErrorCode::Io,
-    };
-    ContentError::new(code, format!("cannot read {}: {error}", path.display()))
-}
-
 /// Unreadable files that an error names.
 const UNREADABLE_NAMED_MAX: usize = 10;
-/// Files kept open for reading.
-const OPEN_MAX: usize = 16;

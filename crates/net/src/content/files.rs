@@ -1,0 +1,193 @@
+//! Reads the files of a plan where they lie, one call after the other.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ffi::OsStr,
+    fs, io,
+    os::unix::{ffi::OsStrExt as _, fs::FileExt as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use delivery::{ContentError, Plan};
+use sys::file::Directory;
+use wire::object::ErrorCode;
+
+use crate::tree::mtime_of;
+
+/// Where a top-level name of the plan comes from.
+#[derive(Debug)]
+pub(crate) enum Root {
+    Path(PathBuf),
+    File(fs::File),
+}
+
+/// Where each top-level name of the plan comes from.
+pub(crate) type Roots = BTreeMap<Vec<u8>, Root>;
+
+/// Reads, and remembers what it has open.
+#[derive(Debug)]
+pub(super) struct Files {
+    roots: Arc<Roots>,
+    /// The files read last, the latest first.
+    open: VecDeque<(u32, fs::File)>,
+    /// The directory of the file opened last: its neighbours come next.
+    parent: Option<(PathBuf, Directory)>,
+}
+
+impl Files {
+    pub(super) const fn new(roots: Arc<Roots>) -> Self {
+        Self {
+            roots,
+            open: VecDeque::new(),
+            parent: None,
+        }
+    }
+
+    /// Fills `out` from position `offset` of the content on.
+    pub(super) fn read(
+        &mut self,
+        plan: &Plan,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), ContentError> {
+        let end = offset + out.len() as u64;
+        let mut rest = out;
+        for (index, file_offset, range) in plan.pieces(offset..end) {
+            let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            let (piece, after) = rest.split_at_mut(len);
+            rest = after;
+            let is_last = file_offset + len as u64 == plan.files()[index].size;
+            let is_all = is_last && file_offset == 0;
+            let outcome = self
+                .file(plan, index, is_all)?
+                .read_exact_at(piece, file_offset);
+            outcome.map_err(|error| {
+                let path = self.path_of(plan, index);
+                if error.kind() == io::ErrorKind::UnexpectedEof {
+                    changed(&path)
+                } else {
+                    content_error(&path, &error)
+                }
+            })?;
+            // Changed in place meanwhile, its bytes would be hashed as a mixture.
+            if is_last {
+                let (_, file) = &self.open[0];
+                self.check(plan, index, file)?;
+            }
+            if is_all {
+                self.open.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    fn path_of(&self, plan: &Plan, file: usize) -> PathBuf {
+        let path = plan.path_of(&plan.files()[file]);
+        let (top, rest) = match path.iter().position(|&byte| byte == b'/') {
+            Some(at) => (&path[..at], &path[at + 1..]),
+            None => (path, &[][..]),
+        };
+        match self.roots.get(top) {
+            Some(Root::Path(root)) if rest.is_empty() => root.clone(),
+            Some(Root::Path(root)) => root.join(OsStr::from_bytes(rest)),
+            Some(Root::File(_)) | None => PathBuf::from(OsStr::from_bytes(top)),
+        }
+    }
+
+    /// With `is_all` the file is going to be read in one piece and checked after that.
+    fn file(&mut self, plan: &Plan, index: usize, is_all: bool) -> Result<&fs::File, ContentError> {
+        let entry = plan.files()[index].entry;
+        match self.open.iter().position(|(open, _)| *open == entry) {
+            Some(0) => {}
+            Some(at) => self.open.swap(0, at),
+            None => {
+                let file = self.open(plan, index)?;
+                if !is_all {
+                    self.check(plan, index, &file)?;
+                }
+                self.open.truncate(OPEN_MAX - 1);
+                self.open.push_front((entry, file));
+            }
+        }
+        Ok(&self.open[0].1)
+    }
+
+    fn open(&mut self, plan: &Plan, index: usize) -> Result<fs::File, ContentError> {
+        let path = self.path_of(plan, index);
+        if let Some(Root::File(file)) = self.roots.get(plan.path_of(&plan.files()[index])) {
+            return file
+                .try_clone()
+                .map_err(|error| content_error(&path, &error));
+        }
+        self.open_beside(&path).map_err(|error| {
+            let is_file = fs::symlink_metadata(&path).is_ok_and(|now| now.is_file());
+            let is_gone = error.kind() == io::ErrorKind::NotFound;
+            if is_file || is_gone {
+                content_error(&path, &error)
+            } else {
+                changed(&path)
+            }
+        })
+    }
+
+    fn open_beside(&mut self, path: &Path) -> io::Result<fs::File> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let parent = parent_of(path);
+        if self
+            .parent
+            .as_ref()
+            .is_none_or(|(known, _)| known != parent)
+        {
+            self.parent = Some((parent.to_path_buf(), Directory::open(parent)?));
+        }
+        let (_, directory) = self.parent.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        directory.open_to_read(Path::new(name))
+    }
+
+    /// Refuses what is not the file that was planned.
+    fn check(&self, plan: &Plan, index: usize, file: &fs::File) -> Result<(), ContentError> {
+        let metadata = file
+            .metadata()
+            .map_err(|error| content_error(&self.path_of(plan, index), &error))?;
+        let planned = plan.entry(plan.files()[index].entry as usize);
+        let is_same = metadata.is_file()
+            && metadata.len() == planned.size
+            && mtime_of(&metadata) == planned.mtime;
+        if is_same {
+            return Ok(());
+        }
+        Err(changed(&self.path_of(plan, index)))
+    }
+}
+
+/// Opens a regular file. What was put there since the walk must neither hold the opening up, as a
+/// pipe does, nor lead elsewhere, as a link does.
+pub(crate) fn open_regular(path: &Path) -> io::Result<fs::File> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    Directory::open(parent_of(path))?.open_to_read(Path::new(name))
+}
+
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn changed(path: &Path) -> ContentError {
+    let text = format!("{} changed after the transfer was planned", path.display());
+    ContentError::new(ErrorCode::SourceChanged, text)
+}
+
+fn content_error(path: &Path, error: &io::Error) -> ContentError {
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => ErrorCode::SourceChanged,
+        io::ErrorKind::PermissionDenied => ErrorCode::Permission,
+        _ => ErrorCode::Io,
+    };
+    ContentError::new(code, format!("cannot read {}: {error}", path.display()))
+}
+
+/// Files kept open for reading.
+const OPEN_MAX: usize = 16;

@@ -1,0 +1,245 @@
+//! A sender's bytes: the files of its plan, read ahead on a thread of their own.
+//!
+//! A sender goes over its content in pieces of 256 KiB, which may be one long file's or 64 small
+//! ones' that have to be opened first. A thread reads the pieces that come next into a few buffers;
+//! while the order is kept the session's thread only copies. Short reads, for one receiver's needs,
+//! are done at once.
+//!
+//! ```text
+//!   session: read(n) ──> taken from the queue ──> room for one more
+//!   thread:              [n+1][n+2]...[n+depth]   depth 1 after a jump, doubled by each hit, to 8
+//! ```
+//!
+//! Invariants: at most 8 pieces are read ahead; a piece is given only for the very range it was
+//! read for; an error is given when its piece is asked for, and again whenever it is.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use delivery::{Content, ContentError, Plan};
+use wire::object::ErrorCode;
+
+mod files;
+use files::Files;
+pub(crate) use files::{Root, Roots, open_regular};
+
+/// The bytes of a plan's files, read where they lie.
+///
+/// A file whose length or modification time is not what was planned ends the transfer: its
+/// receivers would otherwise hold a mixture.
+#[derive(Debug)]
+pub struct FileContent {
+    plan: Arc<Plan>,
+    roots: Arc<Roots>,
+    /// For what is not read ahead.
+    files: Files,
+    ahead: Option<Arc<Ahead>>,
+    has_no_thread: bool,
+}
+
+impl FileContent {
+    pub(crate) fn new(plan: Arc<Plan>, roots: Roots) -> Self {
+        let roots = Arc::new(roots);
+        Self {
+            plan,
+            files: Files::new(Arc::clone(&roots)),
+            roots,
+            ahead: None,
+            has_no_thread: false,
+        }
+    }
+
+    /// The thread's queue; `None` when the system gives no thread.
+    fn ahead(&mut self) -> Option<&Ahead> {
+        if self.ahead.is_none() && !self.has_no_thread {
+            let ahead = Arc::new(Ahead::default());
+            let (plan, files) = (Arc::clone(&self.plan), Files::new(Arc::clone(&self.roots)));
+            let theirs = Arc::clone(&ahead);
+            let thread = thread::Builder::new().name("content".into());
+            let spawned = thread.spawn(move || theirs.run(&plan, files));
+            self.has_no_thread = spawned.is_err();
+            self.ahead = spawned.ok().map(|_| ahead);
+        }
+        self.ahead.as_deref()
+    }
+}
+
+impl Content for FileContent {
+    fn read(&mut self, plan: &Plan, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
+        let is_piece = offset.is_multiple_of(PIECE_BYTES)
+            && out.len() as u64 == piece_len(plan, offset)
+            && plan.id() == self.plan.id();
+        if is_piece && let Some(ahead) = self.ahead() {
+            return ahead.take(offset, out);
+        }
+        self.files.read(plan, offset, out)
+    }
+}
+
+impl Drop for FileContent {
+    fn drop(&mut self) {
+        if let Some(ahead) = &self.ahead {
+            // Not waited for: a disk may hang.
+            ahead.lock().is_stopped = true;
+            ahead.wanted.notify_one();
+        }
+    }
+}
+
+/// What the session's thread and the reading one share.
+#[derive(Debug, Default)]
+struct Ahead {
+    state: Mutex<State>,
+    wanted: Condvar,
+    there: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// In the order of the content, without gaps.
+    pieces: VecDeque<Piece>,
+    spare: Vec<Vec<u8>>,
+    /// What is read next.
+    next: u64,
+    /// How many pieces may be there.
+    depth: usize,
+    /// Counts jumps: what is being read for an earlier one is not wanted any more.
+    jump: u64,
+    is_stopped: bool,
+}
+
+#[derive(Debug)]
+struct Piece {
+    start: u64,
+    bytes: Vec<u8>,
+    outcome: Result<(), ContentError>,
+}
+
+impl Ahead {
+    /// Gives the piece at `offset`, waited for.
+    fn take(&self, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
+        let mut state = self.lock();
+        let is_coming = (state.first()..=state.next).contains(&offset) && state.depth > 0;
+        if is_coming {
+            // What is skipped is held by everybody.
+            while state
+                .pieces
+                .front()
+                .is_some_and(|piece| piece.start < offset)
+            {
+                state.recycle_first();
+            }
+            state.depth = (state.depth * 2).min(DEPTH_MAX);
+        } else {
+            state.jump_to(offset);
+        }
+        self.wanted.notify_one();
+        loop {
+            if let Some(piece) = state.pieces.front() {
+                let outcome = piece.outcome.clone();
+                if outcome.is_ok() {
+                    out.copy_from_slice(&piece.bytes);
+                    state.recycle_first();
+                    self.wanted.notify_one();
+                }
+                return outcome;
+            }
+            if state.is_stopped {
+                let text = "cannot read the content: the thread that does it has died";
+                return Err(ContentError::new(ErrorCode::Io, text));
+            }
+            state = self
+                .there
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn run(&self, plan: &Plan, mut files: Files) {
+        let _end = End(self);
+        let mut state = self.lock();
+        while !state.is_stopped {
+            let has_failed = state
+                .pieces
+                .back()
+                .is_some_and(|piece| piece.outcome.is_err());
+            let is_over = state.next >= plan.content_bytes() || has_failed;
+            if is_over || state.pieces.len() >= state.depth {
+                state = self
+                    .wanted
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let (start, jump) = (state.next, state.jump);
+            let mut bytes = state.spare.pop().unwrap_or_default();
+            drop(state);
+            let len = piece_len(plan, start);
+            bytes.resize(usize::try_from(len).unwrap_or(0), 0);
+            let outcome = files.read(plan, start, &mut bytes);
+            state = self.lock();
+            if state.jump != jump {
+                state.spare.push(bytes);
+                continue;
+            }
+            state.next = start + len;
+            state.pieces.push_back(Piece {
+                start,
+                bytes,
+                outcome,
+            });
+            self.there.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The reading thread is over, also when it died of a bug: nobody must wait for it.
+struct End<'a>(&'a Ahead);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.lock().is_stopped = true;
+        self.0.there.notify_all();
+    }
+}
+
+impl State {
+    fn first(&self) -> u64 {
+        self.pieces.front().map_or(self.next, |piece| piece.start)
+    }
+
+    fn recycle_first(&mut self) {
+        if let Some(piece) = self.pieces.pop_front() {
+            self.spare.push(piece.bytes);
+        }
+    }
+
+    fn jump_to(&mut self, offset: u64) {
+        while !self.pieces.is_empty() {
+            self.recycle_first();
+        }
+        self.next = offset;
+        self.depth = 1;
+        self.jump += 1;
+    }
+}
+
+/// Bytes of the piece at a position that is a multiple of [`PIECE_BYTES`].
+fn piece_len(plan: &Plan, start: u64) -> u64 {
+    PIECE_BYTES.min(plan.content_bytes().saturating_sub(start))
+}
+
+/// What a sender reads at a time.
+const PIECE_BYTES: u64 = 256 << 10;
+/// Pieces read ahead at most: 2 MiB.
+const DEPTH_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests;
