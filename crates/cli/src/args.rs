@@ -20,7 +20,7 @@ pub(crate) use session::{
 };
 
 mod transfer;
-pub(crate) use transfer::{DemoArgs, RecvArgs, SendArgs};
+pub(crate) use transfer::{DemoArgs, ExistingArg, RecvArgs, SendArgs, SlowArg};
 
 #[cfg(test)]
 mod tests;

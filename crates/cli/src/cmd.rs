@@ -14,13 +14,19 @@ mod docs;
 
 mod event;
 
+mod hook;
+
 mod ifaces;
+
+mod incoming;
 
 mod input;
 
 mod load_recv;
 
 mod load_send;
+
+mod progress;
 
 mod publish;
 
@@ -29,6 +35,8 @@ mod recv;
 mod send;
 
 mod senders;
+
+mod spool;
 
 mod stat;
 

@@ -24,7 +24,9 @@ pub(crate) use quantity::{bytes, count, per_second};
 mod text;
 
 mod transfer;
-pub(crate) use transfer::{DemoDocument, RecvReport, SendReport, hex};
+pub(crate) use transfer::{
+    DemoDocument, FileListing, RecvReport, SendReport, ServeReport, SumRow, hex,
+};
 
 /// Where and how a command speaks.
 #[derive(Clone, Debug)]
@@ -49,6 +51,10 @@ impl Output {
 
     pub(crate) const fn is_json(&self) -> bool {
         self.is_json
+    }
+
+    pub(crate) const fn is_dry_run(&self) -> bool {
+        self.is_dry_run
     }
 
     /// For `--dry-run`: prints the plan; true when that is all there is to do.

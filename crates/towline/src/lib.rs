@@ -26,7 +26,14 @@ mod error;
 pub use error::Error;
 
 mod files;
-pub use files::{Expectation, FileReceiver, FileSender};
+pub use files::{
+    Expectation, FileIntake, FileReceiver, FileReceiverBuilder, FileReceiverState, FileSender,
+    FileSet, FileSetBuilder, FileSetEntry, FileSums, ReceiverStore, Selection, Spool, StreamStore,
+    Target,
+};
+
+mod key;
+pub use key::read_key;
 
 pub mod load;
 
@@ -38,6 +45,9 @@ pub use registry::Snapshot;
 
 mod session;
 pub use session::SessionBuilder;
+
+mod sources;
+pub use sources::Allowed;
 
 mod subscriber;
 pub use subscriber::Subscriber;
@@ -53,16 +63,19 @@ pub use usage::{Usage, UsageMeter};
 
 pub use base::{CounterSet, Instant};
 pub use delivery::{
-    LeaveReason, PlanOutcome, PlanReceiverEvent, PlanSenderEvent, Policy, ReceiverProgress,
-    ReceiverReport, ReceiverState, RegistryEvent,
+    Demotion, Key, LeaveReason, Limit, Offer, PlanOutcome, PlanReceiverEvent, PlanSenderEvent,
+    Policy, ReceiverProgress, ReceiverReport, ReceiverState, RegistryEvent, SlowPolicy,
 };
-pub use driver::{MessageSink, SessionEvent};
+pub use driver::{MessageSink, ObjectReceiverEvent, Sender, SessionEvent};
 pub use net::{
-    Faults, Group, Interface, InterfaceError, Interfaces, NetError, SocketOptions, WaitStrategy,
-    Waker, interface::Selector,
+    Existing, Faults, Group, Interface, InterfaceError, Interfaces, NetError, SocketOptions,
+    WaitStrategy, Waker, interface::Selector,
 };
 pub use pgm::{
     Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Parameter, Role,
     Status,
 };
-pub use wire::pgm::{Gsi, Tsi};
+pub use wire::{
+    object::{EntryKind, Phase},
+    pgm::{Gsi, Tsi},
+};

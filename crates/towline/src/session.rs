@@ -145,7 +145,8 @@ impl SessionBuilder {
             config,
             destination,
             local: choice.local,
-            interface: choice.interface.name,
+            interface: choice.interface.name.clone(),
+            adapter: choice.interface,
             seed,
             warnings,
         })
@@ -205,6 +206,7 @@ pub(crate) struct Opened {
     pub(crate) destination: SocketAddr,
     pub(crate) local: IpAddr,
     pub(crate) interface: String,
+    pub(crate) adapter: net::Interface,
     pub(crate) seed: u64,
     pub(crate) warnings: Vec<String>,
 }

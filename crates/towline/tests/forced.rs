@@ -12,8 +12,8 @@ use std::{
 };
 
 use towline::{
-    Expectation, FileReceiver, FileSender, Group, Publisher, Received, SessionBuilder,
-    SessionEvent, Snapshot, Subscriber,
+    Expectation, FileReceiver, FileSender, FileSet, FileSetBuilder, Group, Publisher, Received,
+    SessionBuilder, SessionEvent, Snapshot, Subscriber,
     load::{LoadCheck, LoadPattern, LoadSizes},
 };
 
@@ -200,7 +200,7 @@ fn files_arrive_complete_with_every_fault_at_once() {
         fs::write(from.join(name), bytes).unwrap();
     }
 
-    let mut receiver = FileReceiver::open(&session(50, &EVERYTHING), &to, false).unwrap();
+    let mut receiver = FileReceiver::open(&session(50, &EVERYTHING), &to).unwrap();
     let sender = thread::spawn({
         let paths: Vec<PathBuf> = files.iter().map(|(name, _)| from.join(name)).collect();
         move || send_files(&paths)
@@ -226,8 +226,11 @@ fn send_files(paths: &[PathBuf]) -> Snapshot {
         receivers: 1,
         join_timeout: LIMIT,
         progress_timeout: LIMIT,
+        ..Expectation::default()
     };
-    let mut sender = FileSender::open(&session(50, &EVERYTHING), paths, &expectation).unwrap();
+    let set = paths.iter().fold(FileSet::builder(), FileSetBuilder::path);
+    let files = set.read().unwrap();
+    let mut sender = FileSender::open(&session(50, &EVERYTHING), files, &expectation).unwrap();
     let end = Instant::now() + LIMIT;
     while sender.turn().unwrap() {
         assert!(Instant::now() < end, "{:?}", sender.outcome());

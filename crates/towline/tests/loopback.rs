@@ -10,9 +10,9 @@ use std::{
 
 use sys::poll::{Epoll, Interest};
 use towline::{
-    Expectation, FileReceiver, FileSender, Group, PlanReceiverEvent, PlanSenderEvent, Publisher,
-    PublisherThread, Received, SessionBuilder, SessionEvent, Status, Subscriber, SubscriberThread,
-    TransferThread,
+    Expectation, FileReceiver, FileSender, FileSet, Group, ObjectReceiverEvent, PlanReceiverEvent,
+    PlanSenderEvent, Publisher, PublisherThread, Received, SessionBuilder, SessionEvent, Status,
+    Subscriber, SubscriberThread, TransferThread,
 };
 
 /// Groups differ between tests, so that they can run side by side.
@@ -168,8 +168,10 @@ fn file_sender(session: &SessionBuilder, path: &Path) -> FileSender {
         receivers: 1,
         join_timeout: Duration::from_secs(20),
         progress_timeout: Duration::from_secs(20),
+        ..Expectation::default()
     };
-    FileSender::open(session, &[path.to_path_buf()], &expectation).unwrap()
+    let files = FileSet::builder().path(path).read().unwrap();
+    FileSender::open(session, files, &expectation).unwrap()
 }
 
 #[test]
@@ -177,7 +179,7 @@ fn files_travel_between_threads_and_their_events_are_awaited() {
     let place = place("awaited");
     fs::write(place.join("file"), [7; 300_000]).unwrap();
     let to = place.join("to");
-    let receiver = FileReceiver::open(&session(4, 17504), &to, false).unwrap();
+    let receiver = FileReceiver::open(&session(4, 17504), &to).unwrap();
     let mut receiver = TransferThread::spawn(receiver).unwrap();
     let sender = file_sender(&session(4, 17504), &place.join("file"));
     let mut sender = TransferThread::spawn(sender).unwrap();
@@ -187,7 +189,11 @@ fn files_travel_between_threads_and_their_events_are_awaited() {
         while !receiver.is_over() {
             receiver.ready().await;
             while let Some(event) = receiver.pop() {
-                if let PlanReceiverEvent::Delivered { root, .. } = event {
+                if let ObjectReceiverEvent::Plan {
+                    event: PlanReceiverEvent::Delivered { root, .. },
+                    ..
+                } = event
+                {
                     delivered = Some(root);
                 }
             }
@@ -224,7 +230,7 @@ fn a_transfer_s_descriptor_wakes_its_owner() {
     let place = place("polled");
     fs::write(place.join("file"), [9; 100_000]).unwrap();
     let to = place.join("to");
-    let mut receiver = FileReceiver::open(&session(6, 17506), &to, false).unwrap();
+    let mut receiver = FileReceiver::open(&session(6, 17506), &to).unwrap();
     let mut sender = file_sender(&session(6, 17506), &place.join("file"));
     let end = Instant::now() + Duration::from_secs(20);
     let mut epoll = Epoll::new(2).unwrap();

@@ -1,167 +1,189 @@
 //! `towline recv`.
 
-use std::time::{Duration, Instant};
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
-use indicatif::ProgressBar;
-use towline::{FileReceiver, PlanReceiverEvent};
+use towline::{FileReceiver, Phase, Target};
 
-use super::station::{Station, TICK, counters};
+use super::{
+    incoming::Incoming,
+    station::{Patience, Station, TICK, a_sender, counters},
+};
 use crate::{
     failure::{Failure, Verdict},
+    interrupt::Interrupt,
     plan::RecvPlan,
-    report::{Output, Progress, RecvReport, hex},
+    report::{Document as _, Output, ServeReport},
 };
 
 pub(super) fn run(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> {
     if output.shows_only("recv", plan)? {
         return Ok(Verdict::Done);
     }
-    loop {
-        let verdict = receive(plan, output)?;
-        if !plan.is_kept || verdict != Verdict::Done {
-            return Ok(verdict);
-        }
+    if plan.directory.is_none() && output.is_json() {
+        let text = "--json prints to standard output, and so does --to-stdout: leave one out";
+        return Err(Failure::usage(text));
     }
-}
-
-/// One transfer.
-fn receive(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> {
-    let session = plan.session.session();
-    let mut receiver = FileReceiver::open(&session, &plan.directory, plan.is_overwriting)?;
+    let interrupt = Interrupt::install()?;
+    let mut receiver = open(plan)?;
     for warning in receiver.take_warnings() {
-        output.note(&format!("warning: {warning}"));
+        output.warn(&warning);
     }
-    let mut station = Station::open("receiver", &plan.session, output);
-    let mut transfer = Transfer::new(plan.timeout, output.progress());
-    let mut due = Instant::now();
-    loop {
-        let is_on = receiver.turn()?;
-        while let Some(event) = receiver.pop_event() {
-            transfer.take(event, output);
-        }
-        if Instant::now() >= due || !is_on {
-            due = Instant::now() + TICK;
-            transfer.show(&receiver);
-            station.show(|snapshot| receiver.snapshot(snapshot));
-        }
-        if !is_on || !transfer.may_go_on(&mut receiver) {
-            break;
-        }
-        let until = receiver.now() + TICK;
-        receiver.wait(Some(until));
-    }
-    transfer.clear();
-    let progress = receiver.progress();
-    let time = transfer
-        .began
-        .map_or(Duration::ZERO, |began| began.elapsed());
-    let mut report = RecvReport::new(plan.session.group.to_string(), &progress, time);
-    report.is_complete = transfer.root.is_some() && transfer.error.is_none();
-    report.root = transfer.root;
-    report.error = transfer.error;
-    report.counters = counters(|snapshot| receiver.snapshot(snapshot));
-    output.finish(&report)?;
-    Ok(Verdict::of(report.is_complete))
+    let mut service = Service {
+        plan,
+        output,
+        interrupt: &interrupt,
+        station: Station::open("receiver", &plan.session, output),
+        incoming: Incoming::new(plan, output),
+        patience: Patience::new(),
+        moved: 0,
+        moved_at: Instant::now(),
+        leaving: None,
+        has_timed_out: false,
+    };
+    let started = Instant::now();
+    service.drive(&mut receiver)?;
+    service.report(&receiver, started.elapsed())
 }
 
-/// What is known of the transfer in hand.
-struct Transfer {
-    timeout: Option<Duration>,
-    progress: Progress,
-    bar: Option<ProgressBar>,
-    began: Option<Instant>,
-    is_plan_known: bool,
-    held: u64,
+fn open(plan: &RecvPlan) -> Result<FileReceiver, Failure> {
+    let target = match &plan.directory {
+        Some(path) => Target::Directory {
+            path: path.clone(),
+            existing: plan.existing.into(),
+        },
+        None => Target::Stream(Box::new(io::stdout())),
+    };
+    let builder = FileReceiver::builder(plan.session.session(), target)
+        .allow(plan.allowed.iter().copied())
+        .key(plan.key.clone())
+        .serve(plan.is_serving);
+    Ok(builder.open()?)
+}
+
+/// One run of the command: one transfer, or all that come.
+struct Service<'a> {
+    plan: &'a RecvPlan,
+    output: &'a Output,
+    interrupt: &'a Interrupt,
+    station: Station,
+    incoming: Incoming<'a>,
+    patience: Patience,
+    /// Bytes held and verified when something last moved.
+    moved: u64,
     moved_at: Instant,
-    gave_up_at: Option<Instant>,
-    root: Option<String>,
-    error: Option<String>,
+    /// When everything was given up.
+    leaving: Option<Instant>,
+    has_timed_out: bool,
 }
 
-impl Transfer {
-    fn new(timeout: Option<Duration>, progress: Progress) -> Self {
-        Self {
-            timeout,
-            progress,
-            bar: None,
-            began: None,
-            is_plan_known: false,
-            held: 0,
-            moved_at: Instant::now(),
-            gave_up_at: None,
-            root: None,
-            error: None,
-        }
-    }
-
-    fn take(&mut self, event: PlanReceiverEvent, output: &Output) {
-        self.moved_at = Instant::now();
-        match event {
-            PlanReceiverEvent::Joined { .. } => self.began = Some(Instant::now()),
-            PlanReceiverEvent::PlanKnown { entries, bytes } => {
-                output.detail(&format!("{entries} entries, {bytes} bytes"));
-                self.is_plan_known = true;
-                self.bar = Some(self.progress.bytes("receiving", bytes));
+impl Service<'_> {
+    fn drive(&mut self, receiver: &mut FileReceiver) -> Result<(), Failure> {
+        let mut due = Instant::now();
+        loop {
+            let is_on = receiver.turn()?;
+            while let Some(event) = receiver.pop_event() {
+                self.moved_at = Instant::now();
+                self.incoming.take(event, receiver)?;
             }
-            PlanReceiverEvent::SlabBad { path, .. } => {
-                output.note(&format!(
-                    "a part of {path} came out wrong and is fetched again"
-                ));
+            if Instant::now() >= due || !is_on {
+                due = Instant::now() + TICK;
+                self.look(receiver);
             }
-            PlanReceiverEvent::Delivered { root, .. } => self.root = Some(hex(&root)),
-            PlanReceiverEvent::Acknowledged => {}
-            PlanReceiverEvent::Failed { text, .. } => self.error = Some(text),
+            if !is_on || self.leaving.is_some_and(|at| at.elapsed() >= FAREWELL) {
+                break;
+            }
+            let until = receiver.now() + TICK;
+            receiver.wait(Some(until));
+        }
+        self.incoming.look(receiver);
+        // What the programs do is part of the work.
+        while !self.incoming.hook.look() && self.interrupt.sleep(TICK) {}
+        Ok(())
+    }
+
+    /// What is done ten times a second.
+    fn look(&mut self, receiver: &mut FileReceiver) {
+        self.incoming.look(receiver);
+        self.incoming.hook.look();
+        self.station.show(|snapshot| receiver.snapshot(snapshot));
+        if self.incoming.count == 0 {
+            let plan = &self.plan.session;
+            self.patience
+                .look(self.output, || a_sender(plan, receiver.interface()));
+        }
+        if self.leaving.is_some() {
+            return;
+        }
+        if self.interrupt.is_requested() {
+            self.leave(
+                receiver,
+                "the receiver was interrupted; what it has is kept",
+            );
+        } else if self.is_stuck(receiver) {
+            self.has_timed_out = true;
+            self.leave(receiver, "nothing moved for the time allowed");
         }
     }
 
-    fn show(&mut self, receiver: &FileReceiver) {
-        let numbers = receiver.progress().numbers;
-        let moved = numbers.held + numbers.verified;
-        if moved != self.held {
-            self.held = moved;
-            self.moved_at = Instant::now();
-        }
-        if let Some(bar) = &self.bar {
-            bar.set_position(numbers.held);
-            bar.set_message(format!("lost {}", numbers.lost));
-        }
+    fn leave(&mut self, receiver: &mut FileReceiver, text: &str) {
+        receiver.cancel(text);
+        self.leaving = Some(Instant::now());
     }
 
-    /// Cancels the transfer when nothing moved for the time allowed; false when even the farewell
-    /// has had its time.
-    fn may_go_on(&mut self, receiver: &mut FileReceiver) -> bool {
-        if let Some(at) = self.gave_up_at {
-            return at.elapsed() < FAREWELL;
-        }
+    /// True when nothing has moved for longer than is allowed.
+    fn is_stuck(&mut self, receiver: &FileReceiver) -> bool {
+        let Some(timeout) = self.plan.timeout else {
+            return false;
+        };
+        let states = receiver.progress();
+        let moved = states
+            .iter()
+            .map(|(_, state)| state.numbers.held + state.numbers.verified)
+            .sum();
         // Names are being given: only the disk's answer says what is there in the end.
-        if self.is_committing(receiver) {
+        let is_committing = states
+            .iter()
+            .any(|(_, state)| matches!(state.phase, Phase::Preparing | Phase::Committing));
+        if moved != self.moved || is_committing {
+            self.moved = moved;
             self.moved_at = Instant::now();
-            return true;
         }
-        if self
-            .timeout
-            .is_some_and(|timeout| self.moved_at.elapsed() >= timeout)
-        {
-            receiver.cancel("the receiver gave up: nothing moved");
-            self.error = Some("nothing moved for the time allowed".to_owned());
-            self.gave_up_at = Some(Instant::now());
-        }
-        true
+        self.moved_at.elapsed() >= timeout
     }
 
-    /// All is verified, and the outcome of putting it in place is not known yet.
-    fn is_committing(&self, receiver: &FileReceiver) -> bool {
-        let progress = receiver.progress();
-        let is_verified = progress.numbers.verified >= progress.content_bytes;
-        self.is_plan_known && is_verified && self.root.is_none() && self.error.is_none()
-    }
-
-    fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+    fn report(&mut self, receiver: &FileReceiver, time: Duration) -> Result<Verdict, Failure> {
+        let is_interrupted = self.interrupt.is_requested();
+        if self.plan.is_serving {
+            let mut report = ServeReport::new(self.plan.session.group.to_string(), time);
+            self.incoming.finish_all(receiver)?;
+            self.incoming.sum(&mut report);
+            report.is_interrupted = is_interrupted;
+            report.counters = counters(|snapshot| receiver.snapshot(snapshot));
+            self.output.finish(&report)?;
+            let is_fine = report.failed == 0 && report.exec_failures == 0;
+            return Ok(Verdict::of_session(is_interrupted, is_fine));
         }
+        let mut report = self.incoming.single(receiver);
+        report.is_interrupted = is_interrupted;
+        if self.has_timed_out && report.error.is_none() {
+            report.error = Some("nothing moved for the time allowed".to_owned());
+        }
+        report.counters = counters(|snapshot| receiver.snapshot(snapshot));
+        if self.plan.directory.is_some() {
+            self.output.finish(&report)?;
+        } else {
+            self.output.note(report.text().trim_end());
+        }
+        let is_fine = report.is_complete && report.exec_failures == 0;
+        Ok(Verdict::of_session(
+            is_interrupted && !report.is_complete,
+            is_fine,
+        ))
     }
 }
 
-/// How long the sender may take to hear that this end gives up.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the senders may take to hear that this end gives up.
+const FAREWELL: Duration = Duration::from_secs(2);

@@ -1,131 +1,155 @@
 //! `towline send`.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    io::{self, Write as _},
+    time::Instant,
+};
 
-use indicatif::ProgressBar;
-use towline::{Expectation, FileSender, PlanSenderEvent};
+use towline::{Expectation, FileSender, FileSet, PlanSenderEvent};
 
-use super::station::{Station, TICK, counters};
+use super::{
+    progress::SendProgress,
+    spool,
+    station::{Station, TICK, counters},
+};
 use crate::{
     failure::{Failure, Verdict},
+    interrupt::Interrupt,
     plan::SendPlan,
-    report::{Output, Progress, SendReport},
+    report::{Document as _, FileListing, Output, SendReport, SumRow},
 };
 
 pub(super) fn run(plan: &SendPlan, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("send", plan)? {
-        return Ok(Verdict::Done);
+    let interrupt = Interrupt::install()?;
+    let Some(mut files) = files(plan, &interrupt, output)? else {
+        return Ok(Verdict::Interrupted);
+    };
+    if output.is_dry_run() {
+        return list(plan, &mut files, output);
     }
     let expectation = Expectation {
         receivers: plan.receivers,
+        names: plan.names.clone(),
         join_timeout: plan.join_timeout,
         progress_timeout: plan.timeout,
+        slow: plan.slow.into(),
+        key: plan.key.clone(),
     };
-    let mut sender = FileSender::open(&plan.session.session(), &plan.paths, &expectation)?;
+    let mut sender = FileSender::open(&plan.session.session(), files, &expectation)?;
     for warning in sender.take_warnings() {
-        output.note(&format!("warning: {warning}"));
+        output.warn(&warning);
     }
-    let mut station = Station::open("sender", &plan.session, output);
-    let mut bars = Bars::new(output.progress());
-    let mut started = Instant::now();
-    let mut due = started;
-    let mut finished = None;
-    loop {
-        let is_on = sender.turn()?;
-        while let Some(event) = sender.pop_event() {
-            if matches!(event, PlanSenderEvent::PassStarted { pass: 0, .. }) {
-                started = Instant::now();
+    let mut job = Job {
+        station: Station::open("sender", &plan.session, output),
+        progress: SendProgress::new(plan, output),
+        started: Instant::now(),
+        finished: None,
+    };
+    job.drive(&mut sender, &interrupt)?;
+    let report = job.report(plan, &sender, interrupt.is_requested());
+    if plan.is_hashing && !output.is_json() {
+        let sums = sender.sums().map(|sums| sums.lines());
+        io::stdout().lock().write_all(&sums.unwrap_or_default())?;
+        output.note(report.text().trim_end());
+    } else {
+        output.finish(&report)?;
+    }
+    Ok(Verdict::of_session(
+        report.is_interrupted && !report.is_proven,
+        report.is_proven,
+    ))
+}
+
+/// Finds everything that is to be sent. `None` when a signal came first.
+fn files(
+    plan: &SendPlan,
+    interrupt: &Interrupt,
+    output: &Output,
+) -> Result<Option<FileSet>, Failure> {
+    let mut set = FileSet::builder().select(plan.selection.clone());
+    for path in plan.paths() {
+        set = set.path(path);
+    }
+    if plan.has_stdin() {
+        let Some(spool) = spool::standard_input(interrupt, output)? else {
+            return Ok(None);
+        };
+        set = set.spooled(&plan.stdin_name, spool);
+    }
+    Ok(Some(set.read()?))
+}
+
+/// For `--dry-run`: what would be sent, or its checksums.
+fn list(plan: &SendPlan, files: &mut FileSet, output: &Output) -> Result<Verdict, Failure> {
+    let sums = if plan.is_hashing {
+        Some(files.sums()?)
+    } else {
+        None
+    };
+    match sums {
+        Some(sums) if !output.is_json() => io::stdout().lock().write_all(&sums.lines())?,
+        sums => output.finish(&FileListing::new(plan, files, sums.as_ref()))?,
+    }
+    Ok(Verdict::Done)
+}
+
+/// A transfer and what is shown of it.
+struct Job<'a> {
+    station: Station,
+    progress: SendProgress<'a>,
+    started: Instant,
+    finished: Option<Instant>,
+}
+
+impl Job<'_> {
+    fn drive(&mut self, sender: &mut FileSender, interrupt: &Interrupt) -> Result<(), Failure> {
+        let mut due = self.started;
+        let mut is_cancelled = false;
+        loop {
+            let is_on = sender.turn()?;
+            while let Some(event) = sender.pop_event() {
+                self.take(&event, sender);
             }
-            if event == PlanSenderEvent::Finished {
-                finished = Some(Instant::now());
+            if Instant::now() >= due || !is_on {
+                due = Instant::now() + TICK;
+                self.progress.show(sender);
+                self.station.show(|snapshot| sender.snapshot(snapshot));
             }
-            tell(&event, output);
+            if interrupt.is_requested() && !is_cancelled {
+                is_cancelled = true;
+                sender.cancel("the sender was interrupted");
+            }
+            if !is_on || interrupt.is_farewell_over() {
+                break;
+            }
+            let until = sender.now() + TICK;
+            sender.wait(Some(until));
         }
-        if Instant::now() >= due || !is_on {
-            due = Instant::now() + TICK;
-            bars.show(&sender);
-            station.show(|snapshot| sender.snapshot(snapshot));
-        }
-        if !is_on {
-            break;
-        }
-        let until = sender.now() + TICK;
-        sender.wait(Some(until));
-    }
-    bars.clear();
-    let time = finished
-        .unwrap_or_else(Instant::now)
-        .duration_since(started);
-    let files = sender.endpoint().plan().plan().files().len() as u64;
-    let outcome = sender.outcome();
-    let mut report = SendReport::new(plan.session.group.to_string(), &outcome, files, time);
-    report.counters = counters(|snapshot| sender.snapshot(snapshot));
-    output.finish(&report)?;
-    Ok(Verdict::of(report.is_proven))
-}
-
-fn tell(event: &PlanSenderEvent, output: &Output) {
-    match event {
-        PlanSenderEvent::Joined { name, peer, .. } => {
-            output.detail(&format!("{name} joined from {}", peer.ip()));
-        }
-        PlanSenderEvent::Failed { slot, text, .. } => {
-            output.note(&format!("receiver {slot} failed: {text}"));
-        }
-        PlanSenderEvent::Refused { peer, reason } => {
-            output.note(&format!("{peer} was refused: {reason}"));
-        }
-        PlanSenderEvent::PassStarted {
-            pass,
-            bytes,
-            fill_bytes,
-        } => {
-            output.detail(&format!(
-                "pass {pass}: {bytes} bytes for all, {fill_bytes} for single"
-            ));
-        }
-        PlanSenderEvent::Disconnected { slot } => {
-            output.note(&format!("receiver {slot} has lost its connection"));
-        }
-        PlanSenderEvent::Reconnected { .. }
-        | PlanSenderEvent::Done { .. }
-        | PlanSenderEvent::Finished => {}
-    }
-}
-
-/// A bar for each receiver.
-struct Bars {
-    progress: Progress,
-    bars: BTreeMap<u32, ProgressBar>,
-}
-
-impl Bars {
-    const fn new(progress: Progress) -> Self {
-        Self {
-            progress,
-            bars: BTreeMap::new(),
-        }
+        self.progress.clear(sender);
+        Ok(())
     }
 
-    fn show(&mut self, sender: &FileSender) {
-        if !self.progress.is_shown() {
-            return;
+    fn take(&mut self, event: &PlanSenderEvent, sender: &FileSender) {
+        if matches!(event, PlanSenderEvent::PassStarted { pass: 0, .. }) {
+            self.started = Instant::now();
         }
-        let outcome = sender.outcome();
-        for receiver in &outcome.receivers {
-            let progress = &self.progress;
-            let bar = self
-                .bars
-                .entry(receiver.slot)
-                .or_insert_with(|| progress.bytes(&receiver.name, outcome.content_bytes));
-            bar.set_position(receiver.progress.held);
-            bar.set_message(format!("lost {}", receiver.progress.lost));
+        if *event == PlanSenderEvent::Finished {
+            self.finished = Some(Instant::now());
         }
+        self.progress.tell(event, sender);
     }
 
-    fn clear(self) {
-        for bar in self.bars.values() {
-            bar.finish();
+    fn report(&self, plan: &SendPlan, sender: &FileSender, is_interrupted: bool) -> SendReport {
+        let finished = self.finished.unwrap_or_else(Instant::now);
+        let time = finished.duration_since(self.started);
+        let files = sender.endpoint().plan().plan().files().len() as u64;
+        let group = plan.session.group.to_string();
+        let mut report = SendReport::new(group, &sender.outcome(), files, time);
+        report.is_interrupted = is_interrupted;
+        if plan.is_hashing {
+            report.sums = sender.sums().as_ref().map(SumRow::all);
         }
+        report.counters = counters(|snapshot| sender.snapshot(snapshot));
+        report
     }
 }

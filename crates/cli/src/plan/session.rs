@@ -48,7 +48,11 @@ pub(crate) struct SessionPlan {
 impl SessionPlan {
     /// Brings flags, file and defaults together.
     pub(crate) fn new(given: &Given) -> Result<Self, Failure> {
-        let settings = Settings::resolve(given)?;
+        Self::of(&Settings::resolve(given)?)
+    }
+
+    /// From settings that were brought together.
+    pub(crate) fn of(settings: &Settings) -> Result<Self, Failure> {
         let as_text = |text: &str| Ok::<_, String>(text.to_owned());
         let group: Group = settings
             .parse("group", str::parse)?

@@ -1,22 +1,43 @@
 //! `send`, `recv` and `demo`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr as _,
+    time::Duration,
+};
 
-use serde::Serialize;
+use clap::ValueEnum as _;
+use serde::{Serialize, Serializer};
+use towline::{Allowed, Key, Selection};
 
-use super::SessionPlan;
+use super::{SessionPlan, Settings};
 use crate::{
-    args::{DemoArgs, RecvArgs, SendArgs},
+    args::{DemoArgs, ExistingArg, RecvArgs, SendArgs, SlowArg, duration},
     failure::Failure,
 };
 
 /// Files and trees to a group.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SendPlan {
+    /// `-` is standard input.
     pub(crate) paths: Vec<PathBuf>,
+    pub(crate) stdin_name: String,
+    /// Whether each includes, and its pattern.
+    pub(crate) rules: Vec<(bool, String)>,
+    #[serde(skip)]
+    pub(crate) selection: Selection,
+    pub(crate) is_hashing: bool,
+    /// 0 for whoever joins in time.
     pub(crate) receivers: u32,
+    /// Names of the receivers that are expected.
+    pub(crate) names: Vec<String>,
     pub(crate) join_timeout: Duration,
     pub(crate) timeout: Duration,
+    pub(crate) slow: SlowArg,
+    pub(crate) key_file: Option<PathBuf>,
+    #[serde(skip)]
+    pub(crate) key: Option<Key>,
     pub(crate) session: SessionPlan,
 }
 
@@ -27,49 +48,180 @@ impl SendPlan {
             let text = "files need the receivers' reports, and --strict-pgm leaves them out";
             return Err(Failure::usage(text));
         }
-        if let Some(missing) = args
-            .paths
-            .iter()
-            .find(|path| path.symlink_metadata().is_err())
-        {
-            return Err(Failure::usage(format!("there is no {}", missing.display())));
+        let is_stdin = |path: &&PathBuf| path.as_os_str() == STDIN;
+        if args.paths.iter().filter(is_stdin).count() > 1 {
+            return Err(Failure::usage(
+                "standard input can be sent once: name - once",
+            ));
+        }
+        let mut selection = Selection::default();
+        for (is_included, pattern) in &args.rules.rules {
+            let added = match is_included {
+                true => selection.include(pattern),
+                false => selection.exclude(pattern),
+            };
+            added.map_err(|error| Failure::usage(error.to_string()))?;
+        }
+        let mut names = args.expect.clone();
+        names.sort_unstable();
+        names.dedup();
+        if names.iter().any(String::is_empty) {
+            return Err(Failure::usage("--expect: a receiver has a name"));
         }
         Ok(Self {
             paths: args.paths.clone(),
-            receivers: args.receivers,
-            join_timeout: args.join_timeout,
+            stdin_name: args.stdin_name.clone(),
+            rules: args.rules.rules.clone(),
+            selection,
+            is_hashing: args.hash,
+            receivers: match (args.join_for, names.len()) {
+                (Some(_), _) => 0,
+                (None, 0) => args.receivers,
+                (None, named) => u32::try_from(named).unwrap_or(u32::MAX),
+            },
+            names,
+            join_timeout: args.join_for.unwrap_or(args.join_timeout),
             timeout: args.timeout,
+            slow: args.slow,
+            key: key(args.key_file.as_deref())?,
+            key_file: args.key_file.clone(),
             session,
         })
     }
+
+    /// True when one of the paths is standard input.
+    pub(crate) fn has_stdin(&self) -> bool {
+        self.paths.iter().any(|path| path.as_os_str() == STDIN)
+    }
+
+    /// The paths that are not standard input.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.paths.iter().filter(|path| path.as_os_str() != STDIN)
+    }
 }
 
-/// Files and trees from a group into a directory.
+/// How standard input is named among the paths.
+const STDIN: &str = "-";
+
+/// Files and trees from a group into a directory, or one file to standard output.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RecvPlan {
-    pub(crate) directory: PathBuf,
-    pub(crate) is_overwriting: bool,
+    /// None for standard output.
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) existing: ExistingArg,
     /// Goes on after the first transfer.
-    pub(crate) is_kept: bool,
+    pub(crate) is_serving: bool,
+    #[serde(serialize_with = "texts")]
+    pub(crate) allowed: Vec<Allowed>,
+    /// A program and its arguments, run after each transfer.
+    pub(crate) exec: Vec<String>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) key_file: Option<PathBuf>,
+    #[serde(skip)]
+    pub(crate) key: Option<Key>,
     pub(crate) session: SessionPlan,
 }
 
 impl RecvPlan {
     pub(crate) fn new(args: &RecvArgs) -> Result<Self, Failure> {
-        if args.directory.exists() && !args.directory.is_dir() {
-            let text = format!("{} is not a directory", args.directory.display());
+        let settings = Settings::resolve_with(args.session.given(), &OWN_KEYS)?;
+        let text = |name: &str| settings.parse(name, |text| Ok::<_, String>(text.to_owned()));
+        let existing = |text: &str| ExistingArg::from_str(text, false);
+        let directory = match &args.directory {
+            Some(directory) => Some(directory.clone()),
+            None if args.to_stdout => None,
+            None => text("directory")?.map(PathBuf::from),
+        };
+        if directory.is_none() && !args.to_stdout {
+            let text = "which directory? as in towline recv incoming/, or --to-stdout";
             return Err(Failure::usage(text));
         }
+        let exec = match &args.exec {
+            Some(exec) => Some(exec.clone()),
+            None => text("exec")?,
+        };
+        let exec = match exec {
+            Some(exec) => words(&exec).map_err(|text| Failure::usage(format!("--exec: {text}")))?,
+            None => Vec::new(),
+        };
+        let key_file = match &args.key_file {
+            Some(path) => Some(path.clone()),
+            None => text("key_file")?.map(PathBuf::from),
+        };
+        let allowed = match args.from.as_slice() {
+            [] => settings.parse("from", sources)?.unwrap_or_default(),
+            from => from.to_vec(),
+        };
         Ok(Self {
-            directory: args.directory.clone(),
-            is_overwriting: args.overwrite,
-            is_kept: args.keep,
-            timeout: args.timeout,
-            session: SessionPlan::new(args.session.given())?,
+            directory,
+            existing: match (args.existing, args.overwrite) {
+                (Some(existing), _) => existing,
+                (None, true) => ExistingArg::Replace,
+                (None, false) => settings
+                    .parse("existing", existing)?
+                    .unwrap_or(ExistingArg::Refuse),
+            },
+            is_serving: args.serve || settings.parse("serve", bool::from_str)?.unwrap_or(false),
+            allowed,
+            exec,
+            timeout: match args.timeout {
+                Some(timeout) => Some(timeout),
+                None => settings.parse("timeout", duration)?,
+            },
+            key: key(key_file.as_deref())?,
+            key_file,
+            session: SessionPlan::of(&settings)?,
         })
     }
 }
+
+fn key(path: Option<&Path>) -> Result<Option<Key>, Failure> {
+    Ok(path.map(towline::read_key).transpose()?)
+}
+
+fn sources(text: &str) -> Result<Vec<Allowed>, String> {
+    text.split(',').map(|text| text.trim().parse()).collect()
+}
+
+/// The words of a command. Blanks separate them, except between quotes; nothing else is special, as
+/// no shell takes part.
+fn words(text: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word = None;
+    let mut quote = None;
+    for c in text.chars() {
+        match (quote, c) {
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_with(String::new);
+            }
+            (Some(open), c) if open == c => quote = None,
+            (_, c) => word.get_or_insert_with(String::new).push(c),
+        }
+    }
+    words.extend(word);
+    match (quote, words.first()) {
+        (Some(open), _) => Err(format!("{text:?} opens {open} and does not close it")),
+        (None, None) => Err("it names no program".to_owned()),
+        (None, Some(_)) => Ok(words),
+    }
+}
+
+fn texts<T: fmt::Display, S: Serializer>(list: &[T], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(list.iter().map(ToString::to_string))
+}
+
+/// Keys that the configuration file may have for `recv` besides those of its session.
+const OWN_KEYS: [&str; 7] = [
+    "directory",
+    "existing",
+    "serve",
+    "from",
+    "key_file",
+    "exec",
+    "timeout",
+];
 
 /// The main job on this machine.
 #[derive(Clone, Debug, Serialize)]
@@ -105,5 +257,27 @@ impl DemoPlan {
             rate: args.rate.clone(),
             keep: args.keep.clone(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_words_and_quotes_hold_them_together() {
+        let cases: [(&str, &[&str]); 5] = [
+            ("publish", &["publish"]),
+            (" a  b\tc ", &["a", "b", "c"]),
+            ("sh -c 'mv \"$X\" y'", &["sh", "-c", "mv \"$X\" y"]),
+            ("a \"b c\"d ''", &["a", "b cd", ""]),
+            ("a\\b $HOME *", &["a\\b", "$HOME", "*"]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(words(text).unwrap(), expected, "{text}");
+        }
+        for text in ["", "  ", "a 'b"] {
+            assert!(words(text).is_err(), "{text:?}");
+        }
     }
 }

@@ -5,11 +5,94 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 use towline::{
-    PlanOutcome, ReceiverProgress, ReceiverReport, ReceiverState,
+    EntryKind, FileSet, FileSums, PlanOutcome, ReceiverProgress, ReceiverReport, ReceiverState,
     demo::{self, Checksums},
 };
 
 use super::{Counters, Document, quantity};
+use crate::plan::SendPlan;
+
+/// `send --dry-run`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct FileListing {
+    plan: SendPlan,
+    files: u64,
+    bytes: u64,
+    entries: Vec<ListedEntry>,
+    /// With `--hash`.
+    sums: Option<Vec<SumRow>>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct ListedEntry {
+    /// `file`, `directory` or `symlink`.
+    kind: &'static str,
+    bytes: u64,
+    path: String,
+}
+
+/// The checksum of one file.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SumRow {
+    path: String,
+    blake3: String,
+}
+
+impl SumRow {
+    pub(crate) fn all(sums: &FileSums) -> Vec<Self> {
+        let rows = sums.iter().map(|(path, root)| Self {
+            path: path.display().to_string(),
+            blake3: hex(root),
+        });
+        rows.collect()
+    }
+}
+
+impl FileListing {
+    pub(crate) fn new(plan: &SendPlan, files: &FileSet, sums: Option<&FileSums>) -> Self {
+        let entries = files.entries().map(|entry| ListedEntry {
+            kind: match entry.kind {
+                EntryKind::File => "file",
+                EntryKind::Directory => "directory",
+                EntryKind::Symlink => "symlink",
+            },
+            bytes: entry.bytes,
+            path: entry.path.display().to_string(),
+        });
+        Self {
+            plan: plan.clone(),
+            files: files.file_count() as u64,
+            bytes: files.bytes(),
+            entries: entries.collect(),
+            sums: sums.map(SumRow::all),
+        }
+    }
+}
+
+impl Document for FileListing {
+    const SCHEMA: &'static str = "towline.plan.send";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for ListedEntry { kind, bytes, path } in &self.entries {
+            text += &match *kind {
+                "directory" => format!("{:>15} {path}/\n", ""),
+                "symlink" => format!("{:>15} {path}@\n", ""),
+                _ => format!("{bytes:>15} {path}\n"),
+            };
+        }
+        let entries = match self.entries.len() {
+            1 => "1 entry".to_owned(),
+            count => format!("{count} entries"),
+        };
+        let size = quantity::bytes(self.bytes);
+        text + &format!(
+            "{:>15} in {entries} ({size}); nothing was sent\n",
+            self.bytes
+        )
+    }
+}
 
 /// `send`.
 #[derive(Clone, Debug, Serialize)]
@@ -28,6 +111,17 @@ pub(crate) struct SendReport {
     pub(crate) receivers: Vec<ReceiverRow>,
     /// Expected receivers that never came.
     pub(crate) missing: u32,
+    /// Their names, when receivers are expected by name.
+    pub(crate) missing_names: Vec<String>,
+    /// The name of the expected receiver that was the last to be done, or is furthest behind.
+    pub(crate) slowest: Option<String>,
+    /// Bytes of content sent to all, and to single receivers besides, repairs not counted.
+    pub(crate) multicast_bytes: u64,
+    pub(crate) unicast_bytes: u64,
+    /// With `--hash`, once every byte was read.
+    pub(crate) sums: Option<Vec<SumRow>>,
+    /// Ended by a signal.
+    pub(crate) is_interrupted: bool,
     /// Why the sender itself gave up.
     pub(crate) failure: Option<String>,
     pub(crate) counters: Counters,
@@ -45,6 +139,12 @@ pub(crate) struct ReceiverRow {
     packets_lost: u64,
     repairs_asked: u64,
     repairs_got: u64,
+    /// Bytes that it held already when it joined.
+    bytes_resumed: u64,
+    /// `the network`, `its disk`, `its CPU` or `the rate set`.
+    limited_by: String,
+    /// Why it was served by itself.
+    demoted: Option<String>,
     seconds: Option<f64>,
     root: Option<String>,
     error: Option<String>,
@@ -53,6 +153,8 @@ pub(crate) struct ReceiverRow {
 impl SendReport {
     pub(crate) fn new(group: String, outcome: &PlanOutcome, files: u64, time: Duration) -> Self {
         let seconds = time.as_secs_f64();
+        let mut receivers = outcome.receivers.iter();
+        let slowest = receivers.find(|receiver| Some(receiver.slot) == outcome.slowest);
         Self {
             group,
             is_proven: outcome.is_proven(),
@@ -64,6 +166,12 @@ impl SendReport {
             bytes_per_s: quantity::per_second(outcome.content_bytes, seconds),
             receivers: outcome.receivers.iter().map(ReceiverRow::from).collect(),
             missing: outcome.missing,
+            missing_names: outcome.missing_names.clone(),
+            slowest: slowest.map(|receiver| receiver.name.clone()),
+            multicast_bytes: outcome.multicast_bytes,
+            unicast_bytes: outcome.unicast_bytes,
+            sums: None,
+            is_interrupted: false,
             failure: outcome.failure.as_ref().map(|(_, text)| text.clone()),
             counters: Counters::default(),
         }
@@ -81,6 +189,9 @@ impl From<&ReceiverReport> for ReceiverRow {
             packets_lost: report.progress.lost,
             repairs_asked: report.progress.repairs_asked,
             repairs_got: report.progress.repairs_got,
+            bytes_resumed: report.held_at_join,
+            limited_by: report.limited_by.to_string(),
+            demoted: report.demoted.map(|reason| reason.to_string()),
             seconds: None,
             root: None,
             error: None,
@@ -115,7 +226,20 @@ impl Document for SendReport {
             text += &row.line(self.bytes);
         }
         if self.missing > 0 {
-            text += &format!("{} expected receivers never joined\n", self.missing);
+            let count = quantity::count(self.missing.into(), "expected receiver");
+            let names = self.missing_names.join(", ");
+            let names = if names.is_empty() {
+                names
+            } else {
+                format!(": {names}")
+            };
+            text += &format!("{count} never joined{names}\n");
+        }
+        if let Some(slowest) = &self.slowest {
+            text += &format!("slowest: {slowest}\n");
+        }
+        if self.is_interrupted {
+            text += "interrupted: receivers keep what they have; send again to go on\n";
         }
         if let Some(failure) = &self.failure {
             text += &format!("the sender gave up: {failure}\n");
@@ -152,6 +276,15 @@ impl ReceiverRow {
         if let Some(seconds) = self.seconds {
             line += &format!(", {}", quantity::time(Duration::from_secs_f64(seconds)));
         }
+        if self.bytes_resumed > 0 {
+            line += &format!(", {} held before", quantity::bytes(self.bytes_resumed));
+        }
+        if let Some(reason) = &self.demoted {
+            line += &format!(", served by itself: {reason}");
+        }
+        if self.state == "active" {
+            line += &format!(", limited by {}", self.limited_by);
+        }
         if let Some(error) = &self.error {
             line += &format!(": {error}");
         }
@@ -159,12 +292,18 @@ impl ReceiverRow {
     }
 }
 
-/// `recv`.
+/// `recv`: one transfer.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RecvReport {
     pub(crate) group: String,
     /// Everything is verified, synced and in place, and the sender knows.
     pub(crate) is_complete: bool,
+    /// Ended by a signal.
+    pub(crate) is_interrupted: bool,
+    pub(crate) sender: Option<String>,
+    pub(crate) plan: Option<String>,
+    /// The directory, or the one thing in it that the transfer brought.
+    pub(crate) path: Option<String>,
     pub(crate) root: Option<String>,
     pub(crate) bytes: u64,
     pub(crate) bytes_held: u64,
@@ -173,22 +312,36 @@ pub(crate) struct RecvReport {
     pub(crate) repairs_got: u64,
     pub(crate) seconds: f64,
     pub(crate) error: Option<String>,
+    /// Senders that nothing was taken from, and why not from the last of them.
+    pub(crate) passed_over: u64,
+    pub(crate) passed_over_why: Option<String>,
+    pub(crate) exec_failures: u64,
     pub(crate) counters: Counters,
 }
 
 impl RecvReport {
-    pub(crate) fn new(group: String, progress: &ReceiverProgress, time: Duration) -> Self {
+    pub(crate) fn new(group: String, progress: Option<&ReceiverProgress>, time: Duration) -> Self {
+        let numbers = progress
+            .map(|progress| progress.numbers)
+            .unwrap_or_default();
         Self {
             group,
             is_complete: false,
+            is_interrupted: false,
+            sender: None,
+            plan: None,
+            path: None,
             root: None,
-            bytes: progress.content_bytes,
-            bytes_held: progress.numbers.held,
-            packets_lost: progress.numbers.lost,
-            repairs_asked: progress.numbers.repairs_asked,
-            repairs_got: progress.numbers.repairs_got,
+            bytes: progress.map_or(0, |progress| progress.content_bytes),
+            bytes_held: numbers.held,
+            packets_lost: numbers.lost,
+            repairs_asked: numbers.repairs_asked,
+            repairs_got: numbers.repairs_got,
             seconds: time.as_secs_f64(),
             error: None,
+            passed_over: 0,
+            passed_over_why: None,
+            exec_failures: 0,
             counters: Counters::default(),
         }
     }
@@ -204,17 +357,77 @@ impl Document for RecvReport {
             "lost {}, repairs asked {}, got {}",
             self.packets_lost, self.repairs_asked, self.repairs_got
         );
-        match (&self.error, &self.root) {
+        let path = self.path.as_deref().unwrap_or("transfer");
+        let text = match (&self.error, &self.root) {
             (Some(error), _) => format!(
-                "FAILED with {held} of {}: {error}; {numbers}\n",
+                "{path}: FAILED with {held} of {}: {error}; {numbers}\n",
                 quantity::bytes(self.bytes)
             ),
             (None, Some(root)) => format!(
-                "complete: {held} in {}; {numbers}; root {root}\n",
+                "{path}: complete, {held} in {}; {numbers}; root {root}\n",
                 quantity::time(Duration::from_secs_f64(self.seconds))
             ),
             (None, None) => format!("nothing received; {numbers}\n"),
+        };
+        text + &passed_over(self.passed_over, self.passed_over_why.as_deref())
+    }
+}
+
+/// `recv --serve`: what it has done in all.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ServeReport {
+    pub(crate) group: String,
+    /// Ended by a signal.
+    pub(crate) is_interrupted: bool,
+    pub(crate) transfers: u64,
+    pub(crate) complete: u64,
+    pub(crate) failed: u64,
+    /// Of complete transfers.
+    pub(crate) bytes: u64,
+    pub(crate) passed_over: u64,
+    pub(crate) passed_over_why: Option<String>,
+    pub(crate) exec_runs: u64,
+    pub(crate) exec_failures: u64,
+    pub(crate) seconds: f64,
+    pub(crate) counters: Counters,
+}
+
+impl ServeReport {
+    pub(crate) fn new(group: String, time: Duration) -> Self {
+        Self {
+            group,
+            seconds: time.as_secs_f64(),
+            ..Self::default()
         }
+    }
+}
+
+impl Document for ServeReport {
+    const SCHEMA: &'static str = "towline.recv-serve";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{}, {} complete ({}), {} failed, in {}\n",
+            quantity::count(self.transfers, "transfer"),
+            self.complete,
+            quantity::bytes(self.bytes),
+            self.failed,
+            quantity::time(Duration::from_secs_f64(self.seconds)),
+        );
+        if self.exec_failures > 0 {
+            let runs = quantity::count(self.exec_failures, "run");
+            text += &format!("{runs} of the program after a transfer failed\n");
+        }
+        text + &passed_over(self.passed_over, self.passed_over_why.as_deref())
+    }
+}
+
+fn passed_over(count: u64, why: Option<&str>) -> String {
+    match (count, why) {
+        (0, _) | (_, None) => String::new(),
+        (1, Some(why)) => format!("1 sender passed over: {why}\n"),
+        (count, Some(why)) => format!("{count} senders passed over, the last {why}\n"),
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command, thread, time::Duration};
 
-use lab::{Lab, LabSpec, isolated};
+use lab::{Host, Lab, LabSpec, isolated};
+use serde_json::Value;
 
 use crate::ends::{End, towline};
 
 const LIMIT: Duration = Duration::from_secs(120);
+/// What every command of a transfer has, unless the test is about it.
+const GROUP: &str = "-g 239.192.0.1:7500 --json";
 
 /// A small tree with everything that trees have.
 fn make_tree(root: &Path) {
@@ -54,7 +57,7 @@ fn a_tree_is_proven_at_every_receiver_under_loss() {
             .map(|number| {
                 let directory = root.join(number.to_string());
                 let words = format!(
-                    "recv {} -g 239.192.0.1:7500 --json --faults loss=5%,seed={number}",
+                    "recv {} -g 239.192.0.1:7500 --from any --json --faults loss=5%,seed={number}",
                     directory.display()
                 );
                 End::start(towline(lab.host(number), &words))
@@ -89,7 +92,7 @@ fn a_receiver_that_never_confirms_is_named_with_how_far_it_got() {
             .map(|number| {
                 let directory = root.join(number.to_string());
                 let words = format!(
-                    "recv {} -g 239.192.0.1:7500 --json --name r{number}",
+                    "recv {} -g 239.192.0.1:7500 --from any --json --name r{number}",
                     directory.display()
                 );
                 End::start(towline(lab.host(number), &words))
@@ -105,7 +108,7 @@ fn a_receiver_that_never_confirms_is_named_with_how_far_it_got() {
         receivers[1].signal("-STOP");
         let (status, text) = sender.finish(LIMIT);
         assert_eq!(status.code(), Some(1), "{text}");
-        let sent: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let sent: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(sent["is_proven"], false);
         for row in sent["receivers"].as_array().unwrap() {
             let is_victim = row["name"] == "r2";
@@ -122,6 +125,355 @@ fn a_receiver_that_never_confirms_is_named_with_how_far_it_got() {
             "nothing unfinished under its final name"
         );
         drop(receivers);
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+/// A receiver of `directory` on `host` that takes files from everybody.
+fn receiver(host: &Host, directory: &Path, more: &str) -> End {
+    let directory = directory.display();
+    let words = format!("recv {directory} {GROUP} --from any {more}");
+    let end = End::start(towline(host, &words));
+    thread::sleep(Duration::from_millis(300));
+    end
+}
+
+fn sender(host: &Host, path: &Path, more: &str) -> End {
+    let words = format!("send {} {GROUP} {more}", path.display());
+    End::start(towline(host, &words))
+}
+
+/// A command with its report and its exit code.
+fn ended(end: End) -> (Option<i32>, Value) {
+    let (status, text) = end.finish(LIMIT);
+    let report = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"));
+    (status.code(), report)
+}
+
+#[test]
+fn a_directory_that_others_can_reach_wants_to_know_from_whom() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let root = scratch("from");
+        make_tree(&root.join("tree"));
+        let to = root.join("to");
+
+        // Without a rule: refused, with the remedy, and nothing is made.
+        let words = format!("recv {} {GROUP}", to.display());
+        let output = towline(lab.host(1), &words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("--from") && said.contains("--key-file"),
+            "{said}"
+        );
+        assert!(!to.exists());
+
+        // With a rule that leaves the sender out, it is passed over and not dialled.
+        let words = format!(
+            "recv {} {GROUP} --from 192.0.2.0/24 --timeout 4s",
+            to.display()
+        );
+        let elsewhere = End::start(towline(lab.host(1), &words));
+        thread::sleep(Duration::from_millis(300));
+        let (code, sent) = ended(sender(lab.host(0), &root.join("tree"), "--join-timeout 2s"));
+        assert_eq!((code, &sent["missing"]), (Some(1), &1.into()), "{sent:#}");
+        let (code, report) = ended(elsewhere);
+        assert_eq!(
+            (code, &report["passed_over"]),
+            (Some(1), &1.into()),
+            "{report:#}"
+        );
+        let why = report["passed_over_why"].as_str().unwrap();
+        assert!(why.contains("192.0.2.0/24"), "{why}");
+
+        // A group with its source needs no other rule.
+        let source = lab.host(0).ipv4();
+        let group = format!("-g {source}@232.1.1.1:7500 --json");
+        let words = format!("recv {} {group}", to.display());
+        let specific = End::start(towline(lab.host(1), &words));
+        thread::sleep(Duration::from_millis(300));
+        let words = format!("send {} {group}", root.join("tree").display());
+        let (code, sent) = ended(End::start(towline(lab.host(0), &words)));
+        assert_eq!(code, Some(0), "{sent:#}");
+        assert_eq!(ended(specific).0, Some(0));
+        assert!(is_equal(&root.join("tree"), &to.join("tree")));
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn who_is_expected_by_name_is_waited_for_and_a_guest_is_not() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        let root = scratch("names");
+        make_tree(&root.join("tree"));
+        let guest = receiver(lab.host(1), &root.join("guest"), "--name guest");
+        let one = receiver(lab.host(2), &root.join("one"), "--name one");
+        let more = "--expect one,absent --join-timeout 2s";
+        let (code, sent) = ended(sender(lab.host(0), &root.join("tree"), more));
+        assert_eq!(code, Some(1), "{sent:#}");
+        assert_eq!(sent["missing_names"], serde_json::json!(["absent"]));
+        for row in sent["receivers"].as_array().unwrap() {
+            assert_eq!(row["is_expected"], row["name"] == "one", "{sent:#}");
+        }
+        assert_eq!(ended(one).0, Some(0));
+        drop(guest);
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn whoever_joins_in_time_is_served() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        let root = scratch("join-for");
+        make_tree(&root.join("tree"));
+        let receivers = [1, 2].map(|n| receiver(lab.host(n), &root.join(n.to_string()), ""));
+        let sent = ended(sender(lab.host(0), &root.join("tree"), "--join-for 2s"));
+        assert_eq!(sent.0, Some(0), "{:#}", sent.1);
+        assert_eq!(sent.1["receivers"].as_array().unwrap().len(), 2);
+        for receiver in receivers {
+            assert_eq!(ended(receiver).0, Some(0));
+        }
+        let nobody = ended(sender(lab.host(0), &root.join("tree"), "--join-for 1s"));
+        assert_eq!(nobody.0, Some(1), "{:#}", nobody.1);
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn a_service_takes_two_senders_at_once_and_runs_a_program_after_each() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        let root = scratch("serve");
+        for tree in ["one", "two"] {
+            make_tree(&root.join(tree));
+        }
+        let to = root.join("to");
+        let hook = root.join("hook");
+        let script = format!(
+            "#!/bin/sh\necho \"$1 $TOWLINE_PATH $TOWLINE_SENDER $TOWLINE_BYTES ${{#TOWLINE_PLAN}} ${{#TOWLINE_ROOT}}\" >> {}\ncase $TOWLINE_PATH in *two) exit 3;; esac\n",
+            root.join("log").display()
+        );
+        fs::write(&hook, script).unwrap();
+        let mut mode = fs::metadata(&hook).unwrap().permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
+        fs::set_permissions(&hook, mode).unwrap();
+        let config = root.join("recv.toml");
+        let keys = format!(
+            "directory = \"{}\"\nserve = true\nfrom = [\"10.0.0.0/8\", \"{}\"]\nexec = \"{} word\"\ngroup = \"239.192.0.1:7500\"\n",
+            to.display(), lab.host(0).ipv4(), hook.display()
+        ).replace("10.0.0.0/8", &format!("{}/8", lab.host(0).ipv4()));
+        fs::write(&config, keys).unwrap();
+        let words = format!("recv --config {} --json", config.display());
+        let service = End::start(towline(lab.host(2), &words));
+        thread::sleep(Duration::from_millis(300));
+        let more = "--rate 10MB/s";
+        let senders = [
+            sender(lab.host(0), &root.join("one"), more),
+            sender(lab.host(1), &root.join("two"), more),
+        ];
+        for sender in senders {
+            let (code, sent) = ended(sender);
+            assert_eq!(code, Some(0), "{sent:#}");
+        }
+        thread::sleep(Duration::from_secs(1));
+        service.signal("-TERM");
+        let (status, text) = service.finish(LIMIT);
+        assert_eq!(status.code(), Some(130), "{text}");
+        let documents: Vec<Value> = serde_json::Deserializer::from_str(&text)
+            .into_iter()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(documents.len(), 3, "{text}");
+        let total = &documents[2];
+        assert_eq!(total["schema"], "towline.recv-serve");
+        let counts = ["complete", "failed", "exec_runs", "exec_failures"].map(|key| &total[key]);
+        assert_eq!(
+            counts,
+            [2, 0, 2, 1].map(Value::from).each_ref(),
+            "{total:#}"
+        );
+        for (tree, host) in [("one", 0), ("two", 1)] {
+            assert!(is_equal(&root.join(tree), &to.join(tree)));
+            let path = to.join(tree);
+            let line = format!(
+                "word {} {} 5070001 32 64",
+                path.display(),
+                lab.host(host).ipv4()
+            );
+            let log = fs::read_to_string(root.join("log")).unwrap();
+            assert!(log.lines().any(|said| said == line), "{line} in {log}");
+        }
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn one_file_is_printed_when_all_of_it_is_verified_and_a_tree_is_refused() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let root = scratch("stdout");
+        make_tree(&root.join("tree"));
+        let words = "recv --to-stdout -g 239.192.0.1:7500 --from any --faults loss=3%,seed=1";
+        let printing = || {
+            let end = End::start(towline(lab.host(1), words));
+            thread::sleep(Duration::from_millis(300));
+            end
+        };
+        let file = root.join("tree/deep/er/d");
+        let printer = printing();
+        let mut command = towline(lab.host(0), &format!("send - --stdin-name d {GROUP}"));
+        let content = fs::File::open(&file).unwrap();
+        let sent = command.stdin(content).output().unwrap();
+        assert_eq!(sent.status.code(), Some(0), "{sent:?}");
+        let (status, printed) = printer.finish_raw(LIMIT);
+        assert_eq!(status.code(), Some(0));
+        assert!(
+            printed == fs::read(&file).unwrap(),
+            "{} bytes",
+            printed.len()
+        );
+
+        let printer = printing();
+        let (code, sent) = ended(sender(lab.host(0), &root.join("tree"), ""));
+        assert_eq!(code, Some(1), "{sent:#}");
+        let error = sent["receivers"][0]["error"].as_str().unwrap();
+        assert!(
+            error.contains("tree of") && error.contains("directory"),
+            "{error}"
+        );
+        let (status, printed) = printer.finish_raw(LIMIT);
+        assert_eq!((status.code(), printed.len()), (Some(1), 0));
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn what_is_there_already_is_refused_replaced_or_not_sent_again() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let root = scratch("existing");
+        make_tree(&root.join("tree"));
+        let to = root.join("to");
+        let send = |more: &str| {
+            let receiver = receiver(lab.host(1), &to, more);
+            let sent = ended(sender(lab.host(0), &root.join("tree"), ""));
+            (sent, ended(receiver))
+        };
+        assert_eq!(send("").0.0, Some(0));
+        let ((code, sent), _) = send("");
+        assert_eq!(code, Some(1), "{sent:#}");
+        assert!(
+            sent["receivers"][0]["error"]
+                .as_str()
+                .unwrap()
+                .contains("exist"),
+            "{sent:#}"
+        );
+
+        let ((code, sent), _) = send("--existing skip-unchanged");
+        assert_eq!(
+            (code, &sent["multicast_bytes"]),
+            (Some(0), &0.into()),
+            "{sent:#}"
+        );
+
+        fs::write(to.join("tree/b"), "changed here").unwrap();
+        for replace in ["--existing replace", "--overwrite"] {
+            let ((code, sent), _) = send(replace);
+            assert_eq!(code, Some(0), "{sent:#}");
+            assert!(sent["multicast_bytes"].as_u64().unwrap() > 0, "{sent:#}");
+            assert!(is_equal(&root.join("tree"), &to.join("tree")));
+        }
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn who_is_interrupted_says_good_bye_and_goes_on_the_next_time() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let root = scratch("interrupted");
+        make_tree(&root.join("tree"));
+        let to = root.join("to");
+        let first = receiver(lab.host(1), &to, "--name r");
+        let slow = sender(lab.host(0), &root.join("tree"), "--rate 2MB/s");
+        thread::sleep(Duration::from_millis(1800));
+        first.signal("-INT");
+        let (code, report) = ended(first);
+        assert_eq!(
+            (code, &report["is_interrupted"]),
+            (Some(130), &true.into()),
+            "{report:#}"
+        );
+        let (code, sent) = ended(slow);
+        assert_eq!(code, Some(1), "{sent:#}");
+        let error = sent["receivers"][0]["error"].as_str().unwrap();
+        assert!(error.contains("interrupted"), "{error}");
+        assert!(!to.join("tree").exists());
+
+        let second = receiver(lab.host(1), &to, "--name r");
+        let (code, sent) = ended(sender(lab.host(0), &root.join("tree"), ""));
+        assert_eq!(code, Some(0), "{sent:#}");
+        assert!(
+            sent["receivers"][0]["bytes_resumed"].as_u64().unwrap() > 0,
+            "{sent:#}"
+        );
+        assert_eq!(ended(second).0, Some(0));
+        assert!(is_equal(&root.join("tree"), &to.join("tree")));
+
+        // The sender's own end: its receiver is told, and keeps waiting for nobody.
+        let third = receiver(lab.host(1), &root.join("third"), "");
+        let sending = sender(lab.host(0), &root.join("tree"), "--rate 2MB/s");
+        thread::sleep(Duration::from_millis(1200));
+        sending.signal("-INT");
+        let (code, sent) = ended(sending);
+        assert_eq!(
+            (code, &sent["is_interrupted"]),
+            (Some(130), &true.into()),
+            "{sent:#}"
+        );
+        let (code, report) = ended(third);
+        assert_eq!(code, Some(1), "{report:#}");
+        assert!(
+            report["error"].as_str().unwrap().contains("interrupted"),
+            "{report:#}"
+        );
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn a_receiver_that_holds_all_back_is_given_up_when_that_is_asked_for() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        let root = scratch("slow");
+        make_tree(&root.join("tree"));
+        fs::write(root.join("tree/large"), vec![7; 60_000_000]).unwrap();
+        let fine = receiver(lab.host(1), &root.join("fine"), "--name fine");
+        let stuck = receiver(lab.host(2), &root.join("stuck"), "--name stuck");
+        let more = "--receivers 2 --rate 20MB/s --slow drop --timeout 100s";
+        let sender = sender(lab.host(0), &root.join("tree"), more);
+        thread::sleep(Duration::from_millis(1500));
+        stuck.signal("-STOP");
+        let (code, sent) = ended(sender);
+        assert_eq!(code, Some(1), "{sent:#}");
+        for row in sent["receivers"].as_array().unwrap() {
+            let state = if row["name"] == "stuck" {
+                "failed"
+            } else {
+                "proven"
+            };
+            assert_eq!(row["state"], state, "{sent:#}");
+        }
+        let took = sent["seconds"].as_f64().unwrap();
+        assert!(
+            took < 90.0,
+            "the progress timeout gave it up, not the policy: {took} s"
+        );
+        assert_eq!(ended(fine).0, Some(0));
         fs::remove_dir_all(&root).unwrap();
     });
 }

@@ -8,6 +8,7 @@
 
 mod demo;
 mod ends;
+mod files;
 mod hostile;
 mod messages;
 mod openpgm;

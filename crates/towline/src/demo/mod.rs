@@ -142,7 +142,15 @@ impl Demo {
     fn receiver(&self, place: &Place, index: usize, directory: &Path) -> Command {
         let mut command = place.command(index + 1, &self.program);
         command.arg("recv").arg(directory);
-        command.args(["--group", GROUP, "--json", "--timeout", "60s"]);
+        command.args([
+            "--group",
+            GROUP,
+            "--json",
+            "--timeout",
+            "60s",
+            "--from",
+            "any",
+        ]);
         command.args(["--iface", &place.interface(index + 1)]);
         command.args(["--name", &format!("receiver-{}", index + 1)]);
         let seed = self.seed + index as u64;

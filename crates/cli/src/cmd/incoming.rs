@@ -1,0 +1,277 @@
+//! The transfers that a receiver has in hand, and what is said and done about each.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use indicatif::ProgressBar;
+use towline::{FileReceiver, ObjectReceiverEvent, Offer, PlanReceiverEvent, ReceiverProgress};
+
+use super::hook::{Completed, Hook};
+use crate::{
+    failure::Failure,
+    plan::RecvPlan,
+    report::{self, Output, Progress, RecvReport, ServeReport, hex},
+};
+
+/// All transfers of one run.
+pub(super) struct Incoming<'a> {
+    plan: &'a RecvPlan,
+    output: &'a Output,
+    progress: Progress,
+    transfers: BTreeMap<u32, Transfer>,
+    pub(super) hook: Hook<'a>,
+    /// Transfers that have begun.
+    pub(super) count: u64,
+    complete: u64,
+    failed: u64,
+    bytes: u64,
+    /// Senders that were not dialled or whose plan was not taken, and why the last one was not.
+    passed_over: u64,
+    passed_over_why: Option<String>,
+}
+
+/// One of them.
+struct Transfer {
+    offer: Option<Offer>,
+    path: PathBuf,
+    began: Instant,
+    bar: Option<ProgressBar>,
+    progress: Option<ReceiverProgress>,
+    root: Option<String>,
+    error: Option<String>,
+    /// From its beginning to its end.
+    time: Option<Duration>,
+}
+
+impl<'a> Incoming<'a> {
+    pub(super) fn new(plan: &'a RecvPlan, output: &'a Output) -> Self {
+        Self {
+            plan,
+            output,
+            progress: output.progress(),
+            transfers: BTreeMap::new(),
+            hook: Hook::new(&plan.exec, output),
+            count: 0,
+            complete: 0,
+            failed: 0,
+            bytes: 0,
+            passed_over: 0,
+            passed_over_why: None,
+        }
+    }
+
+    pub(super) fn take(
+        &mut self,
+        event: ObjectReceiverEvent,
+        receiver: &FileReceiver,
+    ) -> Result<(), Failure> {
+        match event {
+            ObjectReceiverEvent::Refused { sender, text } => {
+                self.pass_over(sender.address.ip(), &text);
+            }
+            ObjectReceiverEvent::Plan {
+                event: PlanReceiverEvent::PassedOver { peer, text },
+                ..
+            } => self.pass_over(peer.ip(), &text),
+            ObjectReceiverEvent::Accepted { transfer, offer } => {
+                self.count += 1;
+                let (peer, plan) = (offer.peer.ip(), offer.plan);
+                self.output.detail(&format!("{peer} offers plan {plan}"));
+                self.transfers.insert(transfer, Transfer::new(Some(offer)));
+            }
+            ObjectReceiverEvent::Continued { transfer, sender } => {
+                let host = sender.address.ip();
+                self.output.note(&format!(
+                    "the sender was restarted at {host}: transfer {transfer} goes on"
+                ));
+            }
+            ObjectReceiverEvent::Plan { transfer, event } => self.plan(transfer, event, receiver),
+            ObjectReceiverEvent::Left { transfer } => self.finish(transfer)?,
+        }
+        Ok(())
+    }
+
+    /// Shows how far each is.
+    pub(super) fn look(&mut self, receiver: &FileReceiver) {
+        for (number, progress) in receiver.progress() {
+            let Some(transfer) = self.transfers.get_mut(&number) else {
+                continue;
+            };
+            transfer.progress = Some(progress);
+            if let Some(bar) = &transfer.bar {
+                let numbers = &progress.numbers;
+                bar.set_position(numbers.held);
+                bar.set_message(format!(
+                    "lost {}, repaired {}; {}",
+                    numbers.lost, numbers.repairs_got, progress.phase
+                ));
+            }
+        }
+    }
+
+    /// What `recv` without `--serve` has to say.
+    pub(super) fn single(&mut self, receiver: &FileReceiver) -> RecvReport {
+        self.look(receiver);
+        let last = self.transfers.pop_last().map(|(_, transfer)| transfer);
+        let mut report = self.report_of(&last.unwrap_or_else(|| Transfer::new(None)));
+        report.passed_over = self.passed_over;
+        report.passed_over_why.clone_from(&self.passed_over_why);
+        report.exec_failures = self.hook.failures;
+        report
+    }
+
+    /// Reports transfers that nothing more will be heard of.
+    pub(super) fn finish_all(&mut self, receiver: &FileReceiver) -> Result<(), Failure> {
+        self.look(receiver);
+        let left: Vec<u32> = self.transfers.keys().copied().collect();
+        left.into_iter().try_for_each(|number| self.finish(number))
+    }
+
+    /// Adds up what a service has done.
+    pub(super) fn sum(&self, report: &mut ServeReport) {
+        report.transfers = self.count;
+        report.complete = self.complete;
+        report.failed = self.failed;
+        report.bytes = self.bytes;
+        report.passed_over = self.passed_over;
+        report.passed_over_why.clone_from(&self.passed_over_why);
+        report.exec_runs = self.hook.runs;
+        report.exec_failures = self.hook.failures;
+    }
+
+    fn pass_over(&mut self, host: IpAddr, text: &str) {
+        self.passed_over += 1;
+        if self.passed_over <= REMARKS_MAX {
+            self.output
+                .note(&format!("sender {host} is passed over: {text}"));
+        }
+        self.passed_over_why = Some(format!("{host}: {text}"));
+    }
+
+    fn plan(&mut self, number: u32, event: PlanReceiverEvent, receiver: &FileReceiver) {
+        let new = || Transfer::new(None);
+        let transfer = self.transfers.entry(number).or_insert_with(new);
+        match event {
+            PlanReceiverEvent::PlanKnown { entries, bytes } => {
+                transfer.path = match &self.plan.directory {
+                    Some(directory) => path_of(directory, number, receiver),
+                    None => PathBuf::from("-"),
+                };
+                let path = transfer.path.display();
+                let size = report::bytes(bytes);
+                self.output
+                    .detail(&format!("{path}: {entries} entries, {size}"));
+                let name = transfer.path.file_name().unwrap_or_default();
+                transfer.bar = Some(self.progress.bytes(&name.display().to_string(), bytes));
+            }
+            PlanReceiverEvent::SlabBad { path, .. } => {
+                self.output.note(&format!(
+                    "a part of {path} came out wrong and is fetched again"
+                ));
+            }
+            PlanReceiverEvent::Delivered { root, numbers } => {
+                transfer.root = Some(hex(&root));
+                transfer.end();
+                let offer = transfer.offer;
+                self.hook.push(Completed {
+                    path: transfer.path.clone(),
+                    plan: offer
+                        .map(|offer| offer.plan.to_string())
+                        .unwrap_or_default(),
+                    sender: offer
+                        .map(|offer| offer.peer.ip().to_string())
+                        .unwrap_or_default(),
+                    bytes: numbers.bytes,
+                    root: hex(&root),
+                });
+            }
+            PlanReceiverEvent::Failed { text, .. } => {
+                transfer.error = Some(text);
+                transfer.end();
+            }
+            PlanReceiverEvent::Joined { .. }
+            | PlanReceiverEvent::Acknowledged
+            | PlanReceiverEvent::PassedOver { .. } => {}
+        }
+    }
+
+    /// Reports a transfer of a service that is over, and forgets it.
+    fn finish(&mut self, number: u32) -> Result<(), Failure> {
+        if !self.plan.is_serving {
+            return Ok(());
+        }
+        let Some(mut transfer) = self.transfers.remove(&number) else {
+            return Ok(());
+        };
+        transfer.end();
+        let report = self.report_of(&transfer);
+        if report.is_complete {
+            self.complete += 1;
+            self.bytes += report.bytes;
+        } else {
+            self.failed += 1;
+        }
+        self.output.finish(&report)
+    }
+
+    fn report_of(&self, transfer: &Transfer) -> RecvReport {
+        let group = self.plan.session.group.to_string();
+        let time = transfer.time.unwrap_or_else(|| transfer.began.elapsed());
+        let mut report = RecvReport::new(group, transfer.progress.as_ref(), time);
+        report.is_complete = transfer.root.is_some() && transfer.error.is_none();
+        report.sender = transfer.offer.map(|offer| offer.peer.ip().to_string());
+        report.plan = transfer.offer.map(|offer| offer.plan.to_string());
+        report.path = Some(transfer.path.display().to_string()).filter(|path| !path.is_empty());
+        report.root.clone_from(&transfer.root);
+        report.error.clone_from(&transfer.error);
+        report
+    }
+}
+
+impl Transfer {
+    fn new(offer: Option<Offer>) -> Self {
+        Self {
+            offer,
+            path: PathBuf::new(),
+            began: Instant::now(),
+            bar: None,
+            progress: None,
+            root: None,
+            error: None,
+            time: None,
+        }
+    }
+
+    fn end(&mut self) {
+        if self.time.is_none() {
+            self.time = Some(self.began.elapsed());
+        }
+        match &self.bar {
+            Some(bar) if self.error.is_none() && self.root.is_some() => bar.finish_and_clear(),
+            Some(bar) => bar.abandon(),
+            None => {}
+        }
+    }
+}
+
+/// The one thing that a transfer brings into `directory`, or the directory.
+fn path_of(directory: &Path, number: u32, receiver: &FileReceiver) -> PathBuf {
+    let mut transfers = receiver.endpoint().transfers();
+    let found = transfers.find(|(transfer, _, _)| *transfer == number);
+    let Some(plan) = found.and_then(|(_, _, plan)| plan.plan()) else {
+        return directory.to_path_buf();
+    };
+    let mut tops = plan.entries().filter(|entry| !entry.path.contains(&b'/'));
+    match (tops.next(), tops.next()) {
+        (Some(only), None) => directory.join(std::ffi::OsStr::from_bytes(only.path)),
+        _ => directory.to_path_buf(),
+    }
+}
+
+/// Senders that were passed over that lines are printed for.
+const REMARKS_MAX: u64 = 32;

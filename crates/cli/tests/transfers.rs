@@ -1,0 +1,236 @@
+//! `send` and `recv` as their users meet them before any packet is sent: what would go, checksums,
+//! what is refused and when.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::{Value, json};
+
+const GROUP: [&str; 2] = ["-g", "239.192.78.1@lo:7801"];
+
+/// Runs the command in `place` with `input` as its standard input.
+fn run_with(place: &Path, args: &[&str], input: &[u8]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+    let mut child = command
+        .args(args)
+        .current_dir(place)
+        .env("NO_COLOR", "1")
+        .env_remove("XDG_RUNTIME_DIR")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that refuses its arguments reads nothing.
+    drop(child.stdin.take().unwrap().write_all(input));
+    child.wait_with_output().unwrap()
+}
+
+fn run(place: &Path, args: &[&str]) -> Output {
+    run_with(place, args, b"")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Asserts exit code 2 and gives what was said.
+fn refused(place: &Path, args: &[&str]) -> String {
+    let output = run(place, args);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    said
+}
+
+/// A directory with a small tree; removed by the test.
+fn place(name: &str) -> PathBuf {
+    let place = std::env::temp_dir().join(format!("towline-cli-{name}-{}", std::process::id()));
+    drop(fs::remove_dir_all(&place));
+    fs::create_dir_all(place.join("tree/build")).unwrap();
+    for (name, content) in [
+        ("b", "abc"),
+        ("a.o", ""),
+        ("keep.o", "abc"),
+        ("build/x", "x"),
+    ] {
+        fs::write(place.join("tree").join(name), content).unwrap();
+    }
+    place
+}
+
+#[test]
+fn a_dry_run_lists_what_the_rules_leave() {
+    let place = place("list");
+    let rules = [
+        "--include",
+        "keep.o",
+        "--exclude",
+        "*.o",
+        "--exclude",
+        "build/",
+    ];
+    let args = [&["send", "tree", "--dry-run"][..], &GROUP, &rules].concat();
+    let listed = text(&run(&place, &args).stdout);
+    let expected = format!(
+        "{0:>15} tree/\n{1:>15} tree/b\n{1:>15} tree/keep.o\n{2:>15} in 3 entries (6 B); nothing was sent\n",
+        "", 3, 6
+    );
+    assert_eq!(listed, expected);
+
+    let json: Value =
+        serde_json::from_slice(&run(&place, &[&args[..], &["--json"]].concat()).stdout).unwrap();
+    assert_eq!(json["schema"], "towline.plan.send");
+    assert_eq!((&json["files"], &json["bytes"]), (&2.into(), &6.into()));
+    let last = json!({"kind": "file", "bytes": 3, "path": "tree/keep.o"});
+    assert_eq!(json["entries"][2], last);
+
+    // The other way round, the first rule already leaves it out.
+    let rules = ["--exclude", "*.o", "--include", "keep.o"];
+    let args = [&["send", "tree", "--dry-run"][..], &GROUP, &rules].concat();
+    assert!(!text(&run(&place, &args).stdout).contains("keep.o"));
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn checksums_are_those_that_b3sum_prints() {
+    let place = place("hash");
+    fs::remove_dir_all(place.join("tree/build")).unwrap();
+    fs::write(place.join("tree/new\nline"), "abc").unwrap();
+    let args = [&["send", "tree", "-", "--dry-run", "--hash"][..], &GROUP].concat();
+    let output = run_with(&place, &args, b"abc");
+    // The published values of no bytes and of "abc".
+    let none = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+    let abc = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85";
+    let expected = format!(
+        "{abc}  stdin\n{none}  tree/a.o\n{abc}  tree/b\n{abc}  tree/keep.o\n\\{abc}  tree/new\\nline\n"
+    );
+    assert_eq!(text(&output.stdout), expected);
+
+    let args = [&args[..], &["--json", "--stdin-name", "in"]].concat();
+    let json: Value = serde_json::from_slice(&run_with(&place, &args, b"abc").stdout).unwrap();
+    assert_eq!(json["sums"][0], json!({"path": "in", "blake3": abc}));
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_before_anybody_is_waited_for() {
+    let place = place("refused");
+    let mut args = vec!["send"];
+    let missing: Vec<String> = (0..12).map(|number| format!("missing-{number}")).collect();
+    args.extend(missing.iter().map(String::as_str));
+    args.extend(GROUP);
+    let said = refused(&place, &args);
+    assert!(
+        said.contains("missing-9:") && said.contains("and 2 more"),
+        "{said}"
+    );
+    assert!(!said.contains("waiting"), "{said}");
+
+    let send = |more: &[&str]| refused(&place, &[&["send", "tree"][..], &GROUP, more].concat());
+    assert!(send(&["--exclude", "a["]).contains("a["));
+    assert!(send(&["--stdin-name", "../x"]).contains("../x"));
+    assert!(send(&["--receivers", "0"]).contains("--receivers"));
+    assert!(send(&["--expect", "a", "--receivers", "2"]).contains("cannot be used with"));
+    assert!(send(&["--join-for", "1s", "--expect", "a"]).contains("cannot be used with"));
+    assert!(send(&["--expect", "a,"]).contains("--expect"));
+    assert!(send(&["--slow", "never"]).contains("demote"));
+    assert!(send(&["-", "-"]).contains("once"));
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn a_receiver_makes_nothing_before_its_session_is_open() {
+    let place = place("unopened");
+    let said = refused(
+        &place,
+        &["recv", "to/deep", "-g", "239.192.78.2@nosuch0:7802"],
+    );
+    assert!(
+        said.contains("nosuch0") && !place.join("to").exists(),
+        "{said}"
+    );
+    let said = refused(&place, &[&["recv", "tree/b"][..], &GROUP].concat());
+    assert!(said.contains("no directory"), "{said}");
+    let said = refused(&place, &[&["recv", "/proc/towline"][..], &GROUP].concat());
+    assert!(
+        said.contains("/proc/towline") && said.contains("may write"),
+        "{said}"
+    );
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn contradictions_of_a_receiver_are_refused() {
+    let place = place("contradictions");
+    let recv = |more: &[&str]| refused(&place, &[&["recv"][..], &GROUP, more].concat());
+    assert!(recv(&[]).contains("which directory"));
+    assert!(recv(&["--to-stdout", "--json"]).contains("leave one out"));
+    assert!(recv(&["--to-stdout", "to"]).contains("cannot be used with"));
+    assert!(recv(&["to", "--overwrite", "--existing", "refuse"]).contains("cannot be used with"));
+    assert!(recv(&["to", "--from", "10.0.0.0/33"]).contains("10.0.0.0/33"));
+    assert!(recv(&["to", "--exec", "a 'b"]).contains("does not close it"));
+    assert!(!place.join("to").exists());
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn the_sample_configuration_is_one_and_flags_go_before_it() {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/recv.toml");
+    let sample = sample.to_str().unwrap();
+    let place = place("config");
+    let plan = |args: &[&str]| -> Value {
+        let output = run(&place, &[&["recv", "--dry-run", "--config"], args].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let shown = plan(&[sample]);
+    assert_eq!(shown["directory"], "/srv/incoming");
+    assert_eq!(shown["allowed"], json!(["10.0.0.0/8"]));
+    assert_eq!(
+        (&shown["is_serving"], &shown["existing"]),
+        (&true.into(), &"replace".into())
+    );
+    assert_eq!(shown["session"]["group"], "239.192.0.1:7500");
+
+    let own = place.join("own.toml");
+    let keys = "directory = 'x'\ngroup = '239.1.1.1'\nexec = 'a \"b c\"'\ntimeout = '3s'\n";
+    fs::write(&own, keys).unwrap();
+    let own = own.to_str().unwrap();
+    let shown = plan(&[own]);
+    assert_eq!(shown["exec"], json!(["a", "b c"]));
+    assert_eq!(shown["timeout"]["secs"], 3);
+    let flags = [
+        "y",
+        "--exec",
+        "z",
+        "--timeout",
+        "9s",
+        "--from",
+        "any",
+        "--serve",
+        "--overwrite",
+    ];
+    let shown = plan(&[&[own][..], &flags].concat());
+    assert_eq!(
+        (&shown["directory"], &shown["exec"]),
+        (&"y".into(), &json!(["z"]))
+    );
+    assert_eq!(
+        (&shown["timeout"]["secs"], &shown["allowed"]),
+        (&9.into(), &json!(["any"]))
+    );
+    assert_eq!(
+        (&shown["is_serving"], &shown["existing"]),
+        (&true.into(), &"replace".into())
+    );
+
+    fs::write(own, "directory = 'x'\ngroup = '239.1.1.1'\nexce = 'a'\n").unwrap();
+    assert!(refused(&place, &["recv", "--config", own]).contains("exce"));
+    fs::remove_dir_all(&place).unwrap();
+}

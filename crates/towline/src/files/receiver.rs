@@ -1,0 +1,253 @@
+//! The receiver of files: of one transfer, or of all that come.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use base::Instant;
+use delivery::{Key, PlanReceiverConfig, ReceiverProgress};
+use driver::{ObjectReceiver, ObjectReceiverConfig, ObjectReceiverEvent};
+use net::{Existing, NetError};
+use pgm::Mode;
+
+use super::{FileIntake, Target};
+use crate::{
+    Allowed, Error, Snapshot, Transfer,
+    session::{Count, End, SessionBuilder, face, random_u64},
+    sources::Sources,
+};
+
+/// How a [`FileReceiver`] is to be.
+#[derive(Debug)]
+pub struct FileReceiverBuilder {
+    session: SessionBuilder,
+    target: Target,
+    allowed: Vec<Allowed>,
+    key: Option<Key>,
+    is_serving: bool,
+}
+
+impl FileReceiverBuilder {
+    /// Takes files from these senders only. Without any, and without a key, a session that others
+    /// can reach is refused. Default none.
+    #[must_use]
+    pub fn allow(mut self, allowed: impl IntoIterator<Item = Allowed>) -> Self {
+        self.allowed.extend(allowed);
+        self
+    }
+
+    /// Believes only senders that have this key too. Default none.
+    #[must_use]
+    pub fn key(mut self, key: Option<Key>) -> Self {
+        self.key = key;
+        self
+    }
+
+    /// Goes on after the first transfer, and takes several at a time, until it is cancelled.
+    /// Default: it ends with its first transfer.
+    #[must_use]
+    pub const fn serve(mut self, is_serving: bool) -> Self {
+        self.is_serving = is_serving;
+        self
+    }
+
+    /// Opens the session, then the directory, which is made when it is not there. Nothing is made
+    /// when the session cannot be opened.
+    ///
+    /// # Errors
+    /// A directory that cannot be used, parameters that contradict each other, an interface that
+    /// cannot be used or that others can reach while nobody is allowed, or what the system refused.
+    pub fn open(self) -> Result<FileReceiver, Error> {
+        if let Target::Directory { path, .. } = &self.target {
+            check_directory(path)?;
+        }
+        let (opened, receiver) = self.session.open_receiver(Mode::Arrival)?;
+        let sources = Sources::new(
+            &self.allowed,
+            self.key.is_some(),
+            &self.session.group,
+            &opened.adapter,
+            opened.local,
+        )?;
+        if let Target::Directory { path, .. } = &self.target {
+            make_directory(path)?;
+        }
+        let intake = FileIntake {
+            sources,
+            target: self.target,
+            waker: Arc::new(opened.io.inner().waker()?),
+        };
+        let mut plan = PlanReceiverConfig::new(self.session.name.clone(), random_u64()?);
+        plan.key = self.key;
+        let config = if self.is_serving {
+            ObjectReceiverConfig::serving(plan)
+        } else {
+            ObjectReceiverConfig::single(plan)
+        };
+        let endpoint = ObjectReceiver::new(receiver, config, intake);
+        Ok(FileReceiver {
+            end: opened.end(endpoint),
+            is_idle: false,
+        })
+    }
+}
+
+/// Receives transfers into a directory, or one file to a stream.
+#[derive(Debug)]
+pub struct FileReceiver {
+    end: End<ObjectReceiver<FileIntake>>,
+    /// The last turn found nothing to do.
+    is_idle: bool,
+}
+
+/// Where a receiver stands: each transfer under way, by its number.
+pub type FileReceiverState = Vec<(u32, ReceiverProgress)>;
+
+impl FileReceiver {
+    /// Starts to describe a receiver into `target`.
+    #[must_use]
+    pub const fn builder(session: SessionBuilder, target: Target) -> FileReceiverBuilder {
+        FileReceiverBuilder {
+            session,
+            target,
+            allowed: Vec::new(),
+            key: None,
+            is_serving: false,
+        }
+    }
+
+    /// Opens a receiver of one transfer into `directory`, with every default.
+    ///
+    /// # Errors
+    /// As [`FileReceiverBuilder::open`].
+    pub fn open(session: &SessionBuilder, directory: impl Into<PathBuf>) -> Result<Self, Error> {
+        let target = Target::Directory {
+            path: directory.into(),
+            existing: Existing::Refuse,
+        };
+        Self::builder(session.clone(), target).open()
+    }
+
+    /// Does what is due, without waiting. False when all is over and the senders were told.
+    ///
+    /// # Errors
+    /// Sockets beyond use.
+    pub fn turn(&mut self) -> Result<bool, Error> {
+        self.is_idle = self.end.turn(&mut ())?.is_idle();
+        let endpoint = &self.end.driver.endpoint;
+        Ok(!(endpoint.is_over() && endpoint.is_idle() && self.end.is_told()))
+    }
+
+    /// Waits until something is due, at most until `until`. Returns at once when there is work.
+    pub fn wait(&mut self, until: Option<Instant>) {
+        if self.is_idle {
+            self.end.wait(until);
+        }
+    }
+
+    /// When the next turn is due even if nothing arrives.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.end.next_timeout()
+    }
+
+    /// Prepares the descriptor for an owner that polls it: it then becomes readable for timers too.
+    pub fn arm(&mut self) {
+        let at_once = (!self.is_idle).then(|| self.end.driver.now());
+        self.end.arm(at_once);
+    }
+
+    /// What happened.
+    pub fn pop_event(&mut self) -> Option<ObjectReceiverEvent> {
+        self.end.driver.endpoint.pop_event()
+    }
+
+    /// How far each transfer is.
+    #[must_use]
+    pub fn progress(&self) -> FileReceiverState {
+        let transfers = self.endpoint().transfers();
+        transfers
+            .map(|(number, _, plan)| (number, plan.progress()))
+            .collect()
+    }
+
+    /// Gives every transfer up; the senders are told why. What is staged is kept.
+    pub fn cancel(&mut self, text: &str) {
+        let now = self.now();
+        self.end.driver.endpoint.cancel(now, text);
+    }
+}
+
+face!(FileReceiver, ObjectReceiver<FileIntake>);
+
+impl Transfer for FileReceiver {
+    type Event = ObjectReceiverEvent;
+    type State = FileReceiverState;
+
+    fn turn(&mut self) -> Result<bool, Error> {
+        Self::turn(self)
+    }
+
+    fn wait(&mut self) {
+        Self::wait(self, None);
+    }
+
+    fn pop_event(&mut self) -> Option<Self::Event> {
+        Self::pop_event(self)
+    }
+
+    fn state(&self) -> Self::State {
+        self.progress()
+    }
+
+    fn cancel(&mut self, text: &str) {
+        Self::cancel(self, text);
+    }
+
+    fn waker(&self) -> Result<net::Waker, Error> {
+        Self::waker(self)
+    }
+}
+
+impl Count for ObjectReceiver<FileIntake> {
+    fn count(&self, snapshot: &mut Snapshot) {
+        snapshot.add(self.receiver().counters());
+        snapshot.add(self.drops());
+        snapshot.add(self.counters());
+        snapshot.add(&self.plan_counters());
+    }
+}
+
+/// Finds out whether `path` is a directory or can become one, and makes nothing.
+fn check_directory(path: &Path) -> Result<(), NetError> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => {
+            let error = NetError::refused("receive into", path.display(), "it is no directory");
+            Err(error.remedy("name a directory"))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => check_directory(parent),
+            _ => Ok(()),
+        },
+        Err(error) => Err(NetError::system("receive into", path.display(), &error)),
+    }
+}
+
+/// Makes the directory and proves that it can be written, before anybody is waited for.
+fn make_directory(path: &Path) -> Result<(), Error> {
+    let remedy = "receive into a directory that this user may write";
+    let failed =
+        |error: &io::Error| NetError::system("write into", path.display(), error).remedy(remedy);
+    fs::create_dir_all(path).map_err(|error| failed(&error))?;
+    let probe = path.join(format!(".towline-probe-{:016x}", random_u64()?));
+    let made = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&probe);
+    drop(made.map_err(|error| failed(&error))?);
+    fs::remove_file(&probe).map_err(|error| failed(&error))?;
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Which paths of a tree are sent: ordered rules in the manner of rsync.
+//!
+//! It does not look at the disk. The first rule that matches a path decides; a path that none
+//! matches is sent. Nothing below an excluded directory is looked at, so `--exclude '*'` after an
+//! include needs the directories on the way included too.
+//!
+//! | pattern | matches |
+//! |---|---|
+//! | `*.o` | the last component, anywhere |
+//! | `build/` | the same, directories only |
+//! | `doc/*.txt` | the end of a path; `*`, `?` and `[...]` do not match a `/` |
+//! | `/tree/a` | the whole path as it is delivered, beginning with the name given to send |
+//! | `**` | any number of components |
+
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use crate::Error;
+
+/// Rules in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    is_included: bool,
+    is_for_directories: bool,
+    glob: GlobMatcher,
+}
+
+impl Selection {
+    /// Adds a rule that takes what matches `pattern`.
+    ///
+    /// # Errors
+    /// A pattern that cannot be read.
+    pub fn include(&mut self, pattern: &str) -> Result<(), Error> {
+        self.add(true, pattern)
+    }
+
+    /// Adds a rule that leaves out what matches `pattern`.
+    ///
+    /// # Errors
+    /// A pattern that cannot be read.
+    pub fn exclude(&mut self, pattern: &str) -> Result<(), Error> {
+        self.add(false, pattern)
+    }
+
+    /// Whether the first rule that matches takes `path`; true when none matches.
+    #[must_use]
+    pub fn takes(&self, path: &Path, is_directory: bool) -> bool {
+        let decisive = self
+            .rules
+            .iter()
+            .find(|rule| (is_directory || !rule.is_for_directories) && rule.glob.is_match(path));
+        decisive.is_none_or(|rule| rule.is_included)
+    }
+
+    fn add(&mut self, is_included: bool, pattern: &str) -> Result<(), Error> {
+        let (rest, is_for_directories) = match pattern.strip_suffix('/') {
+            Some(rest) => (rest, true),
+            None => (pattern, false),
+        };
+        let whole = match rest.strip_prefix('/') {
+            Some(anchored) => anchored.to_owned(),
+            None => format!("**/{rest}"),
+        };
+        if rest.trim_start_matches('/').is_empty() {
+            let cause = "it names nothing";
+            return Err(
+                net::NetError::refused("use", format!("pattern {pattern:?}"), cause).into(),
+            );
+        }
+        let glob = GlobBuilder::new(&whole)
+            .literal_separator(true)
+            .backslash_escape(true)
+            .build()
+            .map_err(|error| {
+                net::NetError::refused("use", format!("pattern {pattern:?}"), error.kind())
+            })?;
+        self.rules.push(Rule {
+            is_included,
+            is_for_directories,
+            glob: glob.compile_matcher(),
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rules as on a command line: `+` includes, `-` excludes.
+    fn selection(rules: &[&str]) -> Selection {
+        let mut selection = Selection::default();
+        for rule in rules {
+            let (sign, pattern) = rule.split_at(1);
+            let added = match sign {
+                "+" => selection.include(pattern),
+                _ => selection.exclude(pattern),
+            };
+            added.expect("a good pattern");
+        }
+        selection
+    }
+
+    fn takes(rules: &[&str], path: &str) -> bool {
+        let is_directory = path.ends_with('/');
+        selection(rules).takes(Path::new(path.trim_end_matches('/')), is_directory)
+    }
+
+    #[test]
+    fn patterns_match_what_rsync_s_would() {
+        let cases: [(&str, &str, bool); 13] = [
+            ("*.o", "tree/deep/a.o", true),
+            ("*.o", "tree/a.o/b", false),
+            ("a", "tree/a", true),
+            ("a", "tree/ba", false),
+            ("build/", "tree/build/", true),
+            ("build/", "tree/build", false),
+            ("doc/*.txt", "tree/doc/a.txt", true),
+            ("doc/*.txt", "tree/doc/deep/a.txt", false),
+            ("/tree/a", "tree/a", true),
+            ("/tree/a", "tree/tree/a", false),
+            ("/tree/**/c", "tree/a/b/c", true),
+            ("file[0-9]", "tree/file7", true),
+            ("*.{o,a}", "tree/x.a", true),
+        ];
+        for (pattern, path, is_match) in cases {
+            let rule = format!("-{pattern}");
+            assert_eq!(!takes(&[&rule], path), is_match, "{pattern} and {path}");
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let rules = ["+keep.o", "-*.o"];
+        assert!(takes(&rules, "tree/keep.o") && !takes(&rules, "tree/other.o"));
+        let rules = ["-*.o", "+keep.o"];
+        assert!(!takes(&rules, "tree/keep.o"));
+        assert!(takes(&rules, "tree/other.c"));
+    }
+
+    #[test]
+    fn a_pattern_that_says_nothing_is_refused() {
+        for pattern in ["", "/", "[", "a{b"] {
+            let error = Selection::default().exclude(pattern).unwrap_err();
+            assert!(error.to_string().contains(pattern), "{error}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The sender of files: it waits for every receiver's proof.
+
+use base::{Instant, Io as _};
+use delivery::{PlanOutcome, PlanSender, PlanSenderConfig, PlanSenderEvent};
+use driver::ObjectSender;
+use net::FileContent;
+use wire::{object::ErrorCode, pgm::Profile};
+
+use super::{Expectation, FileSet, FileSums};
+use crate::{
+    Error, Snapshot, Transfer,
+    session::{Count, End, SessionBuilder, face, report_sqns},
+};
+
+/// Sends files and trees to everyone in a group.
+#[derive(Debug)]
+pub struct FileSender {
+    end: End<ObjectSender<FileContent>>,
+    /// The last turn found nothing to do.
+    is_idle: bool,
+}
+
+impl FileSender {
+    /// Opens a session for `files`. Nothing is sent before [`FileSender::turn`].
+    ///
+    /// # Errors
+    /// Parameters that contradict each other, an interface that cannot be used, or what the system
+    /// refused.
+    pub fn open(
+        session: &SessionBuilder,
+        files: FileSet,
+        expectation: &Expectation,
+    ) -> Result<Self, Error> {
+        let (plan, content, notes) = files.into_parts();
+        let (mut opened, source, session_id) = session.open_source(Profile::Objects)?;
+        let mut config = PlanSenderConfig::new(session_id, expectation.receivers);
+        config.join_timeout = expectation.join_timeout;
+        config.progress_timeout = expectation.progress_timeout;
+        config.slow = expectation.slow;
+        config.key.clone_from(&expectation.key);
+        config.expected_names.clone_from(&expectation.names);
+        config.report_sqns = report_sqns(&opened.config, config.expected_count());
+        let plan = PlanSender::new(config, plan, content, opened.io.now());
+        let endpoint = ObjectSender::new(source, plan);
+        let mut end = opened.end(endpoint);
+        end.warnings.extend(notes);
+        Ok(Self {
+            end,
+            is_idle: false,
+        })
+    }
+
+    /// Does what is due, without waiting. False when all is over and everyone was told.
+    ///
+    /// # Errors
+    /// Sockets beyond use.
+    pub fn turn(&mut self) -> Result<bool, Error> {
+        self.is_idle = self.end.turn(&mut ())?.is_idle();
+        Ok(!(self.end.driver.endpoint.is_over() && self.end.is_told()))
+    }
+
+    /// Waits until something is due, at most until `until`. Returns at once when there is work.
+    pub fn wait(&mut self, until: Option<Instant>) {
+        if self.is_idle {
+            self.end.wait(until);
+        }
+    }
+
+    /// When the next turn is due even if nothing arrives.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.end.next_timeout()
+    }
+
+    /// Prepares the descriptor for an owner that polls it: it then becomes readable for timers too.
+    pub fn arm(&mut self) {
+        let at_once = (!self.is_idle).then(|| self.end.driver.now());
+        self.end.arm(at_once);
+    }
+
+    /// What happened to a receiver or the transfer.
+    pub fn pop_event(&mut self) -> Option<PlanSenderEvent> {
+        self.end.driver.endpoint.plan_mut().pop_event()
+    }
+
+    /// Gives the transfer up; the receivers are told why.
+    pub fn cancel(&mut self, text: &str) {
+        let now = self.now();
+        self.end
+            .driver
+            .endpoint
+            .plan_mut()
+            .cancel(now, ErrorCode::Cancelled, text);
+    }
+
+    /// The checksums of all files, once every byte was read.
+    #[must_use]
+    pub fn sums(&self) -> Option<FileSums> {
+        self.endpoint().plan().file_roots().map(FileSums::new)
+    }
+
+    /// Where every receiver stands; final after [`PlanSenderEvent::Finished`].
+    #[must_use]
+    pub fn outcome(&self) -> PlanOutcome {
+        self.end.driver.endpoint.plan().outcome()
+    }
+}
+
+face!(FileSender, ObjectSender<FileContent>);
+
+impl Transfer for FileSender {
+    type Event = PlanSenderEvent;
+    type State = PlanOutcome;
+
+    fn turn(&mut self) -> Result<bool, Error> {
+        Self::turn(self)
+    }
+
+    fn wait(&mut self) {
+        Self::wait(self, None);
+    }
+
+    fn pop_event(&mut self) -> Option<Self::Event> {
+        Self::pop_event(self)
+    }
+
+    fn state(&self) -> Self::State {
+        self.outcome()
+    }
+
+    fn cancel(&mut self, text: &str) {
+        Self::cancel(self, text);
+    }
+
+    fn waker(&self) -> Result<net::Waker, Error> {
+        Self::waker(self)
+    }
+}
+
+impl Count for ObjectSender<FileContent> {
+    fn count(&self, snapshot: &mut Snapshot) {
+        snapshot.add(self.source().counters());
+        snapshot.add(self.drops());
+        snapshot.add(self.plan().counters());
+    }
+}

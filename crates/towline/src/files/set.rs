@@ -1,0 +1,275 @@
+//! What a sender sends: paths, a stream that was spooled, and the rules that choose among them.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    io::{self, Read, Write as _},
+    os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use delivery::{Content as _, Hash, Plan};
+use net::{FileContent, NetError, Tree, TreeSource};
+use wire::object::EntryKind;
+
+use super::Selection;
+use crate::{Error, session::random_u64};
+
+/// Describes a [`FileSet`].
+#[derive(Debug, Default)]
+pub struct FileSetBuilder {
+    sources: Vec<TreeSource>,
+    selection: Selection,
+}
+
+impl FileSetBuilder {
+    /// Adds a file or directory, delivered under its last component.
+    #[must_use]
+    pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.sources.push(TreeSource::Path(path.into()));
+        self
+    }
+
+    /// Adds a spooled stream, delivered as a file called `name`.
+    #[must_use]
+    pub fn spooled(mut self, name: impl Into<OsString>, spool: Spool) -> Self {
+        let name = name.into();
+        let file = spool.0;
+        self.sources.push(TreeSource::File { name, file });
+        self
+    }
+
+    /// Takes only what `selection` does.
+    #[must_use]
+    pub fn select(mut self, selection: Selection) -> Self {
+        self.selection = selection;
+        self
+    }
+
+    /// Walks everything.
+    ///
+    /// # Errors
+    /// What cannot be read, the first ten by name; two sources of the same name; a name that cannot
+    /// be delivered.
+    pub fn read(self) -> Result<FileSet, Error> {
+        let selection = self.selection;
+        let tree = Tree::select(self.sources, |path, is_directory| {
+            selection.takes(path, is_directory)
+        })?;
+        Ok(FileSet { tree })
+    }
+}
+
+/// Files, directories and links, found and readable: what a [`crate::FileSender`] sends.
+#[derive(Debug)]
+pub struct FileSet {
+    tree: Tree,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSetEntry<'a> {
+    /// What it is.
+    pub kind: EntryKind,
+    /// Its bytes; 0 of what is no file.
+    pub bytes: u64,
+    /// As it will be delivered.
+    pub path: &'a Path,
+}
+
+impl FileSet {
+    /// Starts to describe one.
+    #[must_use]
+    pub fn builder() -> FileSetBuilder {
+        FileSetBuilder::default()
+    }
+
+    /// Everything in it, in depth-first order.
+    pub fn entries(&self) -> impl Iterator<Item = FileSetEntry<'_>> {
+        self.tree.plan.entries().map(|entry| FileSetEntry {
+            kind: entry.kind,
+            bytes: entry.size,
+            path: Path::new(OsStr::from_bytes(entry.path)),
+        })
+    }
+
+    /// Bytes of all files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.tree.plan.content_bytes()
+    }
+
+    /// How many regular files it has.
+    #[must_use]
+    pub fn file_count(&self) -> usize {
+        self.tree.plan.files().len()
+    }
+
+    /// Reads everything and gives the checksums that receivers will prove.
+    ///
+    /// # Errors
+    /// What cannot be read or has changed since it was found.
+    pub fn sums(&mut self) -> Result<FileSums, Error> {
+        let plan = Arc::clone(&self.tree.plan);
+        let mut seals = Vec::new();
+        let mut bytes = Vec::new();
+        for index in 0..plan.slab_count() {
+            let slab = plan.slab(index);
+            bytes.resize(slab.len as usize, 0);
+            let read = self.tree.content.read(&plan, slab.start, &mut bytes);
+            read.map_err(|error| NetError::refused("hash", "what is to be sent", error))?;
+            let mut hasher = slab.hasher();
+            hasher.update(&bytes);
+            seals.extend_from_slice(&hasher.finish());
+        }
+        let files = plan.files().iter();
+        let roots = files.map(|file| (plan.path_of(file), plan.root_of(file, &seals)));
+        Ok(FileSums::new(roots))
+    }
+
+    pub(super) fn into_parts(self) -> (Arc<Plan>, FileContent, Vec<String>) {
+        (self.tree.plan, self.tree.content, self.tree.notes)
+    }
+}
+
+/// The BLAKE3 of each file, in the order of their paths' bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSums(Vec<(Vec<u8>, Hash)>);
+
+impl FileSums {
+    pub(super) fn new<'a>(roots: impl Iterator<Item = (&'a [u8], Hash)>) -> Self {
+        let mut sums: Vec<_> = roots.map(|(path, root)| (path.to_vec(), root)).collect();
+        sums.sort_unstable();
+        Self(sums)
+    }
+
+    /// Each file's path and its hash.
+    pub fn iter(&self) -> impl Iterator<Item = (&Path, &Hash)> {
+        let sums = self.0.iter();
+        sums.map(|(path, root)| (Path::new(OsStr::from_bytes(path)), root))
+    }
+
+    /// What `b3sum` prints for the files, run where they are delivered.
+    #[must_use]
+    pub fn lines(&self) -> Vec<u8> {
+        let mut lines = Vec::new();
+        for (path, root) in &self.0 {
+            delivery::write_sum_line(&mut lines, root, path);
+        }
+        lines
+    }
+}
+
+/// A stream that was written to a file without a name, so that its length is known before it is
+/// sent. The space is free again when this is dropped, however the process ends.
+#[derive(Debug)]
+pub struct Spool(fs::File);
+
+impl Spool {
+    /// Makes an empty one in the system's directory for temporary files (`$TMPDIR`).
+    ///
+    /// # Errors
+    /// When nothing can be written there.
+    pub fn new() -> Result<Self, Error> {
+        let directory = std::env::temp_dir();
+        let path = directory.join(format!("towline-spool-{:016x}", random_u64()?));
+        let made = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path);
+        let failed = |error: &io::Error| {
+            NetError::system("make a file in", directory.display(), error)
+                .remedy("set TMPDIR to a directory that has room")
+        };
+        let file = made.map_err(|error| failed(&error))?;
+        fs::remove_file(&path).map_err(|error| failed(&error))?;
+        Ok(Self(file))
+    }
+
+    /// The file itself.
+    pub(super) fn into_file(self) -> fs::File {
+        self.0
+    }
+
+    /// Copies all of `from` behind what is there.
+    ///
+    /// # Errors
+    /// What reading or writing gives.
+    pub fn fill(&mut self, from: &mut impl Read) -> io::Result<u64> {
+        let bytes = io::copy(from, &mut self.0)?;
+        self.0.flush()?;
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spooled_stream_is_a_file_of_its_length_and_leaves_no_name_behind() {
+        let mut spool = Spool::new().expect("a temporary file");
+        let content = vec![5; 3_000_000];
+        assert_eq!(spool.fill(&mut &content[..]).expect("room"), 3_000_000);
+        let mut set = FileSet::builder()
+            .spooled("stream", spool)
+            .read()
+            .expect("it is readable");
+        assert_eq!((set.bytes(), set.file_count()), (3_000_000, 1));
+        let expected = format!("{}  stream\n", blake3_hex(&content));
+        assert_eq!(
+            set.sums().expect("it is readable").lines(),
+            expected.as_bytes()
+        );
+    }
+
+    fn blake3_hex(bytes: &[u8]) -> String {
+        let hash = delivery::hash_bytes(bytes);
+        hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_up_to_ten() {
+        let mut builder = FileSet::builder();
+        for number in 0..12 {
+            builder = builder.path(format!("/nonexistent/file-{number}"));
+        }
+        let text = builder.read().expect_err("nothing is there").to_string();
+        assert!(text.contains("12 of") && text.contains("file-9:"), "{text}");
+        assert!(
+            text.contains("and 2 more") && !text.contains("file-10"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn rules_choose_what_is_found_below() {
+        let root = std::env::temp_dir().join(format!("towline-set-{}", std::process::id()));
+        drop(fs::remove_dir_all(&root));
+        fs::create_dir_all(root.join("tree/build")).expect("room");
+        for name in ["tree/a.c", "tree/a.o", "tree/keep.o", "tree/build/x"] {
+            fs::write(root.join(name), name).expect("room");
+        }
+        let mut selection = Selection::default();
+        selection.include("keep.o").expect("a pattern");
+        selection.exclude("*.o").expect("a pattern");
+        selection.exclude("build/").expect("a pattern");
+        let set = FileSet::builder()
+            .path(root.join("tree"))
+            .select(selection)
+            .read()
+            .expect("all is readable");
+        let paths: Vec<_> = set
+            .entries()
+            .map(|entry| entry.path.to_path_buf())
+            .collect();
+        assert_eq!(
+            paths,
+            ["tree", "tree/a.c", "tree/keep.o"].map(PathBuf::from)
+        );
+        fs::remove_dir_all(&root).expect("it is ours");
+    }
+}

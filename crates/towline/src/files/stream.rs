@@ -1,0 +1,190 @@
+//! A receiver's store for one file that nobody gives a name: it is written to a stream when all of
+//! it is verified.
+//!
+//! ```text
+//!   blocks --> file without a name --all verified--> a thread writes it to the stream, in order
+//! ```
+//!
+//! The transfer is proved when the stream has taken every byte. A plan of anything but one file is
+//! refused. Nothing is kept for a later attempt.
+
+use std::{
+    collections::VecDeque,
+    fmt, fs,
+    io::{self, Seek as _, Write},
+    os::unix::fs::FileExt as _,
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use delivery::{Plan, RangeSet, Store, StoreEvent};
+use wire::object::{EntryKind, ErrorCode};
+
+use super::Spool;
+
+/// Keeps one file and writes it to a stream.
+pub struct StreamStore {
+    out: Option<Box<dyn Write + Send>>,
+    notify: Arc<dyn Fn() + Send + Sync>,
+    staged: Option<(Arc<Plan>, fs::File)>,
+    events: VecDeque<StoreEvent>,
+    committing: Option<mpsc::Receiver<StoreEvent>>,
+}
+
+impl fmt::Debug for StreamStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamStore").finish_non_exhaustive()
+    }
+}
+
+impl StreamStore {
+    /// A store that writes to `out`; `notify` is called from its thread when there is an event.
+    pub(super) fn new(out: Box<dyn Write + Send>, notify: Arc<dyn Fn() + Send + Sync>) -> Self {
+        Self {
+            out: Some(out),
+            notify,
+            staged: None,
+            events: VecDeque::new(),
+            committing: None,
+        }
+    }
+
+    fn stage(plan: &Arc<Plan>) -> Result<fs::File, (ErrorCode, String)> {
+        let mut entries = plan.entries();
+        let is_one_file = entries
+            .next()
+            .is_some_and(|entry| entry.kind == EntryKind::File)
+            && entries.next().is_none();
+        if !is_one_file {
+            let count = plan.entries().len();
+            let text = format!(
+                "the receiver prints one file, and this is a tree of {count} entries; receive it \
+                 into a directory"
+            );
+            return Err((ErrorCode::PlanRefused, text));
+        }
+        let spool = Spool::new().map_err(|error| (ErrorCode::Io, error.to_string()))?;
+        let file = spool.into_file();
+        sys::file::allocate(&file, plan.content_bytes()).map_err(|error| {
+            let text = format!(
+                "cannot make room for {} bytes: {error}",
+                plan.content_bytes()
+            );
+            (code_of(&error), text)
+        })?;
+        Ok(file)
+    }
+
+    fn fail(&mut self, doing: &str, error: &io::Error) {
+        let text = format!("cannot {doing}: {error}");
+        let code = code_of(error);
+        self.events.push_back(StoreEvent::Failed { code, text });
+    }
+}
+
+impl Store for StreamStore {
+    fn prepare(&mut self, plan: &Arc<Plan>) {
+        match Self::stage(plan) {
+            Ok(file) => {
+                self.staged = Some((Arc::clone(plan), file));
+                let held = RangeSet::new(1);
+                self.events.push_back(StoreEvent::Prepared { held });
+            }
+            Err((code, text)) => self.events.push_back(StoreEvent::Failed { code, text }),
+        }
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        let Some((_, file)) = &self.staged else {
+            return false;
+        };
+        match file.write_all_at(bytes, offset) {
+            Ok(()) => true,
+            Err(error) => {
+                self.fail("write the spooled file", &error);
+                false
+            }
+        }
+    }
+
+    fn seal(&mut self, slab: u32) -> bool {
+        let Some((plan, file)) = &self.staged else {
+            return false;
+        };
+        let at = plan.slab(slab);
+        let mut bytes = vec![0; at.len as usize];
+        match file.read_exact_at(&mut bytes, at.start) {
+            Ok(()) => {
+                let mut hasher = at.hasher();
+                hasher.update(&bytes);
+                let seal = hasher.finish();
+                self.events.push_back(StoreEvent::Sealed { slab, seal });
+            }
+            Err(error) => self.fail("read the spooled file", &error),
+        }
+        true
+    }
+
+    fn commit(&mut self) {
+        let (Some((plan, mut file)), Some(mut out)) = (self.staged.take(), self.out.take()) else {
+            return;
+        };
+        let (sender, receiver) = mpsc::channel();
+        let notify = Arc::clone(&self.notify);
+        // Whoever reads the stream may be slow, and the session's timers must not wait for it.
+        let write = move || {
+            let event = match copy(&mut file, plan.content_bytes(), &mut out) {
+                Ok(()) => StoreEvent::Committed,
+                Err(error) => StoreEvent::Failed {
+                    code: code_of(&error),
+                    text: format!("cannot write the file to the output: {error}"),
+                },
+            };
+            // Nobody listens any more when the transfer was given up meanwhile.
+            drop(sender.send(event));
+            notify();
+        };
+        match thread::Builder::new().name("output".into()).spawn(write) {
+            Ok(_) => self.committing = Some(receiver),
+            Err(error) => self.fail("start a thread for the output", &error),
+        }
+    }
+
+    fn abandon(&mut self) {
+        self.staged = None;
+    }
+
+    fn poll_event(&mut self) -> Option<StoreEvent> {
+        let outcome = self.committing.as_ref().map(mpsc::Receiver::try_recv);
+        match outcome {
+            Some(Ok(event)) => {
+                self.committing = None;
+                self.events.push_back(event);
+            }
+            Some(Err(mpsc::TryRecvError::Disconnected)) => {
+                self.committing = None;
+                let error = io::Error::other("the thread that does it has died");
+                self.fail("write the file to the output", &error);
+            }
+            Some(Err(mpsc::TryRecvError::Empty)) | None => {}
+        }
+        self.events.pop_front()
+    }
+}
+
+fn copy(file: &mut fs::File, bytes: u64, out: &mut impl Write) -> io::Result<()> {
+    file.rewind()?;
+    let copied = io::copy(&mut io::Read::take(file, bytes), out)?;
+    if copied != bytes {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    out.flush()
+}
+
+fn code_of(error: &io::Error) -> ErrorCode {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::DiskFull,
+        io::ErrorKind::PermissionDenied => ErrorCode::Permission,
+        _ => ErrorCode::Io,
+    }
+}
