@@ -18,6 +18,9 @@
 //! What it does not do: delay, reordering and corruption (the simulator and the interceptor do).
 #![forbid(unsafe_code)]
 
+mod disk;
+pub use disk::{Access, Disk};
+
 mod error;
 pub use error::LabError;
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use sys::{Control, RawAddress, message};
-use towline_lab::{Host, Lab, LabSpec, isolated};
+use towline_lab::{Access, Disk, Host, Lab, LabSpec, isolated};
 
 /// A port that no socket has had before: a child that is just being started by another test still
 /// holds a copy of every socket, closed ones included.
@@ -242,3 +242,29 @@ fn dropping_a_lab_ends_its_processes() {
 
 const GROUP_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 192, 0, 1));
 const GROUP_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 1));
+
+#[test]
+fn a_disk_fills_and_nobody_else_sees_it() {
+    isolated(|| {
+        let at = std::env::temp_dir().join(format!("towline-lab-disk-{}", process::id()));
+        std::fs::create_dir_all(&at).unwrap();
+        let file = at.join("file");
+        let disk = Disk::new(&at, 1 << 20, Access::ReadWrite).unwrap();
+        disk.enter(|| {
+            std::fs::write(&file, [1; 1000]).unwrap();
+            let error = std::fs::write(at.join("more"), vec![1; 2 << 20]).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+        })
+        .unwrap();
+        assert!(!file.exists());
+        let mut reader = process::Command::new("cat");
+        disk.give_to(reader.arg(&file));
+        assert_eq!(reader.output().unwrap().stdout.len(), 1000);
+
+        let disk = Disk::new(&at, 1 << 20, Access::ReadOnly).unwrap();
+        let error = disk.enter(|| std::fs::write(&file, [1; 10]).unwrap_err());
+        let kind = error.unwrap().kind();
+        assert_eq!(kind, std::io::ErrorKind::ReadOnlyFilesystem);
+        std::fs::remove_dir_all(&at).unwrap();
+    });
+}

@@ -1,9 +1,9 @@
-//! Network, name and user namespaces: hosts without machines, and root's rights over them without
-//! root.
+//! Network, name, mount and user namespaces: hosts without machines, and root's rights over them
+//! without root.
 //!
-//! A network namespace, or one for the host's name, is held by a descriptor alone, so it disappears
-//! with its last holder, even when that is killed. A thread enters one for good ([`run_in`] uses a
-//! thread of its own); a command starts in one ([`CommandExt::namespace`]).
+//! A network namespace, or one for the host's name or for mounts, is held by a descriptor alone, so
+//! it disappears with its last holder, even when that is killed. A thread enters one for good
+//! ([`run_in`] uses a thread of its own); a command starts in one ([`CommandExt::namespace`]).
 //!
 //! A user namespace makes an ordinary user root over new network namespaces. The kernel lets only
 //! a process with a single thread create one: at the very start of `main`
@@ -11,13 +11,14 @@
 #![expect(unsafe_code, reason = "namespace, process and descriptor system calls")]
 
 use std::{
-    ffi::CStr,
+    ffi::{CStr, CString},
     fmt, fs, io,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
-        unix::{fs::MetadataExt, process::CommandExt as _},
+        unix::{ffi::OsStrExt as _, fs::MetadataExt, process::CommandExt as _},
     },
     panic,
+    path::Path,
     process::{Command, Stdio},
     sync::Arc,
     thread,
@@ -59,6 +60,32 @@ impl Namespace {
         })
     }
 
+    /// Makes a namespace of mounts in which an empty filesystem in memory, with room for `bytes`
+    /// bytes, covers the directory `at`. Nothing of it is seen outside. The calling thread stays
+    /// where it is.
+    ///
+    /// # Errors
+    /// EPERM without CAP_SYS_ADMIN, ENOSPC beyond `user.max_mnt_namespaces`, and what mount(2)
+    /// says of `at`.
+    pub fn filesystem(at: &Path, bytes: u64, access: Access) -> io::Result<Self> {
+        let at = CString::new(at.as_os_str().as_bytes())?;
+        let options = CString::new(format!("size={bytes}"))?;
+        let read_only = if access == Access::ReadOnly {
+            libc::MS_RDONLY
+        } else {
+            0
+        };
+        on_own_thread(|| {
+            // SAFETY: unshare(2) takes an integer; it moves only this short-lived thread.
+            check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+            // Mounts of others still come in, and none goes out.
+            let inwards = libc::MS_REC | libc::MS_SLAVE;
+            mount(c"none", c"/", c"none", inwards, c"")?;
+            mount(c"tmpfs", &at, c"tmpfs", read_only, &options)?;
+            Self::of_this_thread("/proc/thread-self/ns/mnt")
+        })
+    }
+
     fn of_this_thread(path: &str) -> io::Result<Self> {
         let file = fs::File::open(path)?;
         Ok(Self {
@@ -85,6 +112,15 @@ impl AsFd for Namespace {
     }
 }
 
+/// What may be done in a filesystem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everything.
+    ReadWrite,
+    /// Nothing is changed.
+    ReadOnly,
+}
+
 /// The identity of a namespace: device and inode of its file under `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamespaceId {
@@ -102,6 +138,9 @@ pub fn run_in<T: Send>(
     body: impl FnOnce() -> T + Send,
 ) -> io::Result<T> {
     on_own_thread(|| {
+        // SAFETY: unshare(2) takes an integer. This thread gets a root and working directory of its
+        // own, without which it cannot enter a namespace of mounts.
+        check(unsafe { libc::unshare(libc::CLONE_FS) })?;
         for namespace in namespaces {
             enter(namespace.fd.as_raw_fd())?;
         }
@@ -408,6 +447,25 @@ fn write_file(path: &CStr, text: &[u8]) -> Result<(), i32> {
 fn enter(namespace: RawFd) -> io::Result<()> {
     // SAFETY: setns(2) takes two integers; a wrong descriptor is an error, not undefined.
     check(unsafe { libc::setns(namespace, 0) })
+}
+
+fn mount(
+    source: &CStr,
+    at: &CStr,
+    kind: &CStr,
+    flags: libc::c_ulong,
+    options: &CStr,
+) -> io::Result<()> {
+    // SAFETY: four live strings that the kernel only reads, and an integer.
+    check(unsafe {
+        libc::mount(
+            source.as_ptr(),
+            at.as_ptr(),
+            kind.as_ptr(),
+            flags,
+            options.as_ptr().cast(),
+        )
+    })
 }
 
 fn on_own_thread<T: Send>(body: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {

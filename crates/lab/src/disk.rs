@@ -1,0 +1,44 @@
+//! A disk of a given size, seen only by those who are told.
+
+use std::{path::Path, process::Command};
+
+pub use sys::namespace::Access;
+use sys::namespace::{CommandExt as _, Namespace, run_in};
+
+use crate::LabError;
+
+/// An empty filesystem in memory over a directory, for the commands that are given it: disks that
+/// are full, or cannot be written, also when all runs as root. It lives as long as somebody has it.
+#[derive(Debug)]
+pub struct Disk {
+    mounts: Namespace,
+}
+
+impl Disk {
+    /// Covers the directory `at` with `bytes` bytes.
+    ///
+    /// # Errors
+    /// When the kernel permits no namespace of mounts, or there is no such directory.
+    pub fn new(at: &Path, bytes: u64, access: Access) -> Result<Self, LabError> {
+        let made = Namespace::filesystem(at, bytes, access);
+        let operation = format!("mount a disk on {}", at.display());
+        let mounts = made.map_err(|cause| LabError::os(operation, cause))?;
+        Ok(Self { mounts })
+    }
+
+    /// Has `command` see the disk.
+    pub fn give_to(&self, command: &mut Command) {
+        command.namespace(&self.mounts);
+    }
+
+    /// Runs `body`, on a thread of its own, where the disk is seen.
+    ///
+    /// # Panics
+    /// When `body` panics.
+    ///
+    /// # Errors
+    /// When the thread cannot be made or moved.
+    pub fn enter<T: Send>(&self, body: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+        run_in(&[&self.mounts], body).map_err(|cause| LabError::os("look at a lab's disk", cause))
+    }
+}
