@@ -9,8 +9,8 @@ use base::{Instant, LinkEvent, LinkId};
 use wire::object::{BlockHeader, Hello, Message, ObjectId, VERSION, Welcome};
 
 use crate::{
-    Entry, LinkCommand, Plan, PlanLimits, PlanReceiver, PlanReceiverConfig, PlanSender,
-    PlanSenderConfig, Registry, RegistryConfig,
+    Entry, Key, LinkCommand, Plan, PlanLimits, PlanOutcome, PlanReceiver, PlanReceiverConfig,
+    PlanSender, PlanSenderConfig, Registry, RegistryConfig,
     memory::{MemoryContent, MemoryStore},
 };
 
@@ -68,9 +68,22 @@ pub fn registry(data: &[u8]) {
 ///
 /// **Panics**: when it calls a transfer proven, or anything inside breaks.
 pub fn sender(data: &[u8]) {
+    let keyless = PlanSenderConfig::new(SESSION, 1);
+    let outcome = sender_with(keyless, data);
+    // The proof is a hash of random content: nobody can have guessed it.
+    assert!(!outcome.is_proven());
+    let mut keyed = PlanSenderConfig::new(SESSION, 1);
+    keyed.key = Some(Key::derive(b"nobody has it"));
+    let outcome = sender_with(keyed, data);
+    assert!(
+        outcome.receivers.is_empty(),
+        "nobody is taken in without the key"
+    );
+}
+
+fn sender_with(config: PlanSenderConfig, data: &[u8]) -> PlanOutcome {
     let entries = vec![Entry::file("a", 3000), Entry::directory("d")];
     let (plan, content) = MemoryContent::generate(entries, [0; 16], 1).expect("it is a plan");
-    let config = PlanSenderConfig::new(SESSION, 1);
     let mut sender = PlanSender::new(config, plan, content, Instant::ZERO);
     let mut out = [0; 1000];
     let mut sqn = 0;
@@ -93,8 +106,7 @@ pub fn sender(data: &[u8]) {
         }
         drain(|| sender.poll_link().map(taken));
     }
-    // The proof is a hash of random content: nobody can have guessed it.
-    assert!(!sender.outcome().is_proven());
+    sender.outcome()
 }
 
 /// A plan receiver whose sender says anything, after a plausible beginning.
@@ -102,9 +114,20 @@ pub fn sender(data: &[u8]) {
 /// **Panics**: when it calls content delivered that does not hash to its seals, or anything inside
 /// breaks.
 pub fn receiver(data: &[u8]) {
+    receiver_with(PlanReceiverConfig::new("r", 1), data);
+    let mut keyed = PlanReceiverConfig::new("r", 1);
+    keyed.key = Some(Key::derive(b"nobody has it"));
+    let receiver = receiver_with(keyed, data);
+    assert_eq!(
+        receiver.plan_id(),
+        None,
+        "nobody is believed without the key"
+    );
+}
+
+fn receiver_with(config: PlanReceiverConfig, data: &[u8]) -> PlanReceiver<MemoryStore> {
     let entries = vec![Entry::file("a", 300), Entry::file("b", 5)];
     let (plan, content) = MemoryContent::generate(entries, [0; 16], 1).expect("it is a plan");
-    let config = PlanReceiverConfig::new("r", 1);
     let mut receiver = PlanReceiver::new(config, MemoryStore::default(), Instant::ZERO);
     receiver.dial(
         Instant::ZERO,
@@ -145,6 +168,7 @@ pub fn receiver(data: &[u8]) {
             .and_then(MemoryStore::committed)
             .is_none_or(|bytes| bytes == content.bytes())
     );
+    receiver
 }
 
 const LINK: LinkId = LinkId(1);

@@ -40,7 +40,8 @@ pub trait Store {
 pub enum StoreEvent {
     /// There is room for the plan.
     Prepared {
-        /// What an earlier attempt left behind, on whole slabs.
+        /// What an earlier attempt left behind, as far as the store knows: it counts as received
+        /// and is verified like the rest.
         held: RangeSet,
     },
     /// A slab's seal.

@@ -3,8 +3,8 @@
 use base::{LinkEvent, LinkId};
 use proptest::prelude::*;
 use wire::object::{
-    BlockHeader, ErrorCode, Hello, Message, ObjectId, RangeList, Ranges, Refusal, Seals, VERSION,
-    Welcome,
+    BlockHeader, EntryKind, EntryRef, ErrorCode, Hello, Manifest, ManifestHeader, Message, Mtime,
+    ObjectId, RangeList, Ranges, Refusal, Seals, VERSION, Welcome,
 };
 
 use super::*;
@@ -151,6 +151,105 @@ fn a_manifest_that_leaves_the_tree_is_refused_before_the_store_hears_of_it() {
     assert_eq!(code, ErrorCode::PlanRefused);
     assert!(text.contains("\"..\""), "{text}");
     assert!(receiver.store().unwrap().plan().is_none() && receiver.is_over());
+}
+
+/// A manifest of these entries as no honest sender would make it, whose header claims so much.
+fn forged(entries: &[EntryRef<'_>], content_bytes: u64) -> Vec<u8> {
+    let header = ManifestHeader {
+        slab_shift: 20,
+        entry_count: 0,
+        content_bytes,
+        identity: [0; 16],
+    };
+    let mut bytes = Vec::new();
+    Manifest::emit(&mut bytes, &header, entries.iter().copied());
+    bytes
+}
+
+fn entry<'a>(kind: EntryKind, path: &'a [u8], size: u64, target: &'a [u8]) -> EntryRef<'a> {
+    EntryRef {
+        kind,
+        mode: 0o644,
+        mtime: Mtime {
+            seconds: 0,
+            nanoseconds: 0,
+        },
+        size,
+        path,
+        target,
+    }
+}
+
+#[test]
+fn forged_manifests_are_refused_with_the_reason_and_nothing_is_prepared() {
+    let file = |path, size| entry(EntryKind::File, path, size, b"");
+    let link = |path, target| entry(EntryKind::Symlink, path, 0, target);
+    let mut short = forged(&[file(b"a", 4)], 4);
+    short.pop();
+    let mut many = forged(&[file(b"a", 4)], 4);
+    many[8..12].copy_from_slice(&1_000_000_u32.to_be_bytes());
+    let mut countless = many.clone();
+    countless[8..12].copy_from_slice(&u32::MAX.to_be_bytes());
+    let cases = [
+        (forged(&[file(b"..", 4)], 4), "\"..\""),
+        (forged(&[file(b"a/../../b", 4)], 4), "\"..\""),
+        (forged(&[file(b"/etc/passwd", 4)], 4), "absolute"),
+        (forged(&[link(b"l", b"../x")], 0), "leads out"),
+        (forged(&[link(b"l", b"/etc")], 0), "leads out"),
+        (forged(&[file(b"a", 1), file(b"a", 1)], 2), "comes twice"),
+        (forged(&[link(b"a", b"b"), file(b"a/b", 1)], 1), "parent"),
+        (forged(&[file(b".towline/x", 1)], 1), "own"),
+        (forged(&[file(b"a", 1 << 63)], 1 << 63), "longer than 2^63"),
+        (
+            forged(&[file(b"a", u64::MAX), file(b"b", 2)], 1),
+            "longer than 2^63",
+        ),
+        (forged(&[file(b"a", (1 << 63) - 1)], (1 << 63) - 1), "slabs"),
+        (forged(&[file(b"a", 4)], 5), "header says 5"),
+        (short, "cannot be read"),
+        (many, "cannot be read"),
+        (countless, "cannot be read"),
+    ];
+    for (manifest, reason) in cases {
+        let mut receiver = welcomed(&manifest);
+        while let Some(command) = receiver.poll_link() {
+            if let LinkCommand::Send { link, bytes } = command {
+                let taken = bytes.len();
+                receiver.link_sent(link, taken);
+            }
+        }
+        receiver.handle_block(now(), &block(ObjectId::MANIFEST, 0, &manifest));
+        let (code, text) = failure(&mut receiver).expect(reason);
+        assert_eq!(code, ErrorCode::PlanRefused, "{reason}");
+        assert!(text.contains(reason), "{reason}: {text}");
+        assert!(receiver.store().unwrap().plan().is_none(), "{reason}");
+        // The sender hears the same words.
+        let Some(LinkCommand::Send { bytes, .. }) = receiver.poll_link() else {
+            panic!("{reason}: the sender is not told");
+        };
+        let told = String::from_utf8_lossy(bytes).into_owned();
+        assert!(told.contains(reason), "{reason}: {told}");
+    }
+}
+
+#[test]
+fn a_million_and_one_entries_are_one_too_many() {
+    let names: Vec<String> = (0..=1_000_000).map(|n| format!("{n:07}")).collect();
+    let entries: Vec<_> = names
+        .iter()
+        .map(|name| entry(EntryKind::File, name.as_bytes(), 0, b""))
+        .collect();
+    let manifest = forged(&entries, 0);
+    let mut receiver = welcomed(&manifest);
+    for (index, piece) in manifest.chunks(60_000).enumerate() {
+        let offset = index as u64 * 60_000;
+        receiver.handle_block(now(), &block(ObjectId::MANIFEST, offset, piece));
+    }
+    let (_, text) = failure(&mut receiver).unwrap();
+    assert!(
+        text.contains("1000001 entries where 1000000 are allowed"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -17,6 +17,7 @@ linked!(PlanSender<MemoryContent>, PlanReceiver<MemoryStore>);
 mod hostile;
 mod keys;
 mod scenarios;
+mod specification;
 
 /// The session's number in all tests.
 pub(crate) const SESSION: u64 = 42;

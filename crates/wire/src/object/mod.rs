@@ -11,7 +11,7 @@
 //! [`ParseError`](crate::ParseError); none panics and none allocates more than the bytes it was
 //! given.
 //!
-//! **Spec**: `design-transport.md` section 5; version [`VERSION`].
+//! **Spec**: `docs/object-protocol.md`; version [`VERSION`].
 
 mod block;
 pub use block::{BlockHeader, BlockKind, ObjectId};
