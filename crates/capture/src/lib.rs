@@ -35,6 +35,8 @@ pub use pace::{GapErrors, Pace, Pacer};
 mod packet;
 pub use packet::{Interface, Packet};
 
+mod segment;
+
 mod session;
 pub use session::{Ended, Limits, Session};
 

@@ -13,8 +13,8 @@ use base::Instant;
 use sys::{Epoll, Interest, clock};
 
 use crate::{
-    Account, CaptureError, GapErrors, Losses, Pace, Pacer, Packet, Sink, Source, account::Totals,
-    generated::SequenceCheck, source::Progress,
+    Account, CaptureError, GapErrors, Losses, Pace, Pacer, Packet, Sink, Source, Unit,
+    account::Totals, generated::SequenceCheck, segment::Segmenter, source::Progress,
 };
 
 /// One capture, from its sources to its sink.
@@ -40,6 +40,8 @@ pub struct Limits {
     pub snap_len: Option<u32>,
     /// When packets are passed on.
     pub pace: Pace,
+    /// Cut super-packets into what the wire would carry, and fill in checksums.
+    pub segments: bool,
     /// Look for generated frames, and for what is missing of them.
     pub checks_sequence: bool,
 }
@@ -77,6 +79,7 @@ struct Path {
     interface_count: u32,
     pacer: Option<Pacer>,
     sequence: Option<SequenceCheck>,
+    segmenter: Option<Segmenter>,
     is_stopped: bool,
 }
 
@@ -94,12 +97,20 @@ impl Session {
             sources: Vec::new(),
             path: Path {
                 sink,
-                account: Account::default(),
+                account: Account {
+                    unit: if limits.segments {
+                        Unit::PacketOnTheWire
+                    } else {
+                        Unit::FrameAsCaptured
+                    },
+                    ..Account::default()
+                },
                 snap_len: limits.snap_len.map_or(usize::MAX, |len| len as usize),
                 packets_max: limits.packets.unwrap_or(u64::MAX),
                 failure: None,
                 interface_count: 0,
                 pacer: (limits.pace != Pace::TopSpeed).then(|| Pacer::new(limits.pace)),
+                segmenter: limits.segments.then(Segmenter::default),
                 sequence: limits.checks_sequence.then(SequenceCheck::default),
                 is_stopped: false,
             },
@@ -354,11 +365,27 @@ impl Path {
         self.account.received += 1;
         self.account.passed += 1;
         self.account.super_frames += u64::from(packet.is_super_packet());
-        let mut packet = packet.cut_to(self.snap_len);
-        packet.interface = interfaces
-            .get(packet.interface as usize)
-            .copied()
-            .unwrap_or(0);
+        let mut packet = *packet;
+        let interface = interfaces.get(packet.interface as usize);
+        packet.interface = interface.copied().unwrap_or(0);
+        if let Some(mut segmenter) = self.segmenter.take() {
+            let is_cut_up = segmenter.segment(&packet, &mut |packet| self.pass(packet, is_stopped));
+            self.account.uncut_super_frames += u64::from(packet.is_super_packet() && !is_cut_up);
+            self.segmenter = Some(segmenter);
+        } else {
+            self.pass(&packet, is_stopped);
+        }
+        if self.is_full() || self.is_stopped {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    /// What passed the filter and is in its final form goes to the sink.
+    #[inline]
+    fn pass(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
+        let packet = packet.cut_to(self.snap_len);
         if let Some(check) = &mut self.sequence {
             check.look(packet.data);
         }
@@ -366,11 +393,6 @@ impl Path {
             self.deliver_in_time(&packet, is_stopped);
         } else {
             self.deliver(&packet);
-        }
-        if self.is_full() || self.is_stopped {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
         }
     }
 

@@ -21,6 +21,7 @@ mod error;
 mod sqn;
 
 pub mod checksum;
+pub mod link;
 pub mod object;
 pub mod pcap;
 pub mod pcapng;

@@ -101,10 +101,6 @@ fn a_reader_that_stops_knows_what_it_missed() {
             captured.account
         );
         assert!(captured.account.losses.freezes > 0);
-        assert_eq!(
-            captured.sequence.frames + captured.account.losses.ring,
-            sent
-        );
     });
 }
 

@@ -3,6 +3,7 @@
 
 mod account;
 mod files;
+mod segmentation;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -34,11 +35,24 @@ fn capture(
     kind: &str,
     options: &LiveOptions,
     sink: Box<dyn Sink>,
-    meanwhile: impl FnOnce() + Send,
+    meanwhile: impl FnOnce(),
+) -> Captured {
+    capture_with(host, kind, options, sink, false, meanwhile)
+}
+
+/// As [`capture`], cutting super-packets up where that is asked for.
+fn capture_with(
+    host: &Host,
+    kind: &str,
+    options: &LiveOptions,
+    sink: Box<dyn Sink>,
+    segments: bool,
+    meanwhile: impl FnOnce(),
 ) -> Captured {
     let source = format!("{kind}:{}", host.interface()).parse().unwrap();
     let limits = Limits {
         checks_sequence: true,
+        segments,
         ..Limits::default()
     };
     let (is_over, is_ready) = (AtomicBool::new(false), AtomicBool::new(false));

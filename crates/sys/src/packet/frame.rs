@@ -94,9 +94,10 @@ pub struct Offload {
     pub gso: Option<GsoKind>,
     /// Bytes of payload in each packet but the last.
     pub segment_bytes: u16,
-    /// Bytes of all headers, as the kernel guesses them; 0 when it does not say.
+    /// Bytes of all headers, a tag that was put back not counted; 0 when the kernel does not say.
     pub header_bytes: u16,
-    /// Where the sum begins and where, from there, it belongs: when it is to be filled in.
+    /// Where the sum begins, in the packet as it is given out, and where, from there, it belongs:
+    /// when it is to be filled in.
     pub checksum: Option<(u16, u16)>,
 }
 
@@ -139,6 +140,16 @@ impl Offload {
             header_bytes: word(2),
             checksum,
         }
+    }
+}
+
+impl Offload {
+    /// The same, for a frame that a tag of `bytes` was put back into.
+    pub(super) fn moved_by(mut self, bytes: u16) -> Self {
+        self.checksum = self
+            .checksum
+            .map(|(start, offset)| (start.saturating_add(bytes), offset));
+        self
     }
 }
 
@@ -197,6 +208,7 @@ impl RingHeader {
         }
         let room: &'a [u8] = room;
         let tag_bytes = if has_tag { TAG_LEN } else { 0 };
+        let offload = offload.map(|offload| offload.moved_by(tag_bytes as u16));
         let stamp_source = if self.status & libc::TP_STATUS_TS_RAW_HARDWARE != 0 {
             StampSource::Hardware
         } else {

@@ -422,6 +422,7 @@ impl Auxiliary {
             head
         };
         let tag_bytes = (head - begin) as u32;
+        let offload = offload.map(|offload| offload.moved_by(tag_bytes as u16));
         RawPacket {
             data: &buffer[begin..head + captured],
             wire_len: self.wire_len.unwrap_or(captured as u32) + tag_bytes,

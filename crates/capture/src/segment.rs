@@ -1,0 +1,80 @@
+//! Super-packets, which never crossed a wire in one piece, into what the wire would carry.
+
+use sys::packet::{Checksum, GsoKind, Offload};
+use wire::link::{SegmentKind, fill_checksum, segment};
+
+use crate::Packet;
+
+/// Cuts packets up; it owns the room that the pieces are made in.
+#[derive(Debug, Default)]
+pub(crate) struct Segmenter {
+    buffer: Vec<u8>,
+}
+
+impl Segmenter {
+    /// Gives what the wire would carry of `packet` to `emit`: its pieces, or itself, its checksum
+    /// filled in where that was left to the adapter. False for a super-packet that is given whole,
+    /// because it was cut short or is of a kind that is not known here.
+    pub(crate) fn segment(
+        &mut self,
+        packet: &Packet<'_>,
+        emit: &mut dyn FnMut(&Packet<'_>),
+    ) -> bool {
+        let Some(offload) = &packet.offload else {
+            emit(packet);
+            return false;
+        };
+        if let Some(kind) = kind(offload)
+            && !packet.is_cut()
+        {
+            let payload_bytes = usize::from(offload.segment_bytes);
+            return segment(packet.data, kind, payload_bytes, &mut self.buffer, |data| {
+                emit(&on_the_wire(packet, data));
+            }) || self.as_it_is(packet, offload, emit);
+        }
+        self.as_it_is(packet, offload, emit)
+    }
+
+    /// Gives a packet that stays whole; false, for the caller to return.
+    fn as_it_is(
+        &mut self,
+        packet: &Packet<'_>,
+        offload: &Offload,
+        emit: &mut dyn FnMut(&Packet<'_>),
+    ) -> bool {
+        match offload.checksum {
+            Some((start, offset)) if offload.gso.is_none() && !packet.is_cut() => {
+                self.buffer.clear();
+                self.buffer.extend_from_slice(packet.data);
+                if fill_checksum(&mut self.buffer, start.into(), offset.into()) {
+                    emit(&on_the_wire(packet, &self.buffer));
+                } else {
+                    emit(packet);
+                }
+            }
+            _ => emit(packet),
+        }
+        false
+    }
+}
+
+const fn kind(offload: &Offload) -> Option<SegmentKind> {
+    match offload.gso {
+        Some(GsoKind::TcpV4 | GsoKind::TcpV6) => Some(SegmentKind::Tcp),
+        Some(GsoKind::Udp) => Some(SegmentKind::Udp),
+        Some(GsoKind::UdpFragments | GsoKind::Other(_)) | None => None,
+    }
+}
+
+/// A piece of `packet`, with nothing left to be done.
+const fn on_the_wire<'a>(packet: &Packet<'_>, data: &'a [u8]) -> Packet<'a> {
+    Packet {
+        data,
+        wire_len: data.len() as u32,
+        stamp_ns: packet.stamp_ns,
+        interface: packet.interface,
+        direction: packet.direction,
+        checksum: Checksum::Valid,
+        offload: None,
+    }
+}

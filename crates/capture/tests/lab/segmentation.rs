@@ -1,0 +1,190 @@
+//! Super-packets cut up here are what the sender's kernel makes of them without offloads.
+
+use std::{
+    collections::BTreeMap,
+    io::{IoSlice, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::fd::AsFd as _,
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use lab::{Host, Lab, isolated};
+use sys::{
+    Control, RawAddress, message,
+    netlink::{Ethtool, Rtnetlink},
+};
+use towline_capture::{Account, CaptureError, Interface, LiveOptions, Packet, Sink};
+use wire::{checksum, link::Layers};
+
+use crate::{capture_with, pair};
+
+/// Keeps the IPv4 packets of one protocol.
+#[derive(Clone, Debug)]
+struct Keep {
+    protocol: u8,
+    packets: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Keep {
+    fn new(protocol: u8) -> Self {
+        Self {
+            protocol,
+            packets: Arc::default(),
+        }
+    }
+
+    fn take(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.packets.lock().unwrap())
+    }
+}
+
+impl Sink for Keep {
+    fn interface(&mut self, _: &Interface) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
+        let ip = Layers::parse(packet.data).ip;
+        if ip.is_some_and(|ip| ip.version == 4 && ip.protocol == self.protocol) {
+            self.packets.lock().unwrap().push(packet.data.to_vec());
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, _: &Account, _: u64) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), CaptureError> {
+        Ok(())
+    }
+}
+
+fn set_offloads(host: &Host, on: bool) {
+    let set = host.enter(|| {
+        let index = Rtnetlink::open()
+            .unwrap()
+            .link_index(host.interface())
+            .unwrap();
+        let mut ethtool = Ethtool::open().unwrap();
+        for name in [
+            "tx-udp-segmentation",
+            "tx-tcp-segmentation",
+            "tx-checksum-ip-generic",
+        ] {
+            ethtool.set_feature(index, name, on).unwrap();
+        }
+    });
+    set.unwrap();
+}
+
+fn captured(lab: &Lab, protocol: u8, meanwhile: &(dyn Fn() + Sync)) -> (Vec<Vec<u8>>, Account) {
+    let keep = Keep::new(protocol);
+    let options = LiveOptions {
+        ignores_outgoing: true,
+        ..LiveOptions::default()
+    };
+    let sink = Box::new(keep.clone());
+    let captured = capture_with(lab.host(1), "ring", &options, sink, true, meanwhile);
+    assert_eq!(captured.account.residual(), Some(0));
+    (keep.take(), captured.account)
+}
+
+/// The identification is drawn anew for each packet that is sent: what must be equal is how it goes
+/// on. Gives the packet without it and without the header checksum that depends on it.
+fn without_id(packet: &[u8], first: &[u8]) -> (Vec<u8>, u16) {
+    let id = |packet: &[u8]| u16::from_be_bytes([packet[18], packet[19]]);
+    assert_eq!(checksum::fold(checksum::sum(&packet[14..34])), 0xFFFF);
+    let mut rest = packet.to_vec();
+    rest[18..20].fill(0);
+    rest[24..26].fill(0);
+    (rest, id(packet).wrapping_sub(id(first)))
+}
+
+#[test]
+fn datagrams_are_what_the_kernel_makes_of_them() {
+    isolated(|| {
+        let lab = pair();
+        let address = |host: &Host| SocketAddr::from((host.ipv4(), 9));
+        let to = address(lab.host(1));
+        let receiver = lab.host(1).enter(|| UdpSocket::bind(to).unwrap()).unwrap();
+        let from = (lab.host(0).ipv4(), 4000);
+        let sender = lab
+            .host(0)
+            .enter(|| UdpSocket::bind(from).unwrap())
+            .unwrap();
+        sender.send_to(b"the neighbour is known", to).unwrap();
+        let payload: Vec<u8> = (0..4_321_u32).map(|at| (at % 251) as u8).collect();
+        let send = || {
+            let control = Control::new().segment(1000);
+            let raw = RawAddress::from(to);
+            let pieces = [IoSlice::new(&payload)];
+            message::send(sender.as_fd(), &raw, &pieces, &control).unwrap();
+        };
+        let (ours, account) = captured(&lab, 17, &send);
+        assert!(account.super_frames >= 1, "{account:?}");
+        assert_eq!(account.uncut_super_frames, 0);
+        set_offloads(lab.host(0), false);
+        let (kernels, account) = captured(&lab, 17, &send);
+        assert_eq!(account.super_frames, 0);
+        drop(receiver);
+        assert_eq!(ours.len(), 5);
+        assert_eq!(kernels.len(), 5);
+        for (one, other) in ours.iter().zip(&kernels) {
+            assert_eq!(without_id(one, &ours[0]), without_id(other, &kernels[0]));
+        }
+    });
+}
+
+/// A stream's packets depend on when acknowledgements come; what must be right is every checksum,
+/// and that the packets make up the stream.
+#[test]
+fn segments_make_up_the_stream() {
+    isolated(|| {
+        let lab = pair();
+        let sent: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
+        let transfer = || {
+            let listen = || TcpListener::bind((lab.host(1).ipv4(), 0)).unwrap();
+            let listener = lab.host(1).enter(listen).unwrap();
+            let to = listener.local_addr().unwrap();
+            thread::scope(|scope| {
+                let reader = scope.spawn(move || {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    let mut got = Vec::new();
+                    stream.read_to_end(&mut got).unwrap();
+                    got.len()
+                });
+                let mut stream = lab
+                    .host(0)
+                    .enter(|| TcpStream::connect(to).unwrap())
+                    .unwrap();
+                stream.write_all(&sent).unwrap();
+                drop(stream);
+                assert_eq!(reader.join().unwrap(), sent.len());
+            });
+        };
+        let (packets, account) = captured(&lab, 6, &transfer);
+        assert!(account.super_frames > 0, "{account:?}");
+        assert_eq!(account.uncut_super_frames, 0);
+        assert!(account.delivered > account.received);
+        let mut stream = BTreeMap::new();
+        let mut first = None;
+        for packet in &packets {
+            assert!(packet.len() <= 1514, "{} bytes", packet.len());
+            let tcp = &packet[34..];
+            let sum = checksum::sum(&packet[26..34])
+                + checksum::of_words(6 + tcp.len() as u32)
+                + checksum::sum(tcp);
+            assert_eq!(checksum::fold(sum), 0xFFFF);
+            let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
+            let begin = *first.get_or_insert(sequence.wrapping_add(1));
+            let data = &tcp[usize::from(tcp[12] >> 4) * 4..];
+            if !data.is_empty() {
+                stream.insert(sequence.wrapping_sub(begin), data.to_vec());
+            }
+        }
+        let stream: Vec<u8> = stream.into_values().flatten().collect();
+        assert!(stream == sent, "{} bytes of {}", stream.len(), sent.len());
+    });
+}

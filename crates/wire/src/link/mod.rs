@@ -1,0 +1,13 @@
+//! Frames as they stand on a link: where each header begins, and super-packets cut up.
+//!
+//! [`Layers::parse`] finds the headers of an Ethernet frame as far as it goes and never fails: a
+//! frame that is cut short or of an unknown kind has fewer layers. [`segment`](segment()) makes of
+//! a super-packet (GSO) the packets that the wire would carry, checksums filled in.
+//!
+//! **Spec**: IEEE 802.1Q, RFC 791, RFC 8200, RFC 9293, RFC 768.
+
+mod layers;
+pub use layers::{Ip, Layers};
+
+mod segment;
+pub use segment::{SegmentKind, fill_checksum, segment};
