@@ -205,7 +205,7 @@ fn write_new(
     Ok((file, bytes.len() as u64))
 }
 
-fn header_of(id: PlanId, boot: &[u8], content_bytes: u64) -> [u8; HEADER] {
+pub(super) fn header_of(id: PlanId, boot: &[u8], content_bytes: u64) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..8].copy_from_slice(MAGIC);
     header[8..12].copy_from_slice(&VERSION.to_le_bytes());

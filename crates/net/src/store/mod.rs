@@ -317,17 +317,6 @@ impl From<Existing> for StoreOptions {
     }
 }
 
-impl From<bool> for StoreOptions {
-    /// True: what is there already is replaced.
-    fn from(overwrites: bool) -> Self {
-        if overwrites {
-            Existing::Replace.into()
-        } else {
-            Existing::Refuse.into()
-        }
-    }
-}
-
 impl fmt::Debug for StoreOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreOptions")

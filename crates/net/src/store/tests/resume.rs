@@ -86,6 +86,40 @@ fn a_journal_of_another_version_or_plan_is_none() {
 }
 
 #[test]
+fn after_another_start_of_the_machine_nothing_is_believed_but_everything_is_compared() {
+    let scratch = Scratch::new();
+    let plan = plan(vec![Entry::file("f", 3 << 20)]);
+    let bytes = content(&plan);
+    let mut store = prepared(&scratch.0, Existing::Refuse, &plan).0;
+    for (number, block) in bytes[..2_500_000].chunks(60_000).enumerate() {
+        write(&mut store, number as u64 * 60_000, block);
+    }
+    drop(store);
+    let staged = staging_of(&scratch, &plan);
+    let mut journal = fs::read(staged.join("journal")).unwrap();
+    let header = journal::header_of(plan.id(), &[9; 16], plan.content_bytes());
+    journal[..header.len()].copy_from_slice(&header);
+    fs::write(staged.join("journal"), journal).unwrap();
+    // The power failed before the second slab was on the disk.
+    let file = fs::File::options().write(true).open(staged.join("tree/f"));
+    let zeros = vec![0; 1 << 20];
+    std::os::unix::fs::FileExt::write_all_at(&file.unwrap(), &zeros, 1 << 20).unwrap();
+
+    let (mut store, held) = prepared(&scratch.0, Existing::Refuse, &plan);
+
+    let notes = store.take_notes();
+    assert!(
+        notes.iter().any(|note| note.contains("was started since")),
+        "{notes:?}"
+    );
+    assert_eq!(held.bytes(), 2_500_000);
+    let (last, sent) = finish(store, &plan, held, 1400);
+    assert_eq!(last, StoreEvent::Committed);
+    assert_eq!(sent, (3 << 20) - 2_500_000 + (1 << 20));
+    assert_whole(&scratch.0, &plan);
+}
+
+#[test]
 fn a_staged_file_that_others_cut_or_removed_counts_as_not_received() {
     let scratch = Scratch::new();
     let plan = plan(vec![
