@@ -78,7 +78,8 @@ fn a_dry_run_lists_what_the_rules_leave() {
     let args = [&["send", "tree", "--dry-run"][..], &GROUP, &rules].concat();
     let listed = text(&run(&place, &args).stdout);
     let expected = format!(
-        "{0:>15} tree/\n{1:>15} tree/b\n{1:>15} tree/keep.o\n{2:>15} in 3 entries (6 B); nothing was sent\n",
+        "{0:>15} tree/\n{1:>15} tree/b\n{1:>15} tree/keep.o\n\
+         {2:>15} in 3 entries (6 B); nothing was sent\n",
         "", 3, 6
     );
     assert_eq!(listed, expected);
@@ -108,7 +109,8 @@ fn checksums_are_those_that_b3sum_prints() {
     let none = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
     let abc = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85";
     let expected = format!(
-        "{abc}  stdin\n{none}  tree/a.o\n{abc}  tree/b\n{abc}  tree/keep.o\n\\{abc}  tree/new\\nline\n"
+        "{abc}  stdin\n{none}  tree/a.o\n{abc}  tree/b\n{abc}  tree/keep.o\n\
+         \\{abc}  tree/new\\nline\n"
     );
     assert_eq!(text(&output.stdout), expected);
 

@@ -85,7 +85,10 @@ impl<C: Content> ObjectSender<C> {
         let hold = self.plan.hold(lead);
         self.source.set_hold(hold);
         self.feed(now);
-        let window = u64::from(self.source.config().flow_window_sqns());
+        // Whichever of the flow window's two bounds is reached first.
+        let config = self.source.config();
+        let in_bytes = (config.flow_window_bytes() / config.mtu()) as u64;
+        let window = u64::from(config.flow_window_sqns()).min(in_bytes);
         let ahead = hold.map_or(0, |hold| self.source.unsent().saturating_sub(hold));
         self.plan.stream_waits(now, lead, ahead >= window / 2);
         if self.plan.is_draining() && self.source.is_drained() {

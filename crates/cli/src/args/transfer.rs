@@ -102,7 +102,7 @@ impl Args for RuleArgs {
             ))
             .arg(rule(
                 EXCLUDE,
-                "Leave out what matches: *.o by name anywhere, build/ directories only, /tree/a \
+                "Leave out what matches: *.o by name anywhere, build/ directories only, /tree/*.c \
                  from the beginning",
             ))
     }
@@ -254,8 +254,8 @@ files are synced and under their names. Otherwise (1) the receivers that lack so
 What cannot be read is found before anybody is waited for (2).
 
 A pattern without / matches the last component of a path anywhere, one with a leading / the whole
-path as it is delivered, any other the end of a path; one with a trailing / only directories. * and ?
-do not match a /, ** does. Nothing below an excluded directory is looked at.";
+path as it is delivered, any other the end of a path; one with a trailing / only directories. * and
+? do not match a /, ** does. Nothing below an excluded directory is looked at.";
 
 const SEND_HELP: &str = "\
 Examples:
@@ -270,9 +270,9 @@ transfer leaves nothing under final names; what it has is kept, in .towline bene
 and not sent again.
 
 The file of --config takes the long flags as keys, those of this command too: directory, existing,
-serve, from, key-file, exec and timeout. The program of --exec finds TOWLINE_PATH (the directory, or the one
-thing in it that the transfer brought), TOWLINE_PLAN, TOWLINE_SENDER, TOWLINE_BYTES and TOWLINE_ROOT
-in its environment. Such programs run one after the other; one that fails makes the exit code 1.";
+serve, from, key-file, exec and timeout. The program of --exec finds TOWLINE_PATH (the directory, or
+the one thing in it that the transfer brought), TOWLINE_PLAN, TOWLINE_SENDER, TOWLINE_BYTES and
+TOWLINE_ROOT in its environment. Such programs run one after the other; one that fails makes the exit code 1.";
 
 const RECV_HELP: &str = "\
 Examples:

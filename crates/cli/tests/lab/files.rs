@@ -253,7 +253,10 @@ fn a_service_takes_two_senders_at_once_and_runs_a_program_after_each() {
         let to = root.join("to");
         let hook = root.join("hook");
         let script = format!(
-            "#!/bin/sh\necho \"$1 $TOWLINE_PATH $TOWLINE_SENDER $TOWLINE_BYTES ${{#TOWLINE_PLAN}} ${{#TOWLINE_ROOT}}\" >> {}\ncase $TOWLINE_PATH in *two) exit 3;; esac\n",
+            "#!/bin/sh\n\
+             echo \"$1 $TOWLINE_PATH $TOWLINE_SENDER $TOWLINE_BYTES \
+             ${{#TOWLINE_PLAN}} ${{#TOWLINE_ROOT}}\" >> {}\n\
+             case $TOWLINE_PATH in *two) exit 3;; esac\n",
             root.join("log").display()
         );
         fs::write(&hook, script).unwrap();
@@ -261,10 +264,12 @@ fn a_service_takes_two_senders_at_once_and_runs_a_program_after_each() {
         std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
         fs::set_permissions(&hook, mode).unwrap();
         let config = root.join("recv.toml");
+        let (one, two) = (lab.host(0).ipv4(), lab.host(1).ipv4());
+        let (to_shown, hook_shown) = (to.display(), hook.display());
         let keys = format!(
-            "directory = \"{}\"\nserve = true\nfrom = [\"10.0.0.0/8\", \"{}\"]\nexec = \"{} word\"\ngroup = \"239.192.0.1:7500\"\n",
-            to.display(), lab.host(0).ipv4(), hook.display()
-        ).replace("10.0.0.0/8", &format!("{}/8", lab.host(0).ipv4()));
+            "directory = '{to_shown}'\nserve = true\nfrom = ['{one}/32', '{two}']\n\
+             exec = '{hook_shown} word'\ngroup = '239.192.0.1:7500'\n"
+        );
         fs::write(&config, keys).unwrap();
         let words = format!("recv --config {} --json", config.display());
         let service = End::start(towline(lab.host(2), &words));
@@ -446,34 +451,68 @@ fn who_is_interrupted_says_good_bye_and_goes_on_the_next_time() {
 }
 
 #[test]
-fn a_receiver_that_holds_all_back_is_given_up_when_that_is_asked_for() {
+fn a_receiver_that_holds_all_back_is_dropped_or_served_by_itself() {
     isolated(|| {
         let lab = Lab::new(&LabSpec::new(3)).unwrap();
         let root = scratch("slow");
-        make_tree(&root.join("tree"));
-        fs::write(root.join("tree/large"), vec![7; 60_000_000]).unwrap();
-        let fine = receiver(lab.host(1), &root.join("fine"), "--name fine");
-        let stuck = receiver(lab.host(2), &root.join("stuck"), "--name stuck");
-        let more = "--receivers 2 --rate 20MB/s --slow drop --timeout 100s";
-        let sender = sender(lab.host(0), &root.join("tree"), more);
-        thread::sleep(Duration::from_millis(1500));
-        stuck.signal("-STOP");
-        let (code, sent) = ended(sender);
-        assert_eq!(code, Some(1), "{sent:#}");
-        for row in sent["receivers"].as_array().unwrap() {
-            let state = if row["name"] == "stuck" {
-                "failed"
-            } else {
-                "proven"
-            };
-            assert_eq!(row["state"], state, "{sent:#}");
+        let file = fs::File::create(root.join("large")).unwrap();
+        file.set_len(120_000_000).unwrap();
+        for (policy, code, state) in [("drop", 1, "failed"), ("demote", 0, "proven")] {
+            let to = root.join(policy);
+            let fine = receiver(lab.host(1), &to.join("fine"), "--name fine");
+            let lossy = "--name lossy --faults loss=60%,seed=1";
+            let lossy = receiver(lab.host(2), &to.join("lossy"), lossy);
+            let more = format!("--receivers 2 --slow {policy} --timeout 100s");
+            let sent = ended(sender(lab.host(0), &root.join("large"), &more));
+            assert_eq!(sent.0, Some(code), "{:#}", sent.1);
+            for row in sent.1["receivers"].as_array().unwrap() {
+                let is_lossy = row["name"] == "lossy";
+                let expected = if is_lossy { state } else { "proven" };
+                assert_eq!(row["state"], expected, "{:#}", sent.1);
+                let why = if policy == "drop" { "error" } else { "demoted" };
+                let said = row[why].as_str().unwrap_or_default();
+                assert_eq!(said.contains("held the others back"), is_lossy, "{said}");
+            }
+            assert_eq!(ended(fine).0, Some(0));
+            drop(lossy);
         }
-        let took = sent["seconds"].as_f64().unwrap();
-        assert!(
-            took < 90.0,
-            "the progress timeout gave it up, not the policy: {took} s"
-        );
-        assert_eq!(ended(fine).0, Some(0));
+        fs::remove_dir_all(&root).unwrap();
+    });
+}
+
+#[test]
+fn with_a_key_only_those_who_have_it_send_and_receive() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        let root = scratch("key");
+        make_tree(&root.join("tree"));
+        let key = |name: &str| {
+            let path = root.join(name);
+            fs::write(&path, format!("{name} and enough of it")).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+            fs::set_permissions(&path, mode).unwrap();
+            format!("--key-file {}", path.display())
+        };
+        let receiver = |host: &Host, name: &str, key: &str| {
+            let directory = root.join(name).display().to_string();
+            let words = format!("recv {directory} {GROUP} --timeout 6s --name {name} {key}");
+            let end = End::start(towline(host, &words));
+            thread::sleep(Duration::from_millis(300));
+            end
+        };
+        // Without --from: who has the key may send.
+        let one = receiver(lab.host(1), "one", &key("right"));
+        let other = receiver(lab.host(2), "other", &key("wrong"));
+        let more = format!("--expect one,other --join-timeout 3s {}", key("right"));
+        let (code, sent) = ended(sender(lab.host(0), &root.join("tree"), &more));
+        assert_eq!(code, Some(1), "{sent:#}");
+        assert_eq!(sent["missing_names"], serde_json::json!(["other"]));
+        assert_eq!(ended(one).0, Some(0));
+        assert!(is_equal(&root.join("tree"), &root.join("one/tree")));
+        let (code, report) = ended(other);
+        assert_eq!(code, Some(1), "{report:#}");
+        assert!(report["passed_over"].as_u64().unwrap() > 0, "{report:#}");
+        assert!(!root.join("other/tree").exists());
         fs::remove_dir_all(&root).unwrap();
     });
 }

@@ -235,7 +235,7 @@ mod tests {
     fn what_cannot_be_read_is_named_up_to_ten() {
         let mut builder = FileSet::builder();
         for number in 0..12 {
-            builder = builder.path(format!("/nonexistent/file-{number}"));
+            builder = builder.path(format!("/proc/nonexistent/file-{number}"));
         }
         let text = builder.read().expect_err("nothing is there").to_string();
         assert!(text.contains("12 of") && text.contains("file-9:"), "{text}");
