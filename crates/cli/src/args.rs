@@ -2,6 +2,9 @@
 
 use clap::{ArgAction, Parser, Subcommand};
 
+mod capture;
+pub(crate) use capture::CaptureArgs;
+
 mod inspect;
 pub(crate) use inspect::{DocsArgs, IfacesArgs, StatArgs, TopArgs};
 
@@ -13,6 +16,9 @@ pub(crate) use message::{FailOn, PolicyArg, PublishArgs, SubscribeArgs};
 
 mod quantity;
 pub(crate) use quantity::{bytes, duration};
+
+mod replay;
+pub(crate) use replay::ReplayArgs;
 
 mod session;
 pub(crate) use session::{
@@ -82,6 +88,10 @@ pub(crate) enum Command {
     /// Generate messages, or receive and verify them
     #[command(subcommand)]
     Load(LoadCommand),
+    /// Capture packets, with an account of every packet lost
+    Capture(CaptureArgs),
+    /// Send packets of a file, or generated ones, at a pace that is kept and reported
+    Replay(ReplayArgs),
     /// Show the machine's network interfaces and what they can do
     Ifaces(IfacesArgs),
     /// Watch the sessions of this user's running processes

@@ -8,6 +8,8 @@ use crate::{
     report::Output,
 };
 
+mod capture;
+
 mod demo;
 
 mod docs;
@@ -31,6 +33,8 @@ mod progress;
 mod publish;
 
 mod recv;
+
+mod replay;
 
 mod send;
 
@@ -58,6 +62,8 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Sub(args) => subscribe::run(&SubscribePlan::new(args)?, output),
         Command::Load(LoadCommand::Send(args)) => load_send::run(&LoadSendPlan::new(args)?, output),
         Command::Load(LoadCommand::Recv(args)) => load_recv::run(&LoadRecvPlan::new(args)?, output),
+        Command::Capture(args) => capture::run(args, output),
+        Command::Replay(args) => replay::run(args, output),
         Command::Ifaces(args) => ifaces::run(args, output),
         Command::Top(args) => top::run(args, output),
         Command::Stat(args) => stat::run(args, output),

@@ -6,6 +6,9 @@ use serde::Serialize;
 
 use crate::{args::OutputArgs, failure::Failure};
 
+mod capture;
+pub(crate) use capture::{CaptureReport, ReplayReport};
+
 mod document;
 pub(crate) use document::{
     Counters, InterfaceRow, InterfacesReport, InterruptedDemo, LoadRecvReport, LoadSendReport,
@@ -51,6 +54,10 @@ impl Output {
 
     pub(crate) const fn is_json(&self) -> bool {
         self.is_json
+    }
+
+    pub(crate) const fn is_quiet(&self) -> bool {
+        self.is_quiet
     }
 
     pub(crate) const fn is_dry_run(&self) -> bool {

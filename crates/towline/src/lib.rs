@@ -61,6 +61,8 @@ pub use transfer::{Transfer, TransferThread};
 mod usage;
 pub use usage::{Usage, UsageMeter};
 
+pub use capture;
+
 pub use base::{CounterSet, Instant};
 pub use delivery::{
     Demotion, Key, LeaveReason, Limit, Offer, PlanOutcome, PlanReceiverEvent, PlanSenderEvent,

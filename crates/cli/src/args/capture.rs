@@ -1,0 +1,93 @@
+//! `capture`.
+
+use std::time::Duration;
+
+use clap::Args;
+use towline::capture::{LiveOptions, SinkAddress, SourceAddress};
+
+use super::{FailOn, bytes, duration};
+
+/// Capture packets, with an account of every packet lost.
+#[derive(Debug, Args)]
+#[command(after_help = CAPTURE_HELP)]
+pub(crate) struct CaptureArgs {
+    /// ring:IF, ring2:IF, int:IF, pcap:FILE or pcapng:FILE; several are brought together
+    #[arg(value_name = "SOURCE", required = true)]
+    pub(crate) sources: Vec<SourceAddress>,
+    /// pcapng:FILE, pcap:FILE or null: ('-' is standard output)
+    #[arg(long, short, value_name = "SINK", default_value = "null:")]
+    pub(crate) output: SinkAddress,
+    #[command(flatten)]
+    pub(crate) live: LiveArgs,
+    /// Stop after so many packets
+    #[arg(long, short = 'c', value_name = "COUNT")]
+    pub(crate) count: Option<u64>,
+    /// Stop after this time
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) time: Option<Duration>,
+    /// Cut super-packets (GSO) into the packets that the wire would carry, checksums filled in
+    #[arg(long)]
+    pub(crate) segment: bool,
+    /// Look for generated frames, and count what is missing of them by their numbers
+    #[arg(long)]
+    pub(crate) check_gen: bool,
+    /// Exit 1 when packets were lost
+    #[arg(long, value_name = "WHAT", default_value = "none")]
+    pub(crate) fail_on: FailOn,
+}
+
+/// How interfaces are captured from.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LiveArgs {
+    /// Memory shared with the kernel, for each interface
+    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "32MiB")]
+    #[arg(help_heading = "Interfaces")]
+    pub(crate) ring: u64,
+    /// Longest time that a packet waits in the ring at low rates
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "20ms")]
+    #[arg(help_heading = "Interfaces")]
+    pub(crate) retire: Duration,
+    /// Keep only so many bytes of each packet
+    #[arg(long, short, value_name = "BYTES", value_parser = bytes)]
+    #[arg(help_heading = "Interfaces")]
+    pub(crate) snaplen: Option<u64>,
+    /// Leave out what is addressed to others
+    #[arg(long, short = 'p', help_heading = "Interfaces")]
+    pub(crate) no_promiscuous: bool,
+    /// Leave out what this machine sends
+    #[arg(long, help_heading = "Interfaces")]
+    pub(crate) incoming: bool,
+    /// Take the adapter's time stamps where it makes some
+    #[arg(long, help_heading = "Interfaces")]
+    pub(crate) hardware_stamps: bool,
+}
+
+impl LiveArgs {
+    /// In the library's form.
+    pub(crate) fn options(&self) -> LiveOptions {
+        let defaults = LiveOptions::default();
+        let snap_len = self.snaplen.and_then(|len| u32::try_from(len).ok());
+        LiveOptions {
+            ring_bytes: usize::try_from(self.ring).unwrap_or(usize::MAX),
+            retire: self.retire,
+            snap_len: snap_len.map_or(defaults.snap_len, |len| len.clamp(1, defaults.snap_len)),
+            is_promiscuous: !self.no_promiscuous,
+            ignores_outgoing: self.incoming,
+            wants_hardware_stamps: self.hardware_stamps,
+            ..defaults
+        }
+    }
+}
+
+const CAPTURE_HELP: &str = "\
+Ctrl-C ends a capture properly: the packets in the ring are read, the file is closed, the account
+is printed, and the exit code is that of any other end. Every packet that reached the socket is
+delivered, dropped for want of room in the ring, or left unread behind a limit; the account says
+when these do not add up. Frames longer than the MTU are several packets in one piece that never
+crossed a wire so.
+
+Examples:
+  towline capture ring:eth0 -o pcapng:trace.pcapng
+  towline capture ring:eth0 ring:eth1 -o pcapng:both.pcapng --for 10s --json
+  towline capture ring2:lo -o pcap:- | tshark -r -
+  towline capture pcap:old.pcap -o pcapng:new.pcapng";

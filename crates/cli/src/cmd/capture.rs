@@ -1,0 +1,117 @@
+//! `towline capture`.
+
+use std::io::{IsTerminal as _, Write as _, stderr};
+
+use serde_json::json;
+use towline::capture::{Account, CaptureError, Ended, Limits, SendOptions, Session, sink, source};
+
+use crate::{
+    args::{CaptureArgs, FailOn},
+    failure::{Failure, Verdict},
+    interrupt::Interrupt,
+    report::{CaptureReport, Output},
+};
+
+pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failure> {
+    let plan = json!({
+        "sources": args.sources.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "sink": args.output.to_string(),
+        "ring_bytes": args.live.ring,
+        "packets": args.count,
+        "segments": args.segment,
+    });
+    if output.shows_only("capture", &plan)? {
+        return Ok(Verdict::Done);
+    }
+    let interrupt = Interrupt::install()?;
+    let live = args.live.options();
+    let sources = args
+        .sources
+        .iter()
+        .map(|address| source::open(address, &live));
+    let sources = sources.collect::<Result<Vec<_>, _>>()?;
+    let limits = Limits {
+        packets: args.count,
+        duration: args.time,
+        snap_len: Some(live.snap_len),
+        segments: args.segment,
+        checks_sequence: args.check_gen,
+        ..Limits::default()
+    };
+    let mut session = Session::new(
+        sources,
+        sink::open(&args.output, &SendOptions::default())?,
+        limits,
+    )?;
+    session
+        .take_remarks()
+        .iter()
+        .for_each(|remark| output.note(remark));
+    let mut status = Status::new(output);
+    let is_stopped = || interrupt.is_requested();
+    let ended = session.run(&is_stopped, &mut |account| status.show(account));
+    status.clear();
+    session
+        .take_remarks()
+        .iter()
+        .for_each(|remark| output.note(remark));
+    let is_lossy = session.account().lost() > 0;
+    let report = CaptureReport::new(args, &session, ended.as_ref().ok());
+    // With the packets on standard output, the account belongs beside them.
+    if output.is_json() && args.output.is_standard_output() {
+        output.note(&report.one_line());
+    } else {
+        output.finish(&report)?;
+    }
+    match (ended?, session.take_failure()) {
+        (Ended::Sink, Some(failure)) => Err(failure.into()),
+        _ => Ok(Verdict::of(!(is_lossy && args.fail_on != FailOn::None))),
+    }
+}
+
+/// One line that is written over every second, on a terminal.
+struct Status {
+    is_shown: bool,
+}
+
+impl Status {
+    fn new(output: &Output) -> Self {
+        Self {
+            is_shown: !output.is_quiet() && stderr().is_terminal(),
+        }
+    }
+
+    fn show(&mut self, account: &Account) {
+        if self.is_shown {
+            let second = account.seconds.last().copied().unwrap_or_default();
+            let text = format!(
+                "{} packets, {} lost; {}/s, {} MB/s, {} lost/s",
+                account.delivered,
+                account.lost(),
+                second.delivered,
+                second.delivered_bytes / 1_000_000,
+                second.ring + second.interface,
+            );
+            // A terminal that is gone is no reason to end the capture.
+            let _gone = write!(stderr(), "\r\x1b[K{text}");
+        }
+    }
+
+    fn clear(&self) {
+        if self.is_shown {
+            let _gone = write!(stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+impl From<CaptureError> for Failure {
+    fn from(error: CaptureError) -> Self {
+        match error {
+            CaptureError::Address { .. } => Self::Usage(error.to_string()),
+            CaptureError::File { cause, .. } if cause.kind() == std::io::ErrorKind::BrokenPipe => {
+                Self::PipeClosed
+            }
+            error => Self::Environment(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The account of a capture, as document and as text.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use towline::capture::{Account, Ended, Session, generated::SequenceCheck};
+
+use super::{Document, quantity};
+use crate::args::{CaptureArgs, ReplayArgs};
+
+/// `capture`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct CaptureReport {
+    pub(crate) sources: Vec<String>,
+    pub(crate) sink: String,
+    /// `source`, `limit`, `stopped`, `sink` or `error`.
+    pub(crate) ended_by: &'static str,
+    pub(crate) elapsed_s: f64,
+    /// Of `delivered`, `cut` and `unwritten`; all else counts frames as captured.
+    pub(crate) unit: &'static str,
+    pub(crate) delivered: u64,
+    pub(crate) delivered_bytes: u64,
+    pub(crate) received: u64,
+    pub(crate) filtered: u64,
+    /// Several packets of the wire in one piece.
+    pub(crate) super_frames: u64,
+    pub(crate) cut: u64,
+    pub(crate) unread: u64,
+    pub(crate) unwritten: u64,
+    pub(crate) lost: LostReport,
+    /// What the kernel says the sockets saw, drops included.
+    pub(crate) seen: Option<u64>,
+    /// `seen` less all that is accounted for: 0 when the account closes.
+    pub(crate) residual: Option<i128>,
+    /// What came of generated frames, with `--check-gen`.
+    pub(crate) generated: Option<SequenceReport>,
+    pub(crate) per_second: Vec<SecondReport>,
+}
+
+/// What was lost, by cause.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct LostReport {
+    pub(crate) ring: u64,
+    pub(crate) ring_full_times: u64,
+    pub(crate) interface: u64,
+    pub(crate) damaged_records: u64,
+    pub(crate) unreadable_bytes: u64,
+}
+
+/// Generated frames by their sequence numbers.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct SequenceReport {
+    pub(crate) frames: u64,
+    /// Numbers below the highest that did not come.
+    pub(crate) missing: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) late: u64,
+    pub(crate) corrupt: u64,
+}
+
+impl From<&SequenceCheck> for SequenceReport {
+    fn from(check: &SequenceCheck) -> Self {
+        Self {
+            frames: check.frames,
+            missing: check.missing(),
+            duplicates: check.duplicates,
+            late: check.late,
+            corrupt: check.corrupt,
+        }
+    }
+}
+
+fn end_name(ended: Option<&Ended>) -> &'static str {
+    match ended {
+        Some(Ended::Source) => "source",
+        Some(Ended::Limit) => "limit",
+        Some(Ended::Stopped) => "stopped",
+        Some(Ended::Sink) => "sink",
+        None => "error",
+    }
+}
+
+/// `replay`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ReplayReport {
+    pub(crate) source: String,
+    pub(crate) sink: String,
+    /// `source`, `limit`, `stopped`, `sink` or `error`.
+    pub(crate) ended_by: &'static str,
+    pub(crate) elapsed_s: f64,
+    /// Packets that the kernel took.
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) packets_per_s: f64,
+    /// Packets that the kernel did not take: too long for the interface.
+    pub(crate) refused: u64,
+    /// Packets that the interface dropped on their way out, by its own counter; whatever else
+    /// leaves by it counts too.
+    pub(crate) dropped_by_interface: u64,
+    pub(crate) gap_error: Option<GapErrorReport>,
+}
+
+/// How far gaps between packets were from what was wanted.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct GapErrorReport {
+    pub(crate) gaps: u64,
+    pub(crate) p50_ns: u64,
+    pub(crate) p99_ns: u64,
+    pub(crate) p999_ns: u64,
+    pub(crate) max_ns: u64,
+}
+
+impl ReplayReport {
+    pub(crate) fn new(args: &ReplayArgs, session: &mut Session, ended: Option<&Ended>) -> Self {
+        let dropped_by_interface = session.dropped_later();
+        let elapsed_s = session.elapsed().as_secs_f64();
+        let account = session.account();
+        Self {
+            source: args.source.to_string(),
+            sink: args.output.to_string(),
+            ended_by: end_name(ended),
+            elapsed_s,
+            sent: account.delivered,
+            sent_bytes: account.delivered_bytes,
+            packets_per_s: quantity::per_second(account.delivered, elapsed_s),
+            refused: account.unwritten,
+            dropped_by_interface,
+            gap_error: session.gap_errors().map(|errors| GapErrorReport {
+                gaps: errors.count(),
+                p50_ns: errors.quantile_ns(0.5),
+                p99_ns: errors.quantile_ns(0.99),
+                p999_ns: errors.quantile_ns(0.999),
+                max_ns: errors.max_ns(),
+            }),
+        }
+    }
+}
+
+impl Document for ReplayReport {
+    const SCHEMA: &'static str = "towline.replay";
+    const IS_DATA: bool = false;
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{} -> {}: sent {} packets, {}, in {:.3} s: {:.0} packets/s; {} refused, {} dropped by \
+             the interface\n",
+            self.source,
+            self.sink,
+            self.sent,
+            quantity::bytes(self.sent_bytes),
+            self.elapsed_s,
+            self.packets_per_s,
+            self.refused,
+            self.dropped_by_interface,
+        );
+        if let Some(error) = &self.gap_error {
+            let us = |ns: u64| ns as f64 / 1e3;
+            writeln!(
+                text,
+                "gaps between packets were off by {:.1} us (p50), {:.1} (p99), {:.1} (p99.9), \
+                 {:.1} (max)",
+                us(error.p50_ns),
+                us(error.p99_ns),
+                us(error.p999_ns),
+                us(error.max_ns),
+            )
+            .expect("text grows in memory");
+        }
+        text
+    }
+}
+
+/// One second.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct SecondReport {
+    pub(crate) at_s: u64,
+    pub(crate) delivered: u64,
+    pub(crate) delivered_bytes: u64,
+    pub(crate) filtered: u64,
+    pub(crate) lost_ring: u64,
+    pub(crate) lost_interface: u64,
+}
+
+impl CaptureReport {
+    pub(crate) fn new(args: &CaptureArgs, session: &Session, ended: Option<&Ended>) -> Self {
+        let account: &Account = session.account();
+        let losses = account.losses;
+        Self {
+            sources: args.sources.iter().map(ToString::to_string).collect(),
+            sink: args.output.to_string(),
+            ended_by: end_name(ended),
+            elapsed_s: session.elapsed().as_secs_f64(),
+            unit: account.unit.name(),
+            delivered: account.delivered,
+            delivered_bytes: account.delivered_bytes,
+            received: account.received,
+            filtered: account.filtered,
+            super_frames: account.super_frames,
+            cut: account.cut,
+            unread: account.unread,
+            unwritten: account.unwritten,
+            lost: LostReport {
+                ring: losses.ring,
+                ring_full_times: losses.freezes,
+                interface: losses.interface,
+                damaged_records: losses.damaged,
+                unreadable_bytes: losses.lost_bytes,
+            },
+            seen: losses.seen,
+            residual: account.residual(),
+            generated: session.sequence().map(SequenceReport::from),
+            per_second: account
+                .seconds
+                .iter()
+                .map(|second| SecondReport {
+                    at_s: second.at,
+                    delivered: second.delivered,
+                    delivered_bytes: second.delivered_bytes,
+                    filtered: second.filtered,
+                    lost_ring: second.ring,
+                    lost_interface: second.interface,
+                })
+                .collect(),
+        }
+    }
+
+    /// The account in one line.
+    pub(crate) fn one_line(&self) -> String {
+        format!(
+            "{} delivered, {} lost in the ring, {} by the interface",
+            self.delivered, self.lost.ring, self.lost.interface
+        )
+    }
+}
+
+impl Document for CaptureReport {
+    const SCHEMA: &'static str = "towline.capture";
+    const IS_DATA: bool = false;
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{} -> {}: ended by {}\n",
+            self.sources.join(" "),
+            self.sink,
+            self.ended_by
+        );
+        let bytes = quantity::bytes(self.delivered_bytes);
+        let mut line = |count: u64, what: &str| {
+            writeln!(text, "{count:>14}  {what}").expect("text grows in memory");
+        };
+        line(
+            self.delivered,
+            &format!("delivered, {bytes} (each a {})", self.unit),
+        );
+        let rows = [
+            (self.cut, "of these not whole"),
+            (
+                self.super_frames,
+                "received were several packets in one piece",
+            ),
+            (self.filtered, "rejected by the filter"),
+            (self.unread, "left unread behind a limit"),
+            (self.unwritten, "not written: the sink failed"),
+            (self.lost.damaged_records, "records damaged"),
+            (
+                self.lost.unreadable_bytes,
+                "bytes of the file could not be read",
+            ),
+        ];
+        rows.iter()
+            .filter(|(count, _)| *count > 0)
+            .for_each(|(count, what)| line(*count, what));
+        if let Some(seen) = self.seen {
+            let times = self.lost.ring_full_times;
+            line(
+                self.lost.ring,
+                &format!("lost: no room in the ring ({times} times full)"),
+            );
+            line(self.lost.interface, "lost: by interface and driver");
+            line(seen, "seen by the socket, ring losses included");
+        }
+        if let Some(check) = &self.generated {
+            line(check.frames, "generated frames, each once");
+            line(check.missing, "of them missing by their numbers");
+            line(check.duplicates, "duplicates");
+            line(check.corrupt, "damaged");
+        }
+        match self.residual {
+            Some(0) => text += "the account closes\n",
+            Some(residual) => {
+                writeln!(
+                    text,
+                    "the account does NOT close: {residual} packets are unexplained"
+                )
+                .expect("text grows in memory");
+            }
+            None => {}
+        }
+        text
+    }
+}

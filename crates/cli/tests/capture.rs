@@ -1,0 +1,123 @@
+//! `capture` and `replay` as their users meet them: two processes on two hosts.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::{
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::Duration,
+};
+
+use lab::{Host, Lab, LabSpec, isolated};
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_towline");
+
+fn run(host: &Host, args: &[&str]) -> Output {
+    let mut command = host.command(PROGRAM);
+    command.args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Starts a capture and waits until it has made its file: its ring is open then.
+fn start_capture(host: &Host, file: &std::path::Path, args: &[&str]) -> Child {
+    let mut command = host.command(PROGRAM);
+    let sink = format!("pcapng:{}", file.display());
+    command
+        .args(["capture", "ring:e0", "--json", "-o", &sink])
+        .args(args);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    while !file.exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    child
+}
+
+/// A capture that is told to stop writes its file out and closes its account.
+#[test]
+fn a_signal_ends_a_capture_with_everything_in_its_file() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        let file = std::env::temp_dir().join(format!("towline-cli-{}.pcapng", std::process::id()));
+        let capture = start_capture(lab.host(1), &file, &["--check-gen", "--incoming"]);
+        let spec = "gen:size=60-1514,count=5000";
+        let sent = run(
+            lab.host(0),
+            &["replay", spec, "-o", "ring:e0", "--pps", "10k", "--json"],
+        );
+        assert_eq!(
+            sent.status.code(),
+            Some(0),
+            "{}",
+            String::from_utf8_lossy(&sent.stderr)
+        );
+        let sent = json(&sent);
+        assert_eq!((&sent["sent"], &sent["refused"]), (&5000.into(), &0.into()));
+        assert_eq!(sent["gap_error"]["gaps"], 4999);
+        let pid = capture.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-INT", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let output = capture.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        let account = json(&output);
+        assert_eq!(account["schema"], "towline.capture");
+        assert_eq!(
+            (&account["ended_by"], &account["residual"]),
+            (&"stopped".into(), &0.into())
+        );
+        let lost = account["lost"]["ring"].as_u64().unwrap();
+        let frames = account["generated"]["frames"].as_u64().unwrap();
+        assert!(frames + lost >= 5000, "{account}");
+        // The file holds what the account says was delivered.
+        let path = format!("pcapng:{}", file.display());
+        let read = json(&run(
+            lab.host(1),
+            &["capture", &path, "--check-gen", "--json"],
+        ));
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(read["delivered"], account["delivered"]);
+        assert_eq!(read["generated"], account["generated"]);
+    });
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        let failing: [(&[&str], &str); 6] = [
+            (
+                &["capture", "ring:e7"],
+                "there is no interface e7; there are lo, e0",
+            ),
+            (&["capture", "e0"], "is no source of packets"),
+            (&["capture", "ring:e0", "-o", "x"], "is no sink of packets"),
+            (
+                &["replay", "gen:count=1", "-o", "null:"],
+                "is no interface to replay on",
+            ),
+            (
+                &["replay", "gen:size=1", "-o", "ring:e0"],
+                "sizes of 60 to 9014",
+            ),
+            (
+                &["capture", "gen:count=9", "-o", "pcap:/dev/full"],
+                "No space left on device",
+            ),
+        ];
+        for (args, text) in failing {
+            let output = run(lab.host(0), args);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+            assert!(said.contains(text), "{args:?}: {said}");
+        }
+    });
+}
