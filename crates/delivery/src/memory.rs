@@ -94,6 +94,8 @@ pub struct StoreFaults {
     pub commit: Option<ErrorCode>,
     /// Every so many writes the queue is full; 0 for never.
     pub full_every: u64,
+    /// So much waits to be written that the sender should pause.
+    pub is_behind: bool,
     /// `commit` never ends, as on a disk that hangs.
     pub commit_hangs: bool,
     /// So many seals still come out wrong, as if the disk had turned a bit.
@@ -152,6 +154,10 @@ impl Store for MemoryStore {
         self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
         self.bytes_written += bytes.len() as u64;
         true
+    }
+
+    fn is_behind(&self) -> bool {
+        self.faults.is_behind
     }
 
     fn seal(&mut self, slab: u32) -> bool {

@@ -20,6 +20,12 @@ pub trait Store {
     /// files. False when the queue is full: nothing was taken, the block counts as not received.
     fn write(&mut self, offset: u64, bytes: &[u8]) -> bool;
 
+    /// True while so much waits to be written that the sender should pause: what is under way to
+    /// this end still finds room. Cheap; asked once a turn.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
     /// Hashes a slab that was written whole. Answered by [`StoreEvent::Sealed`]. False when the
     /// queue is full: ask again later.
     fn seal(&mut self, slab: u32) -> bool;

@@ -15,6 +15,7 @@ base::counters! {
         blocks_duplicate: Packets, "blocks that were held already";
         blocks_refused: Packets, "blocks with a malformed header or of bytes that no object has";
         blocks_store_full: Packets, "blocks not taken as the store was behind; asked for again";
+        holds: Events, "turns in which the sender was held back as the store was behind";
         blocks_unnoted: Packets, "blocks not taken because too many gaps are open; asked for again";
         slabs_bad: Events, "slabs whose hash was wrong; asked for again";
         manifests_bad: Events, "manifests whose hash was wrong; asked for again";

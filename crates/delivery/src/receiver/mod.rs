@@ -166,8 +166,14 @@ impl<S: Store> PlanReceiver<S> {
     /// good; `lead` is the highest position known. Cheap; to be called once a turn.
     pub fn position(&mut self, now: Instant, contiguous: u64, lead: u64) {
         self.settled = Some(contiguous as u32);
-        self.pos.contiguous = contiguous;
         self.pos.lead = lead;
+        // The sender waits for a receiver that does not move: what the disk cannot take now would
+        // have to be sent again.
+        if self.store.as_ref().is_some_and(Store::is_behind) {
+            self.counters.holds += 1;
+        } else {
+            self.pos.contiguous = contiguous;
+        }
         if self.pass.is_some() {
             self.try_answer(now);
         }
@@ -592,7 +598,7 @@ impl<S: Store> PlanReceiver<S> {
             lost: self.stats.lost,
             repairs_asked: self.stats.repairs_asked,
             repairs_got: self.stats.repairs_got,
-            store_waits: self.counters.blocks_store_full,
+            store_waits: self.counters.blocks_store_full + self.counters.holds,
         };
         Progress { phase, numbers }
     }

@@ -180,6 +180,11 @@ impl World {
         }
     }
 
+    /// The packet stream's highest position.
+    pub(crate) const fn lead(&self) -> u64 {
+        self.next_sqn - 1
+    }
+
     fn send_blocks(&mut self) {
         let lead = self.next_sqn - 1;
         let ahead = self

@@ -373,6 +373,24 @@ fn a_store_that_is_often_full_and_sometimes_wrong_still_ends_whole() {
 }
 
 #[test]
+fn a_disk_that_is_behind_holds_the_sender_back() {
+    let mut world = World::with(20, 1, large(), config(1));
+    run_to(&mut world, 10);
+    let hold = |world: &World| world.sender.hold(world.lead()).unwrap();
+    world.nodes[0].store_mut().faults.is_behind = true;
+    // What was reported before it fell behind may be under way.
+    (0..10).for_each(|_| world.step());
+    let held_at = hold(&world);
+    (0..20).for_each(|_| world.step());
+    assert_eq!(hold(&world), held_at);
+    assert!(world.nodes[0].receiver.counters().holds >= 20);
+    world.nodes[0].store_mut().faults.is_behind = false;
+    (0..20).for_each(|_| world.step());
+    assert!(hold(&world) > held_at);
+    assert!(world.run(MINUTE).is_proven());
+}
+
+#[test]
 fn a_file_that_changes_while_it_is_sent_ends_the_transfer_with_its_reason() {
     let mut world = World::new(19, 2, tree());
     world.sender = {

@@ -106,8 +106,9 @@ pub struct StoreOptions {
     pub notify: Option<Box<dyn Fn() + Send + Sync>>,
     /// What was received stays staged after a failure, for a later attempt. Default true.
     pub keep_staged: bool,
-    /// The most memory for content that is not written yet, in bytes; at least 512 KiB. What is
-    /// not written is lost when the process is killed. Default 4 MiB.
+    /// The most memory for content that is not written yet, in bytes; at least 512 KiB. From a
+    /// quarter of it on the sender is held back; the rest is for what is under way then. What is
+    /// not written is lost when the process is killed. Default 6 MiB.
     pub queue_bytes_max: usize,
     /// A fault to rehearse. Default none.
     pub fault: Option<DiskFault>,
@@ -238,6 +239,10 @@ impl Store for FileStore {
         self.run.as_mut().is_some_and(|run| run.push(offset, bytes))
     }
 
+    fn is_behind(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.is_behind())
+    }
+
     fn seal(&mut self, slab: u32) -> bool {
         let Some(queue) = self.queue.as_ref().filter(|_| self.is_open) else {
             return false;
@@ -302,7 +307,7 @@ impl Default for StoreOptions {
             existing: Existing::default(),
             notify: None,
             keep_staged: true,
-            queue_bytes_max: 4 << 20,
+            queue_bytes_max: 6 << 20,
             fault: None,
         }
     }

@@ -99,6 +99,8 @@ struct State {
     events: VecDeque<StoreEvent>,
     notes: Vec<String>,
     spare: Vec<Run>,
+    /// Runs there may be.
+    runs: usize,
     /// Runs that may still be made.
     unmade: usize,
     /// The disk's thread has nothing to do.
@@ -114,6 +116,7 @@ impl Queue {
             events: VecDeque::new(),
             notes: Vec::new(),
             spare: Vec::new(),
+            runs,
             unmade: runs,
             is_idle: false,
             is_stopped: false,
@@ -142,6 +145,13 @@ impl Queue {
         }
         state.unmade = state.unmade.checked_sub(1)?;
         Some(Run::default())
+    }
+
+    /// True while more than a quarter of the runs are on their way to the disk: the rest is for
+    /// what a sender has sent before it hears of it.
+    pub(super) fn is_behind(&self) -> bool {
+        let state = self.lock();
+        state.runs - state.unmade - state.spare.len() > state.runs / 4
     }
 
     /// The next event; true when the disk's thread has nothing to do, and whether it has died.

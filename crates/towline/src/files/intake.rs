@@ -63,6 +63,13 @@ impl Store for ReceiverStore {
         }
     }
 
+    fn is_behind(&self) -> bool {
+        match self {
+            Self::Files(store) => store.is_behind(),
+            Self::Stream(store) => store.is_behind(),
+        }
+    }
+
     fn seal(&mut self, slab: u32) -> bool {
         self.store().seal(slab)
     }
