@@ -2,8 +2,8 @@
 //!
 //! Whoever reaches a receiver's port could fill its disk. So a receiver on an interface that others
 //! can reach names the senders it takes files from, or shares a key with them; a group with a
-//! source names it already. Loopback and link-local addresses are reached from next door only and need
-//! neither.
+//! source names it already. Loopback and link-local addresses are reached from next door only and
+//! need neither.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 

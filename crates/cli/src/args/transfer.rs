@@ -272,7 +272,8 @@ and not sent again.
 The file of --config takes the long flags as keys, those of this command too: directory, existing,
 serve, from, key-file, exec and timeout. The program of --exec finds TOWLINE_PATH (the directory, or
 the one thing in it that the transfer brought), TOWLINE_PLAN, TOWLINE_SENDER, TOWLINE_BYTES and
-TOWLINE_ROOT in its environment. Such programs run one after the other; one that fails makes the exit code 1.";
+TOWLINE_ROOT in its environment. Such programs run one after the other; one that fails makes the
+exit code 1.";
 
 const RECV_HELP: &str = "\
 Examples:

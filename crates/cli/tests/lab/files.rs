@@ -275,10 +275,8 @@ fn a_service_takes_two_senders_at_once_and_runs_a_program_after_each() {
         let service = End::start(towline(lab.host(2), &words));
         thread::sleep(Duration::from_millis(300));
         let more = "--rate 10MB/s";
-        let senders = [
-            sender(lab.host(0), &root.join("one"), more),
-            sender(lab.host(1), &root.join("two"), more),
-        ];
+        let senders = [("one", 0), ("two", 1)]
+            .map(|(tree, host)| sender(lab.host(host), &root.join(tree), more));
         for sender in senders {
             let (code, sent) = ended(sender);
             assert_eq!(code, Some(0), "{sent:#}");
