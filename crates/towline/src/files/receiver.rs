@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -136,6 +137,8 @@ impl FileReceiver {
     /// Sockets beyond use.
     pub fn turn(&mut self) -> Result<bool, Error> {
         self.is_idle = self.end.turn(&mut ())?.is_idle();
+        let drops = self.end.driver.io.inner().counters().kernel_drops;
+        self.end.driver.endpoint.set_host_drops(drops);
         let endpoint = &self.end.driver.endpoint;
         Ok(!(endpoint.is_over() && endpoint.is_idle() && self.end.is_told()))
     }
@@ -242,12 +245,21 @@ fn make_directory(path: &Path) -> Result<(), Error> {
     let failed =
         |error: &io::Error| NetError::system("write into", path.display(), error).remedy(remedy);
     fs::create_dir_all(path).map_err(|error| failed(&error))?;
-    let probe = path.join(format!(".towline-probe-{:016x}", random_u64()?));
-    let made = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&probe);
-    drop(made.map_err(|error| failed(&error))?);
-    fs::remove_file(&probe).map_err(|error| failed(&error))?;
-    Ok(())
+    // Where the store stages what arrives: nobody takes what a kill leaves there for received.
+    let staging = path.join(".towline");
+    let made = fs::DirBuilder::new().mode(0o700).create(&staging);
+    let proven = match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let probe = staging.join(format!("probe-{:016x}", random_u64()?));
+            fs::File::create_new(&probe).and_then(|_| fs::remove_file(&probe))
+        }
+        made => made,
+    };
+    // Stays while a transfer is staged in it, now or for a later attempt.
+    drop(fs::remove_dir(&staging));
+    match proven {
+        // A transfer beside this one has just ended and taken the directory away: it could write.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        proven => Ok(proven.map_err(|error| failed(&error))?),
+    }
 }
