@@ -90,6 +90,8 @@ pub struct MemoryStore {
 pub struct StoreFaults {
     /// `prepare` fails like this.
     pub prepare: Option<ErrorCode>,
+    /// `prepare` takes so many polls, as on a disk that makes room slowly.
+    pub prepare_polls: u32,
     /// `commit` fails like this.
     pub commit: Option<ErrorCode>,
     /// Every so many writes the queue is full; 0 for never.
@@ -194,6 +196,11 @@ impl Store for MemoryStore {
     }
 
     fn poll_event(&mut self) -> Option<StoreEvent> {
+        let is_prepared = matches!(self.events.front(), Some(StoreEvent::Prepared { .. }));
+        if is_prepared && self.faults.prepare_polls > 0 {
+            self.faults.prepare_polls -= 1;
+            return None;
+        }
         self.events.pop_front()
     }
 }

@@ -92,7 +92,9 @@ impl<S: Store> PlanReceiver<S> {
         match self.step {
             Step::Joining | Step::Offered | Step::Preparing | Step::Over => {}
             Step::Manifest => self.send_lacking(now, pass),
-            Step::Receiving if pass == 0 => self.send_have(now),
+            Step::Receiving | Step::Committing | Step::Delivered if pass == 0 => {
+                self.send_standing(now);
+            }
             Step::Receiving if self.lacks_anything() => self.send_lacking(now, pass),
             Step::Receiving | Step::Committing | Step::Delivered => {
                 self.is_complete_told = true;
@@ -108,8 +110,17 @@ impl<S: Store> PlanReceiver<S> {
         }
     }
 
+    /// Says what content is held, and that all is in place if it is: what a sender has to know of
+    /// one that is new to it.
+    pub(super) fn send_standing(&mut self, now: Instant) {
+        self.send_have(now);
+        if let Some(done) = self.done {
+            self.tell(now, &Message::Done(done));
+        }
+    }
+
     /// Says what content is held; it also says that the manifest is.
-    pub(super) fn send_have(&mut self, now: Instant) {
+    fn send_have(&mut self, now: Instant) {
         let Some(contents) = &self.contents else {
             return;
         };
@@ -131,6 +142,7 @@ impl<S: Store> PlanReceiver<S> {
                 break;
             }
         }
+        self.is_have_told = true;
         self.scratch = scratch;
     }
 

@@ -5,8 +5,8 @@ use std::{net::SocketAddr, time::Duration};
 
 use base::{Instant, LinkEvent, LinkId};
 use wire::object::{
-    Block, Decoder, ErrorCode, Hello, MANIFEST_HEADER_LEN, Message, Refusal, Seals, VERSION,
-    Welcome,
+    Block, Decoder, ErrorCode, Hello, MANIFEST_HEADER_LEN, Message, PassEnd, Refusal, Seals,
+    VERSION, Welcome,
 };
 
 use super::{BlockVerdict, Offer, PlanReceiver, PlanReceiverEvent, Step, objects::Bytes};
@@ -23,6 +23,8 @@ pub(super) struct Dialler {
     state: State,
     key: u32,
     attempts: u32,
+    /// The sender has said that a receiver of this name is there.
+    is_duplicate: bool,
     /// Since when there has been no connection that was welcomed.
     lost_at: Instant,
 }
@@ -50,6 +52,7 @@ impl Default for Dialler {
             state: State::Idle,
             key: 0,
             attempts: 0,
+            is_duplicate: false,
             lost_at: Instant::ZERO,
         }
     }
@@ -103,6 +106,7 @@ impl<S: Store> PlanReceiver<S> {
             state: State::Waiting { until: now },
             key: self.dialler.key,
             attempts: 0,
+            is_duplicate: false,
             lost_at: now,
         };
         self.is_complete_told = false;
@@ -447,20 +451,19 @@ impl<S: Store> PlanReceiver<S> {
             return self.fail(now, ErrorCode::Protocol, "the sender changed its plan");
         }
         self.welcome = Some(*welcome);
+        self.is_have_told = false;
         match self.step {
             Step::Joining if self.store.is_some() => self.joined(now),
             Step::Joining => self.step = Step::Offered,
             // It is the same plan, after the connection was lost: tell the sender where we are.
             Step::Manifest => self.send_lacking(now, 0),
-            Step::Receiving | Step::Committing => self.send_have(now),
-            Step::Delivered => {
-                // To a sender that was restarted, this is the first it hears.
-                self.send_have(now);
-                if let Some(done) = self.done {
-                    self.tell(now, &Message::Done(done));
-                }
+            Step::Receiving | Step::Committing | Step::Delivered => self.send_standing(now),
+            // The sender may have asked on the former connection, and does not ask again.
+            Step::Preparing => {
+                let (pass, position) = (0, None);
+                self.pass_ended(now, &PassEnd { pass, position });
             }
-            Step::Offered | Step::Preparing | Step::Over => {}
+            Step::Offered | Step::Over => {}
         }
         self.send_progress(now);
     }
@@ -495,13 +498,24 @@ impl<S: Store> PlanReceiver<S> {
             self.links.abort(link);
             return self.lost(now, link);
         }
+        // To the sender, one that was killed may look alive for some seconds.
+        let has_waited = now.since(self.dialler.lost_at) >= DUPLICATE_PATIENCE;
+        if reason == Refusal::DuplicateName && !has_waited {
+            self.dialler.is_duplicate = true;
+            self.links.abort(link);
+            return self.lost(now, link);
+        }
         let is_passing = matches!(
             reason,
             Refusal::Over | Refusal::Full | Refusal::WrongSession
         );
-        if is_passing && self.welcome.is_none() {
+        // Over, after that: the other one was alive, and is done.
+        let is_duplicate = self.dialler.is_duplicate;
+        if is_passing && self.welcome.is_none() && !is_duplicate {
             return self.look_elsewhere(text);
         }
+        let duplicate = is_duplicate.then(|| Refusal::DuplicateName.to_string());
+        let text = duplicate.as_deref().unwrap_or(text);
         let text = format!("the sender refused this receiver: {text}");
         self.failed(now, ErrorCode::Limit, &text);
     }
@@ -542,3 +556,6 @@ impl<S: Store> PlanReceiver<S> {
 /// Greetings of many receivers are spread over one millisecond for each, at most over this.
 const DIAL_JITTER_MAX: Duration = Duration::from_secs(2);
 const REDIAL_MIN: Duration = Duration::from_millis(50);
+/// A sender that heard nothing of a receiver for 5 s lets its successor in; the last wait between
+/// two attempts comes on top.
+const DUPLICATE_PATIENCE: Duration = Duration::from_secs(7);

@@ -59,6 +59,9 @@ pub struct PlanReceiver<S> {
     contents: Option<Contents>,
     pass: Option<PendingPass>,
     last_pass: u32,
+    /// HAVE was said on this connection. A proof before it would come from one that, as far as the
+    /// sender knows, holds nothing.
+    is_have_told: bool,
     /// The last answer was COMPLETE: a slab that turns out bad is asked for unasked.
     is_complete_told: bool,
     /// The packet stream's next position, as it counts; only the low 32 bits are compared.
@@ -130,6 +133,7 @@ impl<S: Store> PlanReceiver<S> {
             contents: None,
             pass: None,
             last_pass: 0,
+            is_have_told: false,
             is_complete_told: false,
             settled: None,
             is_stream_over: false,
@@ -568,7 +572,10 @@ impl<S: Store> PlanReceiver<S> {
         self.done = Some(done);
         self.events
             .push_back(PlanReceiverEvent::Delivered { root, numbers });
-        self.tell(now, &Message::Done(done));
+        // Without content all is in place before the end of pass 0 is answered: with that, then.
+        if self.is_have_told {
+            self.tell(now, &Message::Done(done));
+        }
     }
 
     /// Nothing that was known of the packet stream holds: it was another sender's.

@@ -1,7 +1,7 @@
 //! Whole transfers: loss, crashes, late joiners, broken connections, stores that fail.
 
 use proptest::prelude::*;
-use wire::object::ErrorCode;
+use wire::object::{ErrorCode, Phase};
 
 use super::*;
 use crate::{Demotion, Limit, ReceiverState, SlowPolicy, memory::StoreFaults};
@@ -95,10 +95,13 @@ fn a_tree_without_content_is_delivered_too() {
         vec![],
         vec![Entry::directory("d"), Entry::file("d/none", 0)],
     ] {
-        let mut world = World::new(4, 2, entries);
-        let outcome = world.run(MINUTE);
-        assert!(outcome.is_proven(), "{outcome:#?}");
-        world.assert_whole();
+        // Of twenty, some are due to answer only when all is in place: proofs come behind HAVE.
+        for receivers in [1, 2, 20] {
+            let mut world = World::new(4, receivers, entries.clone());
+            let outcome = world.run(MINUTE);
+            assert!(outcome.is_proven(), "{outcome:#?}");
+            world.assert_whole();
+        }
     }
 }
 
@@ -289,6 +292,19 @@ fn broken_connections_are_made_again_at_any_point() {
         assert!(outcome.is_proven(), "cut after {after_ms} ms: {outcome:#?}");
         world.assert_whole();
     }
+}
+
+#[test]
+fn a_connection_that_breaks_while_the_store_makes_room_is_made_again() {
+    let mut world = World::new(14, 2, tree());
+    world.nodes[0].store_mut().faults.prepare_polls = 3;
+    let is_preparing = |world: &World| world.nodes[0].receiver.progress().phase == Phase::Preparing;
+    assert!(world.run_until(MINUTE, is_preparing));
+    world.run_until(Duration::from_millis(300), |_| false);
+    world.fabric.cut(1);
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    world.assert_whole();
 }
 
 #[test]
@@ -688,6 +704,18 @@ fn a_second_live_receiver_of_one_name_is_refused() {
         panic!("{told:?}");
     };
     assert!(text.contains("has this name"), "{text}");
+}
+
+#[test]
+fn the_successor_of_one_whose_end_was_not_heard_is_let_in() {
+    let mut world = World::with(48, 2, large(), config(2));
+    run_to(&mut world, 20);
+    // Its connection stays open at the sender, and silent.
+    world.nodes[0] = successor(&world, 0, 1001);
+    let outcome = world.run(2 * MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    world.assert_whole();
+    assert_eq!(world.sender.counters().successors, 1);
 }
 
 #[test]
