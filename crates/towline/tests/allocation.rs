@@ -158,6 +158,18 @@ impl Ends {
         assert_eq!((tally.missing, tally.corrupt, tally.duplicates), (0, 0, 0));
     }
 
+    /// Exchanges [`MESSAGES`] and gives how many allocations they took.
+    fn allocations_in_round(&mut self, len: usize, take: Take) -> u64 {
+        let began = self.count("source", "odata_packets");
+        let before = allocations();
+        self.exchange(MESSAGES, len, take);
+        let count = allocations() - before;
+        let packets = self.count("source", "odata_packets") - began;
+        println!("{take:?} {len:4} B: {count} allocations, {packets} packets");
+        assert!(packets >= MESSAGES, "{packets}");
+        count
+    }
+
     /// The counter of either end that is called so.
     fn count(&self, set: &str, name: &str) -> u64 {
         let mut snapshot = Snapshot::default();
@@ -176,19 +188,13 @@ fn measure(last: u8, faults: &str) -> Ends {
     for take in [Take::Sink, Take::Recv] {
         for len in [64, LARGEST] {
             ends.exchange(WARM_UP, len, take);
-            let began = ends.count("source", "odata_packets");
-            let before = allocations();
-            ends.exchange(MESSAGES, len, take);
-            let count = allocations() - before;
-            let packets = ends.count("source", "odata_packets") - began;
-            let per_packet = count as f64 / packets as f64;
-            println!(
-                "{faults:9} {take:?} {len:4} B: {count} allocations, {packets} packets, \
-                 {per_packet:.5} a packet"
+            // A busy machine may take longer to fill the store of held packets to its size.
+            let is_steady =
+                (0..ROUNDS_MAX).any(|_| ends.allocations_in_round(len, take) <= ALLOWED);
+            assert!(
+                is_steady,
+                "{faults} {take:?} {len} B: it goes on allocating"
             );
-            assert!(packets >= MESSAGES, "{packets}");
-            assert!(count <= ALLOWED, "{count} allocations in {packets} packets");
-            assert!(per_packet < 0.01, "{per_packet}");
         }
     }
     // Reports went to and fro all the while.
@@ -212,6 +218,8 @@ fn held_and_repaired_packets_allocate_nothing() {
 
 const SEED: u64 = 7;
 const LARGEST: usize = 1400;
+/// What allocates for packets does so in every one of them.
+const ROUNDS_MAX: usize = 4;
 /// Enough for every queue, batch and store of held packets to have reached its size.
 const WARM_UP: u64 = 20_000;
 const MESSAGES: u64 = 20_000;
