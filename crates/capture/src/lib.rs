@@ -27,6 +27,9 @@ pub use address::{SinkAddress, SourceAddress};
 mod error;
 pub use error::CaptureError;
 
+mod filter;
+pub use filter::Filter;
+
 pub mod generated;
 
 mod pace;

@@ -13,7 +13,7 @@ use base::Instant;
 use sys::{Epoll, Interest, clock};
 
 use crate::{
-    Account, CaptureError, GapErrors, Losses, Pace, Pacer, Packet, Sink, Source, Unit,
+    Account, CaptureError, Filter, GapErrors, Losses, Pace, Pacer, Packet, Sink, Source, Unit,
     account::Totals, generated::SequenceCheck, segment::Segmenter, source::Progress,
 };
 
@@ -80,6 +80,7 @@ struct Path {
     pacer: Option<Pacer>,
     sequence: Option<SequenceCheck>,
     segmenter: Option<Segmenter>,
+    filter: Option<Filter>,
     is_stopped: bool,
 }
 
@@ -112,6 +113,7 @@ impl Session {
                 pacer: (limits.pace != Pace::TopSpeed).then(|| Pacer::new(limits.pace)),
                 segmenter: limits.segments.then(Segmenter::default),
                 sequence: limits.checks_sequence.then(SequenceCheck::default),
+                filter: None,
                 is_stopped: false,
             },
             limits,
@@ -130,6 +132,11 @@ impl Session {
             session.sources.push(tapped);
         }
         Ok(session)
+    }
+
+    /// Keeps only what `filter` accepts, and counts the rest.
+    pub fn set_filter(&mut self, filter: Filter) {
+        self.path.filter = Some(filter);
     }
 
     /// Captures until its sources end, a limit is reached or `is_stopped` says so, which is asked
@@ -363,6 +370,14 @@ impl Path {
             return ControlFlow::Break(());
         }
         self.account.received += 1;
+        if self
+            .filter
+            .as_ref()
+            .is_some_and(|filter| !filter.accepts(packet))
+        {
+            self.account.filtered += 1;
+            return ControlFlow::Continue(());
+        }
         self.account.passed += 1;
         self.account.super_frames += u64::from(packet.is_super_packet());
         let mut packet = *packet;

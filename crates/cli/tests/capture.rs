@@ -93,11 +93,12 @@ fn a_signal_ends_a_capture_with_everything_in_its_file() {
 fn what_cannot_be_done_is_said() {
     isolated(|| {
         let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
-        let failing: [(&[&str], &str); 6] = [
+        let failing: [(&[&str], &str); 7] = [
             (
                 &["capture", "ring:e7"],
                 "there is no interface e7; there are lo, e0",
             ),
+            (&["capture", "ring:e0", "-f", "udp and and"], "is no filter: "),
             (&["capture", "e0"], "is no source of packets"),
             (&["capture", "ring:e0", "-o", "x"], "is no sink of packets"),
             (

@@ -30,6 +30,9 @@ pub mod errno {
 
 pub mod file;
 
+mod filter_compiler;
+pub use filter_compiler::{FilterError, compile_filter};
+
 mod host;
 pub use host::{host_name, limit_open_files, random, resident_bytes};
 

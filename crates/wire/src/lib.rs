@@ -20,6 +20,7 @@ mod cursor;
 mod error;
 mod sqn;
 
+pub mod bpf;
 pub mod checksum;
 pub mod link;
 pub mod object;

@@ -4,7 +4,8 @@ use std::{thread, time::Duration};
 
 use lab::isolated;
 use towline_capture::{
-    Account, CaptureError, Interface, LiveOptions, Pace, Packet, Sink, sink::NullSink,
+    Account, CaptureError, Filter, Interface, Limits, LiveOptions, Pace, Packet, Session, Sink,
+    sink::NullSink, source,
 };
 
 use crate::{assert_closed, capture, pair, send, small_ring};
@@ -33,6 +34,34 @@ fn nothing_is_lost_at_a_moderate_rate() {
             );
             assert_eq!(captured.account.cut, 0);
         }
+    });
+}
+
+/// What a filter rejects is counted, and nothing else.
+#[test]
+fn a_filter_counts_what_it_rejects() {
+    isolated(|| {
+        let filter = match Filter::compile("udp src port 20001") {
+            Err(error) if error.to_string().contains("need libpcap") => {
+                println!("skipped: {error}");
+                return;
+            }
+            filter => filter.unwrap(),
+        };
+        let source = "gen:count=1000,flows=4,size=60-200".parse().unwrap();
+        let source = source::open(&source, &LiveOptions::default()).unwrap();
+        let limits = Limits::default();
+        let mut session = Session::new(vec![source], Box::new(NullSink), limits).unwrap();
+        session.set_filter(filter);
+        session.run(&|| false, &mut |_| {}).unwrap();
+        let account = session.account();
+        assert_eq!((account.passed, account.filtered), (250, 750));
+        assert_eq!((account.received, account.delivered), (1000, 250));
+        let error = Filter::compile("udp and and").unwrap_err().to_string();
+        assert!(
+            error.contains("is no filter: ") && error.contains("syntax"),
+            "{error}"
+        );
     });
 }
 
@@ -133,9 +162,7 @@ fn errors_name_what_to_do() {
         let open = |address: &str| {
             let address = address.parse().unwrap();
             let options = LiveOptions::default();
-            let opened = lab
-                .host(0)
-                .enter(|| towline_capture::source::open(&address, &options));
+            let opened = lab.host(0).enter(|| source::open(&address, &options));
             opened.unwrap().unwrap_err().to_string()
         };
         assert_eq!(

@@ -19,6 +19,9 @@ pub(crate) struct CaptureArgs {
     pub(crate) output: SinkAddress,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
+    /// Keep what this filter accepts, in tcpdump's language; the rest is counted
+    #[arg(long, short, value_name = "EXPRESSION")]
+    pub(crate) filter: Option<String>,
     /// Stop after so many packets
     #[arg(long, short = 'c', value_name = "COUNT")]
     pub(crate) count: Option<u64>,
@@ -89,5 +92,6 @@ crossed a wire so.
 Examples:
   towline capture ring:eth0 -o pcapng:trace.pcapng
   towline capture ring:eth0 ring:eth1 -o pcapng:both.pcapng --for 10s --json
+  towline capture ring:eth0 --filter 'udp port 7500' -o pcapng:trace.pcapng
   towline capture ring2:lo -o pcap:- | tshark -r -
   towline capture pcap:old.pcap -o pcapng:new.pcapng";

@@ -3,7 +3,9 @@
 use std::io::{IsTerminal as _, Write as _, stderr};
 
 use serde_json::json;
-use towline::capture::{Account, CaptureError, Ended, Limits, SendOptions, Session, sink, source};
+use towline::capture::{
+    Account, CaptureError, Ended, Filter, Limits, SendOptions, Session, sink, source,
+};
 
 use crate::{
     args::{CaptureArgs, FailOn},
@@ -19,6 +21,7 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
         "ring_bytes": args.live.ring,
         "packets": args.count,
         "segments": args.segment,
+        "filter": args.filter,
     });
     if output.shows_only("capture", &plan)? {
         return Ok(Verdict::Done);
@@ -47,6 +50,9 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
         .take_remarks()
         .iter()
         .for_each(|remark| output.note(remark));
+    if let Some(text) = &args.filter {
+        session.set_filter(Filter::compile(text)?);
+    }
     let mut status = Status::new(output);
     let is_stopped = || interrupt.is_requested();
     let ended = session.run(&is_stopped, &mut |account| status.show(account));
