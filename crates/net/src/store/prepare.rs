@@ -226,7 +226,14 @@ impl Attempt<'_> {
         if has_files && bytes <= space.available_bytes {
             return Ok(());
         }
-        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let mut text = format!(
+            "{bytes} bytes in {files} files are needed, and there is room for {} bytes",
+            space.available_bytes
+        );
+        if !has_files {
+            text += &format!(" in {} files", space.available_files);
+        }
+        let full = io::Error::new(io::ErrorKind::StorageFull, text);
         Err(Fault::new("make room in", Path::new(super::STAGING), full))
     }
 
