@@ -141,6 +141,8 @@ pub(crate) struct ReceiverRow {
     repairs_got: u64,
     /// Bytes that it held already when it joined.
     bytes_resumed: u64,
+    /// Bytes of content sent since then, to all and to it alone.
+    bytes_sent_since_join: u64,
     /// `the network`, `its disk`, `its CPU` or `the rate set`.
     limited_by: String,
     /// Why it was served by itself.
@@ -190,6 +192,7 @@ impl From<&ReceiverReport> for ReceiverRow {
             repairs_asked: report.progress.repairs_asked,
             repairs_got: report.progress.repairs_got,
             bytes_resumed: report.held_at_join,
+            bytes_sent_since_join: report.sent_since_join,
             limited_by: report.limited_by.to_string(),
             demoted: report.demoted.map(|reason| reason.to_string()),
             seconds: None,

@@ -6,6 +6,8 @@
     reason = "a test says why it is skipped, and what a failed program said"
 )]
 
+mod addresses;
+mod crash;
 mod demo;
 mod ends;
 mod files;

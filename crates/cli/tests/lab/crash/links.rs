@@ -1,0 +1,120 @@
+//! Links that are cut and connections that are reset.
+
+use std::{thread, time::Duration};
+
+use lab::{Host, isolated};
+
+use super::{
+    scene::{Scene, assert_failed, assert_proven, ended, row},
+    watch::Watch,
+};
+
+#[test]
+fn a_link_cut_for_seconds_delays_and_loses_nothing() {
+    isolated(|| {
+        let scene = Scene::new("cut", 2, 16);
+        let watches = scene.watch_all(2);
+        let receivers = scene.receive_all(2);
+        let sender = scene.send("--receivers 2 --rate 8MB/s");
+        assert!(scene.await_share(1, 30));
+        scene.lab.unplug(1).unwrap();
+        thread::sleep(Duration::from_secs(2));
+        let held = scene.held(1);
+        scene.lab.plug(1).unwrap();
+        let (code, sent) = ended(sender);
+        assert_proven(code, &sent);
+        // What it missed went to it alone.
+        let missed = scene.bytes - held;
+        let again = |number| {
+            row(&sent, number)["bytes_sent_since_join"]
+                .as_u64()
+                .unwrap()
+        };
+        println!("link cut: r1 missed {missed} bytes, was sent {}", again(1));
+        println!(
+            "link cut: r2 of {} bytes was sent {}",
+            scene.bytes,
+            again(2)
+        );
+        assert!(again(1) <= scene.bytes + missed, "{sent:#}");
+        assert!(again(2) <= scene.bytes + (1 << 20), "{sent:#}");
+        for (receiver, number) in receivers.into_iter().zip(1..) {
+            assert_eq!(ended(receiver).0, Some(0));
+            scene.assert_whole(number);
+        }
+        assert!(
+            row(&sent, 1)["packets_lost"].as_u64().unwrap() > 0,
+            "{sent:#}"
+        );
+        Watch::finish_all(watches);
+    });
+}
+
+#[test]
+fn a_link_cut_for_good_is_named_and_the_others_are_served() {
+    isolated(|| {
+        let scene = Scene::new("cut-for-good", 2, 16);
+        let watches = scene.watch_all(2);
+        let lost = scene.receive(1, "--timeout 4s");
+        let other = scene.receive(2, "");
+        thread::sleep(Duration::from_millis(300));
+        let sender = scene.send("--receivers 2 --rate 8MB/s --timeout 3s");
+        assert!(scene.await_share(1, 30));
+        scene.lab.unplug(1).unwrap();
+        let end = ended(sender);
+        let said = assert_failed(&end, 1, &["no progress for 3 s"]);
+        assert!(said > 0 && said < scene.bytes, "{:#}", end.1);
+        assert_eq!(row(&end.1, 2)["state"], "proven", "{:#}", end.1);
+        assert_eq!(ended(other).0, Some(0));
+        scene.assert_whole(2);
+        let (code, report) = ended(lost);
+        assert_eq!(code, Some(1), "{report:#}");
+        let held = report["bytes_held"].as_u64().unwrap();
+        assert!(held >= said && held < scene.bytes, "{report:#}");
+        assert!(report["error"].as_str().is_some(), "{report:#}");
+        assert!(!scene.is_seen(1));
+        Watch::finish_all(watches);
+    });
+}
+
+/// Resets every TCP connection of a host, both ends; false where the kernel cannot, which is
+/// printed.
+fn reset_connections(host: &Host) -> bool {
+    let output = host
+        .command("ss")
+        .args(["--kill", "--tcp", "--no-header", "state", "established"])
+        .output();
+    // The ones that were reset are listed.
+    let is_done = output.is_ok_and(|output| !output.stdout.is_empty());
+    if !is_done {
+        println!("skipped: ss --kill needs iproute2 and a kernel with INET_DIAG_DESTROY");
+    }
+    is_done
+}
+
+#[test]
+fn a_control_connection_that_is_reset_comes_back() {
+    isolated(|| {
+        let scene = Scene::new("reset", 2, 24);
+        let watches = scene.watch_all(2);
+        let receivers = scene.receive_all(2);
+        let sender = scene.send("--receivers 2 --rate 8MB/s");
+        // One receiver's, then all of the sender's.
+        for (host, percent) in [(1, 20), (0, 50)] {
+            assert!(scene.await_share(1, percent));
+            if !reset_connections(scene.lab.host(host)) {
+                return;
+            }
+        }
+        let (code, sent) = ended(sender);
+        assert_proven(code, &sent);
+        for (receiver, number) in receivers.into_iter().zip(1..) {
+            // The second reset found it with half.
+            scene.assert_economy(&sent, number, 0, "connection reset");
+            assert_eq!(ended(receiver).0, Some(0));
+            scene.assert_whole(number);
+        }
+        assert_eq!(sent["counters"]["plan_sender.successors"], 0, "{sent:#}");
+        Watch::finish_all(watches);
+    });
+}
