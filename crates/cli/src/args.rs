@@ -14,11 +14,20 @@ pub(crate) use load::{LoadCommand, LoadRecvArgs, LoadSendArgs, SizeRange};
 mod message;
 pub(crate) use message::{FailOn, PolicyArg, PublishArgs, SubscribeArgs};
 
+mod mtu;
+pub(crate) use mtu::MtuArgs;
+
 mod quantity;
 pub(crate) use quantity::{bytes, duration};
 
 mod replay;
 pub(crate) use replay::ReplayArgs;
+
+mod rtt;
+pub(crate) use rtt::{
+    EngineArg, FIFO_PRIORITY, PictureArgs, RttCommand, RttPlotArgs, RttReflectArgs, RttRunArgs,
+    ThreadArgs, ViewArg, WaitArg,
+};
 
 mod session;
 pub(crate) use session::{
@@ -92,6 +101,11 @@ pub(crate) enum Command {
     Capture(CaptureArgs),
     /// Send packets of a file, or generated ones, at a pace that is kept and reported
     Replay(ReplayArgs),
+    /// Measure round trips, and draw them
+    #[command(subcommand)]
+    Rtt(RttCommand),
+    /// Find the largest packet that reaches a host unfragmented
+    Mtu(MtuArgs),
     /// Show the machine's network interfaces and what they can do
     Ifaces(IfacesArgs),
     /// Watch the sessions of this user's running processes

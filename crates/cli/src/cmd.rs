@@ -2,9 +2,12 @@
 //! library and standard input and output, report.
 
 use crate::{
-    args::{Command, LoadCommand},
+    args::{Command, LoadCommand, RttCommand},
     failure::{Failure, Verdict},
-    plan::{DemoPlan, LoadRecvPlan, LoadSendPlan, PublishPlan, RecvPlan, SendPlan, SubscribePlan},
+    plan::{
+        DemoPlan, LoadRecvPlan, LoadSendPlan, PublishPlan, RecvPlan, RttPlotPlan, RttReflectPlan,
+        RttRunPlan, SendPlan, SubscribePlan,
+    },
     report::Output,
 };
 
@@ -30,11 +33,15 @@ mod load_send;
 
 mod progress;
 
+mod mtu;
+
 mod publish;
 
 mod recv;
 
 mod replay;
+
+mod rtt;
 
 mod send;
 
@@ -64,6 +71,10 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Load(LoadCommand::Recv(args)) => load_recv::run(&LoadRecvPlan::new(args)?, output),
         Command::Capture(args) => capture::run(args, output),
         Command::Replay(args) => replay::run(args, output),
+        Command::Rtt(RttCommand::Reflect(args)) => rtt::reflect(&RttReflectPlan::new(args), output),
+        Command::Rtt(RttCommand::Run(args)) => rtt::run(&RttRunPlan::new(args)?, output),
+        Command::Rtt(RttCommand::Plot(args)) => rtt::plot(&RttPlotPlan::new(args)?, output),
+        Command::Mtu(args) => mtu::run(args, output),
         Command::Ifaces(args) => ifaces::run(args, output),
         Command::Top(args) => top::run(args, output),
         Command::Stat(args) => stat::run(args, output),

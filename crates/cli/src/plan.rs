@@ -7,6 +7,9 @@ pub(crate) use load::{LoadRecvPlan, LoadSendPlan};
 mod message;
 pub(crate) use message::{PublishPlan, SubscribePlan};
 
+mod rtt;
+pub(crate) use rtt::{PicturePlan, RttPlotPlan, RttReflectPlan, RttRunPlan};
+
 mod session;
 pub(crate) use session::SessionPlan;
 

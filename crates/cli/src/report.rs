@@ -18,11 +18,17 @@ pub(crate) use document::{
 mod json;
 pub(crate) use json::MessageStream;
 
+mod mtu;
+pub(crate) use mtu::MtuReport;
+
 mod progress;
 pub(crate) use progress::Progress;
 
 mod quantity;
 pub(crate) use quantity::{bytes, count, per_second};
+
+mod rtt;
+pub(crate) use rtt::{RttReflectReport, RttReport, RttRow};
 
 mod text;
 

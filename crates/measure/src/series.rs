@@ -9,6 +9,8 @@ use crate::{
 /// them.
 #[derive(Clone, Debug)]
 pub struct Series<'a> {
+    /// What it is called: its label, unless the caller changes it.
+    pub name: String,
     /// The result it is from.
     pub manifest: &'a Manifest,
     /// What the first slice was.
@@ -36,6 +38,7 @@ impl<'a> Series<'a> {
                 Some(one) => one.add(run),
                 None => {
                     let mut one = Self {
+                        name: run.setup.label.clone(),
                         manifest: &file.manifest,
                         setup: &run.setup,
                         slices: Vec::new(),
@@ -84,6 +87,19 @@ impl<'a> Series<'a> {
                 (start.saturating_add(sample), split)
             })
         })
+    }
+
+    /// Every how many messages one was stamped; `None` when that cannot be told.
+    #[must_use]
+    pub fn stamp_interval(&self) -> Option<u64> {
+        let gcd = |mut a: u64, mut b: u64| {
+            while b > 0 {
+                (a, b) = (b, a % b);
+            }
+            a
+        };
+        let sequences = self.splits().map(|(_, split)| split.sequence);
+        Some(sequences.fold(0, gcd)).filter(|&every| every > 0)
     }
 
     /// What happened to the measurement, on the common axis.

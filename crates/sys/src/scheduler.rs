@@ -80,13 +80,15 @@ pub fn realtime_limit_ns() -> Option<(u64, u64)> {
     (runtime < period).then_some((ns(runtime)?, ns(period)?))
 }
 
-/// Keeps all of this process in memory, now and later: no page is fetched while it measures.
+/// Keeps in memory what this process holds: none of its pages is fetched while it measures. What
+/// it allocates later is not locked, for a limit would then make that allocation fail; call it
+/// again when memory has grown.
 ///
 /// # Errors
 /// `EPERM` or `ENOMEM` without CAP_IPC_LOCK beyond `ulimit -l`.
 pub fn lock_memory() -> io::Result<()> {
     // SAFETY: takes flags by value.
-    check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) })?;
+    check(unsafe { libc::mlockall(libc::MCL_CURRENT) })?;
     Ok(())
 }
 

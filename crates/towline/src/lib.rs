@@ -37,11 +37,15 @@ pub use key::read_key;
 
 pub mod load;
 
+pub mod mtu;
+
 mod publisher;
 pub use publisher::{Publisher, PublisherBuilder, SendStatus};
 
 pub mod registry;
 pub use registry::Snapshot;
+
+pub mod rtt;
 
 mod session;
 pub use session::SessionBuilder;

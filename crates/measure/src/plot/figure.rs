@@ -44,7 +44,7 @@ pub fn figure(series: &[Series<'_>], options: &Options) -> Scene {
     let top = page.top + GAP;
     page.curves(
         [LEFT, top, HALF_WIDTH, CURVE_HEIGHT],
-        "share of round trips (line: from intended, dots: from actual sending)",
+        "share of round trips (line: intended, dots: actual)",
         series,
         &[Which::Intended, Which::Actual],
     );
@@ -55,6 +55,23 @@ pub fn figure(series: &[Series<'_>], options: &Options) -> Scene {
         &[Which::Late],
     );
     page.scene
+}
+
+/// Counts one series for a terminal, `columns` wide and `lines` high with two rows a line.
+#[must_use]
+pub fn sketch(series: &Series<'_>, options: &Options, columns: usize, lines: usize) -> Grid {
+    let panel = Panel::of_round_trips(series, options.view);
+    let values = || panel.points.iter().map(|point| point.value_ns);
+    let (min, max) = (
+        values().min().unwrap_or(1_000),
+        values().max().unwrap_or(1_000_000),
+    );
+    let axis = Axis::around(options.scale, min as f64, max as f64);
+    let mut grid = Grid::new(columns, lines * 2, panel.lasted_ns, axis);
+    for &point in &panel.points {
+        grid.take(point);
+    }
+    grid
 }
 
 /// Draws where the round trips' time went, as far as messages were stamped: send path, link and
@@ -80,7 +97,11 @@ type Part = fn(&crate::Split) -> u64;
 
 /// One heat map before it is drawn.
 struct Panel {
+    /// What a read-out calls it.
+    name: String,
     title: String,
+    /// A second line.
+    remark: String,
     points: Vec<Point>,
     lasted_ns: u64,
     marks: Vec<(u64, u64)>,
@@ -100,8 +121,11 @@ impl Panel {
             View::Intended => series.latencies.intended(),
             View::Actual => series.latencies.actual(),
         };
+        let [title, remark] = headlines(series, &figures);
         Self {
-            title: headline(series, &figures),
+            name: series.name.clone(),
+            title,
+            remark,
             points: points.collect(),
             lasted_ns: series.lasted_ns,
             marks: marks(series),
@@ -109,7 +133,7 @@ impl Panel {
     }
 
     fn of_hops(series: &Series<'_>) -> [Self; 3] {
-        let label = &series.setup.label;
+        let label = &series.name;
         let parts: [(&str, Part); 3] = [
             (
                 "send path: send() to the device",
@@ -121,7 +145,9 @@ impl Panel {
             ("wake-up: our kernel to recv()", |split| split.wake_ns),
         ];
         parts.map(|(name, part)| Self {
+            name: format!("{label}: {name}"),
             title: format!("{label}: {name}"),
+            remark: middles(series, part),
             points: series
                 .splits()
                 .map(|(at_ns, split)| Point {
@@ -135,6 +161,14 @@ impl Panel {
     }
 }
 
+fn middles(series: &Series<'_>, part: Part) -> String {
+    let mut values: Vec<u64> = series.splits().map(|(_, split)| part(split)).collect();
+    values.sort_unstable();
+    let at = |share: usize| values.get(values.len() * share / 100).copied().unwrap_or(0);
+    let (p50, p99) = (axis::time(at(50) as f64), axis::time(at(99) as f64));
+    format!("p50 {p50}  p99 {p99}  of {} stamped messages", values.len())
+}
+
 fn marks(series: &Series<'_>) -> Vec<(u64, u64)> {
     series
         .marks()
@@ -142,17 +176,20 @@ fn marks(series: &Series<'_>) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// What a panel says above its map: rate, datagrams, ceiling, figures, accounts.
-fn headline(series: &Series<'_>, figures: &Percentiles) -> String {
+/// What a panel says above its map: rate, datagrams and ceiling; then figures and accounts.
+fn headlines(series: &Series<'_>, figures: &Percentiles) -> [String; 2] {
     let setup = series.setup;
     let ns = |value: u64| axis::time(value as f64);
-    let mut text = format!(
-        "{}: {:.0}/s one way, {} datagrams of {} B{}; p50 {} p99 {} p99.9 {} max {}",
-        setup.label,
+    let first = format!(
+        "{}: {:.0}/s one way, {} datagrams of {} B in all; {}",
+        series.name,
         series.sent_per_s(),
         series.counts.sent,
         setup.size,
         ceiling(series),
+    );
+    let mut second = format!(
+        "p50 {}  p99 {}  p99.9 {}  max {}",
         ns(figures.p50_ns),
         ns(figures.p99_ns),
         ns(figures.p999_ns),
@@ -161,13 +198,13 @@ fn headline(series: &Series<'_>, figures: &Percentiles) -> String {
     let counts = &series.counts;
     for (count, what) in [(counts.lost, "LOST"), (counts.missed, "slots MISSED")] {
         if count > 0 {
-            text += &format!("; {count} {what}");
+            second += &format!("; {count} {what}");
         }
     }
     if series.is_cut() {
-        text += "; CUT SHORT";
+        second += "; CUT SHORT";
     }
-    text
+    [first, second]
 }
 
 fn ceiling(series: &Series<'_>) -> String {
@@ -175,9 +212,9 @@ fn ceiling(series: &Series<'_>) -> String {
     match series.manifest.link {
         Some(link) => {
             let most = link.datagrams_per_s(series.setup.size, series.setup.is_ipv6);
-            format!(" (link max {most}/s)")
+            format!("the link takes {most}/s")
         }
-        None => " (no link speed)".to_owned(),
+        None => "link speed not known".to_owned(),
     }
 }
 
@@ -226,20 +263,18 @@ impl Page {
         let axis = Axis::around(options.scale, min as f64, max as f64);
         let grids: Vec<Grid> = panels.iter().map(|panel| grid(panel, axis)).collect();
         let count_max = grids.iter().map(Grid::count_max).max().unwrap_or(0);
-        let first = self.top + 22.0;
+        let first = self.top + HEAD;
         for (panel, grid) in panels.iter().zip(grids) {
-            let area = [LEFT, self.top + 22.0, MAP_WIDTH, PANEL_HEIGHT - 22.0];
-            self.scene.text(
-                (LEFT, self.top + 8.0),
-                &fitted(&panel.title),
-                2,
-                Anchor::Start,
-            );
+            let area = [LEFT, self.top + HEAD, MAP_WIDTH, PANEL_HEIGHT - HEAD];
+            for (line, text) in [(8.0, &panel.title), (8.0 + LINE, &panel.remark)] {
+                let at = (LEFT, self.top + line);
+                self.scene.text(at, &fitted(text), 2, Anchor::Start);
+            }
             self.frame(area, axis, panel.lasted_ns);
             self.marks(area, panel);
             self.scene.items.push(Item::Map(Map {
                 area,
-                title: panel.title.clone(),
+                title: panel.name.clone(),
                 grid,
                 count_max,
                 colours: options.colours,
@@ -295,9 +330,9 @@ impl Page {
 
     fn legend(&mut self, top: f64, count_max: u32, colours: Scale) {
         let left = LEFT + MAP_WIDTH + 20.0;
-        let height = PANEL_HEIGHT - 22.0;
+        let height = PANEL_HEIGHT - HEAD;
         self.scene
-            .text((left, top - 14.0), "messages", 2, Anchor::Start);
+            .text((left, top + height + 13.0), "messages", 2, Anchor::Start);
         let steps = 100;
         for step in 0..steps {
             let y = top + height * (1.0 - f64::from(step + 1) / f64::from(steps));
@@ -379,12 +414,11 @@ impl Page {
         }
     }
 
-    fn names(&mut self, [left, top, width, height]: [f64; 4], series: &[Series<'_>]) {
+    fn names(&mut self, [left, top, ..]: [f64; 4], series: &[Series<'_>]) {
         for ((line, one), colour) in (0..).zip(series).zip(palette::LINES.iter().cycle()) {
-            let y = top + height - 14.0 - LINE * f64::from(line);
-            let text = &one.setup.label;
-            let at = (left + width - 4.0, y);
-            self.scene.coloured_text(at, text, 2, Anchor::End, *colour);
+            let at = (left + 10.0, top + 14.0 + LINE * f64::from(line));
+            self.scene
+                .coloured_text(at, &one.name, 2, Anchor::Start, *colour);
         }
     }
 }
@@ -443,7 +477,9 @@ const LEFT: f64 = 100.0;
 const MAP_WIDTH: f64 = 1360.0;
 const MAP_COLUMNS: usize = 680;
 const MAP_ROWS: usize = 109;
-const PANEL_HEIGHT: f64 = 240.0;
+const PANEL_HEIGHT: f64 = 262.0;
+/// Two lines of text above a map.
+const HEAD: f64 = 44.0;
 const PANEL_GAP: f64 = 36.0;
 const HALF_WIDTH: f64 = 600.0;
 const CURVE_HEIGHT: f64 = 330.0;

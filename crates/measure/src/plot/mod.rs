@@ -17,7 +17,7 @@ pub use axis::{Axis, Scale};
 mod canvas;
 
 mod figure;
-pub use figure::{Options, View, figure, hops};
+pub use figure::{Options, View, figure, hops, sketch};
 
 mod font;
 

@@ -1,0 +1,25 @@
+//! `mtu`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::duration;
+
+/// Find the largest packet that reaches a host unfragmented.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+It needs no privileges. A reflector (`towline rtt reflect`) there proves both directions; without
+one, name a port where nobody listens: the host's own \"port unreachable\" is the answer.
+
+Examples:
+  towline mtu 10.0.0.1
+  towline mtu host:33434 --json")]
+pub(crate) struct MtuArgs {
+    /// A reflector, or a host and a port where nobody listens; port 7700 unless given
+    #[arg(value_name = "HOST[:PORT]")]
+    pub(crate) target: String,
+    /// How long the answer to a packet may take; each is sent up to three times
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1100ms")]
+    pub(crate) timeout: Duration,
+}

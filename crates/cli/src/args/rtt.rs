@@ -1,0 +1,293 @@
+//! `rtt reflect`, `rtt run` and `rtt plot`.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    num::NonZeroU32,
+    path::PathBuf,
+    time::Duration,
+};
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+use towline::rtt::{self, Engine, Scheduling, Wait};
+
+use super::{bytes, duration};
+
+/// Measure round trips, and draw them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RttCommand {
+    /// Send every message of a measurement back, for any number of clients
+    Reflect(RttReflectArgs),
+    /// Measure round trips to a reflector on a fixed schedule
+    Run(Box<RttRunArgs>),
+    /// Draw results again, compare them, export them
+    Plot(RttPlotArgs),
+}
+
+/// What the thread that moves packets is given.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ThreadArgs {
+    /// How it waits: asleep, asleep until shortly before, or never
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) wait: Option<WaitArg>,
+    /// Which calls move the packets
+    #[arg(long, value_enum, value_name = "CALLS", default_value = "recv")]
+    pub(crate) engine: EngineArg,
+    /// Scheduling class: other, fifo, or fifo:PRIORITY (1 to 99)
+    #[arg(long, value_name = "CLASS", value_parser = scheduling, default_value = "other")]
+    pub(crate) sched: Scheduling,
+    /// Bind it to this processor
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<u32>,
+    /// Leave memory unlocked
+    #[arg(long)]
+    pub(crate) no_mlock: bool,
+}
+
+/// Send every message of a measurement back.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+It answers each message with one of the same size, and never an answer: it cannot be made to amplify
+traffic. Run it on a processor of its own; with --wait spin it takes all of it.
+
+Examples:
+  towline rtt reflect
+  towline rtt reflect --listen 10.0.0.1:7700 --wait spin --sched fifo --cpu 1")]
+pub(crate) struct RttReflectArgs {
+    /// Address and port, or only one of them
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
+    #[arg(default_value = "0.0.0.0:7700")]
+    pub(crate) listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) thread: ThreadArgs,
+}
+
+/// Measure round trips to a reflector.
+#[derive(Debug, Args)]
+#[command(after_help = RUN_HELP)]
+pub(crate) struct RttRunArgs {
+    /// Where `towline rtt reflect` runs; port 7700 unless given
+    #[arg(value_name = "HOST[:PORT]")]
+    pub(crate) target: String,
+    /// Messages each second; several make a sweep: 10k,20k,40k
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = rate)]
+    #[arg(default_value = "10k")]
+    pub(crate) rate: Vec<u64>,
+    /// Send the next message when the answer has come, without a schedule
+    #[arg(long, conflicts_with_all = ["rate", "window"])]
+    pub(crate) ping_pong: bool,
+    /// Payload bytes of a message
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "64")]
+    pub(crate) size: u64,
+    /// How long each rate, class or engine is measured
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
+    pub(crate) time: Duration,
+    /// How long each runs before it counts
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500ms")]
+    pub(crate) warm_up: Duration,
+    /// How long an answer may take
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    pub(crate) timeout: Duration,
+    /// At most this many messages without an answer; those due meanwhile leave late, and count so
+    #[arg(long, value_name = "N")]
+    pub(crate) window: Option<NonZeroU32>,
+    /// Have the kernel stamp every N-th message, to tell where its time went; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) stamp_every: u64,
+    /// Measure the classes other and fifo by turns
+    #[arg(long)]
+    pub(crate) compare_sched: bool,
+    /// Measure these engines by turns
+    #[arg(long, value_enum, value_name = "CALLS,...", value_delimiter = ',')]
+    pub(crate) compare_engine: Vec<EngineArg>,
+    /// Length of a turn when comparing
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    pub(crate) slice: Duration,
+    /// Speed of the link in bit/s, where the system does not know it: 1G, 10G
+    #[arg(long, value_name = "BITS", value_parser = rate)]
+    pub(crate) link: Option<u64>,
+    /// The result file; unless given, a new name in the current directory
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Where random numbers start
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) thread: ThreadArgs,
+    #[command(flatten)]
+    pub(crate) picture: PictureArgs,
+}
+
+/// Draw results again.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Formats of --to, by the name's end: .png .svg .html pictures, the page with a read-out under the
+pointer; .hlog an HdrHistogram log; .csv a line for each message.
+
+Examples:
+  towline rtt plot rtt-1700000000.rtt --to map.png --to map.html
+  towline rtt plot before.rtt after.rtt --diff --to both.svg
+  towline rtt plot run.rtt --hops --to hops.png")]
+pub(crate) struct RttPlotArgs {
+    /// Results of `towline rtt run`; several are drawn on one scale
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Compare with the first file: panels are named by host and kernel, figures by their ratio
+    #[arg(long)]
+    pub(crate) diff: bool,
+    #[command(flatten)]
+    pub(crate) picture: PictureArgs,
+}
+
+/// What is drawn, and how.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PictureArgs {
+    /// Draw or export into this file; may be given again
+    #[arg(long, value_name = "FILE", help_heading = "Pictures")]
+    pub(crate) to: Vec<PathBuf>,
+    /// Round trips from the intended or from the actual time of sending
+    #[arg(long, value_enum, value_name = "TIME", default_value = "intended")]
+    #[arg(help_heading = "Pictures")]
+    pub(crate) view: ViewArg,
+    /// Divide the axis of times evenly, not by powers
+    #[arg(long, help_heading = "Pictures")]
+    pub(crate) linear: bool,
+    /// Colours in proportion to counts, not to their powers
+    #[arg(long, help_heading = "Pictures")]
+    pub(crate) linear_colours: bool,
+    /// Draw where the stamped messages' time went instead
+    #[arg(long, help_heading = "Pictures")]
+    pub(crate) hops: bool,
+    /// Print the heat maps as text, too; a terminal gets them anyway
+    #[arg(long, help_heading = "Pictures")]
+    pub(crate) map: bool,
+}
+
+/// How a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum WaitArg {
+    /// Asleep until a packet is there or a message is due
+    Block,
+    /// Asleep until shortly before a message is due
+    Busy,
+    /// Never asleep: takes a whole processor
+    Spin,
+}
+
+impl From<WaitArg> for Wait {
+    fn from(wait: WaitArg) -> Self {
+        match wait {
+            WaitArg::Block => Self::Block,
+            WaitArg::Busy => Self::Busy,
+            WaitArg::Spin => Self::Spin,
+        }
+    }
+}
+
+/// Which calls move packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum EngineArg {
+    /// One datagram a call
+    Recv,
+    /// One datagram a call, waits by epoll
+    Epoll,
+    /// Many datagrams a call
+    Mmsg,
+}
+
+impl From<EngineArg> for Engine {
+    fn from(engine: EngineArg) -> Self {
+        match engine {
+            EngineArg::Recv => Self::Recv,
+            EngineArg::Epoll => Self::Epoll,
+            EngineArg::Mmsg => Self::Mmsg,
+        }
+    }
+}
+
+/// From when a round trip is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ViewArg {
+    /// When the message should have left: no stall can hide
+    Intended,
+    /// When it left
+    Actual,
+}
+
+/// `40k`, `1.5k`, `1G`, `12345`.
+fn rate(text: &str) -> Result<u64, String> {
+    let is_plain = text.ends_with(|c: char| c.is_ascii_digit() || "kMG".contains(c));
+    let number = if is_plain { bytes(text).ok() } else { None };
+    number.ok_or_else(|| format!("{text:?} is not a rate such as 500, 40k or 10G"))
+}
+
+/// `other`, `fifo`, `fifo:80`.
+fn scheduling(text: &str) -> Result<Scheduling, String> {
+    let priority = match text {
+        "other" => return Ok(Scheduling::Other),
+        "fifo" => Some(FIFO_PRIORITY),
+        text => text
+            .strip_prefix("fifo:")
+            .and_then(|text| text.parse().ok()),
+    };
+    priority
+        .filter(|priority| (1..=99).contains(priority))
+        .map(Scheduling::Fifo)
+        .ok_or_else(|| format!("{text:?} is not a class: other, fifo, or fifo:1 to fifo:99"))
+}
+
+/// `ADDRESS:PORT`, `ADDRESS` or `PORT`.
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let any = IpAddr::from([0, 0, 0, 0]);
+    let as_port = || text.parse().map(|port| SocketAddr::new(any, port));
+    let as_address = || text.parse().map(|ip| SocketAddr::new(ip, rtt::PORT));
+    let found = text.parse().ok().or_else(|| as_port().ok());
+    found
+        .or_else(|| as_address().ok())
+        .ok_or_else(|| format!("{text:?} is not an address, a port, or ADDRESS:PORT"))
+}
+
+/// Above ordinary threads and most of the kernel's, below its watchdogs.
+pub(crate) const FIFO_PRIORITY: u8 = 50;
+
+const RUN_HELP: &str = "\
+Each message leaves at its slot of the schedule; one that leaves late is counted from when it should
+have left (intended) and from when it did (actual). The second hides whatever holds the sender up.
+All times are whole round trips between two applications; half of one is no figure of anything.
+
+Examples:
+  towline rtt run 10.0.0.1
+  towline rtt run 10.0.0.1 --rate 10k,20k,30k,40k --time 60s --sched fifo --cpu 1 --to map.png
+  towline rtt run host:7701 --ping-pong --wait block --size 1400
+  towline rtt run 10.0.0.1 --rate 20k --compare-sched --to sched.html";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_classes_and_addresses() {
+        assert_eq!(
+            ["40k", "1.5k", "7", "1G"].map(rate),
+            [40_000, 1_500, 7, 1_000_000_000].map(Ok)
+        );
+        for wrong in ["40kB", "", "k", "1KiB", "-1"] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(scheduling("fifo"), Ok(Scheduling::Fifo(50)));
+        assert_eq!(scheduling("fifo:99"), Ok(Scheduling::Fifo(99)));
+        for wrong in ["fifo:0", "fifo:100", "rr", "FIFO"] {
+            assert!(scheduling(wrong).is_err(), "{wrong}");
+        }
+        let found =
+            ["7701", "10.0.0.1", "[::1]:5"].map(|text| listen(text).map(|it| it.to_string()));
+        assert_eq!(
+            found,
+            ["0.0.0.0:7701", "10.0.0.1:7700", "[::1]:5"].map(|it| Ok(it.to_owned()))
+        );
+        assert!(listen("host").is_err());
+    }
+}

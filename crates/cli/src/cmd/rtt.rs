@@ -1,0 +1,185 @@
+//! `towline rtt`: the reflector, the measurement, and pictures of results.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{BufReader, BufWriter, IsTerminal as _},
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use towline::rtt::{
+    Format, Reflector, Series, export,
+    plot::{self, Options},
+    prepare,
+    raw::{self, Host},
+};
+
+use crate::{
+    failure::{Failure, Verdict},
+    interrupt::Interrupt,
+    plan::{PicturePlan, RttPlotPlan, RttReflectPlan, RttRunPlan},
+    report::{Output, RttReflectReport, RttReport, RttRow},
+};
+
+pub(super) fn reflect(plan: &RttReflectPlan, output: &Output) -> Result<Verdict, Failure> {
+    if output.shows_only("rtt-reflect", plan)? {
+        return Ok(Verdict::Done);
+    }
+    let interrupt = Interrupt::install()?;
+    let mut reflector = Reflector::open(plan.spec())?;
+    let thread = &plan.thread;
+    for remark in prepare(thread.scheduling, thread.cpu, thread.locks_memory).remarks {
+        output.note(&remark);
+    }
+    output.note(&format!(
+        "reflecting at {}; Ctrl-C ends it",
+        reflector.local()?
+    ));
+    let counts = reflector.run(&|| interrupt.is_requested())?;
+    output.finish(&RttReflectReport::from(counts))?;
+    // It runs until it is told to stop: that is its proper end.
+    Ok(Verdict::Done)
+}
+
+pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure> {
+    if output.shows_only("rtt-run", plan)? {
+        return Ok(Verdict::Done);
+    }
+    let interrupt = Interrupt::install()?;
+    let campaign = plan.campaign()?;
+    let path = plan.out.clone().unwrap_or_else(new_name);
+    let file = create(&path)?;
+    let result = campaign.run(
+        BufWriter::new(file),
+        &|| interrupt.is_requested(),
+        &mut |text| output.note(text),
+    );
+    let outcomes = match result {
+        Ok(outcomes) => outcomes,
+        Err(error) => {
+            remove_if_empty(&path);
+            return Err(error.into());
+        }
+    };
+    output.note(&format!("the result is in {}", path.display()));
+    let result = read(&path)?;
+    let series = Series::of(&result);
+    draw(&series, &plan.picture, output)?;
+    let rows = series.iter().map(RttRow::new).collect();
+    let maps = maps(&series, &plan.picture, output);
+    let mut report = RttReport::new(vec![path.display().to_string()], rows, maps);
+    report.remarks = result.manifest.remarks.clone();
+    output.finish(&report)?;
+    let is_whole = outcomes.iter().all(|outcome| outcome.cut.is_none());
+    Ok(Verdict::of_session(interrupt.is_requested(), is_whole))
+}
+
+pub(super) fn plot(plan: &RttPlotPlan, output: &Output) -> Result<Verdict, Failure> {
+    if output.shows_only("rtt-plot", plan)? {
+        return Ok(Verdict::Done);
+    }
+    let results = plan.files.iter().map(|path| read(path));
+    let results = results.collect::<Result<Vec<_>, _>>()?;
+    for (path, result) in plan.files.iter().zip(&results) {
+        if !result.is_complete {
+            let text = "was cut short: it is read as far as it goes";
+            output.note(&format!("{} {text}", path.display()));
+        }
+    }
+    let mut series: Vec<Series<'_>> = Vec::new();
+    for (path, result) in plan.files.iter().zip(&results) {
+        for mut one in Series::of(result) {
+            if plan.is_diff {
+                one.name = format!("{} {}", described(&result.manifest.host), one.name);
+            } else if results.len() > 1 {
+                one.name = format!("{} {}", path.display(), one.name);
+            }
+            series.push(one);
+        }
+    }
+    draw(&series, &plan.picture, output)?;
+    let mut rows: Vec<RttRow> = series.iter().map(RttRow::new).collect();
+    if plan.is_diff {
+        RttRow::compare(&mut rows, &series);
+    }
+    let maps = maps(&series, &plan.picture, output);
+    let files = plan.files.iter().map(|path| path.display().to_string());
+    output.finish(&RttReport::new(files.collect(), rows, maps))?;
+    Ok(Verdict::Done)
+}
+
+fn described(host: &Host) -> String {
+    format!("{} {} ({})", host.name, host.kernel, host.preemption)
+}
+
+fn draw(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Result<(), Failure> {
+    for path in &picture.to {
+        let format = Format::of(path).expect("the plan has checked the names");
+        let written = File::create(path).and_then(|file| {
+            let mut file = BufWriter::new(file);
+            export(
+                &mut file,
+                format,
+                series,
+                &picture.options(),
+                picture.with_hops,
+            )
+        });
+        written.map_err(|error| {
+            Failure::environment(&format!("drawing {}", path.display()), &error)
+        })?;
+        output.note(&format!("drew {}", path.display()));
+    }
+    Ok(())
+}
+
+/// The heat maps as text, for a terminal or when asked for.
+fn maps(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Vec<String> {
+    let is_terminal = std::io::stdout().is_terminal();
+    if output.is_json() || !(picture.with_map || is_terminal) {
+        return Vec::new();
+    }
+    let has_colour = is_terminal && std::env::var_os("NO_COLOR").is_none();
+    let options: Options = picture.options();
+    series
+        .iter()
+        .map(|one| {
+            let grid = plot::sketch(one, &options, MAP_COLUMNS, MAP_LINES);
+            plot::terminal(&grid, &one.name, has_colour)
+        })
+        .collect()
+}
+
+fn read(path: &Path) -> Result<raw::File, Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::Environment(format!("reading {}: {error}", path.display()))
+    };
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    raw::read(BufReader::new(file)).map_err(|error| failed(&error))
+}
+
+/// A file that is not there yet: a result is never written over.
+fn create(path: &Path) -> Result<File, Failure> {
+    let new = OpenOptions::new().write(true).create_new(true).open(path);
+    new.map_err(|error| {
+        let what = format!("creating the result {}", path.display());
+        Failure::environment(&what, &error)
+    })
+}
+
+/// After a measurement that never began.
+fn remove_if_empty(path: &Path) {
+    if path.metadata().is_ok_and(|it| it.len() == 0) {
+        // It only lies about; the error that follows matters more.
+        drop(std::fs::remove_file(path));
+    }
+}
+
+fn new_name() -> PathBuf {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seconds = now.map_or(0, |since| since.as_secs());
+    PathBuf::from(format!("rtt-{seconds}.rtt"))
+}
+
+const MAP_COLUMNS: usize = 78;
+const MAP_LINES: usize = 12;

@@ -1,0 +1,286 @@
+//! `rtt reflect`, `rtt run` and `rtt plot`.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use serde::Serialize;
+use towline::rtt::{
+    Campaign, Engine, Format, MESSAGE_BYTES_MAX, PROBE_BYTES_MIN, ReflectSpec, Schedule,
+    Scheduling, Variant, Wait,
+    plot::{Options, Scale, View},
+    resolve,
+};
+
+use crate::{
+    args::{
+        EngineArg, FIFO_PRIORITY, PictureArgs, RttPlotArgs, RttReflectArgs, RttRunArgs, ThreadArgs,
+        ViewArg, WaitArg,
+    },
+    failure::Failure,
+};
+
+/// The thread that moves packets.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ThreadPlan {
+    pub(crate) wait: WaitArg,
+    pub(crate) engine: EngineArg,
+    pub(crate) sched: String,
+    pub(crate) cpu: Option<u32>,
+    pub(crate) locks_memory: bool,
+    #[serde(skip)]
+    pub(crate) scheduling: Scheduling,
+}
+
+impl ThreadPlan {
+    fn new(args: &ThreadArgs, wait: WaitArg) -> Self {
+        Self {
+            wait: args.wait.unwrap_or(wait),
+            engine: args.engine,
+            sched: args.sched.to_string(),
+            cpu: args.cpu,
+            locks_memory: !args.no_mlock,
+            scheduling: args.sched,
+        }
+    }
+}
+
+/// Answers to whoever measures.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RttReflectPlan {
+    pub(crate) listen: SocketAddr,
+    pub(crate) thread: ThreadPlan,
+}
+
+impl RttReflectPlan {
+    pub(crate) fn new(args: &RttReflectArgs) -> Self {
+        Self {
+            listen: args.listen,
+            // A reflector may run for days: it takes a processor only when told to.
+            thread: ThreadPlan::new(&args.thread, WaitArg::Block),
+        }
+    }
+
+    pub(crate) fn spec(&self) -> ReflectSpec {
+        ReflectSpec {
+            listen: self.listen,
+            engine: self.thread.engine.into(),
+            wait: self.thread.wait.into(),
+        }
+    }
+}
+
+/// Questions on a schedule.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RttRunPlan {
+    pub(crate) target: String,
+    pub(crate) variants: Vec<String>,
+    pub(crate) size: usize,
+    pub(crate) time: Duration,
+    pub(crate) slice: Option<Duration>,
+    pub(crate) warm_up: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) window: Option<u32>,
+    pub(crate) stamp_every: u64,
+    pub(crate) out: Option<PathBuf>,
+    pub(crate) seed: u64,
+    pub(crate) link: Option<u64>,
+    pub(crate) thread: ThreadPlan,
+    pub(crate) picture: PicturePlan,
+    #[serde(skip)]
+    pub(crate) runs: Vec<Variant>,
+}
+
+impl RttRunPlan {
+    pub(crate) fn new(args: &RttRunArgs) -> Result<Self, Failure> {
+        let thread = ThreadPlan::new(&args.thread, WaitArg::Spin);
+        let size = usize::try_from(args.size).unwrap_or(usize::MAX);
+        if !(PROBE_BYTES_MIN..=MESSAGE_BYTES_MAX).contains(&size) {
+            let text =
+                format!("--size: a message has {PROBE_BYTES_MIN} to {MESSAGE_BYTES_MAX} bytes");
+            return Err(Failure::usage(text));
+        }
+        for (time, name) in [
+            (args.time, "--time"),
+            (args.timeout, "--timeout"),
+            (args.slice, "--slice"),
+        ] {
+            if time < TIME_MIN {
+                return Err(Failure::usage(format!("{name}: at least {TIME_MIN:?}")));
+            }
+        }
+        let runs = variants(args, &thread)?;
+        let uses_mmsg = runs.iter().any(|run| run.engine == Engine::Mmsg);
+        if args.picture.hops && (uses_mmsg || args.stamp_every == 0) {
+            let text = "--hops: needs --stamp-every of 1 or more, and no engine mmsg, which takes \
+                        no stamps";
+            return Err(Failure::usage(text));
+        }
+        let is_comparing = args.compare_sched || !args.compare_engine.is_empty();
+        Ok(Self {
+            target: args.target.clone(),
+            variants: runs.iter().map(|run| run.label.clone()).collect(),
+            size,
+            time: args.time,
+            slice: is_comparing.then_some(args.slice),
+            warm_up: args.warm_up,
+            timeout: args.timeout,
+            window: args.window.map(Into::into),
+            // One engine that takes no stamps must not be the only one that pays for none.
+            stamp_every: if uses_mmsg { 0 } else { args.stamp_every },
+            out: args.out.clone(),
+            seed: args.seed,
+            link: args.link,
+            thread,
+            picture: PicturePlan::new(&args.picture)?,
+            runs,
+        })
+    }
+
+    /// What the library is to do; resolves the target.
+    pub(crate) fn campaign(&self) -> Result<Campaign, Failure> {
+        Ok(Campaign {
+            peer: resolve(&self.target)?,
+            target: self.target.clone(),
+            variants: self.runs.clone(),
+            size: self.size,
+            duration: self.time,
+            slice: self.slice,
+            warm_up: self.warm_up,
+            window: self.window,
+            timeout: self.timeout,
+            seed: self.seed,
+            stamp_every: self.stamp_every,
+            cpu: self.thread.cpu,
+            lock_memory: self.thread.locks_memory,
+            link_bits_per_s: self.link,
+            command: std::env::args().collect(),
+        })
+    }
+}
+
+/// Every rate with every class and engine that is to be compared.
+fn variants(args: &RttRunArgs, thread: &ThreadPlan) -> Result<Vec<Variant>, Failure> {
+    let rates: Vec<Option<u64>> = if args.ping_pong {
+        vec![None]
+    } else {
+        args.rate.iter().copied().map(Some).collect()
+    };
+    let classes = match (args.compare_sched, thread.scheduling) {
+        (false, class) => vec![class],
+        (true, Scheduling::Fifo(priority)) => vec![Scheduling::Other, Scheduling::Fifo(priority)],
+        (true, Scheduling::Other) => vec![Scheduling::Other, Scheduling::Fifo(FIFO_PRIORITY)],
+    };
+    let engines: Vec<Engine> = if args.compare_engine.is_empty() {
+        vec![thread.engine.into()]
+    } else {
+        args.compare_engine
+            .iter()
+            .map(|&engine| engine.into())
+            .collect()
+    };
+    let wait = Wait::from(thread.wait);
+    let mut all: Vec<Variant> = Vec::new();
+    for per_second in rates {
+        if let Some(rate) = per_second {
+            Schedule::new(rate).map_err(|error| Failure::usage(format!("--rate: {error}")))?;
+        }
+        for &scheduling in &classes {
+            for &engine in &engines {
+                let mut label =
+                    per_second.map_or_else(|| "ping-pong".to_owned(), |rate| format!("{rate}/s"));
+                if classes.len() > 1 {
+                    label += &format!(" {scheduling}");
+                }
+                if engines.len() > 1 {
+                    label += &format!(" {engine}");
+                }
+                let is_known = all.iter().any(|known| known.label == label);
+                if !is_known {
+                    all.push(Variant {
+                        label,
+                        per_second,
+                        scheduling,
+                        engine,
+                        wait,
+                    });
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Results to be drawn.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RttPlotPlan {
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) is_diff: bool,
+    pub(crate) picture: PicturePlan,
+}
+
+impl RttPlotPlan {
+    pub(crate) fn new(args: &RttPlotArgs) -> Result<Self, Failure> {
+        if args.diff && args.files.len() < 2 {
+            let text = "--diff: name two files or more, the one to compare with first";
+            return Err(Failure::usage(text));
+        }
+        Ok(Self {
+            files: args.files.clone(),
+            is_diff: args.diff,
+            picture: PicturePlan::new(&args.picture)?,
+        })
+    }
+}
+
+/// What is drawn, and how.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PicturePlan {
+    pub(crate) to: Vec<PathBuf>,
+    pub(crate) view: ViewArg,
+    pub(crate) is_linear: bool,
+    pub(crate) has_linear_colours: bool,
+    pub(crate) with_hops: bool,
+    pub(crate) with_map: bool,
+}
+
+impl PicturePlan {
+    fn new(args: &PictureArgs) -> Result<Self, Failure> {
+        if let Some(unknown) = args.to.iter().find(|path| Format::of(path).is_none()) {
+            let text = format!(
+                "--to {}: its name must end in {}",
+                unknown.display(),
+                Format::NAMES
+            );
+            return Err(Failure::usage(text));
+        }
+        Ok(Self {
+            to: args.to.clone(),
+            view: args.view,
+            is_linear: args.linear,
+            has_linear_colours: args.linear_colours,
+            with_hops: args.hops,
+            with_map: args.map,
+        })
+    }
+
+    pub(crate) const fn options(&self) -> Options {
+        Options {
+            view: match self.view {
+                ViewArg::Intended => View::Intended,
+                ViewArg::Actual => View::Actual,
+            },
+            scale: if self.is_linear {
+                Scale::Linear
+            } else {
+                Scale::Log
+            },
+            colours: if self.has_linear_colours {
+                Scale::Linear
+            } else {
+                Scale::Log
+            },
+        }
+    }
+}
+
+/// Shorter times say nothing.
+const TIME_MIN: Duration = Duration::from_millis(10);

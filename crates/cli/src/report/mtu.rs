@@ -1,0 +1,111 @@
+//! What `mtu` has to say: the size, and whose word can be trusted.
+
+use std::net::IpAddr;
+
+use serde::Serialize;
+use towline::mtu::{Confirmation, MtuVerdict, PathMtuReport};
+
+use super::Document;
+
+/// A path's MTU.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MtuReport {
+    target: String,
+    path_mtu_bytes: u32,
+    interface_mtu_bytes: u32,
+    udp_payload_bytes_max: u32,
+    pgm_payload_bytes_max: u32,
+    verdict: &'static str,
+    confirmed_by: &'static str,
+    claims: Vec<ClaimRow>,
+    probes: u64,
+    #[serde(skip)]
+    words: String,
+}
+
+/// What a router said.
+#[derive(Clone, Debug, Serialize)]
+struct ClaimRow {
+    router: Option<IpAddr>,
+    mtu_bytes: u32,
+    is_true: bool,
+}
+
+impl MtuReport {
+    pub(crate) fn new(target: &str, found: &PathMtuReport) -> Self {
+        let row = |claim: &towline::mtu::Claim| ClaimRow {
+            router: claim.router,
+            mtu_bytes: claim.mtu,
+            is_true: claim.mtu == found.path_mtu,
+        };
+        Self {
+            target: target.to_owned(),
+            path_mtu_bytes: found.path_mtu,
+            interface_mtu_bytes: found.interface_mtu,
+            udp_payload_bytes_max: found.udp_payload_max,
+            pgm_payload_bytes_max: found.pgm_payload_max,
+            verdict: match found.verdict {
+                MtuVerdict::Clear => "clear",
+                MtuVerdict::Told => "told",
+                MtuVerdict::BlackHole => "black-hole",
+                MtuVerdict::FalseClaim => "false-claim",
+            },
+            confirmed_by: match found.confirmation {
+                Confirmation::Reflector => "reflector",
+                Confirmation::PortUnreachable => "port-unreachable",
+            },
+            claims: found.claims.iter().map(row).collect(),
+            probes: found.probes,
+            words: words(found),
+        }
+    }
+}
+
+fn words(found: &PathMtuReport) -> String {
+    let claims: Vec<String> = found
+        .claims
+        .iter()
+        .map(|claim| match claim.router {
+            Some(router) => format!("{router} says {}", claim.mtu),
+            None => format!("a router says {}", claim.mtu),
+        })
+        .collect();
+    let claims = claims.join(", ");
+    let verdict = match found.verdict {
+        MtuVerdict::Clear => "everything that leaves this interface arrives".to_owned(),
+        MtuVerdict::Told => format!("larger packets are refused, and that is told: {claims}"),
+        MtuVerdict::BlackHole => "a black hole: larger packets vanish without a word. Let ICMP \
+            (IPv4: type 3 code 4; IPv6: type 2) pass, set the interface's MTU, or clamp the size"
+            .to_owned(),
+        MtuVerdict::FalseClaim => format!("ICMP does not tell the truth: {claims}"),
+    };
+    let by = match found.confirmation {
+        Confirmation::Reflector => "a reflector's answers of the same size",
+        Confirmation::PortUnreachable => {
+            "the host's \"port unreachable\"; the way back is not known"
+        }
+    };
+    format!(
+        "{verdict}\nconfirmed by  {by}; {} packets sent",
+        found.probes
+    )
+}
+
+impl Document for MtuReport {
+    const SCHEMA: &'static str = "towline.mtu";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        format!(
+            "path MTU      {} bytes to {} (the interface here: {})\n\
+             fits          UDP payload {}, PGM payload {}\n\
+             verdict       {}\n",
+            self.path_mtu_bytes,
+            self.target,
+            self.interface_mtu_bytes,
+            self.udp_payload_bytes_max,
+            self.pgm_payload_bytes_max,
+            self.words,
+        )
+    }
+}

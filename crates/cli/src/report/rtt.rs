@@ -1,0 +1,295 @@
+//! What `rtt` has to say: figures of each variant, never half a round trip.
+
+use serde::Serialize;
+use std::fmt::Write as _;
+use towline::rtt::{Counts, Latencies, MarkKind, Percentiles, ReflectCounts, Series};
+
+use super::Document;
+
+/// What a reflector did.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct RttReflectReport {
+    greeted: u64,
+    answered: u64,
+    foreign: u64,
+    refused: u64,
+}
+
+impl From<ReflectCounts> for RttReflectReport {
+    fn from(counts: ReflectCounts) -> Self {
+        Self {
+            greeted: counts.greeted,
+            answered: counts.answered,
+            foreign: counts.foreign,
+            refused: counts.refused,
+        }
+    }
+}
+
+impl Document for RttReflectReport {
+    const SCHEMA: &'static str = "towline.rtt-reflect";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        format!(
+            "answered {} messages of {} measurements; {} datagrams of others left alone, {} \
+             answers refused by the system\n",
+            self.answered, self.greeted, self.foreign, self.refused
+        )
+    }
+}
+
+/// One measurement, or several results beside one another.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RttReport {
+    files: Vec<String>,
+    pub(crate) remarks: Vec<String>,
+    runs: Vec<RttRow>,
+    #[serde(skip)]
+    maps: Vec<String>,
+}
+
+/// One variant.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RttRow {
+    label: String,
+    size_bytes: usize,
+    sched: String,
+    engine: String,
+    wait: String,
+    lasted_s: f64,
+    sent_per_s: f64,
+    link_max_per_s: Option<u64>,
+    counts: Counts,
+    rtt_intended: Percentiles,
+    rtt_actual: Percentiles,
+    pacing_error: Percentiles,
+    hops: Option<HopsReport>,
+    pauses: usize,
+    throttled: usize,
+    clock_steps: usize,
+    is_cut: bool,
+    /// p50 and p99.9 from intended times, over those of the first file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_to_first: Option<[f64; 2]>,
+}
+
+/// Where the stamped messages' time went.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct HopsReport {
+    messages: usize,
+    send_path_p50_ns: u64,
+    link_p50_ns: u64,
+    wake_up_p50_ns: u64,
+    /// p50 of the stamped messages' round trips less that of the others.
+    stamping_cost_p50_ns: i64,
+}
+
+impl RttRow {
+    pub(crate) fn new(series: &Series<'_>) -> Self {
+        let setup = series.setup;
+        let marked = |kind| series.marks().filter(|mark| mark.kind == kind).count();
+        let link = series.manifest.link;
+        Self {
+            label: series.name.clone(),
+            size_bytes: setup.size,
+            sched: setup.sched.clone(),
+            engine: setup.engine.clone(),
+            wait: setup.wait.clone(),
+            lasted_s: series.lasted_ns as f64 / 1e9,
+            sent_per_s: series.sent_per_s(),
+            link_max_per_s: link.map(|link| link.datagrams_per_s(setup.size, setup.is_ipv6)),
+            counts: series.counts,
+            rtt_intended: series.latencies.intended(),
+            rtt_actual: series.latencies.actual(),
+            pacing_error: series.latencies.late(),
+            hops: HopsReport::new(series),
+            pauses: marked(MarkKind::Pause),
+            throttled: marked(MarkKind::Throttled),
+            clock_steps: marked(MarkKind::ClockStep),
+            is_cut: series.is_cut(),
+            ratio_to_first: None,
+        }
+    }
+
+    /// Sets each row's figures against the first file's row of the same label.
+    pub(crate) fn compare(rows: &mut [Self], series: &[Series<'_>]) {
+        let first = series.first().map(|one| std::ptr::from_ref(one.manifest));
+        for index in 0..rows.len() {
+            let label = &series[index].setup.label;
+            let base = series.iter().position(|one| {
+                Some(std::ptr::from_ref(one.manifest)) == first && one.setup.label == *label
+            });
+            if let Some(base) = base.filter(|base| *base != index) {
+                let (base, this) = (rows[base].rtt_intended, rows[index].rtt_intended);
+                let ratio = |ours: u64, theirs: u64| ours as f64 / theirs.max(1) as f64;
+                rows[index].ratio_to_first = Some([
+                    ratio(this.p50_ns, base.p50_ns),
+                    ratio(this.p999_ns, base.p999_ns),
+                ]);
+            }
+        }
+    }
+
+    fn text(&self, text: &mut String) {
+        let mut line = |name: &str, value: &str| {
+            writeln!(text, "{name:<13} {value}").expect("writing to a String cannot fail");
+        };
+        line(
+            "run",
+            &format!(
+                "{}, {} B, {}, engine {}, wait {}",
+                self.label, self.size_bytes, self.sched, self.engine, self.wait
+            ),
+        );
+        let most = self.link_max_per_s.map_or_else(
+            || "the link's speed is not known".to_owned(),
+            |most| format!("the link takes {most}/s at most"),
+        );
+        line(
+            "rate",
+            &format!(
+                "{:.0}/s one way for {:.1} s; {most}",
+                self.sent_per_s, self.lasted_s
+            ),
+        );
+        line("messages", &accounts(&self.counts));
+        line(
+            "",
+            "   p50        p90        p99      p99.9     p99.99        max",
+        );
+        line("RTT intended", &figures(&self.rtt_intended));
+        line("RTT actual", &figures(&self.rtt_actual));
+        line("pacing error", &figures(&self.pacing_error));
+        if let Some(hops) = &self.hops {
+            line(
+                "hops, p50",
+                &format!(
+                    "send path {}, link and far end {}, wake-up {}; {} stamped, at a cost of {}{}",
+                    time(hops.send_path_p50_ns),
+                    time(hops.link_p50_ns),
+                    time(hops.wake_up_p50_ns),
+                    hops.messages,
+                    if hops.stamping_cost_p50_ns < 0 {
+                        "-"
+                    } else {
+                        ""
+                    },
+                    time(hops.stamping_cost_p50_ns.unsigned_abs()),
+                ),
+            );
+        }
+        if self.pauses + self.throttled + self.clock_steps > 0 {
+            line(
+                "disturbed",
+                &format!(
+                    "{} pauses of the measuring thread, {} throttled, wall clock set {} times",
+                    self.pauses, self.throttled, self.clock_steps
+                ),
+            );
+        }
+        if let Some([p50, p999]) = self.ratio_to_first {
+            line(
+                "to the first",
+                &format!("p50 x {p50:.2}, p99.9 x {p999:.2}"),
+            );
+        }
+        if self.is_cut {
+            line("cut short", "what follows the cut was not measured");
+        }
+    }
+}
+
+impl HopsReport {
+    fn new(series: &Series<'_>) -> Option<Self> {
+        let splits: Vec<_> = series.splits().map(|(_, split)| split).collect();
+        let middle = |part: fn(&towline::rtt::Split) -> u64| {
+            let mut parts: Vec<u64> = splits.iter().map(|split| part(split)).collect();
+            parts.sort_unstable();
+            parts.get(parts.len() / 2).copied()
+        };
+        let every = series.stamp_interval()?;
+        let (mut stamped, mut plain) = (Latencies::new(), Latencies::new());
+        for (_, sample) in series.samples() {
+            if sample.sequence.is_multiple_of(every) {
+                stamped.take(sample);
+            } else {
+                plain.take(sample);
+            }
+        }
+        let p50 = |latencies: &Latencies| latencies.actual().p50_ns.cast_signed();
+        Some(Self {
+            messages: splits.len(),
+            send_path_p50_ns: middle(towline::rtt::Split::send_path_ns)?,
+            link_p50_ns: middle(|split| split.link_ns)?,
+            wake_up_p50_ns: middle(|split| split.wake_ns)?,
+            stamping_cost_p50_ns: p50(&stamped) - p50(&plain),
+        })
+    }
+}
+
+impl RttReport {
+    pub(crate) const fn new(files: Vec<String>, runs: Vec<RttRow>, maps: Vec<String>) -> Self {
+        Self {
+            files,
+            remarks: Vec::new(),
+            runs,
+            maps,
+        }
+    }
+}
+
+impl Document for RttReport {
+    const SCHEMA: &'static str = "towline.rtt";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (index, run) in self.runs.iter().enumerate() {
+            if index > 0 {
+                text.push('\n');
+            }
+            run.text(&mut text);
+            if let Some(map) = self.maps.get(index) {
+                text.push_str(map);
+            }
+        }
+        text
+    }
+}
+
+fn accounts(counts: &Counts) -> String {
+    let mut text = format!(
+        "{} slots, {} sent, {} answered, {} lost, {} missed",
+        counts.slots, counts.sent, counts.answered, counts.lost, counts.missed
+    );
+    for (count, what) in [
+        (counts.refused, "refused by the system"),
+        (counts.late_or_twice, "late or twice"),
+        (counts.out_of_order, "out of order"),
+        (counts.foreign, "of strangers"),
+    ] {
+        if count > 0 {
+            text += &format!(", {count} {what}");
+        }
+    }
+    text
+}
+
+fn figures(percentiles: &Percentiles) -> String {
+    let p = percentiles;
+    let all = [
+        p.p50_ns, p.p90_ns, p.p99_ns, p.p999_ns, p.p9999_ns, p.max_ns,
+    ];
+    all.map(|ns| format!("{:>10}", time(ns))).join(" ")
+}
+
+fn time(ns: u64) -> String {
+    let value = ns as f64;
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", value / 1e6),
+        _ => format!("{:.2} s", value / 1e9),
+    }
+}

@@ -1,0 +1,387 @@
+//! `towline rtt` as its users meet it: help, wrong use, and a measurement over the loopback
+//! interface with every file that comes of it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    net::UdpSocket,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+fn towline(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+    command.args(args).env("NO_COLOR", "1").stdin(Stdio::null());
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    towline(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Output and exit code as one text, for snapshots.
+fn shown(args: &[&str]) -> String {
+    let output = run(args);
+    let code = output.status.code().unwrap_or(-1);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    format!("$ towline {}\n{out}{err}exit {code}\n", args.join(" "))
+}
+
+/// A reflector on a free port of the loopback interface, ended when dropped.
+struct Reflector {
+    child: Child,
+    target: String,
+}
+
+impl Reflector {
+    fn start() -> Self {
+        let args = ["rtt", "reflect", "--listen", "127.0.0.1:0", "--no-mlock"];
+        let mut child = towline(&args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = lines.find_map(|line| {
+            line.unwrap()
+                .strip_prefix("reflecting at ")
+                .map(str::to_owned)
+        });
+        let target = line.unwrap().split_once(';').unwrap().0.to_owned();
+        Self { child, target }
+    }
+}
+
+impl Drop for Reflector {
+    fn drop(&mut self) {
+        // Both fail only when it is gone already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// A directory of this test's own, removed when dropped.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn measure(reflector: &Reflector, out: &str, more: &[&str]) -> Value {
+    let mut args = vec![
+        "rtt",
+        "run",
+        &reflector.target,
+        "--json",
+        "--no-mlock",
+        "--out",
+        out,
+    ];
+    args.extend(["--time", "200ms", "--warm-up", "20ms", "--wait", "busy"]);
+    args.extend(more);
+    let output = run(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_mtu_of_the_loopback_interface_and_the_help_for_it() {
+    let reflector = Reflector::start();
+    let output = run(&["mtu", &reflector.target, "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["schema"], "towline.mtu");
+    assert_eq!(report["udp_payload_bytes_max"], 65_507, "{report:#}");
+    assert_eq!(report["confirmed_by"], "reflector");
+    insta::assert_snapshot!("help-mtu", shown(&["mtu", "-h"]));
+}
+
+#[test]
+fn help_of_every_command() {
+    for command in ["", "reflect", "run", "plot"] {
+        let args: Vec<&str> = ["rtt", command, "-h"]
+            .into_iter()
+            .filter(|it| !it.is_empty())
+            .collect();
+        let name = ["help", "rtt", command].join("-");
+        insta::assert_snapshot!(name.trim_end_matches('-'), shown(&args));
+    }
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let wrong: [&[&str]; 11] = [
+        &["rtt", "run"],
+        &["rtt", "run", "127.0.0.1", "--rate", "0"],
+        &["rtt", "run", "127.0.0.1", "--rate", "20M"],
+        &["rtt", "run", "127.0.0.1", "--size", "23"],
+        &["rtt", "run", "127.0.0.1", "--size", "65508"],
+        &["rtt", "run", "127.0.0.1", "--sched", "rr"],
+        &["rtt", "run", "127.0.0.1", "--time", "1ms"],
+        &["rtt", "run", "127.0.0.1", "--to", "map.jpeg"],
+        &["rtt", "run", "127.0.0.1", "--hops", "--engine", "mmsg"],
+        &["rtt", "plot", "no/such.rtt"],
+        &["rtt", "plot", "one.rtt", "--diff"],
+    ];
+    let texts: Vec<String> = wrong.iter().map(|args| shown(args)).collect();
+    assert!(
+        texts.iter().all(|text| text.ends_with("exit 2\n")),
+        "{texts:?}"
+    );
+    insta::assert_snapshot!("rtt-errors", texts.join("\n"));
+}
+
+#[test]
+fn a_sweep_gives_figures_and_every_kind_of_file() {
+    let (reflector, place) = (Reflector::start(), Place::new("rtt-sweep"));
+    let result = place.file("run.rtt");
+    let (png, html) = (place.file("map.png"), place.file("map.html"));
+    let more = [
+        "--rate",
+        "500,1k",
+        "--to",
+        &png,
+        "--to",
+        &html,
+        "--stamp-every",
+        "5",
+    ];
+    let report = measure(&reflector, &result, &more);
+    assert_eq!(report["schema"], "towline.rtt");
+    for (run, slots) in [(0, 100), (1, 200)] {
+        let counts = &report["runs"][run]["counts"];
+        let count = |name: &str| counts[name].as_u64().unwrap();
+        assert_eq!(count("slots"), slots, "{report:#}");
+        assert_eq!(count("sent") + count("missed") + count("refused"), slots);
+        assert_eq!(count("answered") + count("lost"), count("sent"));
+        assert_eq!(
+            report["runs"][run]["rtt_intended"]["count"],
+            counts["answered"]
+        );
+    }
+    // The kernel counts stamped messages through the warm-up and all runs.
+    for run in 0..2 {
+        let stamped = report["runs"][run]["hops"]["messages"].as_u64();
+        assert!(stamped.is_some_and(|stamped| stamped > 0), "{report:#}");
+    }
+    assert_eq!(&fs::read(&png).unwrap()[..8], b"\x89PNG\r\n\x1a\n");
+    let page = fs::read_to_string(&html).unwrap();
+    assert!(
+        page.contains("const maps = [{\"title\":\"500/s"),
+        "{}",
+        &page[..2_000]
+    );
+    // Drawn again from the stored file alone, in every format, and as text.
+    let files = ["again.svg", "again.hlog", "again.csv", "again.html"].map(|name| place.file(name));
+    let mut args = vec!["rtt", "plot", &result, "--map"];
+    for file in &files {
+        args.extend(["--to", file]);
+    }
+    let output = run(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("RTT intended") && shown.contains("|"),
+        "{shown}"
+    );
+    assert_eq!(fs::read_to_string(&files[3]).unwrap(), page);
+    let lines = fs::read_to_string(&files[2]).unwrap().lines().count() as u64;
+    let sent = |run: usize| report["runs"][run]["counts"]["sent"].as_u64().unwrap();
+    assert_eq!(lines, 1 + sent(0) + sent(1));
+    assert!(
+        fs::read_to_string(&files[1])
+            .unwrap()
+            .contains("Tag=1000/s-actual")
+    );
+}
+
+#[test]
+fn the_page_shows_what_lies_under_the_pointer() {
+    let browser = ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(|name| {
+            let version = Command::new(name).arg("--version").output();
+            version.is_ok_and(|it| it.status.success())
+        });
+    let Some(browser) = browser else {
+        println!("skipped: no chromium to open the page with");
+        return;
+    };
+    let (reflector, place) = (Reflector::start(), Place::new("rtt-page"));
+    let page = place.file("map.html");
+    measure(
+        &reflector,
+        &place.file("run.rtt"),
+        &["--rate", "1k", "--to", &page],
+    );
+    // The pointer moves to the fullest cell; the title then tells what the page shows there.
+    let moved = fs::read_to_string(&page)
+        .unwrap()
+        .replace("</body>", POINTER);
+    fs::write(&page, moved).unwrap();
+    let args = ["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"];
+    let mut command = Command::new(browser);
+    let output = command
+        .args(args)
+        .arg(format!("file://{page}"))
+        .output()
+        .unwrap();
+    let dom = text(&output.stdout);
+    let title = dom
+        .split("<title>")
+        .nth(1)
+        .unwrap()
+        .split("</title>")
+        .next()
+        .unwrap();
+    let found = title.starts_with("block 1000/s at ") && title.ends_with(" messages");
+    assert!(found, "{title}\n{}", text(&output.stderr));
+    assert!(dom.contains("<image ") && dom.contains("data:image/png;base64,"));
+}
+
+/// Moves the pointer over the fullest cell of the first map.
+const POINTER: &str = r#"<script>
+const map = maps[0], box = picture.getBoundingClientRect();
+const fullest = map.cells.indexOf(Math.max(...map.cells));
+const column = Math.floor(fullest / map.rows), row = fullest % map.rows;
+const x = map.area[0] + (column + 0.5) * map.area[2] / map.columns;
+const y = map.area[1] + map.area[3] * (1 - (row + 0.5) / map.rows);
+picture.dispatchEvent(new MouseEvent("mousemove",
+  { clientX: box.left + x, clientY: box.top + y, bubbles: true }));
+document.title = readout.style.display + " " + readout.textContent.replaceAll("\n", " ");
+</script></body>"#;
+
+#[test]
+fn classes_take_turns_and_results_are_never_written_over() {
+    let (reflector, place) = (Reflector::start(), Place::new("rtt-turns"));
+    let result = place.file("run.rtt");
+    let more = [
+        "--rate",
+        "500",
+        "--compare-engine",
+        "recv,epoll,mmsg",
+        "--slice",
+        "50ms",
+    ];
+    let report = measure(&reflector, &result, &more);
+    let labels: Vec<&str> = (0..3)
+        .map(|run| report["runs"][run]["label"].as_str().unwrap())
+        .collect();
+    assert_eq!(labels, ["500/s recv", "500/s epoll", "500/s mmsg"]);
+    for run in 0..3 {
+        assert_eq!(report["runs"][run]["counts"]["slots"], 100, "{report:#}");
+    }
+    let again = run(&[
+        "rtt",
+        "run",
+        &reflector.target,
+        "--no-mlock",
+        "--out",
+        &result,
+    ]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(
+        text(&again.stderr).contains("creating the result"),
+        "{}",
+        text(&again.stderr)
+    );
+    // Two files side by side: the second is told against the first.
+    let other = place.file("other.rtt");
+    measure(
+        &reflector,
+        &other,
+        &["--rate", "500", "--compare-engine", "recv,epoll"],
+    );
+    let output = run(&["rtt", "plot", &result, &other, "--diff", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["runs"][0]["ratio_to_first"].is_null());
+    assert!(
+        report["runs"][3]["ratio_to_first"][0].as_f64().unwrap() > 0.0,
+        "{report:#}"
+    );
+}
+
+#[test]
+fn nobody_there_is_told_and_leaves_no_file() {
+    let place = Place::new("rtt-nobody");
+    let free = UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let result = place.file("run.rtt");
+    let output = run(&[
+        "rtt",
+        "run",
+        &free.to_string(),
+        "--out",
+        &result,
+        "--timeout",
+        "200ms",
+    ]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("start `towline rtt reflect` there"), "{said}");
+    assert!(!Path::new(&result).exists());
+}
+
+#[test]
+fn a_reflector_that_dies_leaves_what_was_measured() {
+    let (mut reflector, place) = (Reflector::start(), Place::new("rtt-dies"));
+    let result = place.file("run.rtt");
+    let mut args = vec![
+        "rtt",
+        "run",
+        reflector.target.as_str(),
+        "--json",
+        "--no-mlock",
+    ];
+    args.extend([
+        "--out",
+        &result,
+        "--rate",
+        "500",
+        "--time",
+        "60s",
+        "--warm-up",
+        "0ms",
+    ]);
+    args.extend(["--wait", "block", "--timeout", "300ms"]);
+    let mut command = towline(&args);
+    let client = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while fs::metadata(&result).map_or(0, |it| it.len()) < 300 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    reflector.child.kill().unwrap();
+    let output = client.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("what was measured is kept"));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["runs"][0]["is_cut"], true);
+    assert!(
+        report["runs"][0]["counts"]["answered"].as_u64().unwrap() > 0,
+        "{report:#}"
+    );
+    assert_eq!(run(&["rtt", "plot", &result]).status.code(), Some(0));
+}

@@ -1,0 +1,329 @@
+//! The largest packet that passes a path unfragmented, found by sending packets that must not be
+//! fragmented, and who told the truth about it.
+//!
+//! ```text
+//!   probe(size) --> arrived   the reflector answers at this size, or the host that nobody listens
+//!               --> too big   a router says so (ICMP), and names an MTU: a claim, to be tested
+//!               --> silence   tried three times: dropped without a word
+//! ```
+//! What ICMP claims is never taken as the answer: the size it names must arrive, and one byte more
+//! must not. It needs no privileges: Linux hands ICMP errors to the socket that caused them.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::AsFd as _,
+    time::Duration,
+};
+
+use measure::{PROBE_BYTES_MIN, Probe, ProbeKind};
+use net::NetError;
+use sys::{
+    Family, PathMtu, UdpSocket, datagram, errno,
+    stamp::{Origin, Report, receive_report},
+};
+
+use crate::{Error, Interfaces};
+
+/// What a path's MTU is, and how it is known. Sizes are those of whole IP packets, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathMtuReport {
+    /// The largest packet that arrived.
+    pub path_mtu: u32,
+    /// The MTU of the interface here.
+    pub interface_mtu: u32,
+    /// Who confirmed arrivals.
+    pub confirmation: Confirmation,
+    /// What routers claimed, without repetitions.
+    pub claims: Vec<Claim>,
+    /// What follows from all that.
+    pub verdict: MtuVerdict,
+    /// Largest UDP payload that is not fragmented.
+    pub udp_payload_max: u32,
+    /// Largest message part in one PGM data packet over UDP, without options.
+    pub pgm_payload_max: u32,
+    /// Packets sent.
+    pub probes: u64,
+}
+
+/// How an arrival is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirmation {
+    /// `towline rtt reflect` answered at the same size: the way back takes it, too.
+    Reflector,
+    /// The host said that nobody listens on the port: it was there, but of the way back only the
+    /// way of a small packet is known.
+    PortUnreachable,
+}
+
+/// A router's word about the next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Who said it.
+    pub router: Option<IpAddr>,
+    /// The MTU it named.
+    pub mtu: u32,
+}
+
+/// What is known of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MtuVerdict {
+    /// Everything that leaves here arrives.
+    Clear,
+    /// Larger packets are refused by a router that names the right MTU.
+    Told,
+    /// Larger packets vanish without a word: whoever relies on ICMP hangs.
+    BlackHole,
+    /// A router names an MTU that is not the path's.
+    FalseClaim,
+}
+
+/// Finds the MTU of the path to `peer`: the port of a reflector, or one where nobody listens.
+///
+/// # Errors
+/// When not even a small packet is answered, or the system refuses.
+///
+/// **Cost**: some 15 packets when a reflector answers; a second for each that is dropped.
+pub fn path_mtu(
+    peer: SocketAddr,
+    timeout: Duration,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<PathMtuReport, Error> {
+    let mut search = Search::open(peer, timeout)?;
+    search.run(is_stopped)
+}
+
+/// A search under way.
+struct Search {
+    socket: UdpSocket,
+    peer: SocketAddr,
+    timeout: Duration,
+    interface_mtu: u32,
+    claims: Vec<Claim>,
+    confirmation: Option<Confirmation>,
+    sequence: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Arrived,
+    TooBig,
+    Silent,
+}
+
+impl Search {
+    fn open(peer: SocketAddr, timeout: Duration) -> Result<Self, Error> {
+        let refused = |operation: &'static str| {
+            move |error: io::Error| Error::from(NetError::system(operation, peer, &error))
+        };
+        let socket = UdpSocket::new(Family::of(&peer)).map_err(refused("open a socket to"))?;
+        let ready = || {
+            datagram::connect(socket.as_fd(), peer)?;
+            socket.set_error_report(true)?;
+            socket.set_path_mtu(PathMtu::Probe)?;
+            socket.local_addr()
+        };
+        let local = ready().map_err(refused("find a way to"))?;
+        let interface_mtu = interface_mtu(local.ip()).ok_or_else(|| {
+            let cause = "the interface that leads there has no MTU to read";
+            NetError::refused("probe the path to", peer, cause)
+        })?;
+        Ok(Self {
+            socket,
+            peer,
+            timeout,
+            // A packet's own length field bounds it where the interface (loopback) does not.
+            interface_mtu: interface_mtu.min(PACKET_BYTES_MAX),
+            claims: Vec::new(),
+            confirmation: None,
+            sequence: 0,
+        })
+    }
+
+    fn run(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<PathMtuReport, Error> {
+        let floor = if self.peer.is_ipv6() { 1_280 } else { 68 };
+        let mut good = floor.min(self.interface_mtu);
+        if self.probe(good)? != Fate::Arrived {
+            return Err(Error::Measurement(self.silence()));
+        }
+        // The usual answers first: all of it, then what a router names, then halves.
+        let mut bad = self.interface_mtu + 1;
+        let mut next = self.interface_mtu;
+        while good + 1 < bad {
+            if is_stopped() {
+                return Err(Error::Measurement("stopped".to_owned()));
+            }
+            match self.probe(next)? {
+                Fate::Arrived => good = next,
+                Fate::TooBig | Fate::Silent => bad = next,
+            }
+            let claimed = self.claims.last().map(|claim| claim.mtu);
+            next = match claimed {
+                Some(mtu) if mtu > good && mtu < bad => mtu,
+                Some(mtu) if mtu == good => good + 1,
+                _ => good + (bad - good) / 2,
+            };
+        }
+        Ok(self.report(good))
+    }
+
+    fn report(&self, path_mtu: u32) -> PathMtuReport {
+        let is_true = |claim: &Claim| claim.mtu == path_mtu;
+        let verdict = if path_mtu >= self.interface_mtu && self.claims.is_empty() {
+            MtuVerdict::Clear
+        } else if self.claims.is_empty() {
+            MtuVerdict::BlackHole
+        } else if self.claims.iter().any(is_true) {
+            MtuVerdict::Told
+        } else {
+            MtuVerdict::FalseClaim
+        };
+        let udp_payload_max = path_mtu.saturating_sub(self.headers());
+        PathMtuReport {
+            path_mtu,
+            interface_mtu: self.interface_mtu,
+            confirmation: self.confirmation.unwrap_or(Confirmation::Reflector),
+            claims: self.claims.clone(),
+            verdict,
+            udp_payload_max,
+            pgm_payload_max: udp_payload_max.saturating_sub(PGM_HEADERS),
+            probes: self.sequence,
+        }
+    }
+
+    /// Sends a packet of `size` bytes until its fate is known.
+    fn probe(&mut self, size: u32) -> Result<Fate, Error> {
+        let len = size.saturating_sub(self.headers()) as usize;
+        let mut message = vec![0; len.max(PROBE_BYTES_MIN)];
+        let mut fate = Fate::Silent;
+        for _ in 0..TRIES {
+            self.sequence += 1;
+            let (kind, token, sequence) = (ProbeKind::Hello, TOKEN, self.sequence);
+            Probe {
+                kind,
+                token,
+                sequence,
+            }
+            .emit(&mut message);
+            match datagram::send(self.socket.as_fd(), &message) {
+                Ok(_) => {}
+                Err(error) if error.raw_os_error() == Some(errno::EMSGSIZE) => {
+                    // The kernel's own limit; a claim is in the error queue, if anyone made one.
+                    self.drain();
+                    return Ok(Fate::TooBig);
+                }
+                // Our own link dropped it, as a veth pair does whose far end takes less.
+                Err(error) if error.raw_os_error() == Some(errno::ENOBUFS) => continue,
+                // What an earlier packet met; this one has not been sent.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) => {
+                    let error = NetError::system("probe the path to", self.peer, &error);
+                    return Err(error.into());
+                }
+            }
+            fate = self.listen(message.len());
+            if fate != Fate::Silent {
+                break;
+            }
+        }
+        Ok(fate)
+    }
+
+    /// Waits for what becomes of the packet that was sent last.
+    fn listen(&mut self, len: usize) -> Fate {
+        let end = sys::clock::monotonic() + self.timeout;
+        let mut room = vec![0; PACKET_BYTES_MAX as usize];
+        loop {
+            if let Some(fate) = self.drain() {
+                return fate;
+            }
+            match datagram::receive(self.socket.as_fd(), &mut room, false) {
+                Ok(got) => {
+                    let answer = Probe::parse(&room[..got]);
+                    let is_ours = |it: &Probe| {
+                        it.kind == ProbeKind::Welcome && it.token == TOKEN && got == len
+                    };
+                    if answer.as_ref().is_ok_and(is_ours) {
+                        self.confirmation = Some(Confirmation::Reflector);
+                        return Fate::Arrived;
+                    }
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The report that goes with it is in the error queue.
+                Err(_) => continue,
+            }
+            let left = end.since(sys::clock::monotonic());
+            if left.is_zero() {
+                return Fate::Silent;
+            }
+            // A fault ends the wait; what it is, the next round reads.
+            let _ready = datagram::wait_readable(self.socket.as_fd(), left);
+        }
+    }
+
+    /// Reads the error queue: claims are kept, the last word on a packet is given.
+    fn drain(&mut self) -> Option<Fate> {
+        let mut fate = None;
+        while let Ok(Some(report)) = receive_report(self.socket.as_fd()) {
+            let Report::Failure {
+                errno: code,
+                origin: Origin::Icmp,
+                info,
+                offender,
+                ..
+            } = report
+            else {
+                continue;
+            };
+            if code == errno::EMSGSIZE {
+                let claim = Claim {
+                    router: offender,
+                    mtu: info,
+                };
+                if !self.claims.contains(&claim) && self.claims.len() < CLAIMS_MAX {
+                    self.claims.push(claim);
+                }
+                fate = Some(Fate::TooBig);
+            } else if code == errno::ECONNREFUSED {
+                self.confirmation = Some(Confirmation::PortUnreachable);
+                fate = Some(Fate::Arrived);
+            }
+        }
+        fate
+    }
+
+    const fn headers(&self) -> u32 {
+        UDP_HEADER + if self.peer.is_ipv6() { 40 } else { 20 }
+    }
+
+    fn silence(&self) -> String {
+        format!(
+            "{} answers nothing, not even a small packet: run `towline rtt reflect` there, or name \
+             a port where nobody listens and let ICMP through",
+            self.peer
+        )
+    }
+}
+
+/// The MTU of the interface that has the address `local`.
+fn interface_mtu(local: IpAddr) -> Option<u32> {
+    let all = Interfaces::read().ok()?;
+    let has_it = |interface: &&net::Interface| {
+        interface
+            .addresses
+            .iter()
+            .any(|address| address.ip == local)
+    };
+    Some(all.list().iter().find(has_it)?.mtu)
+}
+
+const TRIES: u32 = 3;
+const CLAIMS_MAX: usize = 8;
+/// Probes carry no secret; only their answers must be told from strangers.
+const TOKEN: u64 = 0x6d74_7520_7072_6f62;
+const UDP_HEADER: u32 = 8;
+/// PGM's common header and that of its data packets.
+const PGM_HEADERS: u32 = 24;
+/// What the length field of an IPv4 packet can say.
+const PACKET_BYTES_MAX: u32 = 65_535;

@@ -1,0 +1,247 @@
+//! A whole measurement: its runs one after the other, or in slices by turns, and where it ran.
+
+use std::{
+    io::Write,
+    net::{SocketAddr, ToSocketAddrs as _},
+    time::{Duration, SystemTime},
+};
+
+use measure::{
+    Transport,
+    raw::{Manifest, Setup},
+};
+
+use super::{
+    Client, Cut, Engine, PORT, Readiness, Recorder, RunOutcome, Scheduling, Wait, host, link_of,
+    prepare,
+};
+use crate::Error;
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    /// The reflector.
+    pub peer: SocketAddr,
+    /// As the user wrote it.
+    pub target: String,
+    /// What is compared: each becomes a panel of the picture.
+    pub variants: Vec<Variant>,
+    /// Payload bytes of a message.
+    pub size: usize,
+    /// How long each variant is measured, all its slices together.
+    pub duration: Duration,
+    /// With more than one variant, they take turns this long; `None`: one after the other.
+    pub slice: Option<Duration>,
+    /// How long each variant runs before it counts.
+    pub warm_up: Duration,
+    /// Most messages without an answer at a time.
+    pub window: Option<u32>,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// What the token is made from.
+    pub seed: u64,
+    /// Every how many messages one is stamped by the kernel; 0: none.
+    pub stamp_every: u64,
+    /// Processor of the measuring thread.
+    pub cpu: Option<u32>,
+    /// Whether the process's memory is locked.
+    pub lock_memory: bool,
+    /// The link's speed where the system does not know it, or knows it wrong.
+    pub link_bits_per_s: Option<u64>,
+    /// The command line, for the manifest.
+    pub command: Vec<String>,
+}
+
+/// One way to measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// Its name on the picture.
+    pub label: String,
+    /// Messages each second; `None` for ping-pong.
+    pub per_second: Option<u64>,
+    /// Scheduling class of the measuring thread.
+    pub scheduling: Scheduling,
+    /// Which calls move the packets.
+    pub engine: Engine,
+    /// How it waits.
+    pub wait: Wait,
+}
+
+/// The address of a reflector written `HOST`, `HOST:PORT`, an IPv6 address, or `[IPv6]:PORT`.
+///
+/// # Errors
+/// When the name does not resolve.
+pub fn resolve(target: &str) -> Result<SocketAddr, Error> {
+    let failed = |cause: &dyn std::fmt::Display| {
+        let form = "a reflector is HOST or HOST:PORT, IPv6 with a port as [ADDRESS]:PORT";
+        Error::Measurement(format!("cannot find {target}: {cause}; {form}"))
+    };
+    if let Ok(ip) = target.parse() {
+        return Ok(SocketAddr::new(ip, PORT));
+    }
+    let has_port = target
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let found = if has_port {
+        target.to_socket_addrs()
+    } else {
+        (target, PORT).to_socket_addrs()
+    };
+    let first = found.map_err(|error| failed(&error))?.next();
+    first.ok_or_else(|| failed(&"it has no address"))
+}
+
+impl Campaign {
+    /// Measures everything, from the calling thread, which is bound and moved to the classes that
+    /// the variants ask for. `tell` gets remarks for the person who waits.
+    ///
+    /// # Errors
+    /// When no reflector answers, or the system refuses. What was measured before is in `output`.
+    pub fn run(
+        &self,
+        output: impl Write + Send + 'static,
+        is_stopped: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Vec<RunOutcome>, Error> {
+        let mut client = Client::connect(self.peer, self.seed, self.timeout)?;
+        let mut remarks = Vec::new();
+        if let Err(error) = client.set_stamping(self.stamp_every) {
+            remarks.push(error.to_string());
+        }
+        // Tried once before the manifest is written, so that it says what could not be had. The
+        // recorder's thread is started from an ordinary thread, and stays one.
+        for variant in &self.variants {
+            for remark in self.prepare(variant.scheduling).remarks {
+                if !remarks.contains(&remark) {
+                    remarks.push(remark);
+                }
+            }
+        }
+        let _ordinary = prepare(Scheduling::Other, None, false);
+        for remark in &remarks {
+            tell(remark);
+        }
+        let mut recorder = Recorder::start(output, &self.manifest(&client, remarks))?;
+        let result = self.turns(&mut client, &mut recorder, is_stopped, tell);
+        let _ordinary = prepare(Scheduling::Other, None, false);
+        recorder.finish()?;
+        result
+    }
+
+    fn turns(
+        &self,
+        client: &mut Client,
+        recorder: &mut Recorder,
+        is_stopped: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Vec<RunOutcome>, Error> {
+        let slice = self.slice.unwrap_or(self.duration).min(self.duration);
+        let rounds = self.duration.as_nanos().div_ceil(slice.as_nanos().max(1));
+        let mut outcomes = Vec::new();
+        let mut left = self.duration;
+        for round in 0..rounds {
+            for variant in &self.variants {
+                let ready = self.prepare(variant.scheduling);
+                let setup = self.setup(variant, &ready);
+                let engine = (variant.engine, variant.wait);
+                if round == 0 && !self.warm_up.is_zero() {
+                    client.run(&setup, engine, self.warm_up, None, is_stopped)?;
+                }
+                if rounds == 1 {
+                    tell(&format!("{}: {:?}", variant.label, slice));
+                }
+                let this = slice.min(left);
+                let outcome = client.run(&setup, engine, this, Some(recorder), is_stopped)?;
+                let cut = outcome.cut;
+                outcomes.push(outcome);
+                if let Some(cut) = cut {
+                    tell(&self.describe(cut));
+                    return Ok(outcomes);
+                }
+            }
+            left = left.saturating_sub(slice);
+        }
+        Ok(outcomes)
+    }
+
+    fn prepare(&self, scheduling: Scheduling) -> Readiness {
+        prepare(scheduling, self.cpu, self.lock_memory)
+    }
+
+    fn setup(&self, variant: &Variant, ready: &Readiness) -> Setup {
+        Setup {
+            label: variant.label.clone(),
+            per_second: variant.per_second,
+            size: self.size,
+            transport: Transport::Udp,
+            is_ipv6: self.peer.is_ipv6(),
+            sched: ready.scheduling.to_string(),
+            engine: variant.engine.to_string(),
+            wait: variant.wait.to_string(),
+            cpu: ready.cpu,
+            window: self.window,
+        }
+    }
+
+    fn manifest(&self, client: &Client, remarks: Vec<String>) -> Manifest {
+        let found = client.local().and_then(|local| link_of(local.ip()));
+        let (interface, driver, mut link) = match found {
+            Some((name, driver, link)) => (Some(name), driver, link),
+            None => (None, None, None),
+        };
+        if let Some(bits_per_s) = self.link_bits_per_s {
+            let mtu = link.map_or(MTU, |link| link.mtu);
+            link = Some(measure::Link { bits_per_s, mtu });
+        }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Manifest {
+            towline: env!("CARGO_PKG_VERSION").to_owned(),
+            command: self.command.clone(),
+            began_unix_s: now.map_or(0, |since| since.as_secs()),
+            host: host(),
+            target: self.target.clone(),
+            interface,
+            driver,
+            link,
+            seed: self.seed,
+            remarks,
+        }
+    }
+
+    fn describe(&self, cut: Cut) -> String {
+        let target = &self.target;
+        match cut {
+            Cut::Stopped => "stopped; what was measured is kept".to_owned(),
+            Cut::Silent => format!(
+                "{target} has not answered for {:?}: the run ends, what was measured is kept",
+                self.timeout * 2
+            ),
+            Cut::Refused => format!(
+                "the reflector at {target} is gone (nobody listens any more): the run ends, what \
+                 was measured is kept"
+            ),
+        }
+    }
+}
+
+/// Where the system does not say.
+const MTU: u32 = 1_500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reflectors_are_found_in_every_form() {
+        let found = ["127.0.0.1", "127.0.0.1:9", "::1", "[::1]:9"].map(|target| {
+            let address = resolve(target).unwrap();
+            (address.is_ipv6(), address.port())
+        });
+        assert_eq!(found, [(false, PORT), (false, 9), (true, PORT), (true, 9)]);
+        let error = resolve("no-such-host.invalid").unwrap_err().to_string();
+        assert!(
+            error.contains("cannot find no-such-host.invalid"),
+            "{error}"
+        );
+    }
+}

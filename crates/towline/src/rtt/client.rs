@@ -1,0 +1,635 @@
+//! The end that asks: one thread sends on a schedule and receives in between.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd as _, BorrowedFd},
+    time::Duration,
+};
+
+use measure::{
+    Counts, Mark, MarkKind, PROBE_BYTES_MIN, Probe, ProbeKind, Schedule,
+    raw::{End, Setup},
+};
+use net::NetError;
+use sys::{Epoll, Family, Inbox, Interest, UdpSocket, datagram, stamp};
+
+use super::{
+    Engine, MESSAGE_BYTES_MAX, Recorder, Wait,
+    flight::Flight,
+    stamping::{Clocks, Outcome, Stamping},
+};
+use crate::{Error, UsageMeter};
+
+/// A socket that a reflector answers.
+#[derive(Debug)]
+pub struct Client {
+    socket: UdpSocket,
+    epoll: Epoll,
+    inbox: Inbox,
+    peer: SocketAddr,
+    /// Drawn for each run: echoes of another are strangers.
+    token: u64,
+    /// How long an answer may take.
+    timeout: Duration,
+    /// Every how many messages one is stamped by the kernel; 0: none.
+    stamp_every: u64,
+    stamping: Stamping,
+    /// A message, and room to receive some.
+    message: Vec<u8>,
+    rooms: Vec<u8>,
+}
+
+/// Why a run ended before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// No answer came for as long as one may take, though messages were sent.
+    Silent,
+    /// The far end's kernel says that nobody listens there any more.
+    Refused,
+    /// The caller said so.
+    Stopped,
+}
+
+/// What a run was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RunOutcome {
+    /// Its accounts.
+    pub end: End,
+    /// Why it ended before its time.
+    pub cut: Option<Cut>,
+    /// Stamped messages that stay without a split: stamps missing or without sense.
+    pub splits_incomplete: u64,
+}
+
+impl Client {
+    /// Opens a socket to a reflector and makes sure that it answers.
+    ///
+    /// # Errors
+    /// When nobody answers within `timeout`, with what that may mean; when the system refuses.
+    pub fn connect(peer: SocketAddr, seed: u64, timeout: Duration) -> Result<Self, Error> {
+        let refused = |operation: &'static str| {
+            move |error: io::Error| Error::from(NetError::system(operation, peer, &error))
+        };
+        let socket = UdpSocket::new(Family::of(&peer)).map_err(refused("open a socket to"))?;
+        datagram::connect(socket.as_fd(), peer).map_err(refused("find a way to"))?;
+        // An echo must never be lost for want of room here.
+        let _granted = socket
+            .set_receive_buffer(BUFFER_BYTES)
+            .map_err(refused("enlarge the receive buffer for"))?;
+        let epoll = Epoll::new(1).map_err(refused("make a poll set for"))?;
+        epoll
+            .add(socket.as_fd(), 0, Interest::READ)
+            .map_err(refused("wait for"))?;
+        let mut client = Self {
+            socket,
+            epoll,
+            inbox: Inbox::new(BATCH),
+            peer,
+            token: seed,
+            timeout,
+            stamp_every: 0,
+            stamping: Stamping::default(),
+            message: Vec::new(),
+            rooms: vec![0; BATCH * ROOM_BYTES],
+        };
+        client.greet()?;
+        Ok(client)
+    }
+
+    /// Has the kernel stamp every `every`-th message; 0 for none. The receive path then asks for
+    /// the stamps of the echoes, too.
+    ///
+    /// # Errors
+    /// When the kernel cannot.
+    pub fn set_stamping(&mut self, every: u64) -> Result<(), Error> {
+        let result = if every > 0 {
+            stamp::enable(self.fd())
+        } else {
+            stamp::disable(self.fd())
+        };
+        result.map_err(|error| NetError::system("stamp messages to", self.peer, &error))?;
+        self.stamp_every = every;
+        Ok(())
+    }
+
+    /// The address of this end.
+    #[must_use]
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok()
+    }
+
+    /// Asks for as long as `duration` and hands every message's fate to `recorder`; with `None` it
+    /// warms up only.
+    ///
+    /// # Errors
+    /// When the system refuses to send or receive at all. What went before is recorded.
+    pub fn run(
+        &mut self,
+        setup: &Setup,
+        engine: (Engine, Wait),
+        duration: Duration,
+        recorder: Option<&mut Recorder>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<RunOutcome, Error> {
+        let size = setup.size.clamp(PROBE_BYTES_MIN, MESSAGE_BYTES_MAX);
+        self.token = self.token.wrapping_add(1);
+        self.message.resize(size, 0);
+        Probe {
+            kind: ProbeKind::Probe,
+            token: self.token,
+            sequence: 0,
+        }
+        .emit(&mut self.message);
+        let meter = UsageMeter::start();
+        let mut run = Run::new(self, setup, engine, duration, recorder);
+        let result = run.go(is_stopped);
+        let (counts, lasted_ns, splits_incomplete) = run.close();
+        let usage = meter.read();
+        let cut = result.as_ref().copied().unwrap_or(Some(Cut::Stopped));
+        let end = End {
+            lasted_ns,
+            counts,
+            steal_s: usage.machine_steal_s,
+            process_cpu_s: usage.process_cpu_s,
+            is_cut: cut.is_some(),
+        };
+        if let Some(recorder) = run.recorder.take() {
+            recorder.end(end);
+        }
+        result.map_err(|error| NetError::system("exchange messages with", self.peer, &error))?;
+        Ok(RunOutcome {
+            end,
+            cut,
+            splits_incomplete,
+        })
+    }
+
+    /// Says hello until a welcome comes.
+    fn greet(&mut self) -> Result<(), Error> {
+        let mut hello = [0; PROBE_BYTES_MIN];
+        let mut refusal = None;
+        let token = self.token;
+        let kind = ProbeKind::Hello;
+        for sequence in 0..HELLOS {
+            Probe {
+                kind,
+                token,
+                sequence,
+            }
+            .emit(&mut hello);
+            let sent = datagram::send(self.fd(), &hello);
+            refusal = sent.err().or(refusal);
+            let end = sys::clock::monotonic() + self.timeout / HELLOS as u32;
+            loop {
+                let left = end.since(sys::clock::monotonic());
+                if left.is_zero() {
+                    break;
+                }
+                if !datagram::wait_readable(self.socket.as_fd(), left).unwrap_or(false) {
+                    continue;
+                }
+                match datagram::receive(self.socket.as_fd(), &mut self.rooms, false) {
+                    Ok(len) => {
+                        let welcome = Probe::parse(&self.rooms[..len]);
+                        let is_ours =
+                            |it: &Probe| it.kind == ProbeKind::Welcome && it.token == self.token;
+                        if welcome.as_ref().is_ok_and(is_ours) {
+                            return Ok(());
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => {
+                        refusal = Some(error);
+                        break;
+                    }
+                }
+            }
+        }
+        Err(Error::Measurement(self.silence(refusal.as_ref())))
+    }
+
+    /// What it means that nobody answered.
+    fn silence(&self, refusal: Option<&io::Error>) -> String {
+        let peer = self.peer;
+        match refusal {
+            Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => format!(
+                "no reflector at {peer}: the host is there, but nobody listens on port {}; start \
+                 `towline rtt reflect` there, or name its port as HOST:PORT",
+                peer.port()
+            ),
+            Some(error) => format!("no way to the reflector at {peer}: {error}"),
+            None => format!(
+                "no reflector answered at {peer} within {:?}: start `towline rtt reflect` there, \
+                 and let UDP port {} through firewalls in both directions",
+                self.timeout,
+                peer.port()
+            ),
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// One run under way.
+struct Run<'a> {
+    client: &'a mut Client,
+    recorder: Option<&'a mut Recorder>,
+    schedule: Option<Schedule>,
+    engine: Engine,
+    wait: Wait,
+    window: u64,
+    /// Slots of the whole run; of ping-pong, no bound.
+    slots: u64,
+    duration_ns: u64,
+    start_ns: u64,
+    flight: Flight,
+    counts: Counts,
+    /// The slot that is next.
+    slot: u64,
+    last_answer_ns: u64,
+    last_seen_ns: u64,
+    is_refused: bool,
+    realtime_limit: Option<(u64, u64)>,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        client: &'a mut Client,
+        setup: &Setup,
+        (engine, wait): (Engine, Wait),
+        duration: Duration,
+        mut recorder: Option<&'a mut Recorder>,
+    ) -> Self {
+        let schedule = setup.schedule();
+        let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let slots = schedule.map_or(u64::MAX, |schedule| schedule.slots_within(duration_ns));
+        // All that can be under way: what is sent while one may be waited for, and then some.
+        let timeout_ns = u64::try_from(client.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let under_way = schedule.map_or(1, |schedule| schedule.slots_due(timeout_ns));
+        let room = usize::try_from(under_way.saturating_mul(2)).unwrap_or(FLIGHT_MAX);
+        if let Some(recorder) = &mut recorder {
+            recorder.begin(setup);
+        }
+        let is_realtime = setup.sched.starts_with("fifo");
+        client.stamping.restart();
+        let flight = Flight::new(room.clamp(1_024, FLIGHT_MAX));
+        let start_ns = now_ns() + LEAD_NS;
+        Self {
+            client,
+            recorder,
+            schedule,
+            engine,
+            wait,
+            window: match schedule {
+                Some(_) => setup.window.map_or(u64::MAX, Into::into),
+                None => 1,
+            },
+            slots,
+            duration_ns,
+            start_ns,
+            flight,
+            counts: Counts::default(),
+            slot: 0,
+            last_answer_ns: 0,
+            last_seen_ns: 0,
+            is_refused: false,
+            // Only real-time threads are kept off their processor.
+            realtime_limit: is_realtime
+                .then(sys::scheduler::realtime_limit_ns)
+                .flatten(),
+        }
+    }
+
+    fn go(&mut self, is_stopped: &dyn Fn() -> bool) -> io::Result<Option<Cut>> {
+        let timeout_ns = u64::try_from(self.client.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let mut cut = None;
+        while cut.is_none() && !self.is_done() {
+            let now = self.now();
+            self.look_for_pauses(now);
+            self.receive()?;
+            while self.send_due()? {}
+            self.settle(self.now().saturating_sub(timeout_ns));
+            if is_stopped() {
+                cut = Some(Cut::Stopped);
+            } else if self.is_silent(timeout_ns) {
+                cut = Some(if self.is_refused {
+                    Cut::Refused
+                } else {
+                    Cut::Silent
+                });
+            }
+            self.rest()?;
+        }
+        Ok(cut)
+    }
+
+    fn is_done(&self) -> bool {
+        let is_sent = match self.schedule {
+            Some(_) => self.slot >= self.slots,
+            None => self.now() >= self.duration_ns,
+        };
+        is_sent && self.flight.waiting() == 0
+    }
+
+    /// Nothing has been heard for too long, though something should have been.
+    fn is_silent(&self, timeout_ns: u64) -> bool {
+        let now = self.now();
+        self.counts.sent > 0
+            && self.slot < self.slots
+            && now.saturating_sub(self.last_answer_ns) > timeout_ns.saturating_mul(2)
+    }
+
+    /// Sends what is due; true when another may be.
+    fn send_due(&mut self) -> io::Result<bool> {
+        let now = self.now();
+        if self.slot >= self.slots || self.flight.waiting() >= self.window {
+            return Ok(false);
+        }
+        let due = match self.schedule {
+            Some(schedule) => schedule.due_ns(self.slot),
+            None if now >= self.duration_ns => return Ok(false),
+            None => now,
+        };
+        // Before the start the clock of the run stands at zero.
+        if now < due || now == 0 {
+            return Ok(false);
+        }
+        if now - due > LATE_NS_MAX {
+            self.counts.slots += 1;
+            self.counts.missed += 1;
+            self.slot += 1;
+            return Ok(true);
+        }
+        while !self.flight.has_room(self.slot) {
+            self.settle(u64::MAX);
+        }
+        let sequence = self.slot;
+        Probe::set_sequence(&mut self.client.message, sequence);
+        let every = self.client.stamp_every;
+        let is_stamped = every > 0 && sequence.is_multiple_of(every);
+        let clocks = is_stamped.then(Clocks::now);
+        // Read at last: all the above is part of being late, none of the round trip.
+        let sent_ns = self.now();
+        let (fd, message) = (self.client.socket.as_fd(), &self.client.message);
+        let result = if is_stamped {
+            stamp::send_stamped(fd, message)
+        } else {
+            datagram::send(fd, message)
+        };
+        self.slot += 1;
+        self.counts.slots += 1;
+        match result {
+            Ok(_) => {
+                self.counts.sent += 1;
+                let intended_ns = if self.schedule.is_some() {
+                    due
+                } else {
+                    sent_ns
+                };
+                self.flight.send(sequence, intended_ns, sent_ns);
+                if let Some(clocks) = clocks {
+                    self.client.stamping.sent(sequence, clocks);
+                }
+            }
+            Err(error) => self.fault(error)?,
+        }
+        // Echoes wait meanwhile: look at them after each message.
+        Ok(false)
+    }
+
+    /// An error of the network is counted; one that can never pass ends the run.
+    fn fault(&mut self, error: io::Error) -> io::Result<()> {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                self.is_refused = true;
+                self.counts.refused += 1;
+                Ok(())
+            }
+            io::ErrorKind::WouldBlock
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable => {
+                self.counts.refused += 1;
+                Ok(())
+            }
+            _ if error.raw_os_error() == Some(sys::errno::ENOBUFS) => {
+                self.counts.refused += 1;
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        for _ in 0..BATCH {
+            let result = match self.engine {
+                Engine::Mmsg => self.receive_many(),
+                Engine::Recv | Engine::Epoll if self.client.stamping.is_waiting() => {
+                    self.receive_stamped()
+                }
+                Engine::Recv | Engine::Epoll => self.receive_one(),
+            };
+            match result {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // What one ICMP message says is told once; look again.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    self.is_refused = true;
+                    break;
+                }
+                Err(error) => return self.fault(error),
+            }
+        }
+        if self.client.stamping.is_waiting() {
+            self.collect_stamps();
+        }
+        Ok(())
+    }
+
+    fn receive_one(&mut self) -> io::Result<()> {
+        let len = datagram::receive(self.client.socket.as_fd(), &mut self.client.rooms, false)?;
+        let now = self.now();
+        self.take(0, len, now);
+        Ok(())
+    }
+
+    fn receive_stamped(&mut self) -> io::Result<()> {
+        let client = &mut *self.client;
+        let (len, stamps) = stamp::receive_stamped(client.socket.as_fd(), &mut client.rooms)?;
+        let now = self.now();
+        let sequence = self.take(0, len, now);
+        let is_stamped = |sequence: &u64| sequence.is_multiple_of(self.client.stamp_every);
+        if let Some((sequence, ns)) = sequence.filter(is_stamped).zip(stamps.software_ns) {
+            self.client.stamping.echoed(sequence, ns, Clocks::now());
+        }
+        Ok(())
+    }
+
+    fn receive_many(&mut self) -> io::Result<()> {
+        let client = &mut *self.client;
+        let rooms = client.rooms.chunks_mut(ROOM_BYTES);
+        let count = client.inbox.receive(client.socket.as_fd(), rooms)?;
+        let now = self.now();
+        for index in 0..count {
+            let len = self.client.inbox.message(index).len;
+            self.take(index * ROOM_BYTES, len, now);
+        }
+        Ok(())
+    }
+
+    /// Looks at a datagram; gives its number when it answers one of this run's messages.
+    fn take(&mut self, at: usize, len: usize, now: u64) -> Option<u64> {
+        let datagram = &self.client.rooms[at..at + len];
+        match Probe::parse(datagram) {
+            Ok(probe) if probe.kind == ProbeKind::Echo && probe.token == self.client.token => {
+                self.last_answer_ns = now;
+                let is_first = self.flight.answer(probe.sequence, now, &mut self.counts);
+                is_first.then_some(probe.sequence)
+            }
+            // A straggler of the run before, or a welcome that came twice.
+            Ok(probe) if self.client.token.wrapping_sub(probe.token) <= 2 => {
+                self.counts.late_or_twice += 1;
+                None
+            }
+            _ => {
+                self.counts.foreign += 1;
+                None
+            }
+        }
+    }
+
+    fn collect_stamps(&mut self) {
+        let at_ns = self.now();
+        let (client, recorder) = (&mut *self.client, &mut self.recorder);
+        client.stamping.collect(client.socket.as_fd(), |outcome| {
+            let Some(recorder) = recorder else {
+                return;
+            };
+            match outcome {
+                Outcome::Whole(split) => recorder.split(split),
+                Outcome::ClockStep(_) => recorder.mark(Mark {
+                    kind: MarkKind::ClockStep,
+                    at_ns,
+                    lasted_ns: 0,
+                }),
+            }
+        });
+    }
+
+    fn settle(&mut self, give_up_ns: u64) {
+        while let Some(sample) = self.flight.settle(give_up_ns, &mut self.counts) {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.sample(sample);
+            }
+        }
+    }
+
+    /// Waits as the strategy says, at most until the next slot is due.
+    fn rest(&mut self) -> io::Result<()> {
+        let limit = match self.schedule {
+            Some(schedule) if self.slot < self.slots && self.flight.waiting() < self.window => {
+                let due = self.start_ns.saturating_add(schedule.due_ns(self.slot));
+                Duration::from_nanos(due.saturating_sub(now_ns())).min(LOOK)
+            }
+            _ => LOOK,
+        };
+        let limit = match self.wait {
+            Wait::Spin => return Ok(()),
+            Wait::Busy => limit.saturating_sub(BUSY_MARGIN),
+            Wait::Block => limit,
+        };
+        if limit.is_zero() {
+            return Ok(());
+        }
+        if self.engine == Engine::Epoll {
+            let ready = self.client.epoll.wait(Some(limit))?.len();
+            debug_assert!(ready <= 1, "one socket is in the set");
+        } else {
+            datagram::wait_readable(self.client.socket.as_fd(), limit)?;
+        }
+        // A wait is no pause.
+        self.last_seen_ns = self.now();
+        Ok(())
+    }
+
+    /// Somebody else had the processor: between two looks at the clock more time has passed than
+    /// the work in between can take.
+    fn look_for_pauses(&mut self, now: u64) {
+        let lasted_ns = now.saturating_sub(self.last_seen_ns);
+        if lasted_ns > PAUSE_NS
+            && self.last_seen_ns > 0
+            && let Some(recorder) = &mut self.recorder
+        {
+            recorder.mark(Mark {
+                kind: pause_kind(lasted_ns, self.realtime_limit),
+                at_ns: self.last_seen_ns,
+                lasted_ns,
+            });
+        }
+        self.last_seen_ns = now;
+    }
+
+    /// Gives up what is under way; the accounts, and how long it took.
+    fn close(&mut self) -> (Counts, u64, u64) {
+        self.settle(u64::MAX);
+        let lasted_ns = match self.schedule {
+            Some(schedule) => schedule.due_ns(self.slot),
+            None => self.now(),
+        };
+        (self.counts, lasted_ns, self.client.stamping.incomplete)
+    }
+
+    /// Nanoseconds since the run's start; zero before.
+    fn now(&self) -> u64 {
+        now_ns().saturating_sub(self.start_ns)
+    }
+}
+
+fn now_ns() -> u64 {
+    sys::clock::monotonic().as_nanos()
+}
+
+/// A pause as long as the kernel keeps real-time threads off their processor is its limit at work.
+fn pause_kind(lasted_ns: u64, limit: Option<(u64, u64)>) -> MarkKind {
+    match limit {
+        Some((runtime, period))
+            if lasted_ns.abs_diff(period - runtime) < (period - runtime) / 4 =>
+        {
+            MarkKind::Throttled
+        }
+        _ => MarkKind::Pause,
+    }
+}
+
+/// Between deciding to start and the first slot.
+const LEAD_NS: u64 = 1_000_000;
+/// A slot that is this late is not used any more but counted as missed.
+const LATE_NS_MAX: u64 = 1_000_000_000;
+/// The loop takes a few microseconds: more than this was taken from it.
+const PAUSE_NS: u64 = 500_000;
+/// How long before a slot a busy wait begins to spin: more than a wake-up mostly takes.
+const BUSY_MARGIN: Duration = Duration::from_micros(60);
+/// Longest wait: how late a stop is seen.
+const LOOK: Duration = Duration::from_millis(20);
+/// Datagrams looked at before it is time to send again.
+const BATCH: usize = 32;
+const ROOM_BYTES: usize = 65_536;
+const FLIGHT_MAX: usize = 1 << 22;
+const BUFFER_BYTES: usize = 4 << 20;
+const HELLOS: u64 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_of_the_limits_length_is_throttling() {
+        let limit = Some((950_000_000, 1_000_000_000));
+        assert_eq!(pause_kind(50_400_000, limit), MarkKind::Throttled);
+        assert_eq!(pause_kind(5_000_000, limit), MarkKind::Pause);
+        assert_eq!(pause_kind(50_000_000, None), MarkKind::Pause);
+    }
+}

@@ -1,0 +1,124 @@
+//! A result as a file that other programs read: pictures, an HdrHistogram log, CSV.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+    time::Duration,
+};
+
+use measure::{
+    Series,
+    plot::{self, Options},
+    write_log,
+};
+
+/// What a result becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A picture of dots.
+    Png,
+    /// A picture of lines and letters.
+    Svg,
+    /// A page with a read-out under the pointer.
+    Html,
+    /// An HdrHistogram interval log: each series' round trips from intended and from actual times.
+    HdrLog,
+    /// A line for each message.
+    Csv,
+}
+
+impl Format {
+    /// The format that a file's name asks for: `.png`, `.svg`, `.html`, `.hlog` or `.csv`.
+    #[must_use]
+    pub fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "png" => Some(Self::Png),
+            "svg" => Some(Self::Svg),
+            "html" => Some(Self::Html),
+            "hlog" => Some(Self::HdrLog),
+            "csv" => Some(Self::Csv),
+            _ => None,
+        }
+    }
+
+    /// The names that [`Format::of`] understands.
+    pub const NAMES: &'static str = ".png, .svg, .html, .hlog or .csv";
+}
+
+/// Writes results in a format. With `with_hops` a picture shows where the stamped messages' time
+/// went instead of the round trips.
+///
+/// # Errors
+/// When `output` does; when the splits are asked for and no message was stamped.
+pub fn export(
+    output: &mut impl Write,
+    format: Format,
+    series: &[Series<'_>],
+    options: &Options,
+    with_hops: bool,
+) -> io::Result<()> {
+    let scene = || {
+        if with_hops {
+            plot::hops(series, options).ok_or_else(|| {
+                io::Error::other("no message was stamped: measure with --stamp-every")
+            })
+        } else {
+            Ok(plot::figure(series, options))
+        }
+    };
+    match format {
+        Format::Png => output.write_all(&plot::png(&scene()?)),
+        Format::Svg => output.write_all(plot::svg(&scene()?).as_bytes()),
+        Format::Html => {
+            let page = plot::html(&scene()?, "towline rtt", &about(series));
+            output.write_all(page.as_bytes())
+        }
+        Format::HdrLog => {
+            let runs: Vec<_> = series
+                .iter()
+                .map(|one| {
+                    let lasted = Duration::from_nanos(one.lasted_ns);
+                    (one.name.clone(), lasted, one.latencies.clone())
+                })
+                .collect();
+            write_log(output, &runs)
+        }
+        Format::Csv => csv(output, series),
+    }?;
+    output.flush()
+}
+
+fn csv(output: &mut impl Write, series: &[Series<'_>]) -> io::Result<()> {
+    writeln!(
+        output,
+        "run,sequence,intended_ns,sent_ns,rtt_ns,rtt_intended_ns"
+    )?;
+    for one in series {
+        let name = format!("\"{}\"", one.name.replace('"', "\"\""));
+        for (start, sample) in one.samples() {
+            let cell = |ns: Option<u64>| ns.map(|ns| ns.to_string()).unwrap_or_default();
+            writeln!(
+                output,
+                "{name},{},{},{},{},{}",
+                sample.sequence,
+                start.saturating_add(sample.intended_ns),
+                start.saturating_add(sample.sent_ns),
+                cell(sample.rtt_ns),
+                cell(sample.rtt_intended_ns()),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// The manifests, as JSON for people.
+fn about(series: &[Series<'_>]) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for one in series {
+        let text = serde_json::to_string_pretty(one.manifest).unwrap_or_default();
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    texts.join("\n")
+}

@@ -1,0 +1,48 @@
+//! Round trips as an application sees them: a reflector that sends every message back, and a
+//! measurement that asks it on a fixed schedule, by one clock.
+//!
+//! ```text
+//!   run(): due? -- send --> network --> Reflector --> network --> receive -- Sample --> recorder
+//!          ^                                                        |                  (thread)
+//!          +------------- one thread, which never waits for a disk -+                     |
+//!                                                                                    result file
+//! ```
+//! A message leaves at its slot of the schedule whether or not the one before was answered, unless
+//! a window bounds how many may be under way. One that leaves late is counted from when it should
+//! have left: nothing that stalls can hide. The measuring thread may run in a real-time class, on a
+//! processor of its own, with its memory locked; what the machine refuses is said, not assumed.
+
+mod campaign;
+pub use campaign::{Campaign, Variant, resolve};
+
+mod client;
+pub use client::{Client, Cut, RunOutcome};
+
+mod export;
+pub use export::{Format, export};
+
+mod flight;
+
+mod host;
+pub use host::{host, link_of};
+
+mod ready;
+pub use ready::{Engine, Readiness, Scheduling, Wait, prepare};
+
+mod recorder;
+pub use recorder::Recorder;
+
+mod reflector;
+pub use reflector::{ReflectCounts, ReflectSpec, Reflector};
+
+mod stamping;
+
+pub use measure::{
+    Counts, Latencies, Link, Mark, MarkKind, PROBE_BYTES_MIN, Percentiles, Sample, Schedule,
+    ScheduleError, Series, Split, Transport, Which, plot, raw, write_log,
+};
+
+/// Where a reflector listens unless told otherwise.
+pub const PORT: u16 = 7700;
+/// The longest message: what a datagram over IPv4 holds.
+pub const MESSAGE_BYTES_MAX: usize = 65_507;

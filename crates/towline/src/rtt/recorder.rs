@@ -1,0 +1,150 @@
+//! The thread that writes the result, so that the one that measures never waits for a disk.
+
+use std::{
+    io::Write,
+    sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+    thread::JoinHandle,
+};
+
+use measure::{
+    Mark, Sample, Split,
+    raw::{End, Manifest, Setup, Writer},
+};
+
+use crate::Error;
+
+/// Hands what a measurement finds to a thread that writes it.
+///
+/// Samples go over in blocks whose memory comes back, so the measuring thread allocates nothing
+/// once a run is under way. At most [`QUEUE_BLOCKS`] wait; when the disk is slower than that, the
+/// measurement is held up and the result shows it as a pause.
+#[derive(Debug)]
+pub struct Recorder {
+    blocks: SyncSender<Block>,
+    empty: Receiver<Vec<Sample>>,
+    samples: Vec<Sample>,
+    thread: JoinHandle<std::io::Result<()>>,
+}
+
+#[derive(Debug)]
+enum Block {
+    Begin(Setup),
+    Samples(Vec<Sample>),
+    Split(Split),
+    Mark(Mark),
+    End(End),
+}
+
+impl Recorder {
+    /// Begins the result and starts the thread.
+    ///
+    /// # Errors
+    /// When `output` or the system refuses.
+    pub fn start(output: impl Write + Send + 'static, manifest: &Manifest) -> Result<Self, Error> {
+        let failed = |error| Error::Measurement(format!("cannot write the result: {error}"));
+        let writer = Writer::new(output, manifest).map_err(failed)?;
+        let (blocks, incoming) = sync_channel(QUEUE_BLOCKS);
+        let (outgoing, empty) = channel();
+        for _ in 0..4 {
+            // The other end is still here.
+            let _sent = outgoing.send(Vec::with_capacity(BLOCK_SAMPLES));
+        }
+        let thread = std::thread::Builder::new()
+            .name("rtt-recorder".to_owned())
+            .spawn(move || write(writer, &incoming, &outgoing))
+            .map_err(failed)?;
+        Ok(Self {
+            blocks,
+            empty,
+            samples: Vec::with_capacity(BLOCK_SAMPLES),
+            thread,
+        })
+    }
+
+    /// Begins a run.
+    pub(super) fn begin(&mut self, setup: &Setup) {
+        self.hand_over(Block::Begin(setup.clone()));
+    }
+
+    /// Takes a message's fate.
+    pub(super) fn sample(&mut self, sample: Sample) {
+        self.samples.push(sample);
+        if self.samples.len() == BLOCK_SAMPLES {
+            self.flush();
+        }
+    }
+
+    pub(super) fn split(&mut self, split: Split) {
+        self.hand_over(Block::Split(split));
+    }
+
+    pub(super) fn mark(&mut self, mark: Mark) {
+        self.hand_over(Block::Mark(mark));
+    }
+
+    /// Ends a run.
+    pub(super) fn end(&mut self, end: End) {
+        self.flush();
+        self.hand_over(Block::End(end));
+    }
+
+    /// Waits until everything is written.
+    ///
+    /// # Errors
+    /// What the first failed write failed with; what was written before it is whole.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.flush();
+        drop(self.blocks);
+        match self.thread.join() {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Error::Measurement(format!(
+                "cannot write the result: {error}"
+            ))),
+            Err(_) => Err(Error::Measurement(
+                "the recorder's thread has failed".to_owned(),
+            )),
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.samples.is_empty() {
+            return;
+        }
+        let empty = self.empty.try_recv();
+        let empty = empty.unwrap_or_else(|_| Vec::with_capacity(BLOCK_SAMPLES));
+        let full = std::mem::replace(&mut self.samples, empty);
+        self.hand_over(Block::Samples(full));
+    }
+
+    fn hand_over(&self, block: Block) {
+        // A thread that has ended has failed to write; `finish` says so.
+        let _gone = self.blocks.send(block);
+    }
+}
+
+fn write(
+    mut writer: Writer<impl Write>,
+    blocks: &Receiver<Block>,
+    empty: &Sender<Vec<Sample>>,
+) -> std::io::Result<()> {
+    for block in blocks {
+        match block {
+            Block::Begin(setup) => writer.begin(&setup)?,
+            Block::Samples(mut samples) => {
+                for sample in &samples {
+                    writer.sample(sample)?;
+                }
+                samples.clear();
+                // Whoever measures may be done already.
+                let _gone = empty.send(samples);
+            }
+            Block::Split(split) => writer.split(&split)?,
+            Block::Mark(mark) => writer.mark(&mark)?,
+            Block::End(end) => writer.end(&end)?,
+        }
+    }
+    writer.flush()
+}
+
+const QUEUE_BLOCKS: usize = 256;
+const BLOCK_SAMPLES: usize = 4_096;

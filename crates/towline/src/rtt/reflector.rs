@@ -1,0 +1,245 @@
+//! The end that answers: sends every message back from the application.
+
+use std::{
+    io::{self, IoSlice},
+    net::SocketAddr,
+    os::fd::AsFd as _,
+    time::Duration,
+};
+
+use measure::{Probe, ProbeKind};
+use net::NetError;
+use sys::{Control, Epoll, Family, Inbox, Interest, RawAddress, UdpSocket, datagram, message};
+
+use super::{Engine, Wait};
+use crate::Error;
+
+/// How a reflector works.
+#[derive(Clone, Copy, Debug)]
+pub struct ReflectSpec {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Which calls move the packets.
+    pub engine: Engine,
+    /// How it waits.
+    pub wait: Wait,
+}
+
+/// Answers whoever asks, any number at a time.
+#[derive(Debug)]
+pub struct Reflector {
+    socket: UdpSocket,
+    epoll: Epoll,
+    inbox: Inbox,
+    rooms: Vec<u8>,
+    spec: ReflectSpec,
+    counts: ReflectCounts,
+}
+
+/// What a reflector did. Counts of datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReflectCounts {
+    /// Greetings answered: measurements that began.
+    pub greeted: u64,
+    /// Messages sent back.
+    pub answered: u64,
+    /// What was no message of a measurement; left alone.
+    pub foreign: u64,
+    /// Answers that the kernel refused to send.
+    pub refused: u64,
+}
+
+impl Reflector {
+    /// Opens the socket.
+    ///
+    /// # Errors
+    /// When the address or port cannot be had.
+    pub fn open(spec: ReflectSpec) -> Result<Self, Error> {
+        let refused = |operation: &'static str| {
+            move |error: io::Error| Error::from(NetError::system(operation, spec.listen, &error))
+        };
+        let socket =
+            UdpSocket::new(Family::of(&spec.listen)).map_err(refused("open a socket at"))?;
+        socket.bind(spec.listen).map_err(refused("listen at"))?;
+        let _granted = socket
+            .set_receive_buffer(BUFFER_BYTES)
+            .map_err(refused("enlarge the receive buffer at"))?;
+        if spec.wait == Wait::Block && spec.engine == Engine::Recv {
+            datagram::set_blocking(socket.as_fd(), LOOK).map_err(refused("wait at"))?;
+        }
+        let epoll = Epoll::new(1).map_err(refused("make a poll set at"))?;
+        epoll
+            .add(socket.as_fd(), 0, Interest::READ)
+            .map_err(refused("wait at"))?;
+        Ok(Self {
+            socket,
+            epoll,
+            inbox: Inbox::new(BATCH),
+            rooms: vec![0; BATCH * ROOM_BYTES],
+            spec,
+            counts: ReflectCounts::default(),
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn local(&self) -> Result<SocketAddr, Error> {
+        let refused = |error: io::Error| NetError::system("name", self.spec.listen, &error);
+        Ok(self.socket.local_addr().map_err(refused)?)
+    }
+
+    /// Answers until the caller says stop, which is looked at 50 times a second at least.
+    ///
+    /// # Errors
+    /// When the socket is beyond use.
+    pub fn run(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<ReflectCounts, Error> {
+        while !is_stopped() {
+            let result = match self.spec.engine {
+                Engine::Recv | Engine::Epoll => self.one(),
+                Engine::Mmsg => self.many(),
+            };
+            let result = match result {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.rest(),
+                other => other,
+            };
+            match result {
+                Ok(()) => {}
+                // A client that has left: its own affair.
+                Err(error) if is_passing(&error) => self.counts.refused += 1,
+                Err(error) => {
+                    let listen = self.spec.listen;
+                    return Err(NetError::system("reflect at", listen, &error).into());
+                }
+            }
+        }
+        Ok(self.counts)
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub const fn counts(&self) -> ReflectCounts {
+        self.counts
+    }
+
+    fn one(&mut self) -> io::Result<()> {
+        let blocking = self.spec.wait == Wait::Block && self.spec.engine == Engine::Recv;
+        let mut from = RawAddress::empty();
+        let fd = self.socket.as_fd();
+        let len = datagram::receive_from(fd, &mut self.rooms, &mut from, blocking)?;
+        if !self.counts.answer(&mut self.rooms[..len]) {
+            return Ok(());
+        }
+        match datagram::send_to(fd, &from, &self.rooms[..len]) {
+            Err(error) if is_passing(&error) => {
+                self.counts.refused += 1;
+                Ok(())
+            }
+            sent => sent.map(|_len| ()),
+        }
+    }
+
+    /// Answers a batch; neighbours from one client leave in one call.
+    fn many(&mut self) -> io::Result<()> {
+        let fd = self.socket.as_fd();
+        let rooms = self.rooms.chunks_mut(ROOM_BYTES);
+        let count = self.inbox.receive(fd, rooms)?;
+        let mut lens = [0; BATCH];
+        let mut sources = [None; BATCH];
+        for (index, room) in self.rooms.chunks_mut(ROOM_BYTES).take(count).enumerate() {
+            let received = self.inbox.message(index);
+            if self.counts.answer(&mut room[..received.len]) {
+                (lens[index], sources[index]) = (received.len, received.source);
+            }
+        }
+        let mut index = 0;
+        while index < count {
+            let Some(source) = sources[index] else {
+                index += 1;
+                continue;
+            };
+            let same = sources[index..count]
+                .iter()
+                .take_while(|it| **it == Some(source));
+            let end = index + same.count();
+            let mut answers: [IoSlice<'_>; BATCH] = std::array::from_fn(|_| IoSlice::new(&[]));
+            for (answer, at) in answers.iter_mut().zip(index..end) {
+                *answer = IoSlice::new(&self.rooms[at * ROOM_BYTES..][..lens[at]]);
+            }
+            let to = RawAddress::from(source);
+            let sent = message::send_many(fd, &to, &answers[..end - index], &Control::new());
+            match sent {
+                // What did not leave has no room: lost, and counted.
+                Ok(sent) => self.counts.refused += (end - index - sent) as u64,
+                Err(error) if is_passing(&error) => {
+                    self.counts.refused += (end - index) as u64;
+                }
+                Err(error) => return Err(error),
+            }
+            index = end;
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self) -> io::Result<()> {
+        match (self.spec.wait, self.spec.engine) {
+            // The receiving call itself has waited.
+            (Wait::Spin, _) | (Wait::Block, Engine::Recv) => {}
+            (Wait::Busy, _) => {
+                let end = sys::clock::monotonic() + BUSY;
+                while sys::clock::monotonic() < end {
+                    if datagram::wait_readable(self.socket.as_fd(), Duration::ZERO)? {
+                        return Ok(());
+                    }
+                }
+                datagram::wait_readable(self.socket.as_fd(), LOOK)?;
+            }
+            (Wait::Block, Engine::Epoll) => {
+                let ready = self.epoll.wait(Some(LOOK))?.len();
+                debug_assert!(ready <= 1, "one socket is in the set");
+            }
+            (Wait::Block, Engine::Mmsg) => {
+                datagram::wait_readable(self.socket.as_fd(), LOOK)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ReflectCounts {
+    /// Makes an answer of a message in place; false when it deserves none.
+    fn answer(&mut self, message: &mut [u8]) -> bool {
+        match Probe::answer(message).map(|asked| asked.kind) {
+            Some(ProbeKind::Hello) => self.greeted += 1,
+            Some(_) => self.answered += 1,
+            None => {
+                self.foreign += 1;
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Errors that concern one client, or one moment.
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::ConnectionRefused
+            | Kind::Interrupted
+            | Kind::HostUnreachable
+            | Kind::NetworkUnreachable
+            | Kind::PermissionDenied
+            | Kind::WouldBlock
+    ) || error.raw_os_error() == Some(sys::errno::ENOBUFS)
+}
+
+/// How often a waiting reflector looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a busy reflector looks for the next message before it sleeps.
+const BUSY: Duration = Duration::from_micros(200);
+const BATCH: usize = 32;
+const ROOM_BYTES: usize = 65_536;
+const BUFFER_BYTES: usize = 4 << 20;

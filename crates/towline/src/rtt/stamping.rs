@@ -1,0 +1,204 @@
+//! The kernel's stamps of some of the messages, put together to where their time went.
+
+use std::{collections::VecDeque, os::fd::BorrowedFd};
+
+use measure::Split;
+use sys::stamp::{Report, Stage, receive_report};
+
+/// The stamped messages whose stamps are not complete.
+#[derive(Debug, Default)]
+pub(super) struct Stamping {
+    pending: VecDeque<Pending>,
+    /// How many were stamped: the kernel's number of the next.
+    count: u32,
+    /// Messages whose stamps never came, or made no sense.
+    pub(super) incomplete: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    number: u32,
+    sequence: u64,
+    sent: Clocks,
+    scheduled_ns: Option<u64>,
+    device_ns: Option<u64>,
+    /// Our kernel's stamp of the echo, and when the application had it.
+    echoed: Option<(u64, Clocks)>,
+}
+
+/// Both clocks at one moment: the kernel stamps by the wall clock, which may be set meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clocks {
+    monotonic_ns: u64,
+    wall_ns: u64,
+}
+
+impl Clocks {
+    pub(super) fn now() -> Self {
+        Self {
+            monotonic_ns: sys::clock::monotonic().as_nanos(),
+            wall_ns: sys::clock::wall_nanos(),
+        }
+    }
+
+    /// How far the wall clock moved against the other from `earlier` to here.
+    const fn step_ns(&self, earlier: &Self) -> u64 {
+        let wall = self.wall_ns.wrapping_sub(earlier.wall_ns);
+        wall.abs_diff(self.monotonic_ns.wrapping_sub(earlier.monotonic_ns))
+    }
+}
+
+/// What became of a stamped message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Whole(Split),
+    /// The wall clock was set by this much while it was under way.
+    ClockStep(u64),
+}
+
+impl Stamping {
+    /// Forgets the run before. The kernel goes on counting, and so does this.
+    pub(super) fn restart(&mut self) {
+        self.pending.clear();
+        self.incomplete = 0;
+    }
+
+    /// A stamped message left.
+    pub(super) fn sent(&mut self, sequence: u64, sent: Clocks) {
+        if self.pending.len() >= PENDING_MAX {
+            self.pending.pop_front();
+            self.incomplete += 1;
+        }
+        self.pending.push_back(Pending {
+            number: self.count,
+            sequence,
+            sent,
+            scheduled_ns: None,
+            device_ns: None,
+            echoed: None,
+        });
+        self.count = self.count.wrapping_add(1);
+    }
+
+    /// An echo came that the kernel stamped.
+    pub(super) fn echoed(&mut self, sequence: u64, kernel_ns: u64, got: Clocks) {
+        let mut pending = self.pending.iter_mut();
+        if let Some(one) = pending.find(|one| one.sequence == sequence) {
+            one.echoed = Some((kernel_ns, got));
+        }
+    }
+
+    /// Reads the stamps that wait; `found` gets each message whose stamps are complete.
+    pub(super) fn collect(&mut self, fd: BorrowedFd<'_>, mut found: impl FnMut(Outcome)) {
+        // Nothing but our own stamps and ICMP errors ever waits there.
+        while let Ok(Some(report)) = receive_report(fd) {
+            if let Report::Stamp {
+                number,
+                stage,
+                stamps,
+            } = report
+            {
+                self.stamped(number, stage, stamps.software_ns);
+            }
+        }
+        while let Some(outcome) = self.take() {
+            match outcome {
+                Some(outcome) => found(outcome),
+                None => self.incomplete += 1,
+            }
+        }
+    }
+
+    /// True while stamps are waited for.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    fn stamped(&mut self, number: u32, stage: Stage, ns: Option<u64>) {
+        let mut pending = self.pending.iter_mut();
+        if let Some(one) = pending.find(|one| one.number == number) {
+            match stage {
+                Stage::Scheduled => one.scheduled_ns = ns,
+                Stage::Sent => one.device_ns = ns,
+                Stage::Other(_) => {}
+            }
+        }
+    }
+
+    /// The first message with all its stamps, taken out; within, `None` when they make no sense.
+    fn take(&mut self) -> Option<Option<Outcome>> {
+        let whole = |one: &Pending| Some((one.scheduled_ns?, one.device_ns?, one.echoed?));
+        let found = self.pending.iter().position(|one| whole(one).is_some())?;
+        let one = self.pending.remove(found)?;
+        let (scheduled, device, (kernel, got)) = whole(&one)?;
+        let step_ns = got.step_ns(&one.sent);
+        if step_ns > CLOCK_STEP_NS {
+            return Some(Some(Outcome::ClockStep(step_ns)));
+        }
+        let split = || {
+            Some(Split {
+                sequence: one.sequence,
+                queue_ns: scheduled.checked_sub(one.sent.wall_ns)?,
+                device_ns: device.checked_sub(scheduled)?,
+                link_ns: kernel.checked_sub(device)?,
+                wake_ns: got.wall_ns.checked_sub(kernel)?,
+            })
+        };
+        // Between the readings of the two clocks the thread may have been taken off its processor.
+        let is_exact = step_ns <= CLOCK_ERROR_NS;
+        Some(split().filter(|_| is_exact).map(Outcome::Whole))
+    }
+}
+
+/// More than the clocks can part while a message is under way, unless one was set.
+const CLOCK_STEP_NS: u64 = 1_000_000;
+/// Splits less exact than this are left out.
+const CLOCK_ERROR_NS: u64 = 5_000;
+const PENDING_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(monotonic_ns: u64, wall_ns: u64) -> Clocks {
+        Clocks {
+            monotonic_ns,
+            wall_ns,
+        }
+    }
+
+    /// One message with all its stamps, received when the clocks showed `got`.
+    fn outcome(got: Clocks) -> Option<Option<Outcome>> {
+        let mut stamping = Stamping::default();
+        stamping.sent(77, at(1_000, 50_000));
+        stamping.stamped(0, Stage::Scheduled, Some(51_000));
+        stamping.stamped(0, Stage::Sent, Some(53_000));
+        assert_eq!(stamping.take(), None);
+        stamping.echoed(77, 60_000, got);
+        stamping.take()
+    }
+
+    #[test]
+    fn five_points_make_four_parts() {
+        let split = Split {
+            sequence: 77,
+            queue_ns: 1_000,
+            device_ns: 2_000,
+            link_ns: 7_000,
+            wake_ns: 4_000,
+        };
+        assert_eq!(
+            outcome(at(15_000, 64_000)),
+            Some(Some(Outcome::Whole(split)))
+        );
+        assert_eq!(split.send_path_ns(), 3_000);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_spoils_the_message_and_is_told() {
+        let step = Outcome::ClockStep(2_000_000);
+        assert_eq!(outcome(at(15_000, 2_064_000)), Some(Some(step)));
+        assert_eq!(outcome(at(15_000, 84_000)), Some(None));
+        assert_eq!(outcome(at(15_000, 55_000)), Some(None));
+    }
+}

@@ -1,0 +1,227 @@
+//! Round trips over the loopback interface: what is sent is accounted for, a stall cannot hide, and
+//! an end that is not there or dies is told.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::{
+    io::Write,
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use measure::Probe;
+use towline::rtt::{
+    Client, Cut, Engine, Latencies, Recorder, ReflectSpec, Reflector, Transport, Wait,
+    raw::{self, Manifest, Setup},
+};
+
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+fn never() -> bool {
+    false
+}
+
+fn setup(per_second: Option<u64>, window: Option<u32>) -> Setup {
+    Setup {
+        label: "test".to_owned(),
+        per_second,
+        size: 64,
+        transport: Transport::Udp,
+        is_ipv6: false,
+        sched: "other".to_owned(),
+        engine: "recv".to_owned(),
+        wait: "busy".to_owned(),
+        cpu: None,
+        window,
+    }
+}
+
+/// A result in memory that outlives the recorder.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Measures against `peer` and gives the outcome and the result.
+fn measured(
+    peer: SocketAddr,
+    setup: &Setup,
+    engine: (Engine, Wait),
+    duration: Duration,
+) -> (Option<Cut>, raw::File) {
+    let mut client = Client::connect(peer, 7, TIMEOUT).unwrap();
+    if engine.0 != Engine::Mmsg {
+        client.set_stamping(10).unwrap();
+    }
+    let bytes = Shared::default();
+    let mut recorder = Recorder::start(bytes.clone(), &Manifest::default()).unwrap();
+    let outcome = client
+        .run(setup, engine, duration, Some(&mut recorder), &never)
+        .unwrap();
+    recorder.finish().unwrap();
+    let file = raw::read(&bytes.0.lock().unwrap()[..]).unwrap();
+    assert!(file.is_complete);
+    (outcome.cut, file)
+}
+
+/// Runs `body` beside a reflector.
+fn beside_reflector<T>(engine: Engine, wait: Wait, body: impl FnOnce(SocketAddr) -> T) -> T {
+    let listen = (Ipv4Addr::LOCALHOST, 0).into();
+    let spec = ReflectSpec {
+        listen,
+        engine,
+        wait,
+    };
+    let mut reflector = Reflector::open(spec).unwrap();
+    let peer = reflector.local().unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| reflector.run(&|| stop.load(Ordering::Relaxed)).unwrap());
+        let given = body(peer);
+        stop.store(true, Ordering::Relaxed);
+        given
+    })
+}
+
+#[test]
+fn every_engine_and_wait_accounts_for_every_slot() {
+    for engine in [Engine::Recv, Engine::Epoll, Engine::Mmsg] {
+        for wait in [Wait::Block, Wait::Busy] {
+            let setup = setup(Some(2_000), None);
+            let (cut, file) = beside_reflector(engine, wait, |peer| {
+                measured(peer, &setup, (engine, wait), Duration::from_millis(300))
+            });
+            let run = &file.runs[0];
+            let counts = run.end.unwrap().counts;
+            assert_eq!(cut, None);
+            assert_eq!(counts.slots, 600, "{engine} {wait} {counts:?}");
+            assert_eq!(counts.sent + counts.missed + counts.refused, counts.slots);
+            assert_eq!(counts.answered + counts.lost, counts.sent);
+            assert_eq!(run.samples.len() as u64, counts.sent);
+            assert!(counts.answered > 0, "{counts:?}");
+            for sample in &run.samples {
+                assert_eq!(sample.intended_ns, sample.sequence * 500_000);
+                assert!(sample.sent_ns >= sample.intended_ns);
+            }
+        }
+    }
+}
+
+#[test]
+fn ping_pong_and_stamps() {
+    let setup = setup(None, None);
+    let (_, file) = beside_reflector(Engine::Recv, Wait::Block, |peer| {
+        let engine = (Engine::Recv, Wait::Block);
+        measured(peer, &setup, engine, Duration::from_millis(400))
+    });
+    let run = &file.runs[0];
+    assert!(run.samples.len() > 100, "{}", run.samples.len());
+    assert!(run.samples.windows(2).all(|pair| {
+        // One at a time: the next leaves when the answer is there.
+        pair[1].sent_ns >= pair[0].sent_ns + pair[0].rtt_ns.unwrap_or(0)
+    }));
+    assert!(!run.splits.is_empty());
+    for split in &run.splits {
+        assert!(split.sequence % 10 == 0 && split.link_ns > 0, "{split:?}");
+    }
+}
+
+/// A reflector of the test's own that once sleeps for `stall`, at message `at`, or dies there.
+fn moody_reflector(at: u64, stall: Option<Duration>) -> (SocketAddr, thread::JoinHandle<()>) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(3)))
+        .unwrap();
+    let address = socket.local_addr().unwrap();
+    let thread = thread::spawn(move || {
+        let mut message = [0; 2_048];
+        while let Ok((len, from)) = socket.recv_from(&mut message) {
+            let Some(asked) = Probe::answer(&mut message[..len]) else {
+                continue;
+            };
+            match stall {
+                Some(stall) if asked.sequence == at => thread::sleep(stall),
+                None if asked.sequence == at => return,
+                _ => {}
+            }
+            socket.send_to(&message[..len], from).unwrap();
+        }
+    });
+    (address, thread)
+}
+
+#[test]
+fn a_stall_shows_from_intended_times_and_not_from_actual_ones() {
+    // 40 ms of 2 s, so that whatever else the machine does is small against it: every message of
+    // 2 % of the time is late, and exactly one of them took long.
+    let stall = Duration::from_millis(40);
+    let (peer, thread) = moody_reflector(1_000, Some(stall));
+    let setup = setup(Some(1_000), Some(1));
+    let engine = (Engine::Recv, Wait::Busy);
+    let (_, file) = measured(peer, &setup, engine, Duration::from_secs(2));
+    thread.join().unwrap();
+    let samples = &file.runs[0].samples;
+    let mut latencies = Latencies::new();
+    for sample in samples {
+        latencies.take(sample);
+    }
+    let stalled = samples
+        .iter()
+        .find(|sample| sample.sequence == 1_000)
+        .unwrap();
+    assert!(stalled.rtt_ns.unwrap() >= 40_000_000);
+    // The message that was due in the middle of the stall left after it.
+    let held = samples
+        .iter()
+        .find(|sample| sample.sequence == 1_020)
+        .unwrap();
+    assert!(held.rtt_intended_ns().unwrap() >= 19_000_000, "{held:?}");
+    assert!(
+        latencies.intended().p99_ns >= 15_000_000,
+        "{:?}",
+        latencies.intended()
+    );
+    assert!(
+        latencies.actual().p99_ns < 15_000_000,
+        "{:?}",
+        latencies.actual()
+    );
+}
+
+#[test]
+fn a_reflector_that_dies_ends_the_run_and_leaves_what_was_measured() {
+    let (peer, thread) = moody_reflector(500, None);
+    let setup = setup(Some(1_000), None);
+    let engine = (Engine::Recv, Wait::Block);
+    let (cut, file) = measured(peer, &setup, engine, Duration::from_secs(60));
+    thread.join().unwrap();
+    assert_eq!(cut, Some(Cut::Refused));
+    let run = &file.runs[0];
+    let end = run.end.unwrap();
+    assert!(end.is_cut && end.lasted_ns < 20_000_000_000);
+    assert_eq!(end.counts.answered, 500);
+    assert_eq!(run.samples.len() as u64, end.counts.sent);
+}
+
+#[test]
+fn nobody_there_and_somebody_silent_are_told_apart() {
+    let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let peer = taken.local_addr().unwrap();
+    let silent = Client::connect(peer, 1, TIMEOUT).unwrap_err().to_string();
+    assert!(silent.contains("no reflector answered"), "{silent}");
+    drop(taken);
+    let nobody = Client::connect(peer, 1, TIMEOUT).unwrap_err().to_string();
+    assert!(nobody.contains("nobody listens on port"), "{nobody}");
+}
