@@ -1,4 +1,5 @@
-//! `make bench`: message rates and file transfers beside their rivals and the kernel's own ceiling.
+//! `make bench`: message rates, file transfers and round trips beside their rivals and the kernel's
+//! own ceiling.
 //!
 //! Hosts on virtual cables; in every pair the peer and ours run one after the other, so that
 //! a slow moment of a shared machine meets both. The table gives medians over the pairs, and the
@@ -18,6 +19,7 @@ mod files;
 mod machine;
 mod peer;
 mod program;
+mod round_trips;
 mod sample;
 mod soak;
 mod table;
@@ -100,6 +102,9 @@ fn run(request: &Request) -> Result<(), String> {
     }
     if request.wants("files") {
         files(request)?;
+    }
+    if request.wants("rtt") {
+        println!("{}", round_trips::run(request.pairs, RTT_SECONDS)?);
     }
     Ok(())
 }
@@ -217,10 +222,11 @@ fn measure(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 }
 
 const USAGE: &str = "\
-usage: make bench ARGS=\"[fec] [messages] [files] [--pairs N] [--size BYTES]\"
+usage: make bench ARGS=\"[fec] [messages] [files] [rtt] [--pairs N] [--size BYTES]\"
        make soak ARGS=[SECONDS], at least 8";
 /// What can be asked for by name; without any, all are run.
-const GROUPS: [&str; 3] = ["fec", "messages", "files"];
+const GROUPS: [&str; 4] = ["fec", "messages", "files", "rtt"];
+const RTT_SECONDS: u32 = 5;
 const PAIRS: usize = 7;
 const TRIES: usize = 5;
 /// Shorter, there are not enough samples to tell growth from the beginning.
