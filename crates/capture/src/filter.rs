@@ -1,5 +1,5 @@
-//! Which packets are kept: a filter in tcpdump's language, run on each packet as it is captured, its
-//! VLAN tags in place; what it rejects is counted.
+//! Which packets are kept: a filter in tcpdump's language, run on each packet as it is captured,
+//! its VLAN tags in place; what it rejects is counted.
 
 use sys::compile_filter;
 use wire::bpf::{Op, Program};

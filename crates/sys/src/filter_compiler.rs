@@ -5,6 +5,7 @@
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
     fmt,
+    mem::transmute,
     sync::Mutex,
 };
 
@@ -23,7 +24,7 @@ impl fmt::Display for FilterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoLibrary => f.write_str(
-                "filters need libpcap, which is not installed here (package libpcap0.8 or libpcap)",
+                "filters need libpcap, which is not installed here (package libpcap or libpcap0.8)",
             ),
             Self::Text(text) => f.write_str(text),
         }
@@ -58,12 +59,18 @@ struct Compiled {
 
 /// The functions of libpcap that are used. The library stays loaded.
 struct Library {
-    open_dead: unsafe extern "C" fn(c_int, c_int) -> *mut c_void,
-    compile: unsafe extern "C" fn(*mut c_void, *mut Compiled, *const c_char, c_int, u32) -> c_int,
-    error: unsafe extern "C" fn(*mut c_void) -> *mut c_char,
-    free: unsafe extern "C" fn(*mut Compiled),
-    close: unsafe extern "C" fn(*mut c_void),
+    open_dead: OpenDead,
+    compile: Compile,
+    error: LastError,
+    free: Free,
+    close: Close,
 }
+
+type OpenDead = unsafe extern "C" fn(c_int, c_int) -> *mut c_void;
+type Compile = unsafe extern "C" fn(*mut c_void, *mut Compiled, *const c_char, c_int, u32) -> c_int;
+type LastError = unsafe extern "C" fn(*mut c_void) -> *mut c_char;
+type Free = unsafe extern "C" fn(*mut Compiled);
+type Close = unsafe extern "C" fn(*mut c_void);
 
 impl Library {
     fn load() -> Option<Self> {
@@ -81,40 +88,17 @@ impl Library {
         let (error, free) = (find(c"pcap_geterr")?, find(c"pcap_freecode")?);
         let close = find(c"pcap_close")?;
         Some(Self {
-            // SAFETY: pcap_open_dead(3): `pcap_t *(int, int)`, since libpcap 0.6.
-            open_dead: unsafe {
-                std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int, c_int) -> *mut c_void>(
-                    open_dead,
-                )
-            },
+            // SAFETY: pcap_open_dead(3): `pcap_t *(int, int)`.
+            open_dead: unsafe { transmute::<*mut c_void, OpenDead>(open_dead) },
             // SAFETY: pcap_compile(3): `int (pcap_t *, struct bpf_program *, const char *, int,
             // bpf_u_int32)`.
-            compile: unsafe {
-                std::mem::transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(
-                        *mut c_void,
-                        *mut Compiled,
-                        *const c_char,
-                        c_int,
-                        u32,
-                    ) -> c_int,
-                >(compile)
-            },
+            compile: unsafe { transmute::<*mut c_void, Compile>(compile) },
             // SAFETY: pcap_geterr(3): `char *(pcap_t *)`.
-            error: unsafe {
-                std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> *mut c_char>(
-                    error,
-                )
-            },
+            error: unsafe { transmute::<*mut c_void, LastError>(error) },
             // SAFETY: pcap_freecode(3): `void (struct bpf_program *)`.
-            free: unsafe {
-                std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut Compiled)>(free)
-            },
+            free: unsafe { transmute::<*mut c_void, Free>(free) },
             // SAFETY: pcap_close(3): `void (pcap_t *)`.
-            close: unsafe {
-                std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(close)
-            },
+            close: unsafe { transmute::<*mut c_void, Close>(close) },
         })
     }
 

@@ -2,7 +2,8 @@
 //! here so that what is rejected is counted.
 //!
 //! A program is checked once, so that running it cannot fail: every jump goes forward and stays
-//! inside, the last instruction returns, and memory cells exist. A load beyond the frame rejects it.
+//! inside, the last instruction returns, and memory cells exist. A load beyond the frame rejects
+//! it.
 //!
 //! **Spec**: Documentation/networking/filter.rst, "BSD Packet Filter" (McCanne, Jacobson 1993).
 
