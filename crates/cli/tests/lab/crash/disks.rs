@@ -92,7 +92,7 @@ fn a_file_that_changes_while_it_is_sent_ends_the_transfer_by_name() {
     isolated(|| {
         let scene = Scene::new("changed", 2, 16);
         let receivers = scene.receive_all(2);
-        let sender = scene.send("--receivers 2 --rate 8MB/s");
+        let sender = scene.send("--receivers 2 --rate 4MB/s");
         assert!(scene.await_share(1, 30));
         let long = fs::OpenOptions::new()
             .write(true)

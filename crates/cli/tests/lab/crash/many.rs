@@ -92,7 +92,7 @@ fn a_receiver_beyond_the_expected_set_never_delays_the_end() {
         let scene = Scene::new("guest", 2, 16);
         let watches = scene.watch_all(2);
         let first = scene.receive_all(1).remove(0);
-        let sender = scene.send("--expect r1 --rate 8MB/s");
+        let sender = scene.send("--expect r1 --rate 4MB/s");
         assert!(scene.await_share(1, 30));
         let guest = scene.receive(2, "");
         await_plans(&scene, 2, 1);
