@@ -1,4 +1,5 @@
-//! Super-packets cut up here are what the sender's kernel makes of them without offloads.
+//! Super-packets cut up here are what the sender's kernel makes of them without offloads; tagged
+//! frames are what was sent.
 
 use std::{
     collections::BTreeMap,
@@ -13,6 +14,7 @@ use lab::{Host, Lab, isolated};
 use sys::{
     Control, RawAddress, message,
     netlink::{Ethtool, Rtnetlink},
+    packet::{PacketSocket, Packets},
 };
 use towline_capture::{Account, CaptureError, Interface, LiveOptions, Packet, Sink};
 use wire::{checksum, link::Layers};
@@ -188,3 +190,45 @@ fn segments_make_up_the_stream() {
         assert!(stream == sent, "{} bytes of {}", stream.len(), sent.len());
     });
 }
+
+/// Tags that the kernel took out are back in their places, the outer one of two included.
+#[test]
+fn tags_are_in_the_capture_as_they_were_sent() {
+    isolated(|| {
+        let lab = pair();
+        let tags: [&[u8]; 4] = [
+            &[0x81, 0x00, 0x00, 0x05],
+            &[0x88, 0xa8, 0x20, 0x07, 0x81, 0x00, 0x00, 0x09],
+            &[0x81, 0x00, 0xe0, 0x00],
+            &[],
+        ];
+        let mut ip = vec![0_u8; 46];
+        (ip[0], ip[3], ip[8], ip[9]) = (0x45, 46, 64, OURS);
+        let macs = [0x02, 0, 0, 0, 0, 2, 0x02, 0, 0, 0, 0, 1];
+        let frames = tags.map(|tag| [&macs, tag, &[8, 0], &ip].concat());
+        for kind in ["ring", "ring2", "int"] {
+            let keep = Keep::new(OURS);
+            let options = LiveOptions {
+                ignores_outgoing: true,
+                ..LiveOptions::default()
+            };
+            let sink = Box::new(keep.clone());
+            let captured = capture_with(lab.host(1), kind, &options, sink, false, || {
+                let send = || {
+                    let socket = PacketSocket::open().unwrap();
+                    let index = Rtnetlink::open().unwrap().link_index("e0").unwrap();
+                    socket.bind(index, Packets::None).unwrap();
+                    for frame in &frames {
+                        assert!(socket.send(frame).unwrap());
+                    }
+                };
+                lab.host(0).enter(send).unwrap();
+            });
+            assert_eq!(keep.take(), frames, "{kind}");
+            assert_eq!(captured.account.cut, 0);
+        }
+    });
+}
+
+/// A protocol number for experiments (RFC 3692), which no kernel sends by itself.
+const OURS: u8 = 253;
