@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sets up what a make target needs: `setup.sh rust` the pinned toolchain, `setup.sh tests` the
-# Debian packages of the tests. What cannot be had is named in a line that starts with "skipped:";
-# only a missing toolchain is an error. TOWLINE_NO_INSTALL=1 forbids installing anything.
+# Debian packages of the tests, `setup.sh bench` those of the rivals. What cannot be had is named
+# in a line that starts with "skipped:"; only a missing toolchain is an error. TOWLINE_NO_INSTALL=1
+# forbids installing anything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
@@ -66,27 +67,61 @@ setup_rust() {
   return 1
 }
 
-# command:package pairs; a package without a command of its own is asked of dpkg.
-setup_tests() {
-  local missing=() pair
-  for pair in tshark:tshark b3sum:b3sum nft:nftables ip:iproute2 gcc:gcc ethtool:ethtool; do
-    PATH="$PATH:/usr/sbin:/sbin" command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
+# Installs what is missing of `command:package` pairs. `:package` is asked of dpkg, as it has no
+# command; any one of `command|command` will do.
+setup_packages() {
+  local missing=() pair package
+  for pair in "$@"; do
+    package=${pair##*:}
+    is_there "${pair%%:*}" "$package" || missing+=("$package")
   done
-  if command -v dpkg-query >/dev/null; then
-    dpkg-query -W -f='${Status}' libpgm-dev 2>/dev/null | grep -q 'ok installed' ||
-      missing+=(libpgm-dev)
-  fi
   [ ${#missing[@]} = 0 ] && return 0
   install_packages "${missing[@]}" && return 0
   # One package that is not to be had must not keep the others away.
   may_install && may_be_root && command -v apt-get >/dev/null || return 0
-  for pair in "${missing[@]}"; do install_packages "$pair" || true; done
+  for package in "${missing[@]}"; do install_packages "$package" || true; done
+}
+
+# is_there COMMANDS PACKAGE
+is_there() {
+  local name names
+  if [ -z "$1" ]; then
+    # Without dpkg nobody could install it either.
+    command -v dpkg-query >/dev/null || return 0
+    dpkg-query -W -f='${Status}' "$2" 2>/dev/null | grep -q 'ok installed'
+    return
+  fi
+  IFS='|' read -ra names <<<"$1"
+  for name in "${names[@]}"; do
+    PATH="$PATH:/usr/sbin:/sbin" command -v "$name" >/dev/null && return 0
+  done
+  return 1
+}
+
+# A line for each kind of test that would be skipped without it.
+setup_tests() {
+  setup_packages \
+    tshark:tshark tcpdump:tcpdump :libpcap0.8 \
+    gcc:gcc :libc6-dev pkg-config:pkg-config :libpgm-dev \
+    b3sum:b3sum diff:diffutils \
+    ip:iproute2 ss:iproute2 tc:iproute2 nft:nftables ethtool:ethtool \
+    setpriv:util-linux mount:mount \
+    'chromium|chromium-browser|google-chrome:chromium'
+}
+
+# The rivals that `make bench` measures; Aeron comes through Maven.
+setup_bench() {
+  setup_packages \
+    gcc:gcc :libc6-dev pkg-config:pkg-config :libpgm-dev :libzmq3-dev \
+    uftp:uftp udp-sender:udpcast sockperf:sockperf \
+    javac:default-jdk-headless mvn:maven
 }
 
 for part in "$@"; do
   case $part in
     rust) setup_rust ;;
     tests) setup_tests ;;
-    *) say "usage: $0 [rust] [tests]"; exit 2 ;;
+    bench) setup_bench ;;
+    *) say "usage: $0 [rust] [tests] [bench]"; exit 2 ;;
   esac
 done
