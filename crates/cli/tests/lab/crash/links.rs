@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 use lab::{Host, isolated};
 
 use super::{
-    scene::{Scene, assert_failed, assert_proven, ended, row},
+    scene::{LIMIT, Scene, assert_failed, assert_proven, ended, row},
     watch::Watch,
 };
 
@@ -73,6 +73,38 @@ fn a_link_cut_for_good_is_named_and_the_others_are_served() {
         assert!(held >= said && held < scene.bytes, "{report:#}");
         assert!(report["error"].as_str().is_some(), "{report:#}");
         assert!(!scene.is_seen(1));
+        Watch::finish_all(watches);
+    });
+}
+
+#[test]
+fn a_sender_that_is_cut_off_names_everybody_and_goes_on_when_it_is_back() {
+    isolated(|| {
+        let scene = Scene::new("sender-cut", 2, 16);
+        let watches = scene.watch_all(2);
+        // They serve: what the first sender may still tell them does not end them.
+        let services = [1, 2].map(|number| scene.receive(number, "--serve"));
+        thread::sleep(Duration::from_millis(300));
+        let sender = scene.send("--receivers 2 --rate 4MB/s --timeout 3s");
+        assert!(scene.await_share(1, 30) && scene.await_share(2, 30));
+        scene.lab.unplug(0).unwrap();
+        let end = ended(sender);
+        for number in 1..3 {
+            let said = assert_failed(&end, number, &["no progress for 3 s"]);
+            assert!(said > 0 && said < scene.bytes, "{:#}", end.1);
+            assert!(!scene.is_seen(number));
+        }
+        let held = [scene.held(1), scene.held(2)];
+        scene.lab.plug(0).unwrap();
+        let (code, sent) = ended(scene.send("--receivers 2"));
+        assert_proven(code, &sent);
+        for ((service, number), held) in services.into_iter().zip(1..).zip(held) {
+            scene.assert_economy(&sent, number, held, "sender cut off");
+            service.signal("-TERM");
+            let (_, text) = service.finish(LIMIT);
+            assert!(text.contains("\"complete\": 1"), "{text}");
+            scene.assert_whole(number);
+        }
         Watch::finish_all(watches);
     });
 }

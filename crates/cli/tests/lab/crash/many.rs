@@ -6,9 +6,12 @@ use std::{
 };
 
 use lab::isolated;
+use serde_json::Value;
 
 use super::{
-    scene::{GROUP, LIMIT, Scene, assert_equal, assert_proven, ended, journals, make_tree, row},
+    scene::{
+        GROUP, LIMIT, SLACK, Scene, assert_equal, assert_proven, ended, journals, make_tree, row,
+    },
     watch::Watch,
 };
 use crate::ends::{End, towline};
@@ -22,42 +25,81 @@ fn await_plans(scene: &Scene, number: usize, plans: usize) {
     }
 }
 
+/// Two senders to two services, the first of which `disturb` may replace when both are under way.
+fn two_senders(name: &str, disturb: impl FnOnce(&Scene, &mut [End])) -> [Value; 2] {
+    let scene = Scene::new(name, 3, 12);
+    let other = scene.root.join("other");
+    make_tree(&other, 12, 2);
+    let mut services = [2, 3].map(|number| serve(&scene, number));
+    thread::sleep(Duration::from_millis(300));
+    let one = scene.send("--receivers 2 --rate 4MB/s");
+    let words = format!(
+        "send {} {GROUP} --receivers 2 --rate 4MB/s",
+        other.display()
+    );
+    let two = End::start(towline(scene.lab.host(1), &words));
+    // Both are under way at once at both.
+    await_plans(&scene, 2, 2);
+    await_plans(&scene, 3, 2);
+    disturb(&scene, &mut services);
+    let ends = [ended(one), ended(two)];
+    for (code, sent) in &ends {
+        assert_proven(*code, sent);
+    }
+    for (service, number) in services.into_iter().zip([2, 3]) {
+        for tree in ["tree", "other"] {
+            let received = scene.directory(number).join(tree);
+            assert_equal(&scene.root.join(tree), &received);
+        }
+        service.signal("-TERM");
+        let (_, text) = service.finish(LIMIT);
+        let documents = serde_json::Deserializer::from_str(&text);
+        let last = documents.into_iter::<Value>().last();
+        let total = last.unwrap().unwrap();
+        let counts = (&total["complete"], &total["failed"]);
+        assert_eq!(counts, (&2.into(), &0.into()), "{text}");
+    }
+    ends.map(|(_, sent)| sent)
+}
+
+fn serve(scene: &Scene, number: usize) -> End {
+    scene.receive(number, &format!("--serve --faults loss=2%,seed={number}"))
+}
+
 #[test]
 fn two_senders_on_one_group_do_not_mix() {
     isolated(|| {
-        let scene = Scene::new("two-senders", 3, 12);
-        let other = scene.root.join("other");
-        make_tree(&other, 12, 2);
-        let services =
-            [2, 3].map(|n| scene.receive(n, &format!("--serve --faults loss=2%,seed={n}")));
-        thread::sleep(Duration::from_millis(300));
-        let one = scene.send("--receivers 2 --rate 4MB/s");
-        let words = format!(
-            "send {} {GROUP} --receivers 2 --rate 4MB/s",
-            other.display()
-        );
-        let two = End::start(towline(scene.lab.host(1), &words));
-        // Both are under way at once at both.
-        await_plans(&scene, 2, 2);
-        await_plans(&scene, 3, 2);
-        let ends = [ended(one), ended(two)];
-        for (code, sent) in &ends {
-            assert_proven(*code, sent);
-        }
-        assert_ne!(ends[0].1["root"], ends[1].1["root"]);
-        for (service, number) in services.into_iter().zip([2, 3]) {
-            for tree in ["tree", "other"] {
-                let received = scene.directory(number).join(tree);
-                assert_equal(&scene.root.join(tree), &received);
+        let [one, two] = two_senders("two-senders", |_, _| {});
+        assert_ne!(one["root"], two["root"]);
+    });
+}
+
+#[test]
+fn a_service_killed_amid_two_transfers_goes_on_with_both() {
+    isolated(|| {
+        let mut held = 0;
+        let sent = two_senders("service-killed", |scene, services| {
+            let end = Instant::now() + LIMIT;
+            while scene.held(2) < scene.bytes {
+                assert!(Instant::now() < end, "no half of both");
+                thread::sleep(Duration::from_millis(2));
             }
-            service.signal("-TERM");
-            let (_, text) = service.finish(LIMIT);
-            let documents = serde_json::Deserializer::from_str(&text);
-            let last = documents.into_iter::<serde_json::Value>().last();
-            let total = last.unwrap().unwrap();
-            let counts = (&total["complete"], &total["failed"]);
-            assert_eq!(counts, (&2.into(), &0.into()), "{text}");
-        }
+            services[0].signal("-KILL");
+            assert_eq!(journals(&scene.directory(2)).len(), 2);
+            held = scene.held(2);
+            services[0] = serve(scene, 2);
+        });
+        let sum = |key| -> u64 {
+            let rows = sent.iter().map(|sent| row(sent, 2));
+            rows.map(|row| row[key].as_u64().unwrap()).sum()
+        };
+        let (resumed, again) = (sum("bytes_resumed"), sum("bytes_sent_since_join"));
+        let bytes: u64 = sent
+            .iter()
+            .map(|sent| sent["bytes"].as_u64().unwrap())
+            .sum();
+        println!("service killed: held {held} of {bytes}, said {resumed}, was sent {again} more");
+        assert!(resumed >= held && again <= bytes - held + 2 * SLACK);
     });
 }
 
