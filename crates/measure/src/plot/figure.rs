@@ -332,7 +332,7 @@ impl Page {
         let left = LEFT + MAP_WIDTH + 20.0;
         let height = PANEL_HEIGHT - HEAD;
         self.scene
-            .text((left, top + height + 13.0), "messages", 2, Anchor::Start);
+            .text((left, top + height + 20.0), "messages", 2, Anchor::Start);
         let steps = 100;
         for step in 0..steps {
             let y = top + height * (1.0 - f64::from(step + 1) / f64::from(steps));
@@ -440,7 +440,13 @@ fn curve(latencies: &Latencies, which: Which) -> Vec<(f64, f64)> {
 }
 
 fn grid(panel: &Panel, axis: Axis) -> Grid {
-    let mut grid = Grid::new(MAP_COLUMNS, MAP_ROWS, panel.lasted_ns, axis);
+    // Few points need larger cells to be seen.
+    let (columns, rows) = if panel.points.len() < FEW_POINTS {
+        (MAP_COLUMNS / 3, MAP_ROWS / 3)
+    } else {
+        (MAP_COLUMNS, MAP_ROWS)
+    };
+    let mut grid = Grid::new(columns, rows, panel.lasted_ns, axis);
     for &point in &panel.points {
         grid.take(point);
     }
@@ -477,6 +483,7 @@ const LEFT: f64 = 100.0;
 const MAP_WIDTH: f64 = 1360.0;
 const MAP_COLUMNS: usize = 680;
 const MAP_ROWS: usize = 109;
+const FEW_POINTS: usize = 5_000;
 const PANEL_HEIGHT: f64 = 262.0;
 /// Two lines of text above a map.
 const HEAD: f64 = 44.0;

@@ -108,16 +108,22 @@ impl Campaign {
         if let Err(error) = client.set_stamping(self.stamp_every) {
             remarks.push(error.to_string());
         }
-        // Tried once before the manifest is written, so that it says what could not be had. The
-        // recorder's thread is started from an ordinary thread, and stays one.
+        // Tried before the manifest is written, so that it says what could not be had; on a thread
+        // of its own, as the recorder's must stay ordinary and unbound: it would never run beside
+        // a spinning real-time thread on the same processor.
         for variant in &self.variants {
-            for remark in self.prepare(variant.scheduling).remarks {
+            let trial = std::thread::scope(|scope| {
+                scope
+                    .spawn(|| self.prepare(variant.scheduling))
+                    .join()
+                    .map_or_else(|_| Vec::new(), |ready| ready.remarks)
+            });
+            for remark in trial.into_iter().chain(limit_remark(variant)) {
                 if !remarks.contains(&remark) {
                     remarks.push(remark);
                 }
             }
         }
-        let _ordinary = prepare(Scheduling::Other, None, false);
         for remark in &remarks {
             tell(remark);
         }
@@ -222,6 +228,20 @@ impl Campaign {
             ),
         }
     }
+}
+
+/// What the kernel does to a real-time thread that never waits.
+fn limit_remark(variant: &Variant) -> Option<String> {
+    let (Scheduling::Fifo(_), Wait::Spin) = (variant.scheduling, variant.wait) else {
+        return None;
+    };
+    let (runtime, period) = sys::scheduler::realtime_limit_ns()?;
+    Some(format!(
+        "real-time threads may run {} ms of every {} ms (kernel.sched_rt_runtime_us): where others \
+         want the processor, the rest is taken in one piece, and marked",
+        runtime / 1_000_000,
+        period / 1_000_000
+    ))
 }
 
 /// Where the system does not say.

@@ -19,8 +19,10 @@ pub fn host() -> Host {
         kernel: text("/proc/sys/kernel/osrelease").unwrap_or_default(),
         preemption: preemption(&version, text("/sys/kernel/debug/sched/preempt").as_deref()),
         processor: processor.to_owned(),
-        cpu_count: std::thread::available_parallelism()
-            .map_or(0, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
+        // Of the machine: the calling thread may be bound to one.
+        cpu_count: (0..)
+            .zip(cpuinfo.lines().filter(|line| line.starts_with("processor")))
+            .fold(0, |_, (index, _)| index + 1),
         clock_source: text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
             .unwrap_or_default(),
         governor: text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
