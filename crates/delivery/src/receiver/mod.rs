@@ -71,8 +71,10 @@ pub struct PlanReceiver<S> {
     pos: Pos,
     pos_sent: Pos,
     pos_sent_at: Instant,
+    is_pos_spread: bool,
     reported: Progress,
     reported_at: Instant,
+    is_report_spread: bool,
     started_at: Instant,
     over_at: Instant,
     done: Option<Done>,
@@ -141,8 +143,10 @@ impl<S: Store> PlanReceiver<S> {
             pos: Pos::default(),
             pos_sent: Pos::default(),
             pos_sent_at: Instant::ZERO,
+            is_pos_spread: false,
             reported,
             reported_at: now,
+            is_report_spread: false,
             started_at: now,
             over_at: now,
             done: None,
@@ -181,9 +185,7 @@ impl<S: Store> PlanReceiver<S> {
         if self.pass.is_some() {
             self.try_answer(now);
         }
-        if self.pos_due().is_some_and(|due| due <= now) {
-            self.send_pos(now);
-        }
+        self.check_pos(now);
     }
 
     /// What the packet stream suffers, for the reports.
@@ -238,12 +240,8 @@ impl<S: Store> PlanReceiver<S> {
         self.check_dialler(now);
         self.poll_store(now);
         self.try_answer(now);
-        if self.pos_due().is_some_and(|due| due <= now) {
-            self.send_pos(now);
-        }
-        if self.report_due().is_some_and(|due| due <= now) {
-            self.send_progress(now);
-        }
+        self.check_pos(now);
+        self.check_report(now);
     }
 
     /// The next thing to do on a control connection.
@@ -483,7 +481,6 @@ impl<S: Store> PlanReceiver<S> {
         for range in held.iter().filter(|range| range.end <= len) {
             contents.note(range);
         }
-        self.send_progress(now);
         self.try_answer(now);
     }
 
@@ -545,7 +542,6 @@ impl<S: Store> PlanReceiver<S> {
         };
         if contents.is_verified() {
             self.step = Step::Committing;
-            self.send_progress(now);
             if let Some(store) = &mut self.store {
                 store.commit();
             }
@@ -615,35 +611,58 @@ impl<S: Store> PlanReceiver<S> {
             .welcome
             .as_ref()
             .map_or(0, |welcome| welcome.report_interval_us);
-        Duration::from_micros(asked.into()).clamp(Duration::from_millis(5), KEEP_ALIVE)
+        Duration::from_micros(asked.into()).clamp(REPORT_INTERVAL_MIN, REPORT_INTERVAL_MAX)
+    }
+
+    /// When reports that became due at `now` were sent last, as far as the interval goes. What many
+    /// receivers see at once they report one after the other: 0.2 ms for each, over the interval at
+    /// most.
+    fn spread(&mut self, now: Instant, sent_at: Instant) -> Instant {
+        let interval = self.report_interval();
+        let welcome = self.welcome.as_ref();
+        let count = welcome.map_or(1, |welcome| welcome.receiver_count);
+        let wait = interval.min(Duration::from_micros(u64::from(count) * 200));
+        let due = now + self.rng.duration_up_to(wait);
+        sent_at.max(due - interval)
     }
 
     fn report_due(&self) -> Option<Instant> {
         let is_on = self.dialler.link().is_some() && self.welcome.is_some();
         let is_changed = self.report() != self.reported;
+        let interval = self.report_interval();
         let after = if is_changed {
-            self.report_interval()
+            interval
         } else {
-            KEEP_ALIVE
+            KEEP_ALIVE.max(interval)
         };
         is_on.then(|| self.reported_at + after)
+    }
+
+    fn check_report(&mut self, now: Instant) {
+        let is_due = |receiver: &Self| receiver.report_due().is_some_and(|due| due <= now);
+        if is_due(self) && !self.is_report_spread && self.report() != self.reported {
+            self.is_report_spread = true;
+            self.reported_at = self.spread(now, self.reported_at);
+        }
+        if is_due(self) {
+            self.send_progress(now);
+        }
     }
 
     fn send_progress(&mut self, now: Instant) {
         self.reported = self.report();
         self.reported_at = now;
+        self.is_report_spread = false;
         self.tell(now, &Message::Progress(self.reported));
     }
 
     /// When the packet stream's position is to be reported; `None` while there is none.
     fn pos_due(&self) -> Option<Instant> {
-        let welcome = self.welcome.as_ref()?;
         self.dialler.link()?;
-        let moved = self.pos.contiguous.wrapping_sub(self.pos_sent.contiguous);
-        if moved == 0 {
+        if self.pos.contiguous == self.pos_sent.contiguous {
             return None;
         }
-        let is_far = welcome.report_sqns > 0 && moved >= u64::from(welcome.report_sqns);
+        let is_far = self.is_far();
         let after = if is_far {
             POS_INTERVAL_MIN
         } else {
@@ -652,12 +671,32 @@ impl<S: Store> PlanReceiver<S> {
         Some(self.pos_sent_at + after)
     }
 
+    /// True when the position has moved so far that the sender wants to know at once.
+    fn is_far(&self) -> bool {
+        let moved = self.pos.contiguous.wrapping_sub(self.pos_sent.contiguous);
+        self.welcome.as_ref().is_some_and(|welcome| {
+            welcome.report_sqns > 0 && moved >= u64::from(welcome.report_sqns)
+        })
+    }
+
+    fn check_pos(&mut self, now: Instant) {
+        let is_due = |receiver: &Self| receiver.pos_due().is_some_and(|due| due <= now);
+        if is_due(self) && !self.is_pos_spread && !self.is_far() {
+            self.is_pos_spread = true;
+            self.pos_sent_at = self.spread(now, self.pos_sent_at);
+        }
+        if is_due(self) {
+            self.send_pos(now);
+        }
+    }
+
     fn send_pos(&mut self, now: Instant) {
         self.pos.host_drops = self.stats.host_drops;
         self.pos.lost = self.stats.lost;
         self.pos.naks = self.stats.repairs_asked;
         self.pos_sent = self.pos;
         self.pos_sent_at = now;
+        self.is_pos_spread = false;
         self.tell(now, &Message::Pos(self.pos));
     }
 
@@ -700,6 +739,9 @@ impl<S: Store> PlanReceiver<S> {
 
 /// A report at least so often, so that the sender sees a living peer.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(5);
+/// What a sender of 10,000 receivers asks for; well below its patience with a silent one.
+const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(2);
 /// How long the last words may take.
 const LINGER: Duration = Duration::from_secs(2);
 const POS_INTERVAL_MIN: Duration = Duration::from_millis(1);
