@@ -29,6 +29,9 @@
 
 pub mod check;
 
+mod control_count;
+pub use control_count::ControlCounts;
+
 mod fault;
 pub use fault::IoFaults;
 

@@ -7,6 +7,9 @@ use base::{CounterSet as _, DropCounters, Instant, RecvBatch};
 
 use crate::simulation::Node;
 
+mod disk;
+pub use disk::{Disk, DiskStore};
+
 mod intruder;
 pub use intruder::IntruderNode;
 

@@ -18,10 +18,11 @@ use pgm::{Config, Mode};
 use crate::{
     EndpointId, SimIo,
     check::{Ledger, SharedLedger, Totals},
+    control_count::ControlCounts,
     fault::IoFaults,
     node::{
-        IntruderNode, PublisherNode, PublisherPlan, ReceiverNode, ReceiverPlan, SenderNode,
-        SimNode, TakerNode, Tree,
+        Disk, DiskStore, IntruderNode, PublisherNode, PublisherPlan, ReceiverNode, ReceiverPlan,
+        SenderNode, SimNode, TakerNode, Tree,
     },
     pipe::Fault,
     plan::{EndPlan, EventKind, EventPlan, Plan, PlanError, Who},
@@ -53,6 +54,8 @@ pub struct Report {
     pub receivers: Vec<Totals>,
     /// Packets on the wire by type.
     pub wire: WireCounts,
+    /// What receivers said on their control connections.
+    pub control: ControlCounts,
     /// Data packets that some receiver's link or socket lost.
     pub data_lost: u64,
     /// Distinct new packets that at least one receiver did not get at first.
@@ -141,6 +144,7 @@ fn finish(mut setting: Setting<'_>, records: bool) -> (Report, Option<Trace>) {
             packets: 0,
             receivers: Vec::new(),
             wire: WireCounts::default(),
+            control: ControlCounts::default(),
             data_lost: 0,
             sqns_lost: 0,
             fingerprint,
@@ -204,6 +208,7 @@ impl<'a> Setting<'a> {
             ledger: ledger.clone(),
             totals: totals.clone(),
             tree: plan.objects.map(|objects| Tree::generate(&objects, seed)),
+            disks: vec![Disk::default(); plan.receivers.len()],
             rng,
         };
         let mut maker = maker;
@@ -292,6 +297,7 @@ impl<'a> Setting<'a> {
             packets: ledger.packets(),
             receivers,
             wire,
+            control: world.control_counts(),
             data_lost,
             sqns_lost: world.sqns_lost() as u64,
             fingerprint: ledger.fingerprint(),
@@ -357,63 +363,60 @@ struct Maker {
     ledger: SharedLedger,
     totals: Rc<RefCell<Vec<Totals>>>,
     tree: Option<Tree>,
+    /// What each receiving host's disk holds, whatever process runs.
+    disks: Vec<Disk>,
     rng: Rng,
 }
 
 impl Maker {
     fn make(&mut self, io: SimIo) -> SimNode {
         let index = io.endpoint().0;
-        let own = address(&self.plan, index);
-        let session = self.plan.session;
-        let all = session.reports.then_some(self.plan.receivers.len());
-        let now = io.world_now();
-        if index < self.plan.senders.len() {
-            let plan = PublisherPlan {
-                config: self.config,
-                own,
-                group: self.group,
-                first_sqn: session.first_sqn.draw(&mut self.rng),
-                seed: self.rng.next_u64(),
-                policy: session.policy,
-                expected: all.filter(|_| now == self.started),
-                reports: session.reports,
-                control_port: CONTROL_PORT,
-                workload: self.plan.workload,
-            };
-            if let (Some(objects), Some(tree)) = (self.plan.objects, self.tree.clone()) {
-                let plan = PublisherPlan {
-                    reports: true,
-                    ..plan
-                };
-                let ledger = self.ledger.clone();
-                let node = SenderNode::new(io, &plan, &objects, tree, ledger);
-                return SimNode::Sender(Box::new(node));
-            }
-            return SimNode::Publisher(Box::new(PublisherNode::new(
-                io,
-                &plan,
-                self.ledger.clone(),
-            )));
-        }
-        let number = index - self.plan.senders.len();
+        let Some(number) = index.checked_sub(self.plan.senders.len()) else {
+            return self.sending(io, index);
+        };
         let Some(receiver) = self.plan.receivers.get(number) else {
             let plan = self.plan.intruder.unwrap_or_default();
             let node = IntruderNode::new(io, plan, self.group, self.rng.next_u64());
             return SimNode::Intruder(Box::new(node));
         };
         let starts_at = self.started + receiver.starts_at.0;
-        if now < starts_at {
+        if io.world_now() < starts_at {
+            let endpoint = io.endpoint();
             let mut world = io.world().borrow_mut();
-            world.keep_down(io.endpoint());
-            world.plan(
-                starts_at,
-                Action::Restart {
-                    endpoint: io.endpoint(),
-                },
-            );
-            drop(world);
+            world.keep_down(endpoint);
+            world.plan(starts_at, Action::Restart { endpoint });
             return SimNode::Asleep;
         }
+        self.receiving(io, index, number)
+    }
+
+    fn sending(&mut self, io: SimIo, index: usize) -> SimNode {
+        let session = self.plan.session;
+        let all = session.reports.then_some(self.plan.receivers.len());
+        let now = io.world_now();
+        let plan = PublisherPlan {
+            config: self.config,
+            own: address(&self.plan, index),
+            group: self.group,
+            first_sqn: session.first_sqn.draw(&mut self.rng),
+            seed: self.rng.next_u64(),
+            policy: session.policy,
+            expected: all.filter(|_| now == self.started),
+            reports: session.reports || self.plan.objects.is_some(),
+            control_port: CONTROL_PORT,
+            workload: self.plan.workload,
+        };
+        let ledger = self.ledger.clone();
+        if let (Some(objects), Some(tree)) = (self.plan.objects, self.tree.clone()) {
+            let node = SenderNode::new(io, &plan, &objects, tree, ledger);
+            return SimNode::Sender(Box::new(node));
+        }
+        SimNode::Publisher(Box::new(PublisherNode::new(io, &plan, ledger)))
+    }
+
+    fn receiving(&mut self, io: SimIo, index: usize, number: usize) -> SimNode {
+        let session = self.plan.session;
+        let now = io.world_now();
         let plan = ReceiverPlan {
             name: format!("receiver {number}"),
             config: self.config,
@@ -422,19 +425,37 @@ impl Maker {
             } else {
                 Mode::Sequence
             },
-            own,
+            own: address(&self.plan, index),
             group: self.group,
             seed: self.rng.next_u64(),
             reports: session.reports,
             // Those that were waited for miss nothing; who comes later begins where it joins.
             from_start: session.reports && now == self.started,
         };
-        let (ledger, totals) = (&self.ledger, self.totals.clone());
-        if let (Some(objects), Some(tree)) = (self.plan.objects, &self.tree) {
-            let node = TakerNode::new(io, &plan, &objects, tree, ledger.clone(), totals);
+        if let Some(objects) = self.plan.objects
+            && let Some(tree) = &self.tree
+        {
+            let disk = &self.disks[number];
+            if self.had_power_cut(number, now) && self.rng.chance(1, 2) {
+                disk.damage(&mut self.rng);
+            }
+            let store = DiskStore::new(disk.clone(), &objects);
+            let (ledger, totals) = (self.ledger.clone(), self.totals.clone());
+            let node = TakerNode::new(io, &plan, store, tree, ledger, totals);
             return SimNode::Taker(Box::new(node));
         }
-        SimNode::Receiver(Box::new(ReceiverNode::new(io, &plan, ledger, totals)))
+        let node = ReceiverNode::new(io, &plan, &self.ledger, self.totals.clone());
+        SimNode::Receiver(Box::new(node))
+    }
+
+    /// True when the host of a receiver that starts now comes back from a power cut.
+    fn had_power_cut(&self, number: usize, now: Instant) -> bool {
+        self.plan.events.iter().any(|event| match event.does {
+            EventKind::PowerOff {
+                back_after: Some(after),
+            } => event.who == Who::Receiver(number) && self.started + event.at.0 + after.0 == now,
+            _ => false,
+        })
     }
 }
 

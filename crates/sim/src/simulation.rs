@@ -53,6 +53,10 @@ impl<N: Node> Simulation<N> {
                 }
             }
             Step::Restarted(id) => {
+                // One that had come to its end by itself: its program is started once more.
+                if let Some(mut node) = self.nodes[id.0].take() {
+                    node.crashed();
+                }
                 self.nodes[id.0] = Some((self.make)(SimIo::new(self.world.clone(), id)));
             }
             Step::Internal | Step::Tick(_) => {}

@@ -310,6 +310,10 @@ impl World {
             return;
         }
         let is_wanted = !end.is_closing;
+        if to == 1 {
+            self.control_tally.received(self.now, stream, bytes);
+        }
+        let end = &mut self.streams[stream].ends[to];
         if is_wanted {
             let was_empty = end.unread.is_empty();
             end.unread.extend(bytes);

@@ -87,6 +87,89 @@ pub fn plan(seed: u64) -> Plan {
     }
 }
 
+/// The plan of a tree that `seed` stands for: 1 to 50 receivers, the same faults, and more crashes.
+///
+/// What is promised: with everybody alive to the end, or receivers killed that come back soon, the
+/// sender has a proof from each. Otherwise only what always is: no wrong content, no claim that is
+/// not so, and no end without a reason.
+#[must_use]
+pub fn tree_plan(seed: u64) -> Plan {
+    let mut plan = plan(seed ^ 0x7ee5);
+    let mut rng = Rng::new(seed ^ 0x00b7_ec75);
+    let rng = &mut rng;
+    plan.name = format!("tree {seed}");
+    plan.session = SessionPlan {
+        unicast: false,
+        arrival: false,
+        ..plan.session
+    };
+    plan.senders.truncate(1);
+    let menu = Menu::draw(rng);
+    let receivers = match rng.below(3) {
+        0 => rng.between(1, 4),
+        1 => rng.between(5, 15),
+        _ => rng.between(16, 50),
+    };
+    plan.receivers = (0..receivers).map(|_| end(rng, menu, false)).collect();
+    let calm_ms = plan.calm_at.map_or(3_000, |calm| calm.0.as_millis() as u64);
+    let count = plan.receivers.len();
+    plan.events = events(rng, menu, calm_ms, 1, count);
+    let crashes = rng.below(4).saturating_sub(1);
+    plan.events
+        .extend((0..crashes).map(|_| crash(rng, calm_ms, count)));
+    let mut tree = objects(rng, count);
+    tree.expected = if rng.chance(5, 6) { count } else { 0 };
+    if rng.chance(2, 3) {
+        tree.join_timeout = Span::millis(20_000);
+    }
+    plan.objects = Some(tree);
+    plan.intruder = None;
+    let mild = |event: &EventPlan| is_survivable(&event.does) || comes_back(event);
+    let is_promised = tree.expected > 0 && tree.join_timeout >= Span::millis(12_000);
+    let all_live = plan.events.iter().all(|event| is_survivable(&event.does));
+    plan.check = CheckPlan {
+        deadline: Span::millis(calm_ms + 400_000),
+        all_delivered: is_promised && all_live,
+        proven: is_promised && plan.events.iter().all(mild),
+        ..CheckPlan::default()
+    };
+    plan
+}
+
+/// The end of a process, of the sender's now and then, mostly followed by another one.
+fn crash(rng: &mut Rng, calm_ms: u64, receivers: usize) -> EventPlan {
+    let who = if rng.chance(1, 5) {
+        Who::Sender(0)
+    } else {
+        Who::Receiver(index(rng.below(receivers as u64)))
+    };
+    let back_after = rng
+        .chance(3, 4)
+        .then(|| Span::millis(rng.between(1, 2_000)));
+    let does = if rng.chance(2, 3) {
+        EventKind::Kill { back_after }
+    } else {
+        EventKind::PowerOff { back_after }
+    };
+    EventPlan {
+        at: Span::millis(rng.between(1, calm_ms)),
+        who,
+        does,
+    }
+}
+
+/// True for a receiver that is killed and soon there again.
+const fn comes_back(event: &EventPlan) -> bool {
+    let is_receiver = matches!(event.who, Who::Receiver(_));
+    let is_soon = matches!(
+        event.does,
+        EventKind::Kill {
+            back_after: Some(_)
+        }
+    );
+    is_receiver && is_soon
+}
+
 /// Which kinds of fault a run has.
 #[derive(Clone, Copy, Debug)]
 struct Menu {

@@ -26,6 +26,7 @@ use std::{
 use base::{Arrival, Instant, LinkEvent, LinkId, Rng, Socket};
 
 use crate::{
+    control_count::{ControlCounts, ControlTally},
     fault::IoFaults,
     frame::Frame,
     pipe::{Fault, Flight, Pipe},
@@ -45,6 +46,7 @@ pub struct World {
     pub(crate) stream_conditions: StreamConditions,
     pub(crate) trace: Option<Trace>,
     tally: Tally,
+    pub(crate) control_tally: ControlTally,
     cuts: Vec<Cut>,
     queue: BinaryHeap<Scheduled>,
     order: u64,
@@ -69,6 +71,7 @@ impl World {
             stream_conditions: StreamConditions::default(),
             trace: None,
             tally: Tally::default(),
+            control_tally: ControlTally::default(),
             cuts: Vec::new(),
             queue: BinaryHeap::new(),
             order: 0,
@@ -152,6 +155,12 @@ impl World {
     #[must_use]
     pub const fn wire_counts(&self) -> &WireCounts {
         &self.tally.counts
+    }
+
+    /// What receivers said on their control connections.
+    #[must_use]
+    pub const fn control_counts(&self) -> ControlCounts {
+        self.control_tally.counts()
     }
 
     /// New data that did not get to a receiver at first, each receiver counted apart.
@@ -386,6 +395,9 @@ impl World {
             }
             Action::Restart { endpoint } => {
                 let state = &mut self.endpoints[endpoint.0];
+                if state.is_up {
+                    return Step::Internal;
+                }
                 state.is_up = true;
                 state.busy_until = self.now;
                 let host = state.setup.host;
@@ -621,7 +633,7 @@ pub enum Action {
         /// With or without its host.
         kind: CrashKind,
     },
-    /// Starts an endpoint's process anew, with empty memory.
+    /// Starts an endpoint's process anew, with empty memory, if none is running.
     Restart {
         /// Which.
         endpoint: EndpointId,

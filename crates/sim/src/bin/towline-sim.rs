@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! towline-sim --seeds 0..10000                    the swarm
+//! towline-sim --trees --seeds 0..10000            the swarm of trees
 //! towline-sim --scenario F.toml --seeds 0..100    one scenario
 //! towline-sim --seed 17 --out DIR                 one run again, with trace and pcap
 //! towline-sim --seed 17 --pcap F.pcap             and the pcap copied to F.pcap
@@ -52,6 +53,7 @@ struct Order {
     pcap: Option<PathBuf>,
     threads: u64,
     shows_each: bool,
+    sends_trees: bool,
 }
 
 impl Order {
@@ -64,6 +66,7 @@ impl Order {
             pcap: None,
             threads: 2,
             shows_each: false,
+            sends_trees: false,
         };
         let mut rest = args.iter();
         while let Some(flag) = rest.next() {
@@ -80,6 +83,7 @@ impl Order {
                 "--pcap" => order.pcap = Some(PathBuf::from(value()?)),
                 "--threads" => order.threads = number(value()?)?.clamp(1, 64),
                 "--each" => order.shows_each = true,
+                "--trees" => order.sends_trees = true,
                 other => return Err(format!("{other} is not known")),
             }
         }
@@ -87,7 +91,11 @@ impl Order {
     }
 
     fn plan(&self, seed: u64) -> Plan {
-        self.scenario.clone().unwrap_or_else(|| swarm::plan(seed))
+        match &self.scenario {
+            Some(plan) => plan.clone(),
+            None if self.sends_trees => swarm::tree_plan(seed),
+            None => swarm::plan(seed),
+        }
     }
 }
 
@@ -172,4 +180,4 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 
 const USAGE: &str = "towline-sim [--seeds A..B] [--scenario FILE] [--seed N] [--out DIR] \
                      [--pcap FILE] \
-                     [--threads N] [--each]";
+                     [--threads N] [--each] [--trees]";

@@ -5,15 +5,15 @@ use std::{cell::RefCell, fmt::Write as _, rc::Rc, sync::Arc, time::Duration};
 use base::{Io as _, PathId, Rng};
 use delivery::{
     Entry, PlanReceiver, PlanReceiverConfig, PlanReceiverEvent, PlanSender, PlanSenderConfig,
-    ReceiverState,
-    memory::{MemoryContent, MemoryStore},
+    ReceiverReport, ReceiverState, memory::MemoryContent,
 };
 use driver::{Driver, ObjectReceiver, ObjectReceiverEvent, ObjectSender, TakeFirst};
 use pgm::{Mode, Receiver, ReceiverSetup, Source};
 use wire::pgm::Profile;
 
 use super::{
-    Progress, PublisherPlan, ReceiverPlan, batch, identity_fault, publisher::source_setup,
+    DiskStore, Progress, PublisherPlan, ReceiverPlan, batch, identity_fault,
+    publisher::source_setup,
 };
 use crate::{
     SimIo,
@@ -78,6 +78,7 @@ impl SenderNode {
         let mut config = PlanSenderConfig::new(session, expected);
         config.join_timeout = objects.join_timeout.0;
         config.progress_timeout = objects.progress_timeout.0;
+        config.receivers_max = config.receivers_max.max(expected);
         config.report_sqns = plan.config.tx_window_sqns() / 8;
         let sender = PlanSender::new(config, tree.plan, tree.content, now);
         let driver = Driver::new(io, ObjectSender::new(source, sender), batch());
@@ -183,6 +184,19 @@ impl SenderNode {
         if let Some(fault) = identity_fault(counters.upstream_packets, &kept, source.drops()) {
             self.fail(&fault);
         }
+        let outcome = self.driver.endpoint.plan().outcome();
+        let is_failed =
+            |report: &ReceiverReport| matches!(report.state, ReceiverState::Failed { .. });
+        let has_reason = outcome.missing > 0
+            || outcome.failure.is_some()
+            || outcome.receivers.is_empty()
+            || outcome.receivers.iter().any(is_failed);
+        if self.has_exited && !(outcome.is_final && (outcome.is_proven() || has_reason)) {
+            let text = self.outcome_text();
+            self.fail(&format!(
+                "it ended without a proof and without a reason: {text}"
+            ));
+        }
     }
 
     fn fail(&self, text: &str) {
@@ -193,7 +207,7 @@ impl SenderNode {
 /// A process that receives the tree.
 #[derive(Debug)]
 pub struct TakerNode {
-    driver: Driver<SimIo, ObjectReceiver<TakeFirst<MemoryStore>>>,
+    driver: Driver<SimIo, ObjectReceiver<TakeFirst<DiskStore>>>,
     ledger: SharedLedger,
     name: String,
     wanted: MemoryContent,
@@ -208,7 +222,7 @@ impl TakerNode {
     pub fn new(
         io: SimIo,
         plan: &ReceiverPlan,
-        objects: &ObjectsPlan,
+        store: DiskStore,
         tree: &Tree,
         ledger: SharedLedger,
         totals: Rc<RefCell<Vec<Totals>>>,
@@ -223,9 +237,6 @@ impl TakerNode {
             own_nla: plan.own,
         };
         let receiver = Receiver::new(plan.config, setup, now);
-        let mut store = MemoryStore::default();
-        store.faults.full_every = objects.store_full_every;
-        store.faults.seals_wrong = objects.seals_wrong;
         let config = PlanReceiverConfig::new(plan.name.clone(), plan.seed);
         let endpoint = ObjectReceiver::single(receiver, config, store);
         Self {

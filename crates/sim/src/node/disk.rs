@@ -1,0 +1,91 @@
+//! A receiving host's disk, which outlives the processes that write to it.
+//!
+//! ```text
+//!   process 1: write, write, seal slab 3 --> disk: slab 3      killed
+//!   process 2: prepare <-- held: slab 3, unless a power cut damaged it
+//! ```
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
+
+use base::Rng;
+use delivery::{Plan, Store, StoreEvent, memory::MemoryStore};
+
+use crate::plan::ObjectsPlan;
+
+/// The slabs that came whole, by their places in the content.
+#[derive(Clone, Debug, Default)]
+pub struct Disk(Rc<RefCell<BTreeMap<u64, Vec<u8>>>>);
+
+impl Disk {
+    /// Turns a bit of one slab, as a write that never reached the platter would.
+    pub fn damage(&self, rng: &mut Rng) {
+        let mut slabs = self.0.borrow_mut();
+        if slabs.is_empty() {
+            return;
+        }
+        let which = crate::frame::index(rng.below(slabs.len() as u64));
+        let Some((_, bytes)) = slabs.iter_mut().nth(which) else {
+            return;
+        };
+        let at = crate::frame::index(rng.below(bytes.len() as u64));
+        bytes[at] ^= 1;
+    }
+}
+
+/// A store in memory whose whole slabs stay on a [`Disk`].
+#[derive(Debug)]
+pub struct DiskStore {
+    store: MemoryStore,
+    disk: Disk,
+}
+
+impl DiskStore {
+    /// A store with the plan's faults that finds what `disk` holds.
+    #[must_use]
+    pub fn new(disk: Disk, objects: &ObjectsPlan) -> Self {
+        let mut store = MemoryStore::default();
+        store.faults.full_every = objects.store_full_every;
+        store.faults.seals_wrong = objects.seals_wrong;
+        store.resumed = disk.0.borrow().clone();
+        Self { store, disk }
+    }
+
+    /// The content, once it is in place.
+    #[must_use]
+    pub fn committed(&self) -> Option<&[u8]> {
+        self.store.committed()
+    }
+}
+
+impl Store for DiskStore {
+    fn prepare(&mut self, plan: &Arc<Plan>) {
+        self.store.prepare(plan);
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        self.store.write(offset, bytes)
+    }
+
+    fn seal(&mut self, slab: u32) -> bool {
+        let taken = self.store.seal(slab);
+        if taken && let Some(plan) = self.store.plan() {
+            let place = plan.slab(slab);
+            let start = crate::frame::index(place.start);
+            let bytes = &self.store.staged()[start..start + place.len as usize];
+            self.disk.0.borrow_mut().insert(place.start, bytes.to_vec());
+        }
+        taken
+    }
+
+    fn commit(&mut self) {
+        self.store.commit();
+    }
+
+    fn abandon(&mut self) {
+        self.store.abandon();
+    }
+
+    fn poll_event(&mut self) -> Option<StoreEvent> {
+        self.store.poll_event()
+    }
+}
