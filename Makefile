@@ -9,7 +9,7 @@ demo: ## the main job, whole, on this machine: a tree to 3 receivers under 5 % l
 	@scripts/setup.sh rust
 	cargo run --release --locked --package towline-cli --bin towline -- demo $(ARGS)
 
-test: ## every test; the last line counts them
+test: ## format, clippy, other targets, every test; the last line counts them
 	@scripts/setup.sh rust tests
 	@cargo run --quiet --locked --package xtask -- test $(ARGS)
 

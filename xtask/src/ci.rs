@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use crate::{
     command::{self, StepOutcome, cargo_step, output},
-    fuzz, suite, tidy,
+    fuzz, suite,
+    tidy::{self, CrateRule},
 };
 
 /// One named step.
@@ -14,26 +15,30 @@ pub(crate) type Step = (&'static str, fn() -> StepOutcome);
 pub(crate) fn run(steps: &[Step]) -> bool {
     let mut closing = Vec::new();
     let mut passed = true;
-    for (name, step) in steps {
-        println!("==> {name}");
-        let started = Instant::now();
-        let outcome = step();
-        let seconds = started.elapsed().as_secs_f64();
-        let line = match outcome {
-            StepOutcome::Passed => format!("ok       {name} ({seconds:.1} s)"),
-            StepOutcome::Skipped(reason) => format!("skipped: {name}: {reason}"),
-            StepOutcome::Failed(reason) => {
-                passed = false;
-                format!("FAILED   {name}: {reason}")
-            }
-        };
-        println!("{line}");
+    for step in steps {
+        let (outcome, line) = perform(step);
+        passed &= !matches!(outcome, StepOutcome::Failed(_));
         closing.push(line);
     }
     if closing.len() > 1 {
         println!("\n{}", closing.join("\n"));
     }
     passed
+}
+
+/// Runs one step and says what came of it; also gives the line that says so.
+pub(crate) fn perform(&(name, step): &Step) -> (StepOutcome, String) {
+    println!("==> {name}");
+    let started = Instant::now();
+    let outcome = step();
+    let seconds = started.elapsed().as_secs_f64();
+    let line = match &outcome {
+        StepOutcome::Passed => format!("ok       {name} ({seconds:.1} s)"),
+        StepOutcome::Skipped(reason) => format!("skipped: {name}: {reason}"),
+        StepOutcome::Failed(reason) => format!("FAILED   {name}: {reason}"),
+    };
+    println!("{line}");
+    (outcome, line)
 }
 
 /// The comparisons of `crates/bench` with the caller's arguments, on optimised programs.
@@ -99,83 +104,82 @@ fn tidy_step() -> StepOutcome {
 }
 
 fn test_step() -> StepOutcome {
-    StepOutcome::of(suite::run(&[]), "see the list above")
+    StepOutcome::of(suite::run(&[], CHECKS), "see the list above")
 }
 
 fn fuzz_step() -> StepOutcome {
     fuzz::explore(fuzz::SMOKE_SECONDS)
 }
 
-/// Type-checks the pure crates for wasm32 (the cheapest proof that they make no system call) and
-/// the portable ones for Windows and 64-bit Arm.
-fn targets() -> StepOutcome {
+/// The pure crates for wasm32: the cheapest proof that they make no system call.
+fn wasm32() -> StepOutcome {
+    type_check("wasm32-unknown-unknown", |krate| krate.is_pure)
+}
+
+fn windows() -> StepOutcome {
+    type_check("x86_64-pc-windows-gnu", |krate| krate.is_portable)
+}
+
+fn aarch64() -> StepOutcome {
+    type_check("aarch64-unknown-linux-gnu", |krate| krate.is_portable)
+}
+
+/// Type-checks the libraries of the crates that are `wanted` for another platform.
+fn type_check(target: &str, wanted: fn(&CrateRule) -> bool) -> StepOutcome {
     let rules = match tidy::Rules::load(&command::root()) {
         Ok(rules) => rules,
         Err(text) => return StepOutcome::Failed(text),
     };
-    let plan: [(&str, Vec<String>); 3] = [
-        (
-            "wasm32-unknown-unknown",
-            rules.packages(|krate| krate.is_pure),
-        ),
-        (
-            "x86_64-pc-windows-gnu",
-            rules.packages(|krate| krate.is_portable),
-        ),
-        (
-            "aarch64-unknown-linux-gnu",
-            rules.packages(|krate| krate.is_portable),
-        ),
-    ];
-    let mut skipped = Vec::new();
-    for (target, packages) in plan {
-        if !is_target_installed(target) {
-            println!("skipped: target {target} is not installed and cannot be added here");
-            skipped.push(target);
-            continue;
-        }
-        // A type-check needs no C cross compiler, which BLAKE3's build script would look for.
-        let env = [("CARGO_FEATURE_PURE", "1")];
-        let mut args = vec!["check", "--locked", "--lib", "--target", target];
-        args.extend(packages.iter().flat_map(|package| ["-p", package.as_str()]));
-        if let StepOutcome::Failed(text) = cargo_step(&args, &env) {
-            return StepOutcome::Failed(text);
-        }
+    if let Err(reason) = install_target(target) {
+        return StepOutcome::Skipped(reason);
     }
-    if skipped.is_empty() {
-        StepOutcome::Passed
-    } else {
-        StepOutcome::Skipped(format!("no {}", skipped.join(", ")))
-    }
+    let packages = rules.packages(wanted);
+    let mut args = vec!["check", "--locked", "--lib", "--target", target];
+    args.extend(packages.iter().flat_map(|package| ["-p", package.as_str()]));
+    // A type-check needs no C cross compiler, which BLAKE3's build script would look for.
+    cargo_step(&args, &[("CARGO_FEATURE_PURE", "1")])
 }
 
-fn is_target_installed(target: &str) -> bool {
+/// Sees to it that `target` is installed, or says why it is not.
+fn install_target(target: &str) -> Result<(), String> {
     let is_listed = || {
         output("rustup", &["target", "list", "--installed"])
             .is_some_and(|list| list.lines().any(|line| line.trim() == target))
     };
-    is_listed() || (output("rustup", &["target", "add", target]).is_some() && is_listed())
+    if is_listed() {
+        return Ok(());
+    }
+    if std::env::var_os(NO_INSTALL).is_some_and(|value| value == "1") {
+        return Err(format!("it is not installed, and {NO_INSTALL} is set"));
+    }
+    if output("rustup", &["target", "add", target]).is_some() && is_listed() {
+        Ok(())
+    } else {
+        Err("it is not installed, and rustup cannot add it here".to_owned())
+    }
 }
 
+/// Set to 1, nothing may be installed; scripts/setup.sh heeds it too.
+const NO_INSTALL: &str = "TOWLINE_NO_INSTALL";
+
+const WASM32: Step = ("target wasm32-unknown-unknown", wasm32);
+const WINDOWS: Step = ("target x86_64-pc-windows-gnu", windows);
+const AARCH64: Step = ("target aarch64-unknown-linux-gnu", aarch64);
 /// The house rules alone.
 pub(crate) const TIDY: Step = ("tidy", tidy_step);
 /// The other platforms alone.
-pub(crate) const TARGETS: Step = ("targets", targets);
+pub(crate) const TARGETS: &[Step] = &[WASM32, WINDOWS, AARCH64];
 /// What can be said without running the product.
 pub(crate) const LINT: &[Step] = &[
     ("fmt", fmt),
     TIDY,
     ("clippy", clippy),
     ("doc", doc),
-    TARGETS,
+    WASM32,
+    WINDOWS,
+    AARCH64,
 ];
-/// Everything that continuous integration asks for.
-pub(crate) const EVERYTHING: &[Step] = &[
-    ("fmt", fmt),
-    TIDY,
-    ("clippy", clippy),
-    ("doc", doc),
-    TARGETS,
-    ("test", test_step),
-    ("fuzz", fuzz_step),
-];
+/// What `cargo xtask test` counts beside the tests; the house rules are a test already.
+pub(crate) const CHECKS: &[Step] = &[("fmt", fmt), ("clippy", clippy), WASM32, WINDOWS, AARCH64];
+/// Everything there is: the tests with their checks, and what takes longer.
+pub(crate) const EVERYTHING: &[Step] = &[("doc", doc), ("test", test_step), ("fuzz", fuzz_step)];

@@ -18,7 +18,7 @@ pub(crate) fn run(args: &[String]) -> bool {
             return false;
         }
     };
-    let replayed = suite::run(&["--workspace".into(), "corpus".into()]);
+    let replayed = suite::run(&["--workspace".into(), "corpus".into()], &[]);
     match explore(seconds) {
         StepOutcome::Passed => replayed,
         StepOutcome::Skipped(reason) => {

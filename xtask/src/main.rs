@@ -27,8 +27,9 @@ fn main() -> ExitCode {
         "ci" => ci::run(ci::EVERYTHING),
         "lint" => ci::run(ci::LINT),
         "tidy" => ci::run(&[ci::TIDY]),
-        "targets" => ci::run(&[ci::TARGETS]),
-        "test" => suite::run(&rest),
+        "targets" => ci::run(ci::TARGETS),
+        "test" if rest.is_empty() => suite::run(&rest, ci::CHECKS),
+        "test" => suite::run(&rest, &[]),
         "fuzz" => fuzz::run(&rest),
         "bench" => ci::bench(&rest),
         "soak" => ci::soak(&rest),
@@ -47,11 +48,11 @@ fn main() -> ExitCode {
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
-  ci             everything below that continuous integration needs
+  ci             test, doc, and each fuzz target for 10 s
   lint           fmt --check, clippy and doc with warnings fatal, tidy, targets
   tidy           the house rules alone (also an ordinary test)
   targets        wasm32, Windows and aarch64 type-checks where those targets are installed
-  test [ARGS]    the whole suite; ARGS go to `cargo test`; the last line counts
+  test [ARGS]    fmt, clippy, targets and the whole suite, or `cargo test ARGS`; the last line counts
   fuzz [SECONDS] corpora through `cargo test`; with cargo-fuzz and nightly each target for SECONDS
   bench [ARGS]   message rates beside libpgm and bare UDP; --pairs N, --size BYTES
   soak [SECONDS] one transfer at full rate, 60 s unless given; fails when memory grows

@@ -1,5 +1,5 @@
-//! The test suite with a summary: one `cargo test` of the whole workspace, its output condensed,
-//! and a closing line `N passed, N failed, N skipped`.
+//! The test suite with a summary: checks, then one `cargo test` of the whole workspace, its output
+//! condensed, and a closing line `N passed, N failed, N skipped` over both.
 //!
 //! A test that cannot run here prints `skipped: why` and returns; it counts as skipped, and the
 //! reasons are listed. Tests marked `#[ignore]` count as skipped too. The whole output is kept in
@@ -13,12 +13,21 @@ use std::{
     time::Instant,
 };
 
-use crate::command::{cargo, root};
+use crate::{
+    ci::{self, Step},
+    command::{StepOutcome, cargo, root},
+};
 
-/// Runs the suite (`cargo test --workspace` unless `args` say otherwise); true when all is well.
-pub(crate) fn run(args: &[String]) -> bool {
+/// Runs `checks`, each of which counts as one test, and the suite (`cargo test --workspace` unless
+/// `args` say otherwise); true when all is well.
+pub(crate) fn run(args: &[String], checks: &[Step]) -> bool {
     let started = Instant::now();
     let mut tally = Tally::default();
+    for check in checks {
+        let (outcome, _) = ci::perform(check);
+        tally.check(check.0, outcome);
+    }
+    let failed_checks = tally.failed;
     let is_success = match run_all(args, &mut tally) {
         Ok(is_success) => is_success,
         Err(error) => {
@@ -26,9 +35,9 @@ pub(crate) fn run(args: &[String]) -> bool {
             false
         }
     };
-    if !is_success && tally.failed == 0 {
+    if !is_success && tally.failed == failed_checks {
         // The compiler failed, or a test program was killed before it could report.
-        tally.failed = 1;
+        tally.failed += 1;
     }
     for (reason, count) in &tally.reasons {
         println!("skipped: {reason} ({count} tests)");
@@ -113,6 +122,21 @@ struct Tally {
 }
 
 impl Tally {
+    /// Counts a check that is no test of cargo's.
+    fn check(&mut self, name: &str, outcome: StepOutcome) {
+        match outcome {
+            StepOutcome::Passed => self.passed += 1,
+            StepOutcome::Failed(_) => {
+                self.failed += 1;
+                self.failures.push(name.to_owned());
+            }
+            StepOutcome::Skipped(reason) => {
+                self.skipped += 1;
+                *self.reasons.entry(format!("{name}: {reason}")).or_default() += 1;
+            }
+        }
+    }
+
     /// Takes one line; true when it is worth showing.
     fn line(&mut self, line: &str) -> bool {
         match line {
@@ -188,6 +212,17 @@ enum Section {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_check_counts_as_one_test() {
+        let mut tally = Tally::default();
+        tally.check("fmt", StepOutcome::Passed);
+        tally.check("clippy", StepOutcome::Failed("cargo clippy".to_owned()));
+        tally.check("target", StepOutcome::Skipped("it is not there".to_owned()));
+        assert_eq!((tally.passed, tally.failed, tally.skipped), (1, 1, 1));
+        assert_eq!(tally.reasons.get("target: it is not there"), Some(&1));
+        assert_eq!(tally.failures, ["clippy"]);
+    }
 
     #[test]
     fn passes_failures_and_skips_are_told_apart() {

@@ -18,7 +18,7 @@ mod layout;
 mod purity;
 
 mod rules;
-pub(crate) use rules::Rules;
+pub(crate) use rules::{CrateRule, Rules};
 
 mod source;
 use source::Source;
