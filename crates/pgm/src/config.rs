@@ -362,8 +362,14 @@ pub enum ConfigError {
     Conflict {
         /// The parameter to change.
         name: &'static str,
+        /// Its value as text.
+        value: String,
         /// The rule it breaks, with the other parameter's name.
         rule: &'static str,
+        /// The other parameter.
+        other: &'static str,
+        /// The other's value as text.
+        limit: String,
     },
 }
 
@@ -379,7 +385,13 @@ impl fmt::Display for ConfigError {
             Self::OutOfRange { name, value, range } => {
                 write!(f, "{name}: {value} is outside {range}")
             }
-            Self::Conflict { name, rule } => write!(f, "{name}: {rule}"),
+            Self::Conflict {
+                name,
+                value,
+                rule,
+                other,
+                limit,
+            } => write!(f, "{name} is {value}: it {rule}; {other} is {limit}"),
         }
     }
 }
@@ -389,45 +401,59 @@ impl std::error::Error for ConfigError {}
 /// The rules between parameters. The first that is broken is reported.
 fn check_rules(config: &Config) -> Result<(), ConfigError> {
     let c = config;
-    let rules: [(bool, &'static str, &'static str); 7] = [
+    let rules: [(bool, &'static str, &'static str, &'static str); 7] = [
         (
             c.tx_window_bytes >= 4 * c.mtu,
             "tx_window_bytes",
             "must hold at least four packets of mtu bytes",
+            "mtu",
         ),
         (
             c.spm_heartbeat_min <= c.spm_heartbeat_max,
             "spm_heartbeat_min",
             "must not exceed spm_heartbeat_max",
+            "spm_heartbeat_max",
         ),
         (
             c.spm_active <= c.spm_ambient,
             "spm_active",
             "must not exceed spm_ambient",
+            "spm_ambient",
         ),
         (
             c.spm_ambient * 3 <= c.peer_expiry,
             "spm_ambient",
             "must be at most a third of peer_expiry, or a lost SPM ends the session",
+            "peer_expiry",
         ),
         (
             c.rx_window_bytes <= c.rx_total_bytes,
             "rx_window_bytes",
             "must not exceed rx_total_bytes",
+            "rx_total_bytes",
         ),
         (
             c.nak_backoff_min <= c.nak_backoff_max,
             "nak_backoff_min",
             "must not exceed nak_backoff_max",
+            "nak_backoff_max",
         ),
         (
             c.elimination_interval <= c.nak_rdata_interval,
             "elimination_interval",
             "must not exceed nak_rdata_interval, or a repeated NAK goes unanswered",
+            "nak_rdata_interval",
         ),
     ];
-    match rules.iter().find(|(holds, _, _)| !holds) {
-        None => Ok(()),
-        Some(&(_, name, rule)) => Err(ConfigError::Conflict { name, rule }),
-    }
+    let Some(&(_, name, rule, other)) = rules.iter().find(|(holds, ..)| !holds) else {
+        return Ok(());
+    };
+    let text = |name| c.value(name).unwrap_or_default();
+    Err(ConfigError::Conflict {
+        name,
+        value: text(name),
+        rule,
+        other,
+        limit: text(other),
+    })
 }

@@ -723,11 +723,24 @@ fn s9_2_2_a_message_that_fits_one_packet_has_no_fragment_option() {
 }
 
 #[test]
+fn s9_2_2_the_bound_of_a_message_has_a_name() {
+    for settings in [
+        ("apdu_bytes_max", "20000"),
+        ("fragments_max", "10"),
+        ("tx_window_sqns", "64"),
+        ("tx_window_bytes", "64KiB"),
+    ] {
+        assert_eq!(Bench::set(&[settings]).source.apdu_limit(), settings.0);
+    }
+}
+
+#[test]
 fn s9_2_2_messages_beyond_the_bounds_are_refused_whole() {
     let settings = [("apdu_bytes_max", "20000"), ("fragments_max", "10")];
     let mut bench = Bench::set(&settings);
     let max = 14_280;
     assert_eq!(bench.source.max_apdu(), max);
+    assert_eq!(bench.source.apdu_limit(), "fragments_max");
     let refused = bench.source.offer(&vec![0; max + 1]);
     assert_eq!(refused, Err(Full::TooLong { max }));
     bench.send(1, max);
@@ -868,6 +881,23 @@ fn s9_7_2_three_fins_in_quick_succession_then_naks_are_answered_until_the_end() 
     assert_eq!(verdict, Verdict::Drop(DropReason::Ended));
     bench.ms(20_000);
     assert_eq!(bench.kinds(), []);
+}
+
+#[test]
+fn s9_8_2_a_session_broken_off_after_its_end_was_announced_says_so_at_once() {
+    let mut bench = Bench::set(&[("linger", "60s")]);
+    bench.send(1, 1000);
+    bench.source.close(bench.now);
+    bench.ms(5_000);
+    bench.forget();
+    bench.source.abort(bench.now, 0, false);
+    bench.ms(20);
+    let spms = bench.of(PacketType::Spm);
+    assert!(spms.len() >= 3);
+    let is_reset = |option| matches!(option, PgmOption::Rst(_));
+    for spm in spms {
+        assert!(spm.packet().options().any(is_reset));
+    }
 }
 
 #[test]

@@ -95,9 +95,10 @@ fn ranges_and_rules_name_what_to_change() {
     let error = config.set("mtu", "70000").unwrap_err();
     assert_eq!(error.to_string(), "mtu: 70000 is outside 576..65535");
     let error = config.set("peer_expiry", "20s").unwrap_err();
-    assert!(
-        error.to_string().contains("a third of peer_expiry"),
-        "{error}"
+    assert_eq!(
+        error.to_string(),
+        "spm_ambient is 10s: it must be at most a third of peer_expiry, or a lost SPM ends the \
+         session; peer_expiry is 20s"
     );
     assert_eq!(config, Config::default());
     let error = Config::builder().fragments_max(0).build().unwrap_err();

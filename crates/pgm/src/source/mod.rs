@@ -243,8 +243,11 @@ impl Source {
         if !repairs {
             self.repairs.clear();
         }
-        if matches!(self.closing, Closing::Open) {
-            self.closing = Closing::Sending;
+        match self.closing {
+            Closing::Open => self.closing = Closing::Sending,
+            // The end was announced as a good one: that it is not must be told at once.
+            Closing::Finished { .. } => self.spm.quicken(now, self.config.linger()),
+            Closing::Sending | Closing::Over => {}
         }
         self.advance_closing(now);
     }
@@ -328,6 +331,12 @@ impl Source {
     #[must_use]
     pub const fn max_apdu(&self) -> usize {
         self.limits.apdu
+    }
+
+    /// The parameter that says how long a message may be: the first to raise for longer ones.
+    #[must_use]
+    pub const fn apdu_limit(&self) -> &'static str {
+        self.limits.apdu_limit
     }
 
     /// The oldest packet that can be repaired.
@@ -437,6 +446,7 @@ struct Limits {
     tsdu: usize,
     fragment_tsdu: usize,
     apdu: usize,
+    apdu_limit: &'static str,
     burst_bytes: usize,
     backlog_bytes: usize,
     backlog_sqns: u64,
@@ -452,14 +462,28 @@ impl Limits {
         let tsdu = tpdu - DATA_HEAD - syn;
         let fragment_tsdu = tpdu - DATA_HEAD - syn - FRAGMENT_BYTES;
         let (window, sqns) = (config.tx_window_bytes(), config.tx_window_sqns());
-        let fragments = config.fragments_max().min(sqns / 2).max(1) as usize;
-        let records_bytes = fragments.saturating_mul(fragment_tsdu).max(tsdu);
-        // A message of n bytes takes n times this much of the ring.
-        let stored = window / 2 * fragment_tsdu / tpdu;
+        let pieces = |fragments: u32| {
+            let fragments = fragments.max(1) as usize;
+            fragments.saturating_mul(fragment_tsdu).max(tsdu)
+        };
+        let bounds = [
+            (config.apdu_bytes_max(), "apdu_bytes_max"),
+            (pieces(config.fragments_max()), "fragments_max"),
+            (pieces(sqns / 2), "tx_window_sqns"),
+            // Of a message of n bytes the ring takes n times tpdu / fragment_tsdu.
+            (window / 2 * fragment_tsdu / tpdu, "tx_window_bytes"),
+        ];
+        let mut apdu = bounds[0];
+        for bound in bounds {
+            if bound.0 < apdu.0 {
+                apdu = bound;
+            }
+        }
         Self {
             tsdu,
             fragment_tsdu,
-            apdu: config.apdu_bytes_max().min(records_bytes).min(stored),
+            apdu: apdu.0,
+            apdu_limit: apdu.1,
             burst_bytes: window / 4,
             backlog_bytes: config.tx_backlog_bytes().min(window / 4),
             backlog_sqns: u64::from(sqns / 4).max(1),
