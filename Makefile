@@ -1,6 +1,6 @@
 # Short names for what the repository can do. `make demo` and `make test` set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: demo test bench soak lint fuzz help
+.PHONY: demo test sim bench soak lint fuzz help
 
 # A toolchain that scripts/setup.sh has just installed is not on the caller's path yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -13,8 +13,12 @@ test: ## format, clippy, other targets, every test; the last line counts them
 	@scripts/setup.sh rust tests
 	@cargo run --quiet --locked --package xtask -- test $(ARGS)
 
-bench: ## rates and costs on this machine
+sim: ## 10,000 seeds of the simulated network, or ARGS=SEEDS
 	@scripts/setup.sh rust
+	@cargo run --quiet --locked --package xtask -- sim $(ARGS)
+
+bench: ## rates and costs on this machine, beside rivals
+	@scripts/setup.sh rust bench
 	@cargo run --quiet --locked --package xtask -- bench $(ARGS)
 
 soak: ## a minute at full rate: nothing missing, and memory that does not grow

@@ -57,6 +57,25 @@ pub(crate) fn bench(args: &[String]) -> bool {
     cargo_step(&build, &[]) == StepOutcome::Passed && cargo_step(&run, &[]) == StepOutcome::Passed
 }
 
+/// Simulates as many seeds of the swarm as `args` say, 10,000 unless they do.
+pub(crate) fn sim(args: &[String]) -> bool {
+    let count = match args {
+        [] => Some(10_000),
+        [text] => text.parse::<u64>().ok().filter(|&count| count > 0),
+        _ => None,
+    };
+    let Some(count) = count else {
+        eprintln!("usage: cargo xtask sim [SEEDS]");
+        return false;
+    };
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let mut run = vec!["run", "--quiet", "--release", "--locked"];
+    run.extend(["--package", "towline-sim", "--", "--seeds"]);
+    let (seeds, threads) = (format!("0..{count}"), threads.to_string());
+    run.extend([&seeds, "--threads", &threads]);
+    cargo_step(&run, &[]) == StepOutcome::Passed
+}
+
 /// Runs one transfer at full rate for long (`args`: seconds, 60 unless given); watches its memory.
 pub(crate) fn soak(args: &[String]) -> bool {
     let seconds = args.first().map_or("60", String::as_str);
@@ -162,6 +181,7 @@ fn install_target(target: &str) -> Result<(), String> {
 /// Set to 1, nothing may be installed; scripts/setup.sh heeds it too.
 const NO_INSTALL: &str = "TOWLINE_NO_INSTALL";
 
+const FUZZ_CHECK: Step = ("fuzz targets compile", fuzz::check);
 const WASM32: Step = ("target wasm32-unknown-unknown", wasm32);
 const WINDOWS: Step = ("target x86_64-pc-windows-gnu", windows);
 const AARCH64: Step = ("target aarch64-unknown-linux-gnu", aarch64);
@@ -175,6 +195,7 @@ pub(crate) const LINT: &[Step] = &[
     TIDY,
     ("clippy", clippy),
     ("doc", doc),
+    FUZZ_CHECK,
     WASM32,
     WINDOWS,
     AARCH64,

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         "test" if rest.is_empty() => suite::run(&rest, ci::CHECKS),
         "test" => suite::run(&rest, &[]),
         "fuzz" => fuzz::run(&rest),
+        "sim" => ci::sim(&rest),
         "bench" => ci::bench(&rest),
         "soak" => ci::soak(&rest),
         "docs" => docs::run(),
@@ -49,11 +50,13 @@ fn main() -> ExitCode {
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
   ci             test, doc, and each fuzz target for 10 s
-  lint           fmt --check, clippy and doc with warnings fatal, tidy, targets
+  lint           fmt --check, clippy and doc with warnings fatal, tidy, fuzz targets, targets
   tidy           the house rules alone (also an ordinary test)
   targets        wasm32, Windows and aarch64 type-checks where those targets are installed
-  test [ARGS]    fmt, clippy, targets and the whole suite, or `cargo test ARGS`; the last line counts
+  test [ARGS]    format, clippy, targets and all tests, or `cargo test ARGS`; the last line counts
   fuzz [SECONDS] corpora through `cargo test`; with cargo-fuzz and nightly each target for SECONDS
-  bench [ARGS]   message rates beside libpgm and bare UDP; --pairs N, --size BYTES
+  sim [SEEDS]    the simulated swarm from as many seeds, 10000 unless given, on every processor
+  bench [GROUPS] fec, messages, files, rtt, or all, beside libpgm, ZeroMQ, Aeron, bare UDP, uftp,
+                 udpcast and sockperf, where installed; --pairs N, --size BYTES
   soak [SECONDS] one transfer at full rate, 60 s unless given; fails when memory grows
   docs           completions and manual pages into target/docs, docs/parameters.md";

@@ -3,14 +3,22 @@
 //! Each drives a real machine with operations read from the input: bytes of a control connection in
 //! pieces, blocks, time. They panic when an invariant of the machine does not hold.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use base::{Instant, LinkEvent, LinkId};
-use wire::object::{BlockHeader, Hello, Message, ObjectId, VERSION, Welcome};
+use wire::{
+    object::{BlockHeader, Hello, Message, ObjectId, VERSION, Welcome},
+    pgm::{Mark, Profile},
+};
 
 use crate::{
     Entry, Key, LinkCommand, Plan, PlanLimits, PlanOutcome, PlanReceiver, PlanReceiverConfig,
-    PlanSender, PlanSenderConfig, Registry, RegistryConfig,
+    PlanSender, PlanSenderConfig, Registry, RegistryConfig, Reporter, ReporterConfig,
+    ReporterEvent,
     memory::{MemoryContent, MemoryStore},
 };
 
@@ -169,6 +177,53 @@ fn receiver_with(config: PlanReceiverConfig, data: &[u8]) -> PlanReceiver<Memory
             .is_none_or(|bytes| bytes == content.bytes())
     );
     receiver
+}
+
+/// A reporter whose sender says anything, before and after a welcome.
+///
+/// **Panics**: when it reports without a welcome, dials a sender that has sent it away, or anything
+/// inside breaks.
+pub fn reporter(data: &[u8]) {
+    let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
+    let (session, source) = (0, IpAddr::from([10, 0, 0, 1]));
+    let mut mark = Mark::new(Profile::Messages, SESSION);
+    mark.control_port = 7501;
+    let entries = vec![Entry::file("a", 1)];
+    let (plan, _) = MemoryContent::generate(entries, [0; 16], 1).expect("it is a plan");
+    let truth = welcome(&plan);
+    let mut link = LINK;
+    let (mut is_welcome, mut is_sent_away) = (false, false);
+    for operation in Operations::new(data) {
+        let now = operation.now();
+        reporter.mark(now, session, source, &mark);
+        reporter.handle_timeout(now);
+        if let Some(key) = drain(|| reporter.poll_link().map(taken)) {
+            assert!(!is_sent_away, "it dials a sender that does not want it");
+            link = LinkId(link.0 + 1);
+            reporter.link_opened(key, link);
+            reporter.handle_link(now, link, LinkEvent::Opened, &[]);
+        }
+        match operation {
+            Operation::Link(_, _, LinkEvent::Accepted { .. }, _) => {
+                // Now and then the truth, so that the later steps are reached.
+                reporter.handle_link(now, link, LinkEvent::Data, &truth);
+            }
+            Operation::Link(_, _, event, bytes) => reporter.handle_link(now, link, event, bytes),
+            Operation::Greet(_, _, number) => reporter.position(now, session, number.into(), 99),
+            Operation::Time(_) => reporter.handle_timeout(now),
+            Operation::Block(..) => {
+                reporter.session_over(now, session);
+                (is_welcome, is_sent_away) = (false, false);
+            }
+        }
+        while let Some(event) = reporter.pop_event() {
+            match event {
+                ReporterEvent::Joined { .. } => is_welcome = true,
+                _ => is_sent_away = true,
+            }
+        }
+        assert!(is_welcome || !reporter.is_reporting(session));
+    }
 }
 
 const LINK: LinkId = LinkId(1);

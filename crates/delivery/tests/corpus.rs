@@ -13,12 +13,13 @@ use wire::object::{
 
 type Body = fn(&[u8]);
 
-const TARGETS: [(&str, Body); 7] = [
+const TARGETS: [(&str, Body); 8] = [
     ("object_stream", wire::object::fuzzing::stream),
     ("object_manifest", wire::object::fuzzing::manifest),
     ("object_block", wire::object::fuzzing::block),
     ("delivery_plan", fuzzing::plan),
     ("delivery_registry", fuzzing::registry),
+    ("delivery_reporter", fuzzing::reporter),
     ("delivery_sender", fuzzing::sender),
     ("delivery_receiver", fuzzing::receiver),
 ];
@@ -30,7 +31,7 @@ fn corpus(target: &str) -> PathBuf {
 }
 
 #[test]
-fn every_seed_is_survived() {
+fn every_seed_of_the_corpus_is_survived() {
     for (target, body) in TARGETS {
         let seeds = fs::read_dir(corpus(target)).expect("the corpus is part of the repository");
         let mut count = 0;
@@ -45,7 +46,7 @@ fn every_seed_is_survived() {
 
 /// A fuzzer for machines without one: seeds cut, joined and changed, from a fixed seed.
 #[test]
-fn changed_seeds_are_survived() {
+fn changed_seeds_of_the_corpus_are_survived() {
     let rounds = std::env::var("MUTATIONS").ok();
     let rounds = rounds.and_then(|text| text.parse().ok()).unwrap_or(3000);
     let mut rng = base::Rng::new(11);
@@ -95,6 +96,9 @@ fn write_the_seeds() {
         // The manifest, then the message, then content and time.
         let session = [&[1, 0, 0][..], &operation(frame), &[5, 0, 0, 6, 0, 20]].concat();
         write("delivery_receiver", name, &session);
+        // What it sends once it is welcome, and how its own time and position go on.
+        let session = [&[1, 0, 0][..], &operation(frame), &[7, 0, 0, 6, 0, 20]].concat();
+        write("delivery_reporter", name, &session);
     }
     write("object_stream", "all", &whole);
     write("object_manifest", "tree", &manifest);
@@ -114,6 +118,15 @@ fn write_the_seeds() {
     let talk = [&[0, 0, 0, 5, 0, 0][..], &talk.collect::<Vec<_>>().concat()].concat();
     write("delivery_sender", "transfer", &talk);
     write("delivery_registry", "session", &talk);
+    let order = ["acknowledged", "welcome", "error", "bye"].iter();
+    let talk = order.flat_map(|name| {
+        let (_, frame) = frames
+            .iter()
+            .find(|(known, _)| known == name)
+            .expect("it is one");
+        [&operation(frame)[..], &[1, 0, 0, 7, 0, 0, 6, 0, 4]].concat()
+    });
+    write("delivery_reporter", "session", &talk.collect::<Vec<_>>());
 }
 
 fn write(target: &str, name: &str, bytes: &[u8]) {

@@ -34,7 +34,7 @@ fn every_seed_of_the_corpus_is_survived() {
 }
 
 #[test]
-fn seeds_cut_and_joined_are_survived() {
+fn seeds_of_the_corpus_cut_and_joined_are_survived() {
     let mut rng = Rng::new(3);
     for (target, body) in TARGETS {
         let seeds = seeds(target);
