@@ -12,7 +12,7 @@ use std::{
 
 use net::NetError;
 
-use super::Tree;
+use super::{Process, Tree};
 use crate::Error;
 
 /// A program that prints a hash and a name for each file.
@@ -67,23 +67,28 @@ pub struct Checksums {
 }
 
 impl Checksums {
-    /// Runs the tool over everything.
+    /// Runs the tool over everything; `is_interrupted` is asked ten times a second and more.
     ///
     /// # Errors
-    /// When the tool fails or a directory cannot be read.
-    pub fn take(tool: Tool, tree: &Tree, directories: &[PathBuf]) -> Result<Self, Error> {
+    /// [`Error::Interrupted`]; or when the tool fails or a directory cannot be read.
+    pub fn take(
+        tool: Tool,
+        tree: &Tree,
+        directories: &[PathBuf],
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Self, Error> {
         let mut lines = BTreeMap::new();
         for path in &tree.paths {
             let parent = path.parent().unwrap_or(Path::new("/"));
             let name = path.file_name().unwrap_or_default().as_bytes().to_vec();
-            hash_below(tool, parent, &[name], &mut lines)?;
+            hash_below(tool, parent, &[name], &mut lines, is_interrupted)?;
         }
         let sent = hash_of(tool, lines)?;
         let mut received = Vec::new();
         for directory in directories {
             let mut lines = BTreeMap::new();
             let names = names_in(directory)?;
-            hash_below(tool, directory, &names, &mut lines)?;
+            hash_below(tool, directory, &names, &mut lines, is_interrupted)?;
             received.push(hash_of(tool, lines)?);
         }
         Ok(Self {
@@ -114,25 +119,24 @@ fn hash_below(
     root: &Path,
     names: &[Vec<u8>],
     lines: &mut BTreeMap<Vec<u8>, Vec<u8>>,
+    is_interrupted: &dyn Fn() -> bool,
 ) -> Result<(), Error> {
     let mut files = Vec::new();
     for name in names {
         collect(root, name, &mut files)?;
     }
     for chunk in files.chunks(FILES_PER_CALL) {
+        if is_interrupted() {
+            return Err(Error::Interrupted);
+        }
         let mut command = Command::new(tool.name());
         command.current_dir(root).arg("--");
         command.args(chunk.iter().map(|name| OsString::from_vec(name.clone())));
-        let output = command
-            .stderr(Stdio::inherit())
-            .output()
-            .map_err(|error| NetError::system("run", tool.name(), &error))?;
-        let printed: Vec<&[u8]> = output
-            .stdout
-            .split_inclusive(|&byte| byte == b'\n')
-            .collect();
-        if !output.status.success() || printed.len() != chunk.len() {
-            let cause = format!("it ended with {}", output.status);
+        let (status, text) =
+            Process::start(&mut command, true)?.output(tool.name(), is_interrupted)?;
+        let printed: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
+        if !status.success() || printed.len() != chunk.len() {
+            let cause = format!("it ended with {status}");
             return Err(NetError::refused("use", tool.name(), cause).into());
         }
         let pairs = chunk.iter().zip(printed);
@@ -183,3 +187,20 @@ fn hash_of(tool: Tool, lines: BTreeMap<Vec<u8>, Vec<u8>>) -> Result<String, Erro
 
 /// Keeps a command line well below the kernel's limit.
 const FILES_PER_CALL: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checking_ends_when_nobody_wants_it_any_more() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let tree = Tree::of(&root).expect("our own source");
+        let parent = [PathBuf::from(env!("CARGO_MANIFEST_DIR"))];
+        let tool = Tool::find().expect("a tool");
+        let ended = Checksums::take(tool, &tree, &parent, &|| true);
+        assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
+        let taken = Checksums::take(tool, &tree, &[], &|| false).expect("hashes");
+        assert!(taken.sent.len() == 64, "{taken:?}");
+    }
+}

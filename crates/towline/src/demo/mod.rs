@@ -13,7 +13,7 @@
 use std::{
     io::Read,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -106,6 +106,8 @@ impl Demo {
         say: &mut dyn FnMut(&str),
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<DemoReport, Error> {
+        // First: without it nothing could be proven.
+        let tool = Tool::find()?;
         let staging = Staging::new(self.keep.as_deref(), self.receivers, self.tree.bytes)?;
         say(&format!("receiving into {}", staging.root.display()));
         let mut receivers = Vec::new();
@@ -127,9 +129,8 @@ impl Demo {
         for receiver in receivers {
             received.push(receiver.report("recv", is_interrupted)?);
         }
-        let tool = Tool::find()?;
         say(&format!("checking with {}", tool.name()));
-        let checksums = Checksums::take(tool, &self.tree, &staging.directories)?;
+        let checksums = Checksums::take(tool, &self.tree, &staging.directories, is_interrupted)?;
         Ok(DemoReport {
             place: place.describe(),
             sent,
@@ -210,21 +211,43 @@ impl Process {
         what: &'static str,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Value, Error> {
-        let status = loop {
-            let status = self.child.try_wait();
-            let status = status.map_err(|error| net::NetError::system("wait for", what, &error))?;
-            match status {
-                Some(status) => break status,
-                None if is_interrupted() => return Err(Error::Interrupted),
-                None => thread::sleep(POLL),
-            }
-        };
+        let status = self.end(what, is_interrupted)?;
         let printed = text(self.stdout.take());
         serde_json::from_str(&printed).map_err(|_| {
             let said = text(self.stderr.take());
             let cause = format!("it ended with {status} and said: {}", said.trim());
             net::NetError::refused("read the report of", what, cause).into()
         })
+    }
+}
+
+impl Process {
+    /// Waits for the end.
+    fn end(
+        &mut self,
+        what: &'static str,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<ExitStatus, Error> {
+        loop {
+            let status = self.child.try_wait();
+            let status = status.map_err(|error| net::NetError::system("wait for", what, &error))?;
+            match status {
+                Some(status) => return Ok(status),
+                None if is_interrupted() => return Err(Error::Interrupted),
+                None => thread::sleep(POLL),
+            }
+        }
+    }
+
+    /// Waits for the end and gives what was printed.
+    fn output(
+        mut self,
+        what: &'static str,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<(ExitStatus, Vec<u8>), Error> {
+        let status = self.end(what, is_interrupted)?;
+        let bytes = self.stdout.take().and_then(|thread| thread.join().ok());
+        Ok((status, bytes.unwrap_or_default()))
     }
 }
 
