@@ -20,11 +20,14 @@ pub enum Error {
     /// The sockets are beyond use.
     #[error("{0}")]
     Io(#[from] IoFault),
-    /// The message is longer than the protocol parameters allow.
-    #[error("the message is longer than the {max} bytes that can be sent; raise apdu_bytes_max")]
+    /// The message is longer than the protocol parameters allow. It was not taken; the session goes
+    /// on.
+    #[error("the message is longer than the {max} bytes that can be sent; raise {parameter}")]
     TooLong {
         /// The longest that can.
         max: usize,
+        /// The protocol parameter that says so.
+        parameter: &'static str,
     },
     /// The session was closed.
     #[error("the session was closed")]

@@ -112,7 +112,18 @@ impl Publisher {
     /// # Errors
     /// [`Error::TooLong`], [`Error::Closed`], or sockets beyond use.
     pub fn try_send(&mut self, message: &[u8]) -> Result<SendStatus, Error> {
-        self.take(message.len(), |endpoint| endpoint.offer(message).map(drop))
+        let parameter = self.message_limit().1;
+        self.take(message.len(), parameter, |endpoint| {
+            endpoint.offer(message).map(drop)
+        })
+    }
+
+    /// The longest message that can be sent, in bytes, and the protocol parameter to raise for
+    /// longer ones.
+    #[must_use]
+    pub const fn message_limit(&self) -> (usize, &'static str) {
+        let source = self.end.driver.endpoint.source();
+        (source.max_apdu(), source.apdu_limit())
     }
 
     /// Takes a message of `len` bytes, at most one packet's worth, which `fill` writes where it
@@ -125,7 +136,7 @@ impl Publisher {
         len: usize,
         mut fill: impl FnMut(&mut [u8]),
     ) -> Result<SendStatus, Error> {
-        self.take(len, |endpoint| {
+        self.take(len, "mtu", |endpoint| {
             let mut slot = endpoint.source_mut().reserve(len)?;
             fill(slot.payload_mut());
             slot.commit();
@@ -133,10 +144,12 @@ impl Publisher {
         })
     }
 
-    /// Takes a message by `offer`, after a turn if there is no room before.
+    /// Takes a message by `offer`, after a turn if there is no room before. `parameter` bounds its
+    /// length.
     fn take(
         &mut self,
         len: usize,
+        parameter: &'static str,
         mut offer: impl FnMut(&mut driver::Publisher) -> Result<(), Full>,
     ) -> Result<SendStatus, Error> {
         for is_retry in [false, true] {
@@ -148,7 +161,7 @@ impl Publisher {
                     }
                     return Ok(SendStatus::Taken);
                 }
-                Err(Full::TooLong { max }) => return Err(Error::TooLong { max }),
+                Err(Full::TooLong { max }) => return Err(Error::TooLong { max, parameter }),
                 Err(Full::Closed) => return Err(Error::Closed),
                 Err(Full::Window) if is_retry => break,
                 Err(Full::Window) => {
@@ -223,7 +236,8 @@ impl Publisher {
     }
 
     /// Ends the session in good order: everything is sent, reporting receivers have been given all
-    /// of it or are gone, and the end is announced. Gives false when `timeout` came first.
+    /// of it or are gone, and the end is announced. Gives false when `timeout` came first: what was
+    /// not confirmed by then is broken off, and receivers are told.
     ///
     /// # Errors
     /// Sockets beyond use.
@@ -270,17 +284,31 @@ impl Publisher {
                 return Ok(is_confirmed);
             }
             let now = self.end.driver.now();
-            if now >= until {
-                return Ok(false);
-            }
-            if !may_wait() {
+            let is_late = now >= until;
+            if is_late || !may_wait() {
                 if !is_confirmed {
-                    self.end.driver.endpoint.source_mut().abort(now, 0, false);
-                    self.turn()?;
+                    self.break_off(now)?;
                 }
-                return Ok(is_confirmed);
+                return Ok(is_confirmed && !is_late);
             }
             self.end.wait(Some(until.min(now + CLOSE_POLL)));
+        }
+    }
+
+    /// Ends the session where it is, and tells receivers: they would wait for the rest until the
+    /// session expires.
+    fn break_off(&mut self, now: Instant) -> Result<(), Error> {
+        self.end.driver.endpoint.source_mut().abort(now, 0, false);
+        let spms = |publisher: &Self| publisher.end.driver.endpoint.source().counters().spms;
+        let enough = spms(self) + BREAK_OFF_SPMS;
+        let until = now + BREAK_OFF_TIME_MAX;
+        // The rate limit holds these packets too.
+        loop {
+            self.turn()?;
+            if spms(self) >= enough || self.now() >= until {
+                return Ok(());
+            }
+            self.end.wait(Some(until));
         }
     }
 
@@ -318,3 +346,7 @@ const MESSAGE_COST_BYTES: usize = 24;
 const CLOSE_POLL: Duration = Duration::from_millis(100);
 /// How long the end is still announced when every reporting receiver has confirmed everything.
 const CONFIRMED_LINGER: Duration = Duration::from_millis(30);
+/// How often receivers are told that a session was broken off: as often as at a good end.
+const BREAK_OFF_SPMS: u64 = 3;
+/// How long that may take under a rate limit.
+const BREAK_OFF_TIME_MAX: Duration = Duration::from_secs(1);

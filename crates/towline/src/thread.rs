@@ -248,6 +248,8 @@ pub struct PublisherThread {
     queue: Arc<Queue>,
     waker: net::Waker,
     thread: Option<JoinHandle<Result<(), Error>>>,
+    /// The longest message, and the parameter that says so.
+    limit: (usize, &'static str),
 }
 
 /// Where the application's messages gather until the thread takes all of them at once.
@@ -357,6 +359,7 @@ impl PublisherThread {
     /// When the system gives no thread or descriptor.
     pub fn spawn(publisher: Publisher, close_timeout: Duration) -> Result<Self, Error> {
         let waker = publisher.waker()?;
+        let limit = publisher.message_limit();
         let queue = Arc::new(Queue::default());
         let farewell = Farewell(Arc::clone(&queue));
         let thread = spawn("publisher", move || {
@@ -366,6 +369,7 @@ impl PublisherThread {
             queue,
             waker,
             thread: Some(thread),
+            limit,
         })
     }
 
@@ -373,8 +377,12 @@ impl PublisherThread {
     /// message travels at once; while it does not, they travel together.
     ///
     /// # Errors
-    /// What ended the session.
+    /// [`Error::TooLong`], after which the session goes on; or what ended the session.
     pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        let (max, parameter) = self.limit;
+        if message.len() > max {
+            return Err(Error::TooLong { max, parameter });
+        }
         match self.queue.push(message) {
             Some(true) => self.waker.wake(),
             Some(false) => {}

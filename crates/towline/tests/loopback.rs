@@ -10,9 +10,9 @@ use std::{
 
 use sys::poll::{Epoll, Interest};
 use towline::{
-    Expectation, FileReceiver, FileSender, FileSet, Group, ObjectReceiverEvent, PlanReceiverEvent,
-    PlanSenderEvent, Publisher, PublisherThread, Received, SessionBuilder, SessionEvent, Status,
-    Subscriber, SubscriberThread, TransferThread,
+    Error, Expectation, FileReceiver, FileSender, FileSet, Group, ObjectReceiverEvent,
+    PlanReceiverEvent, PlanSenderEvent, Publisher, PublisherThread, Received, SessionBuilder,
+    SessionEvent, Status, Subscriber, SubscriberThread, TransferThread,
 };
 
 /// Groups differ between tests, so that they can run side by side.
@@ -106,6 +106,55 @@ fn sessions_work_on_threads_of_their_own() {
         }
     }
     sender.join().unwrap();
+}
+
+#[test]
+fn a_message_that_is_too_long_is_refused_and_costs_no_other() {
+    let session = |last, port| session(last, port).set("fragments_max", "4").unwrap();
+    let mut subscriber = Subscriber::open(&session(9, 17509)).unwrap();
+    let publisher = Publisher::builder(session(9, 17509)).expect(1).open();
+    let mut publisher = publisher.unwrap();
+    let (max, parameter) = publisher.message_limit();
+    assert_eq!(parameter, "fragments_max");
+    let sender = std::thread::spawn(move || {
+        publisher
+            .wait_for_receivers(Some(Duration::from_secs(10)))
+            .unwrap();
+        let refused = publisher.try_send(&vec![0; max + 1]).unwrap_err();
+        assert!(
+            refused.to_string().contains("raise fragments_max"),
+            "{refused}"
+        );
+        let mut publisher = PublisherThread::spawn(publisher, Duration::from_secs(10)).unwrap();
+        publisher.send(b"before").unwrap();
+        let refused = publisher.send(&vec![0; max + 1]);
+        assert!(matches!(refused, Err(Error::TooLong { .. })), "{refused:?}");
+        publisher.send(&vec![7; max]).unwrap();
+        publisher.close().unwrap();
+    });
+    let got = messages(&mut subscriber, 2);
+    assert_eq!(got, [b"before".to_vec(), vec![7; max]]);
+    sender.join().unwrap();
+}
+
+#[test]
+fn a_publisher_that_closes_too_late_tells_who_waits() {
+    let mut subscriber = Subscriber::open(&session(10, 17510)).unwrap();
+    // Five seconds for the message.
+    let session = session(10, 17510).set("rate", "20kB/s").unwrap();
+    let mut publisher = Publisher::builder(session).open().unwrap();
+    let sender = std::thread::spawn(move || {
+        publisher.send(&[1; 100_000]).unwrap();
+        publisher.close(Duration::from_millis(300)).unwrap()
+    });
+    loop {
+        match subscriber.recv(Some(Duration::from_secs(20))).unwrap() {
+            Some(Received::Event(SessionEvent::Reset { .. })) => break,
+            Some(_) => {}
+            None => panic!("nothing is said of the end"),
+        }
+    }
+    assert!(!sender.join().unwrap());
 }
 
 /// The smallest executor: parks the thread until the task is woken.
