@@ -1,6 +1,6 @@
 //! How a command ends, and its exit code.
 
-use std::{fmt, io, process::ExitCode};
+use std::{fmt, io, path::Path, process::ExitCode};
 
 /// The end of a command that could do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,18 @@ impl Failure {
             }
         }
     }
+}
+
+/// What is said of a file that was named and cannot be read.
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> String {
+    let remedy = match error.kind() {
+        io::ErrorKind::NotFound if path.is_absolute() => "; check the path",
+        io::ErrorKind::NotFound => "; check the path: it begins at the present directory",
+        io::ErrorKind::PermissionDenied => "; let this user read it",
+        io::ErrorKind::IsADirectory => "; name a file in it",
+        _ => "",
+    };
+    format!("reading {}: {error}{remedy}", path.display())
 }
 
 /// Errors of writing our own output.

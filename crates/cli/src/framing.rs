@@ -20,21 +20,29 @@ pub(crate) enum Framing {
     Length,
 }
 
+/// How long a message may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub(crate) bytes: usize,
+    /// The protocol parameter to raise for longer ones.
+    pub(crate) parameter: &'static str,
+}
+
 impl Framing {
     /// Replaces `message` by the next one; false at the end of the stream.
     ///
     /// # Errors
-    /// `InvalidData` for a message longer than `bytes_max` or a stream that ends within one.
+    /// `InvalidData` for a message longer than `limit` or a stream that ends within one.
     pub(crate) fn read(
         self,
         input: &mut impl BufRead,
-        bytes_max: usize,
+        limit: Limit,
         message: &mut Vec<u8>,
     ) -> io::Result<bool> {
         message.clear();
         match self {
-            Self::Lines => read_line(input, bytes_max, message),
-            Self::Length => read_counted(input, bytes_max, message),
+            Self::Lines => read_line(input, limit, message),
+            Self::Length => read_counted(input, limit, message),
         }
     }
 
@@ -59,8 +67,10 @@ impl Framing {
                 output.write_all(b"\n")
             }
             Self::Length => {
-                let length =
-                    u32::try_from(message.len()).map_err(|_| too_long(u32::MAX as usize))?;
+                let length = u32::try_from(message.len()).map_err(|_| {
+                    let text = "a message of 4 GiB or more has no length in four bytes";
+                    io::Error::new(io::ErrorKind::InvalidData, text)
+                })?;
                 output.write_all(&length.to_be_bytes())?;
                 output.write_all(message)
             }
@@ -68,47 +78,41 @@ impl Framing {
     }
 }
 
-fn read_line(
-    input: &mut impl BufRead,
-    bytes_max: usize,
-    message: &mut Vec<u8>,
-) -> io::Result<bool> {
+fn read_line(input: &mut impl BufRead, limit: Limit, message: &mut Vec<u8>) -> io::Result<bool> {
     // One byte more than allowed, and the line feed: enough to tell a line that is too long.
-    let limit = (bytes_max as u64).saturating_add(2);
-    if input.take(limit).read_until(b'\n', message)? == 0 {
+    let line_max = (limit.bytes as u64).saturating_add(2);
+    if input.take(line_max).read_until(b'\n', message)? == 0 {
         return Ok(false);
     }
     if message.last() == Some(&b'\n') {
         message.pop();
     }
-    if message.len() > bytes_max {
-        Err(too_long(bytes_max))
+    if message.len() > limit.bytes {
+        Err(too_long(limit))
     } else {
         Ok(true)
     }
 }
 
-fn read_counted(
-    input: &mut impl BufRead,
-    bytes_max: usize,
-    message: &mut Vec<u8>,
-) -> io::Result<bool> {
+fn read_counted(input: &mut impl BufRead, limit: Limit, message: &mut Vec<u8>) -> io::Result<bool> {
     if input.fill_buf()?.is_empty() {
         return Ok(false);
     }
     let mut head = [0; 4];
     input.read_exact(&mut head).map_err(cut_short)?;
     let length = u32::from_be_bytes(head) as usize;
-    if length > bytes_max {
-        return Err(too_long(bytes_max));
+    if length > limit.bytes {
+        return Err(too_long(limit));
     }
     message.resize(length, 0);
     input.read_exact(message).map_err(cut_short)?;
     Ok(true)
 }
 
-fn too_long(bytes_max: usize) -> io::Error {
-    let text = format!("a message is longer than {bytes_max} bytes (--apdu-bytes-max)");
+fn too_long(limit: Limit) -> io::Error {
+    let Limit { bytes, parameter } = limit;
+    let remedy = parameter.replace('_', "-");
+    let text = format!("a message is longer than {bytes} bytes; raise --{remedy}");
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
@@ -129,7 +133,11 @@ mod tests {
 
     fn read_all(framing: Framing, mut input: &[u8], max: usize) -> io::Result<Vec<Vec<u8>>> {
         let (mut found, mut message) = (Vec::new(), Vec::new());
-        while framing.read(&mut input, max, &mut message)? {
+        let limit = Limit {
+            bytes: max,
+            parameter: "fragments_max",
+        };
+        while framing.read(&mut input, limit, &mut message)? {
             found.push(message.clone());
         }
         Ok(found)
@@ -158,7 +166,9 @@ mod tests {
     #[test]
     fn the_longest_message_passes_and_one_byte_more_does_not() {
         assert_eq!(read_all(Framing::Lines, b"12345\n", 5).unwrap(), [b"12345"]);
-        assert!(read_all(Framing::Lines, b"123456\n", 5).is_err());
+        let error = read_all(Framing::Lines, b"123456\n", 5).unwrap_err();
+        let text = "a message is longer than 5 bytes; raise --fragments-max";
+        assert_eq!(error.to_string(), text);
         assert_eq!(
             read_all(Framing::Length, b"\0\0\0\x0212", 2).unwrap(),
             [b"12"]

@@ -98,7 +98,10 @@ fn what_cannot_be_done_is_said() {
                 &["capture", "ring:e7"],
                 "there is no interface e7; there are lo, e0",
             ),
-            (&["capture", "ring:e0", "-f", "udp and and"], "is no filter: "),
+            (
+                &["capture", "ring:e0", "-f", "udp and and"],
+                "is no filter: ",
+            ),
             (&["capture", "e0"], "is no source of packets"),
             (&["capture", "ring:e0", "-o", "x"], "is no sink of packets"),
             (

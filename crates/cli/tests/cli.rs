@@ -41,37 +41,45 @@ fn shown(args: &[&str]) -> String {
     )
 }
 
+/// The commands that a help text lists, but for `help` itself.
+fn listed(help: &str) -> Vec<String> {
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = lines
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next());
+    names
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
 #[test]
 fn help_of_every_command() {
-    let commands: [&[&str]; 12] = [
-        &[],
-        &["pub"],
-        &["sub"],
-        &["load"],
-        &["load", "send"],
-        &["load", "recv"],
-        &["send"],
-        &["recv"],
-        &["ifaces"],
-        &["top"],
-        &["stat"],
-        &["demo"],
-    ];
-    for command in commands {
-        let name = ["help"]
-            .iter()
-            .chain(command)
-            .copied()
-            .collect::<Vec<_>>()
-            .join("-");
-        let args: Vec<&str> = command.iter().copied().chain(["-h"]).collect();
-        insta::assert_snapshot!(name, shown(&args));
+    let readme = include_str!("../../../README.md");
+    let mut left = vec![Vec::new()];
+    let mut seen = 0;
+    while let Some(command) = left.pop() {
+        seen += 1;
+        let name = [&["help".to_owned()], &command[..]].concat().join("-");
+        let args: Vec<&str> = command.iter().map(String::as_str).chain(["-h"]).collect();
+        let help = shown(&args);
+        for name in listed(&help) {
+            let below = [&command[..], &[name]].concat();
+            assert!(
+                below.len() > 1 || readme.contains(&format!("`{}`", below[0])),
+                "README.md does not name {below:?}"
+            );
+            left.push(below);
+        }
+        insta::assert_snapshot!(name, help);
     }
+    assert!(seen >= 19, "{seen} commands");
 }
 
 #[test]
 fn errors_say_what_to_do() {
-    let wrong: [&[&str]; 13] = [
+    let wrong: [&[&str]; 14] = [
         &["pub"],
         &["sub", "--group", "239.1.1.1:0"],
         &["sub", "--group", "239.1.1.1", "--hops", "0"],
@@ -80,6 +88,18 @@ fn errors_say_what_to_do() {
         &["pub", "-g", "239.1.1.1", "--mtu", "12"],
         &["pub", "-g", "239.1.1.1", "--strict-pgm", "--receivers", "2"],
         &["load", "send", "-g", "239.1.1.1", "--size", "9-1"],
+        &[
+            "load",
+            "send",
+            "-g",
+            "239.1.1.1",
+            "-i",
+            "lo",
+            "--size",
+            "9000",
+            "--fragments-max",
+            "2",
+        ],
         &["pub", "-g", "239.1.1.1", "--rate", "10"],
         &["demo", "--rate", "10"],
         &["stat", "1"],
@@ -258,6 +278,19 @@ fn await_session(child: &std::process::Child) {
     panic!("process {pid} opens no session");
 }
 
+/// Waits until a counter of the process is at least `least`.
+fn await_counter(child: &std::process::Child, counter: &str, least: u64) {
+    let pid = child.id().to_string();
+    for _ in 0..1_500 {
+        let value = text(&run(&["stat", &pid, counter]).stdout);
+        if value.trim().parse().is_ok_and(|value: u64| value >= least) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("{counter} of process {pid} does not come to {least}");
+}
+
 fn piped(args: &[&str], group: &[&str]) -> std::process::Child {
     towline(args)
         .args(group)
@@ -306,6 +339,49 @@ fn a_signal_ends_a_session_properly_and_the_report_says_so() {
     // The end was announced: who waits for it has seen it.
     let other = other.wait_with_output().unwrap();
     assert_eq!(other.status.code(), Some(0), "{}", text(&other.stderr));
+}
+
+#[test]
+fn a_sender_that_is_killed_is_no_success() {
+    let group = ["--group", "239.192.77.8:17508", "--iface", "lo"];
+    let expiry = ["--peer-expiry", "2s", "--spm-ambient", "200ms"];
+    let expiry = [&expiry[..], &["--timeout", "60s"]].concat();
+    let commands: [&[&str]; 3] = [
+        &["sub", "--once", "--fail-on", "loss", "--json"],
+        &["sub", "--once"],
+        &["load", "recv", "--json"],
+    ];
+    let receivers = commands.map(|words| {
+        let child = piped(&[words, &expiry[..]].concat(), &group);
+        await_session(&child);
+        child
+    });
+    let words = ["load", "send", "--rate", "100kB/s", "--receivers", "3"];
+    let mut sender = piped(&words, &group);
+    await_counter(&sender, "source.odata_packets", 10);
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    for (words, receiver) in commands.iter().zip(receivers) {
+        let output = receiver.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.contains("has vanished"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_line_that_is_too_long_is_refused_before_it_is_cut() {
+    let words = ["pub", "--fragments-max", "2"];
+    let group = ["--group", "239.192.77.9:17509", "--iface", "lo"];
+    let mut publisher = piped(&words, &group);
+    let line = [&[b'x'; 9_000][..], b"\n"].concat();
+    let mut stdin = publisher.stdin.take().unwrap();
+    stdin.write_all(&line).unwrap();
+    drop(stdin);
+    let output = publisher.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("raise --fragments-max"), "{said}");
 }
 
 #[test]

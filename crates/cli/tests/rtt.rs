@@ -1,4 +1,4 @@
-//! `towline rtt` as its users meet it: help, wrong use, and a measurement over the loopback
+//! `towline rtt` as its users meet it: wrong use, and a measurement over the loopback
 //! interface with every file that comes of it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -103,26 +103,13 @@ fn measure(reflector: &Reflector, out: &str, more: &[&str]) -> Value {
 }
 
 #[test]
-fn the_mtu_of_the_loopback_interface_and_the_help_for_it() {
+fn the_mtu_of_the_loopback_interface() {
     let reflector = Reflector::start();
     let output = run(&["mtu", &reflector.target, "--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["schema"], "towline.mtu");
     assert_eq!(report["udp_payload_bytes_max"], 65_507, "{report:#}");
     assert_eq!(report["confirmed_by"], "reflector");
-    insta::assert_snapshot!("help-mtu", shown(&["mtu", "-h"]));
-}
-
-#[test]
-fn help_of_every_command() {
-    for command in ["", "reflect", "run", "plot"] {
-        let args: Vec<&str> = ["rtt", command, "-h"]
-            .into_iter()
-            .filter(|it| !it.is_empty())
-            .collect();
-        let name = ["help", "rtt", command].join("-");
-        insta::assert_snapshot!(name.trim_end_matches('-'), shown(&args));
-    }
 }
 
 #[test]

@@ -113,7 +113,9 @@ Examples:
 
 const RECV_NOTES: &str = "\
 Counts messages, missing, corrupt, duplicated and out of order; the rate from first to last message;
-processor time of this process and of the whole machine; and every packet thrown away, by reason.";
+processor time of this process and of the whole machine; and every packet thrown away, by reason.
+It stops when every sender found has ended its session. Without --count, one that vanished or broke
+its session off instead is a failure (exit code 1).";
 
 const RECV_EXAMPLES: &str = "\
 Examples:

@@ -58,7 +58,7 @@ pub(crate) struct SubscribeArgs {
     /// Stop after this many messages
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<NonZeroU64>,
-    /// Stop when the first sender has ended its session
+    /// Stop when every sender found has ended its session (exit code 1 if one vanished instead)
     #[arg(long)]
     pub(crate) once: bool,
     /// Give up (exit code 1) when no message comes for this long
@@ -127,7 +127,9 @@ Examples:
   make-records | towline pub -g 10.0.0.7:7500 --framing length --rate 20MB/s";
 
 const SUBSCRIBE_NOTES: &str = "\
-Messages of one sender come in order. What cannot be repaired is named on standard error.";
+Messages of one sender come in order. What cannot be repaired is named on standard error.
+A sender that dies, or breaks its session off, may have had more to say: with --once and without
+--count that is a failure (exit code 1).";
 
 const SUBSCRIBE_EXAMPLES: &str = "\
 Examples:

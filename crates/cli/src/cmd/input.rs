@@ -10,7 +10,10 @@ use std::{
 
 use towline::Waker;
 
-use crate::{failure::Failure, framing::Framing};
+use crate::{
+    failure::Failure,
+    framing::{Framing, Limit},
+};
 
 /// Messages on their way from the reader.
 #[derive(Debug)]
@@ -38,13 +41,13 @@ pub(super) enum Next {
 
 impl Input {
     /// Starts to read; `waker` ends the session's waiting whenever there is something.
-    pub(super) fn start(framing: Framing, bytes_max: usize, waker: Waker) -> Result<Self, Failure> {
+    pub(super) fn start(framing: Framing, limit: Limit, waker: Waker) -> Result<Self, Failure> {
         let (sender, chunks) = sync_channel(CHUNKS_MAX);
         thread::Builder::new()
             .name("input".into())
             .spawn(move || {
                 let input = BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
-                read(input, framing, bytes_max, &sender, &waker);
+                read(input, framing, limit, &sender, &waker);
                 // The end of the queue is the end of the input: only then the last wake-up.
                 drop(sender);
                 waker.wake();
@@ -81,14 +84,14 @@ impl Chunk {
 fn read<R: io::Read>(
     mut input: BufReader<R>,
     framing: Framing,
-    bytes_max: usize,
+    limit: Limit,
     sender: &SyncSender<io::Result<Chunk>>,
     waker: &Waker,
 ) {
     let mut message = Vec::new();
     let mut chunk = Chunk::default();
     loop {
-        let found = framing.read(&mut input, bytes_max, &mut message);
+        let found = framing.read(&mut input, limit, &mut message);
         let is_more = matches!(found, Ok(true));
         if is_more {
             chunk.push(&message);

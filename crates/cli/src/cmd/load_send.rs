@@ -30,6 +30,11 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         plan.timeout,
         output,
     )?;
+    let (max, parameter) = publisher.message_limit();
+    if plan.size.max > max {
+        let error = towline::Error::TooLong { max, parameter };
+        return Err(Failure::usage(format!("--size: {error}")));
+    }
     let mut watch = Watch::new(&plan.session, output, &interrupt);
     let is_ready = watch.await_receivers(&mut publisher, plan.receivers, plan.timeout)?;
     let meter = UsageMeter::start();

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     args::PolicyArg,
     failure::{Failure, Verdict},
+    framing::Limit,
     interrupt::Interrupt,
     plan::{PublishPlan, SessionPlan},
     report::{Output, PublishReport, count},
@@ -177,8 +178,12 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn send_input(&mut self) -> Result<(), Failure> {
-        let bytes_max = self.plan.session.config.apdu_bytes_max();
-        let input = Input::start(self.plan.framing, bytes_max, self.publisher.waker()?)?;
+        let (bytes_max, parameter) = self.publisher.message_limit();
+        let limit = Limit {
+            bytes: bytes_max,
+            parameter,
+        };
+        let input = Input::start(self.plan.framing, limit, self.publisher.waker()?)?;
         while !self.interrupt.is_requested() {
             match input.next()? {
                 Next::Chunk(chunk) => {

@@ -15,7 +15,7 @@ use towline::rtt::{
 };
 
 use crate::{
-    failure::{Failure, Verdict},
+    failure::{Failure, Verdict, unreadable},
     interrupt::Interrupt,
     plan::{PicturePlan, RttPlotPlan, RttReflectPlan, RttRunPlan},
     report::{Output, RttReflectReport, RttReport, RttRow},
@@ -151,11 +151,9 @@ fn maps(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Vec<St
 }
 
 fn read(path: &Path) -> Result<raw::File, Failure> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::Environment(format!("reading {}: {error}", path.display()))
-    };
-    let file = File::open(path).map_err(|error| failed(&error))?;
-    raw::read(BufReader::new(file)).map_err(|error| failed(&error))
+    let file = File::open(path).map_err(|error| Failure::Environment(unreadable(path, &error)))?;
+    raw::read(BufReader::new(file))
+        .map_err(|error| Failure::Environment(format!("reading {}: {error}", path.display())))
 }
 
 /// A file that is not there yet: a result is never written over.

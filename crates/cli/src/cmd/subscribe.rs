@@ -52,7 +52,10 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
         seconds: started.elapsed().as_secs_f64(),
         counters,
     };
-    let is_short = plan.count.is_some_and(|count| report.messages < count);
+    let is_short = match plan.count {
+        Some(count) => report.messages < count,
+        None => plan.is_once && report.senders.broken() > 0,
+    };
     let has_loss = plan.fail_on != FailOn::None && report.lost_packets + report.discarded > 0;
     sink.finish(&report)?;
     if !output.is_json() {

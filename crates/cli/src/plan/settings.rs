@@ -7,7 +7,7 @@ use towline::{Config, PARAMETERS};
 
 use crate::{
     args::{Given, SESSION_OPTIONS, check_unit, flag},
-    failure::Failure,
+    failure::{Failure, unreadable},
 };
 
 /// What was set, by the name of the option or parameter.
@@ -55,8 +55,8 @@ impl Settings {
 
     fn read_file(&mut self, path: &Path, own: &[&'static str]) -> Result<(), Failure> {
         let shown = path.display().to_string();
-        let text = fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("reading {shown}: {error}")))?;
+        let text =
+            fs::read_to_string(path).map_err(|error| Failure::usage(unreadable(path, &error)))?;
         let table: toml::Table = text
             .parse()
             .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;

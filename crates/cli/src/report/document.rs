@@ -90,7 +90,12 @@ pub(crate) struct SenderEnds {
 impl SenderEnds {
     /// Every sender that was found is gone, and there was one.
     pub(crate) const fn is_over(&self) -> bool {
-        self.found > 0 && self.ended + self.expired + self.reset >= self.found
+        self.found > 0 && self.ended + self.broken() >= self.found
+    }
+
+    /// Those that did not end their sessions: nobody knows what they had yet to say.
+    pub(crate) const fn broken(&self) -> u64 {
+        self.expired + self.reset
     }
 }
 

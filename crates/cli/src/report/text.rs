@@ -236,7 +236,7 @@ const fn interrupted(is_interrupted: bool) -> &'static str {
 
 fn senders(ends: &SenderEnds) -> String {
     let mut text = format!("{} found, {} ended", ends.found, ends.ended);
-    if ends.expired + ends.reset > 0 {
+    if ends.broken() > 0 {
         text += &format!(", {} vanished, {} broke off", ends.expired, ends.reset);
     }
     text
