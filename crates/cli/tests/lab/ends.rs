@@ -74,6 +74,41 @@ impl End {
         })
     }
 
+    /// A counter as `towline stat` gives it; `None` while, or when, there is no session.
+    pub(crate) fn counter(&self, name: &str) -> Option<u64> {
+        let pid = self.child.id().to_string();
+        let mut stat = Command::new(env!("CARGO_BIN_EXE_towline"));
+        let output = stat.args(["stat", &pid, name]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().parse().ok()
+    }
+
+    /// Waits until a counter is at least `least`.
+    pub(crate) fn await_counter(&self, name: &str, least: u64) {
+        let end = Instant::now() + AWAIT_TIME_MAX;
+        while self.counter(name).is_none_or(|value| value < least) {
+            assert!(Instant::now() < end, "{}: {name} < {least}", self.what);
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until a counter has stayed the same for `time`.
+    ///
+    /// # Panics
+    /// When the program ends before that.
+    pub(crate) fn await_stillness(&self, name: &str, time: Duration) {
+        let end = Instant::now() + AWAIT_TIME_MAX;
+        let (mut since, mut last) = (Instant::now(), None);
+        while since.elapsed() < time {
+            let value = self.counter(name);
+            let value = value.unwrap_or_else(|| panic!("{}: no {name}", self.what));
+            if last.replace(value) != Some(value) {
+                since = Instant::now();
+            }
+            assert!(Instant::now() < end, "{}: {name} moves on", self.what);
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// True until the program has ended.
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
@@ -149,3 +184,5 @@ pub(crate) fn assert_complete(report: &Value, count: u64) {
     }
     assert_eq!(report["messages"], count, "{report:#}");
 }
+
+const AWAIT_TIME_MAX: Duration = Duration::from_secs(120);

@@ -34,15 +34,18 @@ fn compile() -> Result<PathBuf, &'static str> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/pgmbench.c");
     let program = std::env::temp_dir().join(format!("pgmbench-{}", std::process::id()));
     let flags = String::from_utf8(flags.stdout).unwrap();
-    let status = Command::new("cc")
+    if Command::new("cc").arg("--version").output().is_err() {
+        return Err("there is no C compiler (Debian: gcc)");
+    }
+    let output = Command::new("cc")
         .args(["-O2", "-w", "-o"])
         .arg(&program)
         .arg(source)
         .args(flags.split_whitespace())
-        .status();
-    if !status.is_ok_and(|status| status.success()) {
-        return Err("the peer cannot be compiled (Debian: gcc)");
-    }
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{source}: {said}");
     Ok(program)
 }
 
