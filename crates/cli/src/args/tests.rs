@@ -1,11 +1,12 @@
 use std::collections::BTreeSet;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::{Args as _, CommandFactory as _, Parser as _};
 use towline::{PARAMETERS, Role};
 
-use super::{Args, Command, SESSION_OPTIONS, flag};
+use super::{Args, Command, Receiving, SESSION_OPTIONS, Sending, SessionArgs, flag};
 
-fn flags_of(path: &[&str]) -> BTreeSet<String> {
+/// The long flags of a command, or those of them under one heading of its help.
+fn flags_of(path: &[&str], heading: Option<&str>) -> BTreeSet<String> {
     let root = Args::command();
     let mut command = &root;
     for name in path {
@@ -13,6 +14,7 @@ fn flags_of(path: &[&str]) -> BTreeSet<String> {
     }
     command
         .get_arguments()
+        .filter(|arg| heading.is_none() || arg.get_help_heading() == heading)
         .filter_map(|arg| arg.get_long())
         .map(str::to_owned)
         .collect()
@@ -24,7 +26,7 @@ fn the_command_line_is_well_formed() {
 }
 
 #[test]
-fn every_option_and_parameter_is_a_flag_of_the_end_that_has_it() {
+fn the_flags_of_a_session_are_the_options_and_parameters_of_its_end_and_no_other() {
     let ends: [(&[&str], Role); 6] = [
         (&["pub"], Role::Source),
         (&["load", "send"], Role::Source),
@@ -34,23 +36,30 @@ fn every_option_and_parameter_is_a_flag_of_the_end_that_has_it() {
         (&["recv"], Role::Receiver),
     ];
     for (path, end) in ends {
-        let flags = flags_of(path);
-        for option in SESSION_OPTIONS {
-            let is_wanted = option.role == Role::Both || option.role == end;
-            assert_eq!(
-                flags.contains(&flag(option.name)),
-                is_wanted,
-                "{path:?} {}",
-                option.name
-            );
-        }
-        for parameter in PARAMETERS {
-            assert!(
-                flags.contains(&flag(parameter.name)),
-                "{path:?} {}",
-                parameter.name
-            );
-        }
+        let session = match end {
+            Role::Source => SessionArgs::<Sending>::augment_args(clap::Command::new("session")),
+            _ => SessionArgs::<Receiving>::augment_args(clap::Command::new("session")),
+        };
+        let declared: BTreeSet<String> = session
+            .get_arguments()
+            .filter_map(|arg| arg.get_long())
+            .map(str::to_owned)
+            .collect();
+        let options = SESSION_OPTIONS
+            .iter()
+            .filter(|option| option.role == Role::Both || option.role == end);
+        let parameters: BTreeSet<String> = PARAMETERS.iter().map(|it| flag(it.name)).collect();
+        let mut wanted: BTreeSet<String> = options.map(|option| flag(option.name)).collect();
+        wanted.extend(parameters.iter().cloned());
+        wanted.insert("config".to_owned());
+        assert_eq!(declared, wanted, "{path:?}");
+        let missing: Vec<_> = wanted.difference(&flags_of(path, None)).cloned().collect();
+        assert!(missing.is_empty(), "{path:?} lacks {missing:?}");
+        assert_eq!(
+            flags_of(path, Some("Protocol parameters")),
+            parameters,
+            "{path:?}"
+        );
     }
 }
 

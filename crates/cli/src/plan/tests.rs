@@ -1,10 +1,14 @@
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
+use clap::CommandFactory as _;
 use towline::PARAMETERS;
 
 use super::{SessionPlan, Settings};
 use crate::{
-    args::{Given, SESSION_OPTIONS},
+    args::{Args, Given, SESSION_OPTIONS},
     failure::Failure,
 };
 
@@ -30,8 +34,17 @@ fn file(name: &str, text: &str) -> PathBuf {
     path
 }
 
+/// The long flags of a command and of all below it, in `snake_case`.
+fn long_flags(command: &clap::Command) -> BTreeSet<String> {
+    let own = command.get_arguments().filter_map(clap::Arg::get_long);
+    let below = command.get_subcommands().flat_map(long_flags);
+    own.map(|flag| flag.replace('-', "_"))
+        .chain(below)
+        .collect()
+}
+
 #[test]
-fn every_flag_is_a_key_of_the_configuration_file_and_nothing_else_is() {
+fn every_flag_of_a_session_is_a_key_of_the_configuration_file_and_nothing_else_is() {
     let keys = SESSION_OPTIONS
         .iter()
         .map(|option| (option.name, option.default));
@@ -51,9 +64,25 @@ fn every_flag_is_a_key_of_the_configuration_file_and_nothing_else_is() {
     assert_eq!(settings.config().unwrap(), towline::Config::default());
     assert!(texts.keys().all(|name| settings.text(name).is_some()));
 
-    std::fs::write(&path, "speed = 3").unwrap();
-    let text = refused(SessionPlan::new(&given(&[], Some(path.clone()))));
-    assert!(text.contains("speed"), "{text}");
+    // Every flag that any command has is tried as a key; those of sessions alone are taken.
+    let mut names = long_flags(&Args::command());
+    names.insert("speed".to_owned());
+    names.extend(texts.keys().map(|&name| name.to_owned()));
+    let taken = names.into_iter().filter(|name| {
+        std::fs::write(&path, format!("{name} = 1")).unwrap();
+        match Settings::resolve(&given(&[], Some(path.clone()))) {
+            Ok(settings) => settings.text(name).is_some(),
+            Err(Failure::Usage(text)) => {
+                assert!(
+                    text.contains(&format!("no setting called {name:?}")),
+                    "{text}"
+                );
+                false
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    });
+    assert!(taken.eq(texts.keys().copied()), "keys beside {texts:?}");
     std::fs::remove_file(path).unwrap();
 }
 
