@@ -33,7 +33,7 @@ parts! {
     seeds_500_to_600 500..600;
 }
 
-/// Seeds of the nightly thousands that failed once, and what they found.
+/// Seeds of longer runs (`make sim`) that failed once, and what they found.
 ///
 /// - 997 stood still, 4099 and 7133 lost packets under policy wait: two senders' long messages in
 ///   a receive window too small for both (`scenarios/two-senders-little-room.toml`).
