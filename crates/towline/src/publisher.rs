@@ -77,7 +77,7 @@ impl PublisherBuilder {
 }
 
 /// Sends messages. Every call does the session's work that is due, so a program that has nothing to
-/// send calls [`Publisher::turn`] when [`Publisher::as_raw_fd`] is readable, or hands the publisher
+/// send calls [`Publisher::turn`] when its descriptor is readable, or hands the publisher
 /// to a thread of its own with [`crate::PublisherThread`].
 #[derive(Debug)]
 pub struct Publisher {

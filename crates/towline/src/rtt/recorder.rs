@@ -16,7 +16,7 @@ use crate::Error;
 /// Hands what a measurement finds to a thread that writes it.
 ///
 /// Samples go over in blocks whose memory comes back, so the measuring thread allocates nothing
-/// once a run is under way. At most [`QUEUE_BLOCKS`] wait; when the disk is slower than that, the
+/// once a run is under way. At most `QUEUE_BLOCKS` wait; when the disk is slower than that, the
 /// measurement is held up and the result shows it as a pause.
 #[derive(Debug)]
 pub struct Recorder {
