@@ -28,8 +28,19 @@ pub(crate) struct Limit {
     pub(crate) parameter: &'static str,
 }
 
+/// What reading gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A message; more may follow.
+    Message,
+    /// A line without its end: nothing follows, and a terminal must not be asked once more.
+    Last,
+    /// Nothing.
+    End,
+}
+
 impl Framing {
-    /// Replaces `message` by the next one; false at the end of the stream.
+    /// Replaces `message` by the next one.
     ///
     /// # Errors
     /// `InvalidData` for a message longer than `limit` or a stream that ends within one.
@@ -38,7 +49,7 @@ impl Framing {
         input: &mut impl BufRead,
         limit: Limit,
         message: &mut Vec<u8>,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Found> {
         message.clear();
         match self {
             Self::Lines => read_line(input, limit, message),
@@ -78,25 +89,30 @@ impl Framing {
     }
 }
 
-fn read_line(input: &mut impl BufRead, limit: Limit, message: &mut Vec<u8>) -> io::Result<bool> {
+fn read_line(input: &mut impl BufRead, limit: Limit, message: &mut Vec<u8>) -> io::Result<Found> {
     // One byte more than allowed, and the line feed: enough to tell a line that is too long.
     let line_max = (limit.bytes as u64).saturating_add(2);
     if input.take(line_max).read_until(b'\n', message)? == 0 {
-        return Ok(false);
+        return Ok(Found::End);
     }
-    if message.last() == Some(&b'\n') {
+    let is_ended = message.last() == Some(&b'\n');
+    if is_ended {
         message.pop();
     }
-    if message.len() > limit.bytes {
-        Err(too_long(limit))
-    } else {
-        Ok(true)
+    match message.len() > limit.bytes {
+        true => Err(too_long(limit)),
+        false if is_ended => Ok(Found::Message),
+        false => Ok(Found::Last),
     }
 }
 
-fn read_counted(input: &mut impl BufRead, limit: Limit, message: &mut Vec<u8>) -> io::Result<bool> {
+fn read_counted(
+    input: &mut impl BufRead,
+    limit: Limit,
+    message: &mut Vec<u8>,
+) -> io::Result<Found> {
     if input.fill_buf()?.is_empty() {
-        return Ok(false);
+        return Ok(Found::End);
     }
     let mut head = [0; 4];
     input.read_exact(&mut head).map_err(cut_short)?;
@@ -106,7 +122,7 @@ fn read_counted(input: &mut impl BufRead, limit: Limit, message: &mut Vec<u8>) -
     }
     message.resize(length, 0);
     input.read_exact(message).map_err(cut_short)?;
-    Ok(true)
+    Ok(Found::Message)
 }
 
 fn too_long(limit: Limit) -> io::Error {
@@ -137,10 +153,15 @@ mod tests {
             bytes: max,
             parameter: "fragments_max",
         };
-        while framing.read(&mut input, limit, &mut message)? {
-            found.push(message.clone());
+        loop {
+            let what = framing.read(&mut input, limit, &mut message)?;
+            if what != Found::End {
+                found.push(message.clone());
+            }
+            if what != Found::Message {
+                return Ok(found);
+            }
         }
-        Ok(found)
     }
 
     #[test]

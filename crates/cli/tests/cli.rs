@@ -1,7 +1,7 @@
 //! The command as its users meet it: help, errors, exit codes, and messages between two processes.
 
 use std::{
-    io::{Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     process::{Command, Output, Stdio},
 };
 
@@ -157,6 +157,39 @@ fn interfaces_as_table_and_as_json_name_the_same() {
         );
     }
     assert_eq!(run(&["ifaces", "no-such-one"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_publisher_whose_only_receiver_was_killed_does_not_claim_success() {
+    let group = ["--group", "239.192.77.1:17504", "--iface", "lo"];
+    let mut sub = towline(&["sub"])
+        .args(group)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut publisher = towline(&["pub", "--receivers", "1", "--linger", "0s", "--json"])
+        .args(group)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = publisher.stdin.take().unwrap();
+    input.write_all(b"first\n").unwrap();
+    let mut line = String::new();
+    let mut received = BufReader::new(sub.stdout.take().unwrap());
+    received.read_line(&mut line).unwrap();
+    assert_eq!(line, "first\n");
+    // It has everything so far, and nobody is left for what follows.
+    sub.kill().unwrap();
+    sub.wait().unwrap();
+    input.write_all(b"second\n").unwrap();
+    drop(input);
+    let output = publisher.wait_with_output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["given_up"], 1, "{document:#}");
+    assert_eq!(output.status.code(), Some(1), "{document:#}");
 }
 
 #[test]

@@ -32,8 +32,8 @@ parts! {
     seeds_225_to_300 225..300;
 }
 
-/// A killed receiver's successor that greets before the end of its predecessor is heard; a host that
-/// loses power while it is off.
+/// A killed receiver's successor that greets before the end of its predecessor is heard; a host
+/// that loses power while it is off.
 #[test]
 fn seeds_that_failed_once_hold() {
     seeds(1946..1947);
@@ -67,10 +67,10 @@ fn tree_to(receivers: usize) -> Report {
     report
 }
 
-/// One line of the table for each group. The design's bound is one report of a kind every 0.2 ms of
-/// all receivers together; each draws its time within the interval, so a second has now and then
-/// more of them than its share. A receiver's first place in the packet stream comes at once, as flow
-/// control waits for it: one for each on top.
+/// One line of the table for each group. The design's bound is one report of a kind every 0.2 ms
+/// of all receivers together; each draws its time within the interval, so a second has now and then
+/// more of them than its share. A receiver's first place in the packet stream comes at once, as
+/// flow control waits for it: one for each on top.
 fn table(groups: &[usize]) -> String {
     let mut table = String::from(
         "receivers     time  messages     bytes  reports  at most each  \

@@ -24,7 +24,7 @@ pub struct SessionBuilder {
     pub(crate) sockets: SocketOptions,
     pub(crate) config: ConfigBuilder,
     pub(crate) faults: Faults,
-    pub(crate) name: String,
+    pub(crate) name: Option<String>,
     pub(crate) reports: bool,
     pub(crate) pgm_port: Option<u16>,
     pub(crate) control_port: u16,
@@ -40,7 +40,7 @@ impl SessionBuilder {
             sockets: SocketOptions::default(),
             config: Config::builder(),
             faults: Faults::NONE,
-            name: default_name(),
+            name: None,
             reports: true,
             pgm_port: None,
             control_port: 0,
@@ -87,13 +87,12 @@ impl SessionBuilder {
         self
     }
 
-    /// What this end is called in the reports of the other; the host's name and the process number
-    /// otherwise.
+    /// What this end is called in the reports of the other. Otherwise by the host's name, and by
+    /// the process number or, for a receiver of files, by its directory: started again there, it
+    /// takes its own place.
     #[must_use]
     pub fn name(mut self, name: Option<String>) -> Self {
-        if let Some(name) = name {
-            self.name = name;
-        }
+        self.name = name.or(self.name);
         self
     }
 
@@ -390,7 +389,8 @@ pub(crate) fn report_sqns(config: &Config, receivers: u32) -> u32 {
     sqns.max(1).saturating_mul((receivers / 8).max(1))
 }
 
-fn default_name() -> String {
+/// The name of an end that was given none: this host's, and what tells it from others there.
+pub(crate) fn default_name(told_apart_by: &str) -> String {
     let host = sys::host_name().unwrap_or_else(|| "host".to_owned());
-    format!("{host}:{}", std::process::id())
+    format!("{host}:{told_apart_by}")
 }

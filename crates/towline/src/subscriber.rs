@@ -9,7 +9,7 @@ use pgm::{Mode, Status};
 
 use crate::{
     Batch, Error, Received, Snapshot,
-    session::{Count, End, SessionBuilder, face, random_u64},
+    session::{Count, End, SessionBuilder, default_name, face, random_u64},
 };
 
 /// Receives messages, in order from each sender.
@@ -31,7 +31,9 @@ impl Subscriber {
     pub fn open(session: &SessionBuilder) -> Result<Self, Error> {
         let (opened, receiver) = session.open_receiver(Mode::Sequence)?;
         let reporter = if session.reports && !opened.config.strict_pgm() {
-            let config = ReporterConfig::new(session.name.clone(), random_u64()?);
+            let own = || default_name(&std::process::id().to_string());
+            let name = session.name.clone().unwrap_or_else(own);
+            let config = ReporterConfig::new(name, random_u64()?);
             Some(Reporter::new(config))
         } else {
             None

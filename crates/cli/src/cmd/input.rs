@@ -12,7 +12,7 @@ use towline::Waker;
 
 use crate::{
     failure::Failure,
-    framing::{Framing, Limit},
+    framing::{Found, Framing, Limit},
 };
 
 /// Messages on their way from the reader.
@@ -92,8 +92,8 @@ fn read<R: io::Read>(
     let mut chunk = Chunk::default();
     loop {
         let found = framing.read(&mut input, limit, &mut message);
-        let is_more = matches!(found, Ok(true));
-        if is_more {
+        let is_more = matches!(found, Ok(Found::Message));
+        if is_more || matches!(found, Ok(Found::Last)) {
             chunk.push(&message);
         }
         let is_due =

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use towline::{Publisher, RegistryEvent, SendStatus};
 
 use super::{
-    event,
+    event::{self, Departed},
     input::{Input, Next},
     station::{Patience, Station, TICK, counters},
 };
@@ -44,6 +44,13 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
     };
     // What was taken before the input failed is delivered all the same.
     let sent = if is_ready { job.send_input() } else { Ok(()) };
+    if job.watch.joined() == 0 {
+        let linger = job.publisher.endpoint().source().config().linger();
+        let text = format!(
+            "nobody reports: staying {linger:?} for those who may lack something (--linger)"
+        );
+        output.note(&text);
+    }
     let is_confirmed = job
         .publisher
         .close_while(plan.timeout.unwrap_or(CLOSE_TIME_MAX), || {
@@ -94,7 +101,7 @@ pub(super) struct Watch<'a> {
     output: &'a Output,
     interrupt: &'a Interrupt,
     joined: u64,
-    given_up: u64,
+    departed: Departed,
 }
 
 impl<'a> Watch<'a> {
@@ -104,7 +111,7 @@ impl<'a> Watch<'a> {
             output,
             interrupt,
             joined: 0,
-            given_up: 0,
+            departed: Departed::default(),
         }
     }
 
@@ -145,7 +152,7 @@ impl<'a> Watch<'a> {
     pub(super) fn look(&mut self, publisher: &mut Publisher) {
         while let Some(event) = publisher.pop_event() {
             self.joined += u64::from(matches!(event, RegistryEvent::Joined { .. }));
-            self.given_up += u64::from(event::is_given_up(&event));
+            self.departed.note(&event);
             self.output.note(&event::receiver(&event));
         }
         publisher
@@ -160,9 +167,10 @@ impl<'a> Watch<'a> {
         self.joined
     }
 
-    /// How many of them are gone without having been given everything.
-    pub(super) const fn given_up(&self) -> u64 {
-        self.given_up
+    /// How many of them are gone without having been given everything up to now.
+    pub(super) fn given_up(&self, publisher: &Publisher) -> u64 {
+        let end = publisher.endpoint().source().lead();
+        self.departed.short_of(end)
     }
 }
 
@@ -244,7 +252,7 @@ impl Job<'_> {
             is_confirmed,
             is_interrupted: self.interrupt.is_requested(),
             receivers: self.watch.joined(),
-            given_up: self.watch.given_up(),
+            given_up: self.watch.given_up(&self.publisher),
             counters,
         }
     }

@@ -9,7 +9,7 @@ use towline::{
     demo::{self, Checksums},
 };
 
-use super::{Counters, Document, quantity};
+use super::{Counters, Document, count, quantity};
 use crate::plan::SendPlan;
 
 /// `send --dry-run`.
@@ -106,7 +106,7 @@ pub(crate) struct SendReport {
     pub(crate) files: u64,
     pub(crate) bytes: u64,
     pub(crate) seconds: f64,
-    /// Content by time, whatever the number of receivers.
+    /// Content sent by time, whatever the number of receivers; what they held before is not in it.
     pub(crate) bytes_per_s: f64,
     pub(crate) receivers: Vec<ReceiverRow>,
     /// Expected receivers that never came.
@@ -165,7 +165,7 @@ impl SendReport {
             files,
             bytes: outcome.content_bytes,
             seconds,
-            bytes_per_s: quantity::per_second(outcome.content_bytes, seconds),
+            bytes_per_s: quantity::per_second(moved_bytes(outcome), seconds),
             receivers: outcome.receivers.iter().map(ReceiverRow::from).collect(),
             missing: outcome.missing,
             missing_names: outcome.missing_names.clone(),
@@ -229,14 +229,14 @@ impl Document for SendReport {
             text += &row.line(self.bytes);
         }
         if self.missing > 0 {
-            let count = quantity::count(self.missing.into(), "expected receiver");
+            let missing = count(self.missing.into(), "expected receiver");
             let names = self.missing_names.join(", ");
             let names = if names.is_empty() {
                 names
             } else {
                 format!(": {names}")
             };
-            text += &format!("{count} never joined{names}\n");
+            text += &format!("{missing} never joined{names}\n");
         }
         if let Some(slowest) = &self.slowest {
             text += &format!("slowest: {slowest}\n");
@@ -253,14 +253,28 @@ impl Document for SendReport {
             "NOT PROVEN"
         };
         let root = self.root.as_deref().unwrap_or("unknown");
-        text + &format!(
-            "{verdict}: {} files, {} in {}, {}; root {root}\n",
-            self.files,
+        text += &format!(
+            "{verdict}: {}, {} in {}",
+            count(self.files, "file"),
             quantity::bytes(self.bytes),
             quantity::time(Duration::from_secs_f64(self.seconds)),
-            quantity::bits_per_second(self.bytes, self.seconds),
-        )
+        );
+        // Of what has not arrived, or had before, there is no rate.
+        if self.is_proven && self.bytes_per_s > 0.0 {
+            text += &format!(", {}", quantity::bits(self.bytes_per_s * 8.0));
+        }
+        text + &format!("; root {root}\n")
     }
+}
+
+/// Content that had to be sent for the receiver that lacked the most.
+fn moved_bytes(outcome: &PlanOutcome) -> u64 {
+    let done = outcome.receivers.iter().filter_map(|receiver| {
+        let held = receiver.held_at_join.min(outcome.content_bytes);
+        let is_done = matches!(receiver.state, ReceiverState::Done { .. });
+        is_done.then_some(outcome.content_bytes - held)
+    });
+    done.max().unwrap_or(0)
 }
 
 impl ReceiverRow {
@@ -412,14 +426,14 @@ impl Document for ServeReport {
     fn text(&self) -> String {
         let mut text = format!(
             "{}, {} complete ({}), {} failed, in {}\n",
-            quantity::count(self.transfers, "transfer"),
+            count(self.transfers, "transfer"),
             self.complete,
             quantity::bytes(self.bytes),
             self.failed,
             quantity::time(Duration::from_secs_f64(self.seconds)),
         );
         if self.exec_failures > 0 {
-            let runs = quantity::count(self.exec_failures, "run");
+            let runs = count(self.exec_failures, "run");
             text += &format!("{runs} of the program after a transfer failed\n");
         }
         text + &passed_over(self.passed_over, self.passed_over_why.as_deref())

@@ -37,7 +37,9 @@ pub enum RegistryEvent {
         slot: u32,
         /// Its name.
         name: String,
-        /// Positions it had not been given.
+        /// The next position that it had not been given; 0 when it had not reported.
+        contiguous: u64,
+        /// Positions it had not been given of those that were sent.
         behind: u64,
         /// Why.
         reason: LeaveReason,

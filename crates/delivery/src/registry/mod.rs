@@ -500,10 +500,16 @@ impl Registry {
         if let Some(tracked) = self.take(link) {
             self.counters.left += 1;
             let behind = self.behind(&tracked);
-            let Tracked { slot, name, .. } = tracked;
+            let Tracked {
+                slot,
+                name,
+                contiguous,
+                ..
+            } = tracked;
             self.event(RegistryEvent::Left {
                 slot,
                 name,
+                contiguous,
                 behind,
                 reason,
             });

@@ -16,7 +16,7 @@ use pgm::Mode;
 use super::{FileIntake, Target};
 use crate::{
     Allowed, Error, Snapshot, Transfer,
-    session::{Count, End, SessionBuilder, face, random_u64},
+    session::{Count, End, SessionBuilder, default_name, face, random_u64},
     sources::Sources,
 };
 
@@ -72,15 +72,18 @@ impl FileReceiverBuilder {
             &opened.adapter,
             opened.local,
         )?;
+        let mut own = std::process::id().to_string();
         if let Target::Directory { path, .. } = &self.target {
             make_directory(path)?;
+            own = name_of(path);
         }
+        let name = self.session.name.unwrap_or_else(|| default_name(&own));
         let intake = FileIntake {
             sources,
             target: self.target,
             waker: Arc::new(opened.io.inner().waker()?),
         };
-        let mut plan = PlanReceiverConfig::new(self.session.name.clone(), random_u64()?);
+        let mut plan = PlanReceiverConfig::new(name, random_u64()?);
         plan.key = self.key;
         let config = if self.is_serving {
             ObjectReceiverConfig::serving(plan)
@@ -93,6 +96,17 @@ impl FileReceiverBuilder {
             is_idle: false,
         })
     }
+}
+
+/// The last name on the way to a directory, and four digits of the whole way: the same at every
+/// start.
+fn name_of(directory: &Path) -> String {
+    let whole = directory
+        .canonicalize()
+        .unwrap_or_else(|_| directory.to_path_buf());
+    let hash = delivery::hash_bytes(whole.as_os_str().as_encoded_bytes());
+    let last = whole.file_name().unwrap_or(whole.as_os_str());
+    format!("{}-{:02x}{:02x}", last.display(), hash[0], hash[1])
 }
 
 /// Receives transfers into a directory, or one file to a stream.
