@@ -103,6 +103,7 @@ impl Peer for Ours<'_> {
         for receiver in RECEIVERS {
             let mut recv = lab.host(receiver).command(&program);
             recv.arg("recv").arg(self.load.target(receiver)?);
+            recv.args(["--from", &lab.host(0).ipv4().to_string()]);
             receivers.push(Running::start(recv.args(session))?);
         }
         timed(self.load, receivers, || {
