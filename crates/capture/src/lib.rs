@@ -32,6 +32,8 @@ pub use filter::Filter;
 
 pub mod generated;
 
+mod link;
+
 mod pace;
 pub use pace::{GapErrors, Pace, Pacer};
 

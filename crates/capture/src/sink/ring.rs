@@ -5,12 +5,11 @@ use std::{io, os::fd::AsFd as _, time::Duration};
 use sys::{
     Epoll, Interest,
     errno::{EINVAL, EMSGSIZE},
-    netlink::{LinkStatistics, Rtnetlink},
     packet::{PacketSocket, Packets, TransmitRing},
 };
 
 use super::Sink;
-use crate::{Account, CaptureError, Interface, Packet};
+use crate::{Account, CaptureError, Interface, Packet, link::LinkCounters};
 
 /// How packets are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,30 +148,17 @@ pub(super) struct Outlet {
     pub(super) index: u32,
     pub(super) frame_bytes_max: usize,
     name: String,
-    netlink: Rtnetlink,
-    at_start: LinkStatistics,
+    counters: LinkCounters,
 }
 
 impl Outlet {
     pub(super) fn find(name: &str) -> Result<Self, CaptureError> {
-        let mut netlink = Rtnetlink::open().map_err(|error| CaptureError::netlink(&error))?;
-        let links = netlink
-            .links()
-            .map_err(|error| CaptureError::netlink(&error))?;
-        let Some(link) = links.iter().find(|link| link.name == name) else {
-            let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-            return Err(CaptureError::NoInterface {
-                name: name.to_owned(),
-                known: known.join(", "),
-            });
-        };
-        let at_start = netlink.statistics(link.index);
+        let (counters, link) = LinkCounters::find(name)?;
         Ok(Self {
             index: link.index,
             frame_bytes_max: link.mtu as usize + HEADER_BYTES,
-            name: name.to_owned(),
-            at_start: at_start.map_err(|error| CaptureError::netlink(&error))?,
-            netlink,
+            name: link.name,
+            counters,
         })
     }
 
@@ -182,8 +168,8 @@ impl Outlet {
 
     /// Packets that the interface has dropped on their way out since the start.
     pub(super) fn dropped(&mut self) -> u64 {
-        let statistics = self.netlink.statistics(self.index);
-        statistics.map_or(0, |now| now.since(&self.at_start).tx_dropped)
+        let statistics = self.counters.since_start();
+        statistics.map_or(0, |since| since.tx_dropped)
     }
 }
 

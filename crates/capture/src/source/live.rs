@@ -3,11 +3,11 @@
 use std::{io, time::Duration};
 
 use sys::{
-    netlink::{Link, LinkStatistics, Rtnetlink},
+    netlink::Link,
     packet::{PacketSocket, Packets, SocketDrops, Stamping, keep_all},
 };
 
-use crate::{CaptureError, Interface, Losses, account::SocketTotals};
+use crate::{CaptureError, Interface, Losses, account::SocketTotals, link::LinkCounters};
 
 /// How a live source is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,29 +49,17 @@ pub(super) struct Tap {
     pub(super) interface: [Interface; 1],
     pub(super) remarks: Vec<String>,
     totals: SocketTotals,
-    netlink: Rtnetlink,
-    at_start: LinkStatistics,
+    counters: LinkCounters,
     interface_drops: u64,
 }
 
 impl Tap {
     /// Finds the interface.
     pub(super) fn find(name: &str, how: &str, snap_len: u32) -> Result<Self, CaptureError> {
-        let mut netlink = Rtnetlink::open().map_err(|error| CaptureError::netlink(&error))?;
-        let links = netlink
-            .links()
-            .map_err(|error| CaptureError::netlink(&error))?;
-        let Some(link) = links.iter().find(|link| link.name == name) else {
-            let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-            return Err(CaptureError::NoInterface {
-                name: name.to_owned(),
-                known: known.join(", "),
-            });
-        };
-        let at_start = netlink.statistics(link.index);
+        let (counters, link) = LinkCounters::find(name)?;
         let interface = Interface {
             name: name.to_owned(),
-            link_type: link_type(link)?,
+            link_type: link_type(&link)?,
             snap_len,
             description: how.to_owned(),
         };
@@ -84,8 +72,7 @@ impl Tap {
             interface: [interface],
             remarks,
             totals: SocketTotals::default(),
-            netlink,
-            at_start: at_start.map_err(|error| CaptureError::netlink(&error))?,
+            counters,
             interface_drops: 0,
         })
     }
@@ -138,8 +125,8 @@ impl Tap {
         let drops = drops.map_err(|cause| CaptureError::os("read the socket's counters", cause))?;
         self.totals.add(drops);
         // An interface that is gone has lost what it had lost.
-        if let Ok(statistics) = self.netlink.statistics(self.index) {
-            self.interface_drops = statistics.since(&self.at_start).rx_lost();
+        if let Ok(since) = self.counters.since_start() {
+            self.interface_drops = since.rx_lost();
         }
         Ok(Losses {
             seen: Some(self.totals.seen),
