@@ -32,6 +32,27 @@ pub fn must_hold(plan: &Plan, seed: u64, dir: &Path) -> Result<Report, String> {
     Err(format!("{report}\n    {kept}\n    {plan:?}"))
 }
 
+/// Runs the plan that `plan_of` makes of each seed, with that seed.
+///
+/// # Panics
+/// When one fails: tells which, and that `again` and the seed show it once more.
+pub fn all_must_hold(
+    seeds: std::ops::Range<u64>,
+    plan_of: fn(u64) -> Plan,
+    again: &str,
+    dir: &Path,
+) {
+    let failed: Vec<String> = seeds
+        .filter_map(|seed| must_hold(&plan_of(seed), seed, dir).err())
+        .collect();
+    assert!(
+        failed.is_empty(),
+        "{} seeds failed; again with `cargo run -p towline-sim -- {again} N`\n{}",
+        failed.len(),
+        failed.join("\n\n")
+    );
+}
+
 /// Runs `plan` with `seed` and writes its records into `dir`.
 ///
 /// # Errors

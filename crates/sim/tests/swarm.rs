@@ -2,19 +2,11 @@
 
 use std::path::Path;
 
-use towline_sim::{replay::must_hold, run, swarm};
+use towline_sim::{replay::all_must_hold, run, swarm};
 
 fn seeds(range: std::ops::Range<u64>) {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let failed: Vec<String> = range
-        .filter_map(|seed| must_hold(&swarm::plan(seed), seed, dir).err())
-        .collect();
-    assert!(
-        failed.is_empty(),
-        "{} seeds failed; again with `cargo run -p towline-sim -- --seed N`\n{}",
-        failed.len(),
-        failed.join("\n\n")
-    );
+    all_must_hold(range, swarm::plan, "--seed", dir);
 }
 
 macro_rules! parts {

@@ -3,19 +3,13 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use towline_sim::{Fault, Plan, Ratio, Report, Span, plan::EndPlan, replay::must_hold, run, swarm};
+use towline_sim::{
+    Fault, Plan, Ratio, Report, Span, plan::EndPlan, replay::all_must_hold, run, swarm,
+};
 
 fn seeds(range: std::ops::Range<u64>) {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let failed: Vec<String> = range
-        .filter_map(|seed| must_hold(&swarm::tree_plan(seed), seed, dir).err())
-        .collect();
-    assert!(
-        failed.is_empty(),
-        "{} seeds failed; again with `cargo run -p towline-sim -- --trees --seed N`\n{}",
-        failed.len(),
-        failed.join("\n\n")
-    );
+    all_must_hold(range, swarm::tree_plan, "--trees --seed", dir);
 }
 
 macro_rules! parts {
