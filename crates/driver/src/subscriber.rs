@@ -1,11 +1,14 @@
 //! The receiving end of message sessions: a PGM receiver, and the reports to senders that ask.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
-use delivery::{LinkCommand, Reporter};
+use delivery::{LinkCommand, Reporter, ReporterEvent};
 use pgm::{Ready, Receiver};
-use wire::pgm::Tsi;
+use wire::{
+    object::{ErrorCode, Refusal},
+    pgm::Tsi,
+};
 
 use crate::{Endpoint, Handle};
 
@@ -44,6 +47,14 @@ pub enum SessionEvent {
         /// How many in a row.
         count: u64,
     },
+    /// The sender does not take this receiver in: it holds nothing back for it. What comes is
+    /// still received.
+    Refused {
+        /// Whose.
+        session: u32,
+        /// Why.
+        reason: Refusal,
+    },
     /// The sender closed its session and everything before was delivered or reported lost.
     Ended {
         /// Whose.
@@ -59,6 +70,14 @@ pub enum SessionEvent {
         /// Whose.
         session: u32,
     },
+    /// The sender gave this receiver up, and nothing more of its session is taken: what was missing
+    /// by then was reported lost, what came after is not counted. A new subscriber may join again.
+    Dropped {
+        /// Whose.
+        session: u32,
+        /// Why.
+        code: ErrorCode,
+    },
 }
 
 /// A receiver of messages that reports its position to senders that announce a control port.
@@ -66,6 +85,8 @@ pub enum SessionEvent {
 pub struct Subscriber {
     receiver: Receiver,
     reporter: Option<Reporter>,
+    /// Sessions that were broken off because their senders gave this receiver up, and why.
+    dropped: BTreeMap<u32, ErrorCode>,
     messages: u64,
 }
 
@@ -86,6 +107,7 @@ impl Subscriber {
         Self {
             receiver,
             reporter,
+            dropped: BTreeMap::new(),
             messages: 0,
         }
     }
@@ -164,8 +186,28 @@ impl Subscriber {
                     self.end(now, session, SessionEvent::Expired { session }, sink);
                 }
                 Ready::Reset { session } => {
-                    self.end(now, session, SessionEvent::Reset { session }, sink);
+                    let event = match self.dropped.get(&session) {
+                        Some(&code) => SessionEvent::Dropped { session, code },
+                        None => SessionEvent::Reset { session },
+                    };
+                    self.end(now, session, event, sink);
                 }
+            }
+        }
+    }
+
+    /// Passes on what senders said over their control connections.
+    fn pop_said<S: MessageSink + ?Sized>(&mut self, sink: &mut S) {
+        while let Some(event) = self.reporter.as_mut().and_then(Reporter::pop_event) {
+            match event {
+                ReporterEvent::Dropped { session, code, .. } => {
+                    self.dropped.insert(session, code);
+                    self.receiver.abort(session);
+                }
+                ReporterEvent::Refused {
+                    session, reason, ..
+                } => sink.event(SessionEvent::Refused { session, reason }),
+                ReporterEvent::Joined { .. } | ReporterEvent::Closed { .. } => {}
             }
         }
     }
@@ -177,6 +219,7 @@ impl Subscriber {
         event: SessionEvent,
         sink: &mut S,
     ) {
+        self.dropped.remove(&session);
         if let Some(reporter) = &mut self.reporter {
             // The last report tells what this turn has given out too: `drain` is still to come.
             if let Some(at) = self.receiver.position(session) {
@@ -206,6 +249,7 @@ impl<S: MessageSink + ?Sized> Handle<S> for Subscriber {
     }
 
     fn drain(&mut self, now: Instant, sink: &mut S) {
+        self.pop_said(sink);
         self.pop_ready(now, sink);
         if let Some(reporter) = &mut self.reporter {
             for session in self.receiver.sessions() {

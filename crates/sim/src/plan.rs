@@ -395,6 +395,8 @@ pub struct CheckPlan {
     pub all_ended: bool,
     /// Packets lost somewhere, so that the scenario shows what it is meant to show.
     pub some_lost: bool,
+    /// Sessions that receivers were told they had been dropped from, all receivers together.
+    pub dropped: Option<u64>,
     /// NAKs on the wire per lost packet, in hundredths.
     pub naks_per_lost_percent_max: Option<u64>,
     /// Repairs on the wire per lost packet, in hundredths.
@@ -409,6 +411,7 @@ impl Default for CheckPlan {
             proven: false,
             all_ended: false,
             some_lost: false,
+            dropped: None,
             naks_per_lost_percent_max: None,
             repairs_per_lost_percent_max: None,
         }

@@ -324,6 +324,12 @@ impl<'a> Setting<'a> {
                 ledger.fail(format!("receiver {i} heard of {} ends", got.ended));
             }
         }
+        let dropped: u64 = receivers.iter().map(|got| got.dropped).sum();
+        if check.dropped.is_some_and(|count| count != dropped) {
+            ledger.fail(format!(
+                "{dropped} sessions ended by their senders' dropping"
+            ));
+        }
         if check.some_lost && data_lost == 0 {
             ledger.fail("nothing was lost, so nothing was shown".to_owned());
         }

@@ -82,6 +82,6 @@ pub use pgm::{
     Status,
 };
 pub use wire::{
-    object::{EntryKind, Phase},
+    object::{EntryKind, ErrorCode, Phase, Refusal},
     pgm::{Gsi, Tsi},
 };

@@ -64,6 +64,13 @@ impl Senders {
                 }
                 return;
             }
+            SessionEvent::Refused { session, reason } => {
+                let name = self.name(session);
+                self.say(format!(
+                    "sender {name} does not wait for this receiver: {reason}"
+                ));
+                return;
+            }
             SessionEvent::Ended { session } => {
                 self.ends.ended += 1;
                 (session, "has ended its session".to_owned())
@@ -75,6 +82,11 @@ impl Senders {
             SessionEvent::Reset { session } => {
                 self.ends.reset += 1;
                 (session, "broke its session off".to_owned())
+            }
+            SessionEvent::Dropped { session, code } => {
+                self.ends.dropped += 1;
+                let text = format!("gave this receiver up: {code}; start anew to join it again");
+                (session, text)
             }
         };
         if !matches!(event, SessionEvent::Found { .. }) {

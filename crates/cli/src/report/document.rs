@@ -85,6 +85,8 @@ pub(crate) struct SenderEnds {
     pub(crate) ended: u64,
     pub(crate) expired: u64,
     pub(crate) reset: u64,
+    /// Those that gave this receiver up.
+    pub(crate) dropped: u64,
 }
 
 impl SenderEnds {
@@ -95,7 +97,7 @@ impl SenderEnds {
 
     /// Those that did not end their sessions: nobody knows what they had yet to say.
     pub(crate) const fn broken(&self) -> u64 {
-        self.expired + self.reset
+        self.expired + self.reset + self.dropped
     }
 }
 

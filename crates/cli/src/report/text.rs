@@ -236,8 +236,13 @@ const fn interrupted(is_interrupted: bool) -> &'static str {
 
 fn senders(ends: &SenderEnds) -> String {
     let mut text = format!("{} found, {} ended", ends.found, ends.ended);
-    if ends.broken() > 0 {
-        text += &format!(", {} vanished, {} broke off", ends.expired, ends.reset);
+    let others = [
+        (ends.expired, "vanished"),
+        (ends.reset, "broke off"),
+        (ends.dropped, "gave this receiver up"),
+    ];
+    for (count, fate) in others.iter().filter(|(count, _)| *count > 0) {
+        text += &format!(", {count} {fate}");
     }
     text
 }

@@ -109,6 +109,12 @@ fn a_receiver_that_stops_is_dropped_and_the_others_go_on() {
         for end in ends {
             assert_complete(&end.report(LIMIT), 60_000);
         }
+        // It is told as soon as it runs again, not when the sender's silence has lasted too long.
+        victim.signal("-CONT");
+        let report = victim.report(LIMIT);
+        assert_eq!(report["senders"]["dropped"], 1, "{report:#}");
+        assert_eq!(report["senders"]["expired"], 0, "{report:#}");
+        assert!(report["messages"].as_u64().unwrap() < 60_000, "{report:#}");
     });
 }
 

@@ -180,6 +180,17 @@ impl Receiver {
         }
     }
 
+    /// Breaks a session off from this end: what was received is given out, what is missing is
+    /// reported as lost, and [`Ready::Reset`] comes last. Its packets are dropped from here on,
+    /// until it falls silent. Nothing for a session that is over or unknown.
+    pub fn abort(&mut self, session: u32) {
+        let Some(peer) = self.peers.get_mut(session).filter(|peer| !peer.is_over()) else {
+            return;
+        };
+        peer.abort();
+        self.settle(session);
+    }
+
     /// Where a session stands, or stood at its end while its number names no other; `None` for one
     /// that is unknown, forgotten or expired. **Cost**: one step for each missing range.
     #[must_use]

@@ -58,7 +58,8 @@ pub enum Ready<'a> {
         /// The session.
         session: u32,
     },
-    /// The sender broke the session off; what was missing has been reported as lost.
+    /// The sender broke the session off, or [`Receiver::abort`](super::Receiver::abort) did; what
+    /// was missing has been reported as lost.
     Reset {
         /// The session.
         session: u32,

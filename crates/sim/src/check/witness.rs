@@ -32,8 +32,10 @@ pub struct Totals {
     pub lost_of_strangers: u64,
     /// Sessions that ended after everything was delivered or reported lost.
     pub ended: u64,
-    /// Sessions given up for silence.
+    /// Sessions given up: for silence, or because their senders broke them off.
     pub gone: u64,
+    /// Of those, sessions whose senders said that they had dropped this receiver.
+    pub dropped: u64,
     /// Sessions heard.
     pub found: u64,
     /// Its process was killed.
@@ -187,6 +189,12 @@ impl Witness {
                 "session {session}: expired, although it is not open"
             ));
         }
+    }
+
+    /// The sender dropped this receiver from the session, and told it.
+    pub fn dropped(&mut self, session: u32) {
+        self.totals.dropped += u64::from(self.sessions.contains_key(&session));
+        self.gone(session);
     }
 
     /// Sessions found and not over.

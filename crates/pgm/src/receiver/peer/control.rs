@@ -180,6 +180,11 @@ impl Peer {
         self.scope_id = scope_of(arrival.source);
     }
 
+    /// The owner of this end wants no more of the session.
+    pub(in crate::receiver) fn abort(&mut self) {
+        self.leave(Farewell::Reset);
+    }
+
     /// Gives everything missing up; what was received is still handed out.
     pub(super) fn leave(&mut self, farewell: Farewell) {
         self.window.lose_all();
