@@ -35,6 +35,14 @@ pub enum SinkAddress {
     Null,
 }
 
+impl SourceAddress {
+    /// True for an interface, whose packets come when they do.
+    #[must_use]
+    pub const fn is_live(&self) -> bool {
+        matches!(self, Self::Ring(_) | Self::Ring2(_) | Self::Int(_))
+    }
+}
+
 impl SinkAddress {
     /// True when the packets go to standard output.
     #[must_use]

@@ -24,6 +24,9 @@ pub use account::{Account, Losses, Second, Unit};
 mod address;
 pub use address::{SinkAddress, SourceAddress};
 
+mod edit;
+pub use edit::{Edits, TagEdit};
+
 mod error;
 pub use error::CaptureError;
 

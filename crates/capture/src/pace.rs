@@ -2,7 +2,8 @@
 //!
 //! Deadlines are absolute, computed from the beginning, so that no error adds up. The wait sleeps
 //! until shortly before the deadline and then looks at the clock without pause: the kernel wakes
-//! sleepers tens of microseconds late.
+//! sleepers tens of microseconds late. Packets that leave in bursts have one deadline for each
+//! burst, and are slept for: a processor is left to others, at the price of that lateness.
 
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ pub enum Pace {
 #[derive(Debug)]
 pub struct Pacer {
     pace: Pace,
+    burst: u64,
     started: Option<Instant>,
     packets: u64,
     bits: u128,
@@ -39,24 +41,30 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// At the first packet.
+    /// At the first packet; `burst` packets leave together, at least 1.
     #[must_use]
-    pub fn new(pace: Pace) -> Self {
+    pub fn new(pace: Pace, burst: u64) -> Self {
         // Without it the kernel wakes us up to 50 us later than it could.
         let _comfort = clock::set_timer_slack(Duration::from_nanos(1));
         Self {
             pace,
+            burst: burst.max(1),
             started: None,
             packets: 0,
             bits: 0,
             first_stamp_ns: 0,
             last: None,
             errors: GapErrors::default(),
-            sleep_margin: SLEEP_MARGIN,
+            sleep_margin: if burst > 1 {
+                Duration::ZERO
+            } else {
+                SLEEP_MARGIN
+            },
         }
     }
 
-    /// When the packet is due, none for at once; to be called once for each.
+    /// When the packet is due, none for at once (as all but the first of a burst); to be called
+    /// once for each.
     pub fn due(&mut self, packet: &Packet<'_>) -> Option<Instant> {
         if self.pace == Pace::TopSpeed {
             return None;
@@ -74,10 +82,17 @@ impl Pacer {
                 (since as f64 / speed.max(f64::MIN_POSITIVE)) as u128
             }
         };
+        let is_first = self.packets.is_multiple_of(self.burst);
         self.packets += 1;
         self.bits += u128::from(packet.wire_len) * 8;
         let offset_ns = u64::try_from(offset_ns).unwrap_or(u64::MAX);
-        Some(started + Duration::from_nanos(offset_ns))
+        is_first.then(|| started + Duration::from_nanos(offset_ns))
+    }
+
+    /// True when the packet that [`Pacer::due`] was asked for last is the last of its burst.
+    #[must_use]
+    pub const fn ends_burst(&self) -> bool {
+        self.packets.is_multiple_of(self.burst)
     }
 
     /// Waits for a deadline; false when `is_stopped` ended the wait.
@@ -207,24 +222,42 @@ mod tests {
     #[test]
     fn deadlines_do_not_drift() {
         let frame = [0; 125];
-        let mut even = Pacer::new(Pace::Packets(3));
+        let mut even = Pacer::new(Pace::Packets(3), 1);
         let first = even.due(&packet(&frame, 5)).unwrap();
         for _ in 1..3_000_000 {
             even.due(&packet(&frame, 5)).unwrap();
         }
         let last = even.due(&packet(&frame, 5)).unwrap();
         assert_eq!(last.since(first), Duration::from_secs(1_000_000));
-        let mut bits = Pacer::new(Pace::Bits(1_000_000));
+        let mut bits = Pacer::new(Pace::Bits(1_000_000), 1);
         let first = bits.due(&packet(&frame, 5)).unwrap();
         assert_eq!(
             bits.due(&packet(&frame, 5)).unwrap().since(first),
             Duration::from_millis(1)
         );
-        let mut stamps = Pacer::new(Pace::Stamps(2.0));
+        let mut stamps = Pacer::new(Pace::Stamps(2.0), 1);
         let first = stamps.due(&packet(&frame, 1_000)).unwrap();
         let second = stamps.due(&packet(&frame, 5_000)).unwrap();
         assert_eq!(second.since(first), Duration::from_micros(2));
-        assert!(Pacer::new(Pace::TopSpeed).due(&packet(&frame, 5)).is_none());
+        assert!(
+            Pacer::new(Pace::TopSpeed, 1)
+                .due(&packet(&frame, 5))
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn a_burst_has_one_deadline() {
+        let frame = [0; 60];
+        let mut pacer = Pacer::new(Pace::Packets(1000), 4);
+        let dues: Vec<_> = (0..9)
+            .map(|_| (pacer.due(&packet(&frame, 5)), pacer.ends_burst()))
+            .collect();
+        let first = dues[0].0.unwrap();
+        for (number, (due, ends)) in dues.iter().enumerate() {
+            let wanted = (number % 4 == 0).then(|| first + Duration::from_millis(number as u64));
+            assert_eq!((*due, *ends), (wanted, number % 4 == 3), "{number}");
+        }
     }
 
     #[test]

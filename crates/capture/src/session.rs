@@ -13,8 +13,9 @@ use base::Instant;
 use sys::{Epoll, Interest, clock};
 
 use crate::{
-    Account, CaptureError, Filter, GapErrors, Losses, Pace, Pacer, Packet, Sink, Source, Unit,
-    account::Totals, generated::SequenceCheck, segment::Segmenter, source::Progress,
+    Account, CaptureError, Edits, Filter, GapErrors, Losses, Pace, Pacer, Packet, Sink, Source,
+    Unit, account::Totals, edit::Editor, generated::SequenceCheck, segment::Segmenter,
+    source::Progress,
 };
 
 /// One capture, from its sources to its sink.
@@ -40,6 +41,8 @@ pub struct Limits {
     pub snap_len: Option<u32>,
     /// When packets are passed on.
     pub pace: Pace,
+    /// Packets that are passed on together when there is a pace; 0 is as 1.
+    pub burst: u64,
     /// Cut super-packets into what the wire would carry, and fill in checksums.
     pub segments: bool,
     /// Look for generated frames, and for what is missing of them.
@@ -81,6 +84,7 @@ struct Path {
     sequence: Option<SequenceCheck>,
     segmenter: Option<Segmenter>,
     filter: Option<Filter>,
+    editor: Option<Editor>,
     is_stopped: bool,
 }
 
@@ -110,10 +114,12 @@ impl Session {
                 packets_max: limits.packets.unwrap_or(u64::MAX),
                 failure: None,
                 interface_count: 0,
-                pacer: (limits.pace != Pace::TopSpeed).then(|| Pacer::new(limits.pace)),
+                pacer: (limits.pace != Pace::TopSpeed)
+                    .then(|| Pacer::new(limits.pace, limits.burst)),
                 segmenter: limits.segments.then(Segmenter::default),
                 sequence: limits.checks_sequence.then(SequenceCheck::default),
                 filter: None,
+                editor: None,
                 is_stopped: false,
             },
             limits,
@@ -137,6 +143,11 @@ impl Session {
     /// Keeps only what `filter` accepts, and counts the rest.
     pub fn set_filter(&mut self, filter: Filter) {
         self.path.filter = Some(filter);
+    }
+
+    /// Changes what passed the filter, before it is passed on.
+    pub fn set_edits(&mut self, edits: Edits) {
+        self.path.editor = (!edits.is_empty()).then(|| Editor::new(edits));
     }
 
     /// Captures until its sources end, a limit is reached or `is_stopped` says so, which is asked
@@ -397,9 +408,19 @@ impl Path {
         }
     }
 
-    /// What passed the filter and is in its final form goes to the sink.
+    /// What passed the filter is brought into its final form, which goes to the sink.
     #[inline]
     fn pass(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
+        if let Some(mut editor) = self.editor.take() {
+            self.pass_final(&editor.edit(packet), is_stopped);
+            self.editor = Some(editor);
+        } else {
+            self.pass_final(packet, is_stopped);
+        }
+    }
+
+    #[inline]
+    fn pass_final(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
         let packet = packet.cut_to(self.snap_len);
         if let Some(check) = &mut self.sequence {
             check.look(packet.data);
@@ -432,8 +453,11 @@ impl Path {
             self.account.unread += 1;
             return;
         }
+        let ends_burst = pacer.ends_burst();
         self.deliver(packet);
-        self.flush();
+        if ends_burst {
+            self.flush();
+        }
         if let Some((pacer, due)) = self.pacer.as_mut().zip(due) {
             pacer.left(due);
         }

@@ -18,6 +18,12 @@ pub use int::SocketSource;
 mod live;
 pub use live::LiveOptions;
 
+mod merged;
+pub use merged::MergedSource;
+
+mod repeated;
+pub use repeated::{Reopen, RepeatedSource};
+
 mod ring;
 pub use ring::RingSource;
 

@@ -2,12 +2,16 @@
 //!
 //! [`Layers::parse`] finds the headers of an Ethernet frame as far as it goes and never fails: a
 //! frame that is cut short or of an unknown kind has fewer layers. [`segment`](segment()) makes of
-//! a super-packet (GSO) the packets that the wire would carry, checksums filled in.
+//! a super-packet (GSO) the packets that the wire would carry, checksums filled in;
+//! [`replace_address`] and its neighbours change a frame in place.
 //!
 //! **Spec**: IEEE 802.1Q, RFC 791, RFC 8200, RFC 9293, RFC 768.
 
 mod layers;
 pub use layers::{Ip, Layers};
+
+mod rewrite;
+pub use rewrite::{insert_tag, remove_tags, replace_address};
 
 mod segment;
 pub use segment::{SegmentKind, fill_checksum, segment};

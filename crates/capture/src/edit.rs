@@ -1,0 +1,134 @@
+//! Changes to packets before they are sent again: addresses, tags; checksums stay right.
+
+use std::net::IpAddr;
+
+use wire::link::{insert_tag, remove_tags, replace_address};
+
+use crate::Packet;
+
+/// What is changed in each packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edits {
+    /// The hardware address that packets are sent to.
+    pub to: Option<[u8; 6]>,
+    /// The hardware address that packets are sent from.
+    pub from: Option<[u8; 6]>,
+    /// IP (and ARP) addresses, old and new, wherever they stand; pairs of one family.
+    pub addresses: Vec<(IpAddr, IpAddr)>,
+    /// VLAN tags.
+    pub tag: TagEdit,
+}
+
+/// What becomes of VLAN tags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TagEdit {
+    /// They stay.
+    #[default]
+    Keep,
+    /// All are taken out.
+    Remove,
+    /// All are taken out, and this one is put in: its identifier and priority as on the wire.
+    Set(u16),
+}
+
+impl Edits {
+    /// True when nothing is changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Changes packets in a room of its own.
+#[derive(Debug)]
+pub(crate) struct Editor {
+    edits: Edits,
+    room: Vec<u8>,
+}
+
+impl Editor {
+    pub(crate) const fn new(edits: Edits) -> Self {
+        Self {
+            edits,
+            room: Vec::new(),
+        }
+    }
+
+    /// The packet as it is to be sent.
+    pub(crate) fn edit<'a>(&'a mut self, packet: &Packet<'a>) -> Packet<'a> {
+        let room = &mut self.room;
+        room.clear();
+        room.extend_from_slice(packet.data);
+        for (place, address) in [(0..6, self.edits.to), (6..12, self.edits.from)] {
+            if let Some((place, address)) = room.get_mut(place).zip(address) {
+                place.copy_from_slice(&address);
+            }
+        }
+        for (old, new) in &self.edits.addresses {
+            replace_address(room, *old, *new);
+        }
+        if self.edits.tag != TagEdit::Keep {
+            let len = remove_tags(room);
+            room.truncate(len);
+        }
+        if let TagEdit::Set(tag_control) = self.edits.tag {
+            insert_tag(room, tag_control);
+        }
+        let wire_len = packet.wire_len as usize + room.len() - packet.data.len();
+        Packet {
+            data: room,
+            wire_len: wire_len as u32,
+            offload: None,
+            ..*packet
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        generated::{Generator, SequenceCheck},
+        packet::tests::packet,
+    };
+
+    #[test]
+    fn an_edited_frame_is_still_right() {
+        let frame = Generator::new("size=100".parse().unwrap())
+            .next_frame()
+            .unwrap()
+            .to_vec();
+        let mut editor = Editor::new(Edits {
+            to: Some([2; 6]),
+            from: Some([4; 6]),
+            addresses: vec![("198.18.0.1".parse().unwrap(), "10.1.2.3".parse().unwrap())],
+            tag: TagEdit::Keep,
+        });
+        let edited = editor.edit(&packet(&frame, 1)).data.to_vec();
+        assert_eq!(edited[..12], [[2; 6], [4; 6]].concat());
+        assert_eq!(edited[26..30], [10, 1, 2, 3]);
+        let mut check = SequenceCheck::default();
+        check.look(&edited);
+        assert_eq!(
+            (check.frames, check.corrupt),
+            (1, 0),
+            "its checksum is right"
+        );
+
+        let mut tagger = Editor::new(Edits {
+            tag: TagEdit::Set(7),
+            ..Edits::default()
+        });
+        let tagged = tagger.edit(&packet(&frame, 1));
+        assert_eq!((tagged.data.len(), tagged.wire_len), (104, 104));
+        let cut = packet(&frame, 1).cut_to(50);
+        assert_eq!(tagger.edit(&cut).wire_len, 104);
+        let tagged = tagger.edit(&packet(&frame, 1)).data.to_vec();
+        let mut remover = Editor::new(Edits {
+            tag: TagEdit::Remove,
+            ..Edits::default()
+        });
+        assert_eq!(remover.edit(&packet(&tagged, 1)).data, frame);
+        assert!(!remover.edits.is_empty() && Edits::default().is_empty());
+    }
+}

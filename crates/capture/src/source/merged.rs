@@ -1,0 +1,130 @@
+//! Several files as one, in the order of their stamps.
+
+use std::ops::ControlFlow;
+
+use super::{Progress, Source, Visit};
+use crate::{CaptureError, Interface, Losses, Packet};
+
+/// Gives the packets of several sources by time: always the earliest of those at hand. Each source
+/// must have a packet or be at its end for the next to be given, so live sources do not belong
+/// here.
+#[derive(Debug)]
+pub struct MergedSource {
+    inputs: Vec<Input>,
+    interfaces: Vec<Interface>,
+}
+
+#[derive(Debug)]
+struct Input {
+    source: Box<dyn Source>,
+    /// Numbers of its interfaces among ours.
+    interfaces: Vec<u32>,
+    head: Option<Head>,
+    is_over: bool,
+    room: Vec<u8>,
+}
+
+/// The next packet of an input, whose bytes are in its room.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    /// Without its bytes.
+    packet: Packet<'static>,
+}
+
+impl MergedSource {
+    /// Over `sources`, of which those that come first win where stamps are equal.
+    #[must_use]
+    pub fn new(sources: Vec<Box<dyn Source>>) -> Self {
+        let input = |source| Input {
+            source,
+            interfaces: Vec::new(),
+            head: None,
+            is_over: false,
+            room: Vec::new(),
+        };
+        Self {
+            inputs: sources.into_iter().map(input).collect(),
+            interfaces: Vec::new(),
+        }
+    }
+}
+
+impl Source for MergedSource {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn read(&mut self, visit: &mut Visit<'_>) -> Result<Progress, CaptureError> {
+        for _ in 0..PACKETS_A_SHARE {
+            let known = self.interfaces.len();
+            for input in &mut self.inputs {
+                input.advance(&mut self.interfaces)?;
+            }
+            if self.interfaces.len() > known {
+                // Whoever keeps a list of them looks before the first packet of a new one.
+                return Ok(Progress::Some);
+            }
+            let stamp = |input: &&mut Input| input.head.map(|head| head.packet.stamp_ns);
+            let with_head = self.inputs.iter_mut().filter(|input| input.head.is_some());
+            let Some(first) = with_head.min_by_key(stamp) else {
+                return Ok(Progress::End);
+            };
+            let Some(head) = first.head.take() else {
+                return Ok(Progress::End);
+            };
+            let interface = first.interfaces.get(head.packet.interface as usize);
+            let packet = Packet {
+                data: &first.room,
+                interface: interface.copied().unwrap_or(0),
+                ..head.packet
+            };
+            if visit(&packet).is_break() {
+                break;
+            }
+        }
+        Ok(Progress::Some)
+    }
+
+    fn losses(&mut self) -> Result<Losses, CaptureError> {
+        let mut sum = Losses::default();
+        for input in &mut self.inputs {
+            sum = sum.plus(&input.source.losses()?);
+        }
+        Ok(sum)
+    }
+
+    fn take_remarks(&mut self) -> Vec<String> {
+        let remarks = self.inputs.iter_mut();
+        remarks
+            .flat_map(|input| input.source.take_remarks())
+            .collect()
+    }
+}
+
+impl Input {
+    /// Has the next packet at hand unless the source is over, and its interfaces among `all`.
+    fn advance(&mut self, all: &mut Vec<Interface>) -> Result<(), CaptureError> {
+        while self.head.is_none() && !self.is_over {
+            let (room, head) = (&mut self.room, &mut self.head);
+            let progress = self.source.read(&mut |packet| {
+                room.clear();
+                room.extend_from_slice(packet.data);
+                *head = Some(Head {
+                    packet: Packet {
+                        data: &[],
+                        ..*packet
+                    },
+                });
+                ControlFlow::Break(())
+            })?;
+            self.is_over = progress == Progress::End;
+        }
+        for interface in &self.source.interfaces()[self.interfaces.len()..] {
+            self.interfaces.push(all.len() as u32);
+            all.push(interface.clone());
+        }
+        Ok(())
+    }
+}
+
+const PACKETS_A_SHARE: usize = 4096;
