@@ -1,5 +1,5 @@
-//! `make bench`: message rates, file transfers and round trips beside their rivals and the kernel's
-//! own ceiling.
+//! `make bench`: message rates, file transfers, round trips and captures beside their rivals and the
+//! kernel's own ceiling.
 //!
 //! Hosts on virtual cables; in every pair the peer and ours run one after the other, so that
 //! a slow moment of a shared machine meets both. The table gives medians over the pairs, and the
@@ -14,6 +14,7 @@
 
 use std::process::ExitCode;
 
+mod capture;
 mod fec;
 mod files;
 mod machine;
@@ -70,7 +71,7 @@ impl Request {
             soak_seconds: None,
         };
         while let Some(arg) = args.next() {
-            if GROUPS.contains(&arg.as_str()) {
+            if GROUPS.contains(&arg.as_str()) || capture::PARTS.contains(&arg.as_str()) {
                 request.groups.push(arg);
                 continue;
             }
@@ -101,10 +102,21 @@ fn run(request: &Request) -> Result<(), String> {
         messages(request)?;
     }
     if request.wants("files") {
-        files(request)?;
+        one_file(&lossy_lab()?, request.pairs)?;
+    }
+    if request.wants("trees") {
+        small_files(&lossy_lab()?, request.pairs)?;
     }
     if request.wants("rtt") {
         println!("{}", round_trips::run(request.pairs, RTT_SECONDS)?);
+    }
+    let parts = capture::PARTS.map(str::to_owned);
+    let parts: Vec<String> = parts
+        .into_iter()
+        .filter(|part| request.groups.contains(part))
+        .collect();
+    if request.wants("capture") || !parts.is_empty() {
+        capture::run(request.pairs, &parts)?;
     }
     Ok(())
 }
@@ -125,15 +137,14 @@ fn messages(request: &Request) -> Result<(), String> {
     Ok(())
 }
 
-fn files(request: &Request) -> Result<(), String> {
+fn lossy_lab() -> Result<lab::Lab, String> {
     let spec = lab::LabSpec::new(4).segments_at_switch();
     let lab = lab::Lab::new(&spec).map_err(|e| e.to_string())?;
     for host in &lab.hosts()[1..] {
         host.set_loss(1, 100).map_err(|e| e.to_string())?;
     }
     println!("one sender, three receivers, 1 % of packets lost at each, one switch\n");
-    one_file(&lab, request.pairs)?;
-    small_files(&lab, request.pairs)
+    Ok(lab)
 }
 
 fn one_file(lab: &lab::Lab, pairs: usize) -> Result<(), String> {
@@ -204,6 +215,7 @@ fn compare(
 /// One run that counts: complete, and on a machine that was ours meanwhile.
 fn measure(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
     let mut last = String::new();
+    let mut failures = 0;
     for _ in 0..TRIES {
         match peer.run(lab) {
             Ok(sample) if sample.steal_permille > 10 => {
@@ -211,7 +223,14 @@ fn measure(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
             }
             Ok(sample) if sample.missing > 0 => last = format!("{} missing", sample.missing),
             Ok(sample) => return Ok(sample),
-            Err(text) => last = text,
+            // Who hangs takes its whole time limit each time.
+            Err(text) if failures == FAILURES_MAX => {
+                return Err(format!("{}: {text}", peer.name()));
+            }
+            Err(text) => {
+                failures += 1;
+                last = text;
+            }
         }
         eprintln!("{}: void, repeated: {last}", peer.name());
     }
@@ -222,12 +241,15 @@ fn measure(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 }
 
 const USAGE: &str = "\
-usage: make bench ARGS=\"[fec] [messages] [files] [rtt] [--pairs N] [--size BYTES]\"
+usage: make bench ARGS=\"[fec] [messages] [files] [trees] [rtt] [capture] [--pairs N] [--size BYTES]\"
+       of capture also a part: capture-rate -cost -small -send -gaps -read
        make soak ARGS=[SECONDS], at least 8";
 /// What can be asked for by name; without any, all are run.
-const GROUPS: [&str; 4] = ["fec", "messages", "files", "rtt"];
+const GROUPS: [&str; 6] = ["fec", "messages", "files", "trees", "rtt", "capture"];
 const RTT_SECONDS: u32 = 5;
 const PAIRS: usize = 7;
 const TRIES: usize = 5;
+/// Runs of a peer that may fail before one that counts.
+const FAILURES_MAX: usize = 1;
 /// Shorter, there are not enough samples to tell growth from the beginning.
 const SOAK_SECONDS_LEAST: usize = 8;

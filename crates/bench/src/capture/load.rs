@@ -1,0 +1,92 @@
+//! The source of frames: ours, in bursts that are slept for, so that it leaves the processor alone.
+
+use std::{process::Command, time::Duration};
+
+use lab::Host;
+
+use super::listener::Listener;
+use crate::program;
+
+/// Frames for the one who captures.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Frames a second; none for as many as leave.
+    pub(super) rate: Option<f64>,
+    /// How long.
+    pub(super) seconds: f64,
+    /// Bytes of a frame without check sequence.
+    pub(super) sizes: &'static str,
+}
+
+impl Load {
+    /// Starts it.
+    pub(super) fn start(&self, host: &Host) -> Result<Listener, String> {
+        let mut command: Command = host.command(program::ours()?);
+        command.args(["replay", "-o", "ring:e0", "--json", "--quiet"]);
+        match self.rate {
+            Some(rate) => {
+                let count = (rate * self.seconds) as u64;
+                // A few milliseconds of packets, off the beat of the kernel's clock tick.
+                let burst = (rate * BURST_SECONDS).max(1.0) as u64;
+                command.arg(format!("gen:size={},count={count}", self.sizes));
+                command.args(["--pps", &(rate as u64).to_string()]);
+                command.args(["--burst", &burst.to_string()]);
+            }
+            None => {
+                command.arg(format!("gen:size={}", self.sizes));
+                command.args(["--top-speed", "--for", &format!("{}s", self.seconds)]);
+            }
+        }
+        Listener::start(&mut command)
+    }
+
+    /// Sends it all.
+    pub(super) fn send(&self, host: &Host) -> Result<Sent, String> {
+        Sent::of(&self.start(host)?.finish(LIMIT)?)
+    }
+}
+
+/// What was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    /// Frames.
+    pub(super) frames: u64,
+    /// Frames a second.
+    pub(super) rate: f64,
+}
+
+impl Sent {
+    /// From the report of `towline replay`.
+    pub(super) fn of(text: &str) -> Result<Self, String> {
+        let report: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| format!("replay: {error}: {text}"))?;
+        let frames = report["sent"].as_u64();
+        let rate = report["packets_per_s"].as_f64();
+        frames
+            .zip(rate)
+            .map(|(frames, rate)| Self { frames, rate })
+            .ok_or_else(|| format!("replay: no figures in {text}"))
+    }
+}
+
+/// Packets that a host's interface has received and sent.
+pub(super) fn counters(host: &Host) -> Result<(u64, u64), String> {
+    let output = host.command("cat").arg("/proc/net/dev").output();
+    let output = output.map_err(|error| format!("cat: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("e0:"))
+        .ok_or("no e0 in /proc/net/dev")?;
+    let values: Vec<u64> = line
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    match values.as_slice() {
+        [_, received, _, _, _, _, _, _, _, sent, ..] => Ok((*received, *sent)),
+        _ => Err(format!("strange line in /proc/net/dev: {line}")),
+    }
+}
+
+const BURST_SECONDS: f64 = 0.001_7;
+const LIMIT: Duration = Duration::from_secs(60);

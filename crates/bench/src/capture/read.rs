@@ -1,0 +1,91 @@
+//! Who reads a file of a gigabyte fastest.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use super::{Scratch, table, tool::is_installed};
+use crate::program;
+
+/// The tables of `pairs` rounds: a file of mixed frames, and one of the smallest.
+pub(super) fn run(scratch: &Scratch, pairs: usize) -> Result<String, String> {
+    let mut text = String::new();
+    for (sizes, count, what) in [
+        ("60-1514", 1_250_000_u64, "64 to 1518 B frames"),
+        ("60", 13_200_000, "64 B frames"),
+    ] {
+        let file = scratch.file("large.pcap");
+        let mut make = Command::new(program::ours()?);
+        let sink = format!("pcap:{}", file.display());
+        let source = format!("gen:size={sizes},count={count}");
+        program::complete(make.args(["capture", &source, "-o", &sink, "--quiet"]))?;
+        text += &of_one_file(&file, pairs, what)?;
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn of_one_file(file: &Path, pairs: usize, what: &str) -> Result<String, String> {
+    let ours = program::ours()?;
+    let command = |program: &Path, before: &[&str], file: String| {
+        let mut command = Command::new(program);
+        command.args(before).arg(file);
+        command
+    };
+    let stats = || {
+        command(
+            &ours,
+            &["stats", "--quiet"],
+            format!("pcap:{}", file.display()),
+        )
+    };
+    let rows: [(&str, &dyn Fn() -> Command); 5] = [
+        ("towline stats", &stats),
+        ("tracestats", &|| {
+            command(
+                Path::new("tracestats"),
+                &[],
+                format!("pcapfile:{}", file.display()),
+            )
+        }),
+        ("capinfos, no hashes", &|| {
+            // Everything that it says by default but the hashes.
+            let wanted = [
+                "-t", "-E", "-c", "-s", "-d", "-u", "-a", "-e", "-y", "-i", "-z", "-x",
+            ];
+            command(Path::new("capinfos"), &wanted, file.display().to_string())
+        }),
+        ("towline capture, to null:", &|| {
+            command(
+                &ours,
+                &["capture", "--quiet"],
+                format!("pcap:{}", file.display()),
+            )
+        }),
+        ("towline stats (again)", &stats),
+    ];
+    let mut results: Vec<(String, Vec<f64>)> = rows
+        .iter()
+        .map(|(name, _)| ((*name).to_owned(), Vec::new()))
+        .collect();
+    for pair in 1..=pairs {
+        for ((name, command), (_, times)) in rows.iter().zip(&mut results) {
+            let mut command = command();
+            let program = command.get_program().to_string_lossy().into_owned();
+            let seconds = if program.contains('/') || is_installed(&program) {
+                let begun = Instant::now();
+                command.stdout(Stdio::null());
+                program::complete(&mut command)?;
+                begun.elapsed().as_secs_f64()
+            } else {
+                f64::NAN
+            };
+            eprintln!("pair {pair} {name}: {seconds:.3} s");
+            times.push(seconds);
+        }
+    }
+    let title = format!("reading 1 GB of {what} from the page cache, {pairs} pairs");
+    Ok(table(&title, "s", 3, &results))
+}
