@@ -71,7 +71,8 @@ pub struct PlanReceiver<S> {
     pos: Pos,
     pos_sent: Pos,
     pos_sent_at: Instant,
-    is_pos_spread: bool,
+    /// A POS that is due waits until then, as all receivers see the same packet at once.
+    pos_held_until: Option<Instant>,
     reported: Progress,
     reported_at: Instant,
     is_report_spread: bool,
@@ -143,7 +144,7 @@ impl<S: Store> PlanReceiver<S> {
             pos: Pos::default(),
             pos_sent: Pos::default(),
             pos_sent_at: Instant::ZERO,
-            is_pos_spread: false,
+            pos_held_until: None,
             reported,
             reported_at: now,
             is_report_spread: false,
@@ -580,6 +581,7 @@ impl<S: Store> PlanReceiver<S> {
         self.pass = None;
         self.pos = Pos::default();
         self.pos_sent = Pos::default();
+        self.pos_held_until = None;
     }
 
     // Reports.
@@ -619,11 +621,16 @@ impl<S: Store> PlanReceiver<S> {
     /// most.
     fn spread(&mut self, now: Instant, sent_at: Instant) -> Instant {
         let interval = self.report_interval();
+        let due = now + self.rng.duration_up_to(interval.min(self.share()));
+        sent_at.max(due - interval)
+    }
+
+    /// 0.2 ms for each receiver: one report of all of them in so long is what a sender is asked to
+    /// read.
+    fn share(&self) -> Duration {
         let welcome = self.welcome.as_ref();
         let count = welcome.map_or(1, |welcome| welcome.receiver_count);
-        let wait = interval.min(Duration::from_micros(u64::from(count) * 200));
-        let due = now + self.rng.duration_up_to(wait);
-        sent_at.max(due - interval)
+        REPORT_INTERVAL_MAX.min(Duration::from_micros(u64::from(count) * 200))
     }
 
     fn report_due(&self) -> Option<Instant> {
@@ -662,13 +669,22 @@ impl<S: Store> PlanReceiver<S> {
         if self.pos.contiguous == self.pos_sent.contiguous {
             return None;
         }
-        let is_far = self.is_far();
-        let after = if is_far {
-            POS_INTERVAL_MIN
+        if self.is_urgent() {
+            return Some(self.pos_sent_at + POS_INTERVAL_MIN.max(self.share()));
+        }
+        let after = if self.is_far() {
+            self.share()
         } else {
             self.report_interval()
         };
-        Some(self.pos_sent_at + after)
+        let due = self.pos_sent_at + after;
+        Some(self.pos_held_until.map_or(due, |until| due.max(until)))
+    }
+
+    /// True when the position has moved far, and the receivers are so few that all may say so at
+    /// once.
+    fn is_urgent(&self) -> bool {
+        self.is_far() && self.share() < MANY
     }
 
     /// True when the position has moved so far that the sender wants to know at once.
@@ -681,9 +697,9 @@ impl<S: Store> PlanReceiver<S> {
 
     fn check_pos(&mut self, now: Instant) {
         let is_due = |receiver: &Self| receiver.pos_due().is_some_and(|due| due <= now);
-        if is_due(self) && !self.is_pos_spread && !self.is_far() {
-            self.is_pos_spread = true;
-            self.pos_sent_at = self.spread(now, self.pos_sent_at);
+        if is_due(self) && self.pos_held_until.is_none() && !self.is_urgent() {
+            let spread = self.report_interval().min(self.share());
+            self.pos_held_until = Some(now + self.rng.duration_up_to(spread));
         }
         if is_due(self) {
             self.send_pos(now);
@@ -696,7 +712,7 @@ impl<S: Store> PlanReceiver<S> {
         self.pos.naks = self.stats.repairs_asked;
         self.pos_sent = self.pos;
         self.pos_sent_at = now;
-        self.is_pos_spread = false;
+        self.pos_held_until = None;
         self.tell(now, &Message::Pos(self.pos));
     }
 
@@ -745,3 +761,5 @@ const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(2);
 /// How long the last words may take.
 const LINGER: Duration = Duration::from_secs(2);
 const POS_INTERVAL_MIN: Duration = Duration::from_millis(1);
+/// Receivers whose shares are longer, 25, do not report all at once.
+const MANY: Duration = Duration::from_millis(5);

@@ -11,8 +11,9 @@
 //!            Refused or dropped: Silent until the session is over      session over: POS, BYE <'
 //! ```
 //!
-//! Invariants: at most one connection or request per session; a report is sent on change, not more
-//! often than the session's interval allows, and at least once a second.
+//! Invariants: at most one connection or request per session; a report is sent on change and at
+//! least once a second, or at the interval where that is longer; all receivers of a session
+//! together report every 0.2 ms at most, but for the one that holds the rest back.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -61,6 +62,12 @@ struct Session {
     has_position: bool,
     sent: Pos,
     sent_at: Instant,
+    /// On this connection.
+    has_reported: bool,
+    /// Receivers of the session, as far as is known: they share the sender's time.
+    count: u32,
+    /// A report that is due waits until then, as all receivers see the same packet at once.
+    held_until: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +114,7 @@ impl Reporter {
                 known.limiting = mark.limiting_receiver;
                 known.echo_us = mark.tx_time_us;
                 known.echo_at = now;
+                known.count = mark.receiver_count.min(COUNT_MAX);
                 return;
             }
             self.session_over(now, session);
@@ -129,7 +137,7 @@ impl Reporter {
             known.pos.lead = lead;
             known.has_position = true;
             if known.report_at().is_some_and(|at| at <= now) {
-                self.report(now, session);
+                self.check_report(now, session);
             }
         }
     }
@@ -203,7 +211,7 @@ impl Reporter {
             }
             match known.state {
                 State::Waiting { .. } => self.dial(session),
-                State::Reporting { .. } => self.report(now, session),
+                State::Reporting { .. } => self.check_report(now, session),
                 State::Dialling { .. } | State::Greeting { .. } | State::Silent => {}
             }
         }
@@ -386,9 +394,12 @@ impl Reporter {
             sqns: welcome.report_sqns,
         };
         known.attempts = 0;
+        known.count = known.count.max(welcome.receiver_count.min(COUNT_MAX));
+        known.has_reported = false;
+        known.held_until = None;
         let slot = welcome.slot;
         self.event(ReporterEvent::Joined { session, slot });
-        self.report(now, session);
+        self.check_report(now, session);
     }
 
     /// The sender is done with this receiver: no further dialling in this session.
@@ -417,6 +428,25 @@ impl Reporter {
         known.state = State::Waiting { until };
     }
 
+    /// Reports if that is due, after a moment of this receiver's own where there are many.
+    fn check_report(&mut self, now: Instant, session: u32) {
+        let Some(known) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        let is_due = |known: &Session| known.report_at().is_some_and(|at| at <= now);
+        if is_due(known) && known.held_until.is_none() {
+            let spread = known.spread();
+            let wait = match spread.is_zero() {
+                true => spread,
+                false => self.rng.duration_up_to(spread),
+            };
+            known.held_until = Some(now + wait);
+        }
+        if is_due(known) {
+            self.report(now, session);
+        }
+    }
+
     fn report(&mut self, now: Instant, session: u32) {
         let Some(known) = self.sessions.get_mut(&session) else {
             return;
@@ -433,6 +463,8 @@ impl Reporter {
         let pos = known.pos;
         known.sent = pos;
         known.sent_at = now;
+        known.has_reported = true;
+        known.held_until = None;
         // A sender that does not read its reports is given up; it is dialled again later.
         if self
             .links
@@ -468,6 +500,26 @@ impl Session {
             has_position: false,
             sent: Pos::default(),
             sent_at: Instant::ZERO,
+            has_reported: false,
+            count: mark.receiver_count.min(COUNT_MAX),
+            held_until: None,
+        }
+    }
+
+    /// What a report of this receiver may take of the sender's time, whatever makes it due.
+    fn share(&self) -> Duration {
+        REPORT_SHARE * self.count
+    }
+
+    /// Over how long reports are spread that become due at once; a few need not be.
+    fn spread(&self) -> Duration {
+        let State::Reporting { slot, .. } = self.state else {
+            return Duration::ZERO;
+        };
+        if self.share() < URGENT_INTERVAL || slot == self.limiting {
+            Duration::ZERO
+        } else {
+            self.share()
         }
     }
 
@@ -495,17 +547,30 @@ impl Session {
             return None;
         }
         let moved = self.pos.contiguous.saturating_sub(self.sent.contiguous);
+        let is_limiting = slot == self.limiting;
+        let interval = interval.max(self.share());
+        let share = if is_limiting {
+            self.share().min(URGENT_INTERVAL)
+        } else {
+            self.share()
+        };
         let after = if moved == 0 {
-            KEEP_ALIVE
+            KEEP_ALIVE.max(interval)
         } else if sqns > 0 && moved >= u64::from(sqns) {
-            REPORT_INTERVAL_MIN
-        } else if slot == self.limiting || self.pos.contiguous > self.pos.lead {
+            REPORT_INTERVAL_MIN.max(share)
+        } else if is_limiting || self.pos.contiguous > self.pos.lead {
             // The one that holds the rest back, and one that has just caught up, are waited for.
-            interval.min(URGENT_INTERVAL)
+            interval.min(URGENT_INTERVAL.max(share))
         } else {
             interval
         };
-        Some(self.sent_at + after)
+        let due = if self.has_reported {
+            self.sent_at + after
+        } else {
+            Instant::ZERO
+        };
+        let held_until = self.held_until.filter(|_| !is_limiting);
+        Some(held_until.map_or(due, |until| due.max(until)))
     }
 }
 
@@ -522,6 +587,11 @@ const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(1);
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(5);
 const URGENT_INTERVAL: Duration = Duration::from_millis(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
+/// One report of all receivers in so long.
+const REPORT_SHARE: Duration = Duration::from_micros(200);
+/// Receivers that a sender is believed to have: with more, reports would be further apart than
+/// [`REPORT_INTERVAL_MAX`].
+const COUNT_MAX: u32 = 25_000;
 const REPORTS_QUEUED_MAX: usize = 4096;
 const EVENTS_MAX: usize = 1024;
 

@@ -18,9 +18,15 @@ fn mark(limiting: u32) -> Mark {
 
 /// A reporter that was taken in as slot 2 and asked for 50 ms and 100 positions.
 fn reporting() -> Reporter {
-    let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
+    one_of(3, 1)
+}
+
+/// The same as one of `count` receivers.
+fn one_of(count: u32, seed: u64) -> Reporter {
+    let mut reporter = Reporter::new(ReporterConfig::new("r", seed));
     reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(u32::MAX));
     reporter.handle_timeout(at(0));
+    let least_us = 200 * count;
     let Some(LinkCommand::Open { key, .. }) = reporter.poll_link() else {
         panic!("no connection asked for");
     };
@@ -32,8 +38,8 @@ fn reporting() -> Reporter {
         slot: 2,
         plan: [0; 16],
         session: 5,
-        receiver_count: 3,
-        report_interval_us: 50_000,
+        receiver_count: count,
+        report_interval_us: least_us.max(50_000),
         report_sqns: 100,
         manifest_bytes: 0,
         is_late: false,
@@ -88,6 +94,40 @@ fn who_moves_far_or_limits_or_has_caught_up_reports_sooner() {
             Some(at(expected)),
             "{limiting} {contiguous}"
         );
+    }
+}
+
+#[test]
+fn a_thousand_that_see_the_same_packets_report_within_the_bound_of_all_together() {
+    let mut group: Vec<Reporter> = (0..1000).map(|seed| one_of(1000, seed)).collect();
+    let mut each_ms = Vec::new();
+    // Silence, then packets at a rate that makes every report due by distance at once, then a
+    // sender that waits: everybody has caught up.
+    for ms in 0..3000 {
+        let contiguous = match ms {
+            ..500 => 10,
+            500..2000 => 10 + (ms - 500) * 50,
+            _ => 75_010,
+        };
+        let lead = if ms < 2000 { contiguous + 9 } else { 75_009 };
+        let mut count = 0;
+        for reporter in &mut group {
+            reporter.position(at(ms), 0, contiguous, lead);
+            reporter.handle_timeout(at(ms));
+            count += u64::from(sent(reporter) > 0);
+        }
+        each_ms.push(count);
+    }
+    let all: u64 = group.iter().map(|one| one.counters().reports).sum();
+    assert!(each_ms.iter().sum::<u64>() == all && all > 6_000, "{all}");
+    for length in [100, 1000] {
+        let busiest = each_ms.windows(length).map(|part| part.iter().sum::<u64>());
+        let busiest = busiest.max().unwrap();
+        // One in 0.2 ms, and four standard deviations of as many draws.
+        let bound = 5 * length as u64;
+        let most = bound + 4 * bound.isqrt();
+        println!("{busiest} reports in the busiest {length} ms, of {all}");
+        assert!(busiest <= most, "{busiest} in {length} ms, {most} allowed");
     }
 }
 

@@ -314,6 +314,8 @@ fn registry(plan: &PublisherPlan, session: u64) -> Registry {
     config.expected = plan
         .expected
         .map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX));
+    // Shorter than a shipped sender of many asks for: the bound must hold whatever it is.
+    config.report_sqns = (plan.config.flow_window_sqns() / 4).max(1);
     Registry::new(config)
 }
 
