@@ -1,5 +1,5 @@
-//! `make bench`: message rates, file transfers, round trips and captures beside their rivals and the
-//! kernel's own ceiling.
+//! `make bench`: message rates, file transfers, round trips and captures beside their rivals and
+//! the kernel's own ceiling.
 //!
 //! Hosts on virtual cables; in every pair the peer and ours run one after the other, so that
 //! a slow moment of a shared machine meets both. The table gives medians over the pairs, and the
@@ -241,7 +241,7 @@ fn measure(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 }
 
 const USAGE: &str = "\
-usage: make bench ARGS=\"[fec] [messages] [files] [trees] [rtt] [capture] [--pairs N] [--size BYTES]\"
+usage: make bench ARGS=\"[fec] [messages] [files] [trees] [rtt] [capture] [--pairs N] [--size B]\"
        of capture also a part: capture-rate -cost -small -send -gaps -read
        make soak ARGS=[SECONDS], at least 8";
 /// What can be asked for by name; without any, all are run.

@@ -79,7 +79,7 @@ pub(super) fn costs(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String
             }
         }
         let title = format!(
-            "cost of {what}, 64 B frames at {COST_RATE:.0} a second, rings of {} KiB, {pairs} pairs",
+            "cost of {what}, 64 B frames at {COST_RATE:.0}/s, rings of {} KiB, {pairs} pairs",
             COST_RING_BYTES >> 10
         );
         text += &table(&title, "CPU ns/packet", 0, &rows);

@@ -177,9 +177,8 @@ impl Tool {
                 before("packets failed filter"),
             ),
             Self::Tracestats => {
-                let line = text.lines().find(|line| line.starts_with("Total"));
-                let number = |line: &str| number_after(line, "Total").map(|count| count as u64);
-                (line.and_then(number), Some(0))
+                let after = |words: &str| number_after(text, words).map(|count| count as u64);
+                (after("Total:"), after("Dropped packets:"))
             }
         };
         let (received, dropped) = received.zip(dropped).ok_or_else(none)?;
@@ -238,6 +237,10 @@ mod tests {
                 Tool::NetsniffNg,
                 "\n           9  packets incoming (0 unread on exit)\n           7  packets passed \
                  filter\n           2  packets failed filter (out of space)\n",
+            ),
+            (
+                Tool::Tracestats,
+                "filter\tcount\n   Total:\t  7\t  420\nring:e0:\n   Dropped packets:\t  2\n",
             ),
             (
                 Tool::Towline("ring"),

@@ -1,8 +1,8 @@
 //! Changing a frame's addresses and tags, with checksums that stay right.
 //!
-//! Addresses are changed at the same length, and the checksums of IPv4, TCP, UDP and ICMPv6 follow by
-//! RFC 1624, so that a frame which was cut, or whose checksum was wrong, is as right or wrong as
-//! before. In a fragment that is not the first there is no transport checksum.
+//! Addresses keep their length, and the checksums of IPv4, TCP, UDP and ICMPv6 follow by RFC 1624,
+//! so that a frame which was cut, or whose checksum was wrong, is as right or wrong as before. In a
+//! fragment that is not the first there is no transport checksum.
 //!
 //! **Spec**: RFC 1624, RFC 768 (a UDP checksum of zero means none, and stays).
 
