@@ -58,10 +58,16 @@ impl Load {
         Ok(path)
     }
 
-    /// How many receivers do not hold what was sent.
+    /// How many receivers do not hold what was sent, by itself or in its directory.
     fn wrong(&self) -> u64 {
         let is_wrong = |receiver: &usize| {
             let target = self.root.join(format!("target-{receiver}"));
+            let directory = target.join("source");
+            let target = if directory.is_dir() {
+                directory
+            } else {
+                target
+            };
             !is_equal(&self.source(), &target).unwrap_or(false)
         };
         RECEIVERS.filter(is_wrong).count() as u64
@@ -83,11 +89,29 @@ impl Drop for Load {
 pub(crate) struct Ours<'a> {
     name: &'static str,
     load: &'a Load,
+    /// The files are named one by one, not by their directory.
+    is_one_by_one: bool,
 }
 
 impl<'a> Ours<'a> {
-    pub(crate) const fn new(name: &'static str, load: &'a Load) -> Self {
-        Self { name, load }
+    /// Sends every file by its name.
+    pub(crate) const fn files(name: &'static str, load: &'a Load) -> Self {
+        let is_one_by_one = true;
+        Self {
+            name,
+            load,
+            is_one_by_one,
+        }
+    }
+
+    /// Sends the directory that the files are in.
+    pub(crate) const fn directory(name: &'static str, load: &'a Load) -> Self {
+        let is_one_by_one = false;
+        Self {
+            name,
+            load,
+            is_one_by_one,
+        }
     }
 }
 
@@ -108,7 +132,12 @@ impl Peer for Ours<'_> {
         }
         timed(self.load, receivers, || {
             let mut send = lab.host(0).command(&program);
-            send.arg("send").args(entries(&self.load.source())?);
+            send.arg("send");
+            if self.is_one_by_one {
+                send.args(entries(&self.load.source())?);
+            } else {
+                send.arg(self.load.source());
+            }
             Running::start(send.args(session).args(["--receivers", "3"]))
         })
     }

@@ -150,10 +150,10 @@ fn lossy_lab() -> Result<lab::Lab, String> {
 fn one_file(lab: &lab::Lab, pairs: usize) -> Result<(), String> {
     let load = files::Load::make("one", 1, 300_000_000)?;
     let peers: [Box<dyn Peer + '_>; 4] = [
-        Box::new(files::Ours::new("towline send", &load)),
+        Box::new(files::Ours::files("towline send", &load)),
         Box::new(files::Uftp { load: &load }),
         Box::new(files::Udpcast { load: &load }),
-        Box::new(files::Ours::new("towline send (again)", &load)),
+        Box::new(files::Ours::files("towline send (again)", &load)),
     ];
     println!("one file of 300 MB, {pairs} pairs");
     println!("{}", compare(lab, &peers, pairs, "MB/s")?);
@@ -163,9 +163,19 @@ fn one_file(lab: &lab::Lab, pairs: usize) -> Result<(), String> {
 fn small_files(lab: &lab::Lab, pairs: usize) -> Result<(), String> {
     let small = files::Load::make("small", 20_000, 4096)?;
     let whole = files::Load::make("whole", 1, 20_000 * 4096)?;
-    let peers: [Box<dyn Peer + '_>; 2] = [
-        Box::new(files::Ours::new("towline, 20,000 files of 4 KiB", &small)),
-        Box::new(files::Ours::new("towline, one file of their size", &whole)),
+    let peers: [Box<dyn Peer + '_>; 3] = [
+        Box::new(files::Ours::directory(
+            "directory of 20,000 files of 4 KiB",
+            &small,
+        )),
+        Box::new(files::Ours::directory(
+            "directory of one file of their size",
+            &whole,
+        )),
+        Box::new(files::Ours::files(
+            "the 20,000 files named one by one",
+            &small,
+        )),
     ];
     println!("many files beside one, {pairs} pairs");
     println!("{}", compare(lab, &peers, pairs, "MB/s")?);

@@ -5,18 +5,22 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs, io,
-    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
+    fmt, fs, io,
+    os::unix::{
+        ffi::{OsStrExt as _, OsStringExt as _},
+        fs::MetadataExt as _,
+    },
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use delivery::{Entry, Plan, PlanLimits};
+use sys::file::{Directory, Kind};
 use wire::object::{EntryKind, Mtime};
 
 use crate::{
     NetError,
-    content::{FileContent, Root, Roots, open_regular},
+    content::{FileContent, Parents, Root, Roots},
 };
 
 /// A plan of files on this machine, and what is needed to read them.
@@ -58,7 +62,8 @@ impl Tree {
     /// would be delivered and whether it is a directory. Below a directory that is not wanted
     /// nothing is looked at.
     ///
-    /// **Cost**: opens every file, so that one that cannot be read is found before anybody waits.
+    /// **Cost**: two system calls for each file. One that this process may not read is found before
+    /// anybody waits.
     ///
     /// # Errors
     /// When something cannot be read (the first ten are named), or the whole is no plan: two
@@ -72,6 +77,7 @@ impl Tree {
             entries: Vec::new(),
             notes: Vec::new(),
             roots: Roots::new(),
+            parents: Parents::default(),
             unreadable: Vec::new(),
             unreadable_count: 0,
             is_wanted,
@@ -115,6 +121,7 @@ struct Walk<W> {
     entries: Vec<Entry>,
     notes: Vec<String>,
     roots: Roots,
+    parents: Parents,
     /// What could not be read and why: the first few of them.
     unreadable: Vec<String>,
     unreadable_count: usize,
@@ -123,9 +130,25 @@ struct Walk<W> {
 
 impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
     fn path(&mut self, path: &Path) -> Result<(), NetError> {
-        let name = name_of(path)?;
-        self.root(&name, path, Root::Path(path.to_path_buf()))?;
-        self.visit(path, name.as_bytes());
+        let failed = |error| NetError::system("read", path.display(), &error);
+        // A trailing slash means what a link leads to, and a path such as `..` has no name itself.
+        let is_plain = path.file_name().is_some() && !path.as_os_str().as_bytes().ends_with(b"/");
+        let whole = if is_plain {
+            path.to_path_buf()
+        } else {
+            fs::canonicalize(path).map_err(failed)?
+        };
+        let name = path.file_name().or(whole.file_name()).ok_or_else(|| {
+            let cause = "it has no name to be delivered under";
+            NetError::refused("send", path.display(), cause).remedy("name what is in it instead")
+        })?;
+        self.root(name, path, Root::Path(whole.clone()))?;
+        let mut parents = std::mem::take(&mut self.parents);
+        match parents.of(&whole) {
+            Ok((parent, last)) => self.visit(parent, last, &whole, name.as_bytes()),
+            Err(error) => self.unreadable(path, &error),
+        }
+        self.parents = parents;
         Ok(())
     }
 
@@ -135,7 +158,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             .map_err(|error| NetError::system("read", name.display(), &error))?;
         self.entries.push(Entry {
             kind: EntryKind::File,
-            mode: mode_of(&metadata),
+            mode: mode_of(metadata.mode()),
             mtime: mtime_of(&metadata),
             size: metadata.len(),
             path: name.as_bytes().to_vec(),
@@ -153,60 +176,73 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         Ok(())
     }
 
-    fn visit(&mut self, path: &Path, name: &[u8]) {
-        if let Err(error) = self.take(path, name) {
+    /// Takes what is called `last` in `parent`: for people it is `path`, and in the plan `name`.
+    fn visit(&mut self, parent: &Directory, last: &Path, path: &Path, name: &[u8]) {
+        if let Err(error) = self.take(parent, last, path, name) {
             self.unreadable(path, &error);
         }
     }
 
-    fn take(&mut self, path: &Path, name: &[u8]) -> io::Result<()> {
-        let metadata = fs::symlink_metadata(path)?;
-        let kind = metadata.file_type();
-        if !(self.is_wanted)(Path::new(OsStr::from_bytes(name)), kind.is_dir()) {
+    fn take(
+        &mut self,
+        parent: &Directory,
+        last: &Path,
+        path: &Path,
+        name: &[u8],
+    ) -> io::Result<()> {
+        let status = parent.status(last)?;
+        let is_directory = status.kind == Kind::Directory;
+        if !(self.is_wanted)(Path::new(OsStr::from_bytes(name)), is_directory) {
             return Ok(());
         }
         let mut entry = Entry {
             kind: EntryKind::File,
-            mode: mode_of(&metadata),
-            mtime: mtime_of(&metadata),
+            mode: mode_of(status.mode),
+            mtime: Mtime {
+                seconds: status.modified.seconds,
+                nanoseconds: status.modified.nanoseconds,
+            },
             size: 0,
             path: name.to_vec(),
             target: Vec::new(),
         };
-        if kind.is_file() {
-            entry.size = metadata.len();
-            open_regular(path)?;
-        } else if kind.is_symlink() {
-            entry.kind = EntryKind::Symlink;
-            let target = fs::read_link(path)?;
-            entry.target = target.as_os_str().as_bytes().to_vec();
-            // The entry's own depth is what its link may climb: the walk has no other roots above.
-            let depth = name.iter().filter(|&&byte| byte == b'/').count();
-            if let Err(fault) = delivery::check_link(&entry.target, depth) {
-                let (path, target) = (path.display(), target.display());
-                let text = format!("{path} is left out: {fault} (to {target})");
-                self.notes.push(text);
+        match status.kind {
+            Kind::File => {
+                entry.size = status.bytes;
+                parent.check_readable(last)?;
+            }
+            Kind::Link => {
+                entry.kind = EntryKind::Symlink;
+                entry.target = parent.read_link(last)?.into_os_string().into_vec();
+                // The entry's own depth is what its link may climb: the walk has no other roots
+                // above.
+                let depth = name.iter().filter(|&&byte| byte == b'/').count();
+                if let Err(fault) = delivery::check_link(&entry.target, depth) {
+                    let target = OsStr::from_bytes(&entry.target).display();
+                    self.leave_out(path, format_args!("{fault} (to {target})"));
+                    return Ok(());
+                }
+            }
+            Kind::Directory => entry.kind = EntryKind::Directory,
+            Kind::Other => {
+                self.leave_out(path, format_args!("it is no file, directory or link"));
                 return Ok(());
             }
-        } else if kind.is_dir() {
-            entry.kind = EntryKind::Directory;
-        } else {
-            let text = format!(
-                "{} is left out: it is no file, directory or link",
-                path.display()
-            );
-            self.notes.push(text);
-            return Ok(());
         }
         self.entries.push(entry);
-        if kind.is_dir() {
-            for below in fs::read_dir(path)? {
-                let below = below?.file_name();
+        if is_directory {
+            let directory = parent.directory(last)?;
+            for below in directory.names()? {
                 let name = [name, b"/", below.as_bytes()].concat();
-                self.visit(&path.join(&below), &name);
+                self.visit(&directory, Path::new(&below), &path.join(&below), &name);
             }
         }
         Ok(())
+    }
+
+    fn leave_out(&mut self, path: &Path, why: fmt::Arguments<'_>) {
+        let text = format!("{} is left out: {why}", path.display());
+        self.notes.push(text);
     }
 
     fn unreadable(&mut self, path: &Path, error: &io::Error) {
@@ -217,22 +253,8 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
     }
 }
 
-/// The name that `path` is delivered under.
-fn name_of(path: &Path) -> Result<OsString, NetError> {
-    let whole = match path.file_name() {
-        Some(_) => path.to_path_buf(),
-        None => fs::canonicalize(path)
-            .map_err(|error| NetError::system("read", path.display(), &error))?,
-    };
-    let name = whole.file_name().ok_or_else(|| {
-        let cause = "it has no name to be delivered under";
-        NetError::refused("send", path.display(), cause).remedy("name what is in it instead")
-    })?;
-    Ok(name.to_owned())
-}
-
-fn mode_of(metadata: &fs::Metadata) -> u16 {
-    u16::try_from(metadata.mode() & 0o7777).unwrap_or(0o644)
+fn mode_of(mode: u32) -> u16 {
+    u16::try_from(mode & 0o7777).unwrap_or(0o644)
 }
 
 pub(crate) fn mtime_of(metadata: &fs::Metadata) -> Mtime {

@@ -31,8 +31,30 @@ pub(super) struct Files {
     roots: Arc<Roots>,
     /// The files read last, the latest first.
     open: VecDeque<(u32, fs::File)>,
-    /// The directory of the file opened last: its neighbours come next.
-    parent: Option<(PathBuf, Directory)>,
+    parents: Parents,
+}
+
+/// The directory that something lies in, kept open: its neighbours come next.
+#[derive(Debug, Default)]
+pub(crate) struct Parents(Option<(PathBuf, Directory)>);
+
+impl Parents {
+    /// The directory that `path` is in, and its name there.
+    pub(crate) fn of<'a, 'b>(
+        &'a mut self,
+        path: &'b Path,
+    ) -> io::Result<(&'a Directory, &'b Path)> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        if self.0.as_ref().is_none_or(|(known, _)| known != parent) {
+            self.0 = Some((parent.to_path_buf(), Directory::open(parent)?));
+        }
+        let (_, directory) = self.0.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        Ok((directory, Path::new(name)))
+    }
 }
 
 impl Files {
@@ -40,7 +62,7 @@ impl Files {
         Self {
             roots,
             open: VecDeque::new(),
-            parent: None,
+            parents: Parents(None),
         }
     }
 
@@ -120,7 +142,7 @@ impl Files {
                 .try_clone()
                 .map_err(|error| content_error(&path, &error));
         }
-        self.open_beside(&path).map_err(|error| {
+        self.open_path(&path).map_err(|error| {
             let is_file = fs::symlink_metadata(&path).is_ok_and(|now| now.is_file());
             let is_gone = error.kind() == io::ErrorKind::NotFound;
             if is_file || is_gone {
@@ -131,18 +153,11 @@ impl Files {
         })
     }
 
-    fn open_beside(&mut self, path: &Path) -> io::Result<fs::File> {
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let parent = parent_of(path);
-        if self
-            .parent
-            .as_ref()
-            .is_none_or(|(known, _)| known != parent)
-        {
-            self.parent = Some((parent.to_path_buf(), Directory::open(parent)?));
-        }
-        let (_, directory) = self.parent.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        directory.open_to_read(Path::new(name))
+    /// What was put there since the walk must neither hold the opening up, as a pipe does, nor lead
+    /// elsewhere, as a link does.
+    fn open_path(&mut self, path: &Path) -> io::Result<fs::File> {
+        let (directory, name) = self.parents.of(path)?;
+        directory.open_to_read(name)
     }
 
     /// Refuses what is not the file that was planned.
@@ -158,20 +173,6 @@ impl Files {
             return Ok(());
         }
         Err(changed(&self.path_of(plan, index)))
-    }
-}
-
-/// Opens a regular file. What was put there since the walk must neither hold the opening up, as a
-/// pipe does, nor lead elsewhere, as a link does.
-pub(crate) fn open_regular(path: &Path) -> io::Result<fs::File> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    Directory::open(parent_of(path))?.open_to_read(Path::new(name))
-}
-
-fn parent_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
     }
 }
 

@@ -24,7 +24,7 @@ use wire::object::ErrorCode;
 
 mod files;
 use files::Files;
-pub(crate) use files::{Root, Roots, open_regular};
+pub(crate) use files::{Parents, Root, Roots};
 
 /// The bytes of a plan's files, read where they lie.
 ///

@@ -197,6 +197,19 @@ impl Directory {
         Status::at(parent.as_fd(), &name)
     }
 
+    /// Whether this process, by the rights it acts with, may read what is at `path`, not following
+    /// a link there. Cheaper than opening it; only opening it is certain.
+    ///
+    /// # Errors
+    /// `PermissionDenied` when it may not; `NotFound`, or a link on the way.
+    pub fn check_readable(&self, path: &Path) -> io::Result<()> {
+        let (parent, name) = self.parent_of(path)?;
+        match status::check_readable(parent.as_fd(), &name) {
+            Err(error) if is_missing(&error) => self.open_to_read(path).map(drop),
+            checked => checked,
+        }
+    }
+
     /// Where the link at `path` points.
     ///
     /// # Errors

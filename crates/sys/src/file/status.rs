@@ -11,6 +11,8 @@ use std::{
     path::PathBuf,
 };
 
+use libc::c_int;
+
 use crate::call::{check, check_len};
 
 /// What is at a name.
@@ -130,6 +132,15 @@ pub(super) fn read_link(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Pa
     })?;
     text.truncate(len);
     Ok(OsString::from_vec(text).into())
+}
+
+/// The call itself, for the C library's wrapper may only imitate its flags.
+pub(super) fn check_readable(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+    let flags = libc::AT_EACCESS | libc::AT_SYMLINK_NOFOLLOW;
+    let (at, name) = (directory.as_raw_fd(), name.as_ptr());
+    // SAFETY: `name` is a live nul-terminated string, only read; the directory is open.
+    let raw = unsafe { libc::syscall(libc::SYS_faccessat2, at, name, libc::R_OK, flags) };
+    check(c_int::try_from(raw).unwrap_or(-1)).map(drop)
 }
 
 pub(super) fn set_modified(

@@ -241,3 +241,20 @@ fn a_mode_is_set_without_opening_and_never_through_a_link() {
     assert!(root.set_mode_of(path("link"), 0o777).is_err());
     assert_eq!(root.status(path("file")).unwrap().mode, 0o600);
 }
+
+#[test]
+fn whether_a_file_may_be_read_is_known_without_opening_it() {
+    let scratch = Scratch::new();
+    let root = scratch.directory();
+    root.create(path("file"), 0o600).unwrap();
+    root.make_link(path("file"), path("link")).unwrap();
+    root.check_readable(path("file")).unwrap();
+    root.check_readable(path("link")).unwrap();
+    let error = root.check_readable(path("none")).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    root.set_mode_of(path("file"), 0o000).unwrap();
+    // Whoever may read everything may read this too.
+    let opened = root.open_to_read(path("file")).map(drop);
+    let checked = root.check_readable(path("file"));
+    assert_eq!(checked.is_ok(), opened.is_ok());
+}
