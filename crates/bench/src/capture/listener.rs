@@ -2,6 +2,7 @@
 
 use std::{
     io::Read,
+    os::unix::process::CommandExt as _,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -18,7 +19,9 @@ impl Listener {
     /// Starts it; its output is small enough for a pipe.
     pub(super) fn start(command: &mut Command) -> Result<Self, String> {
         let what = command.get_program().to_string_lossy().into_owned();
+        // A group of its own, to be told to stop as a terminal does: all of it.
         let child = command
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -29,8 +32,8 @@ impl Listener {
 
     /// Tells it to stop, as Ctrl-C does, and gives all that it said.
     pub(super) fn interrupt(mut self) -> Result<String, String> {
-        let pid = self.child.id().to_string();
-        let told = Command::new("kill").args(["-INT", &pid]).status();
+        let group = format!("-{}", self.child.id());
+        let told = Command::new("kill").args(["-INT", "--", &group]).status();
         told.map_err(|error| format!("kill: {error}"))?;
         self.collect(END_LIMIT)
     }
@@ -62,8 +65,12 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Both fail only when it is gone already.
-        drop(self.child.kill());
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let group = format!("-{}", self.child.id());
+            let mut kill = Command::new("kill");
+            // It fails only when all of it has gone by itself meanwhile.
+            drop(kill.args(["-KILL", "--", &group]).status());
+        }
         drop(self.child.wait());
     }
 }

@@ -1,4 +1,4 @@
-//! The source of frames: ours, in bursts that are slept for, so that it leaves the processor alone.
+//! The source of frames: ours, in bursts that are slept for where the processor is measured.
 
 use std::{process::Command, time::Duration};
 
@@ -16,6 +16,8 @@ pub(super) struct Load {
     pub(super) seconds: f64,
     /// Bytes of a frame without check sequence.
     pub(super) sizes: &'static str,
+    /// Evenly, each by itself: it takes a processor.
+    pub(super) is_even: bool,
 }
 
 impl Load {
@@ -27,7 +29,11 @@ impl Load {
             Some(rate) => {
                 let count = (rate * self.seconds) as u64;
                 // A few milliseconds of packets, off the beat of the kernel's clock tick.
-                let burst = (rate * BURST_SECONDS).max(1.0) as u64;
+                let burst = if self.is_even {
+                    1
+                } else {
+                    (rate * BURST_SECONDS).max(1.0) as u64
+                };
                 command.arg(format!("gen:size={},count={count}", self.sizes));
                 command.args(["--pps", &(rate as u64).to_string()]);
                 command.args(["--burst", &burst.to_string()]);
