@@ -104,6 +104,7 @@ const PLANTED: &[&str] = &[
     "--package=towline-sim",
     "--features=planted-bugs",
     "--test=planted",
+    "--test=fair_repair",
 ];
 
 /// Counts and the state of reading one `cargo test` output.

@@ -21,10 +21,13 @@ pub enum Bug {
     LossMiscounted,
     /// A source repairs each packet once in its life.
     RepairedOnce,
+    /// A source repairs in one order for all receivers, whoever asks for how much.
+    RepairsInOneLine,
 }
 
 impl Bug {
-    /// All of them.
+    /// Those that the swarm must find. [`Bug::RepairsInOneLine`] breaks no promise of a single run:
+    /// it costs time, which a test of its own measures.
     pub const ALL: [Self; 6] = [
         Self::NakNotRepeated,
         Self::PlainComparison,

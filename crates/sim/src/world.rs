@@ -84,6 +84,11 @@ impl World {
         Rc::new(RefCell::new(self))
     }
 
+    /// Says how control connections behave from here on.
+    pub const fn set_streams(&mut self, conditions: StreamConditions) {
+        self.stream_conditions = conditions;
+    }
+
     /// Records the run from here on.
     pub fn record(&mut self, trace: Trace) {
         self.trace = Some(trace);

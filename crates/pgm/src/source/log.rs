@@ -274,7 +274,7 @@ impl TransmitLog {
         }
     }
 
-    /// Number of sequence numbers that [`super::repair::RepairQueue`] must tell apart.
+    /// Number of sequence numbers that [`super::position_set::PositionSet`] must tell apart.
     pub(super) const fn index_slots(&self) -> u64 {
         self.index_mask + 1
     }

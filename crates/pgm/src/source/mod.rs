@@ -15,9 +15,9 @@
 //!   |  sent, can be repaired  |  waits  |    lead is one past the newest packet
 //! ```
 //!
-//! Order of sending (RFC 3208 section 5.1.3): NCF, SPM, then repairs within their share, then new
-//! data. The rate limit counts everything with IP and UDP headers and is never exceeded by more
-//! than one burst and the configured catch-up.
+//! Order of sending (RFC 3208 section 5.1.3): NCF, SPM, then repairs within their share, those who
+//! ask by turns, then new data. The rate limit counts everything with IP and UDP headers and is
+//! never exceeded by more than one burst and the configured catch-up.
 //!
 //! Invariants:
 //! - every position is sent as ODATA exactly once, in order, and from then on only as RDATA;
@@ -48,6 +48,7 @@ use crate::Config;
 mod log;
 mod ncf;
 mod pacer;
+mod position_set;
 mod repair;
 mod spm;
 mod transmit;
@@ -78,8 +79,6 @@ pub struct Source {
     addressing: Addressing,
     log: TransmitLog,
     repairs: RepairQueue,
-    repair_cursor: u64,
-    repair_round_end: u64,
     ncfs: NcfQueue,
     spm: SpmSchedule,
     spm_sqn: Sqn,
@@ -142,8 +141,6 @@ impl Source {
             addressing: Addressing::downstream(setup.tsi, setup.destination_port),
             log,
             repairs,
-            repair_cursor: first,
-            repair_round_end: first,
             ncfs: NcfQueue::new(),
             spm: SpmSchedule::new(&config, now),
             // Below 2^31: OpenPGM compares a new peer's first SPM with 0, and takes none from the

@@ -1,178 +1,265 @@
-//! Which packets wait to be repaired: a set of positions with the window's bounds.
+//! Which packets wait to be repaired, and whose turn it is: a line for each of those who ask.
 //!
-//! It does not know packets, times or budgets. A position is in it at most once, so a NAK storm
-//! cannot make it grow; it is served in rounds of ascending position, so that a flood for old
-//! packets cannot starve new ones.
+//! It does not know packets, times or budgets. A receiver that asks for thousands has a line of
+//! its own, so another's few wait for one turn of it, not for all. What several ask for stands in
+//! the line of each and leaves all of them when it is sent: whoever asks for little has it soon,
+//! even if it lies deep in another's line.
 //!
 //! ```text
-//!   summary  1 bit per word     [..1...]
-//!   words    1 bit per position [0000][0110][0000]   position modulo capacity
+//!   waiting   [..123456789...........]   everything, once: what the window must keep
+//!   line A    [..123456789...........]   of a receiver that was stopped
+//!   line B    [.......6..............]   of one that lost a packet
+//!   sent      1 2 | 6 | 3 4 | 5 7 | ...  turns of `turn_bytes`
 //! ```
 //!
-//! Invariant: all positions in the set lie within one span of `capacity`, which the transmit log's
-//! `hold` guarantees.
+//! A line belongs to a network address and port while something stands in it; then the next who
+//! asks may have it. Who comes when all are taken joins the shortest: forged addresses take lines,
+//! not memory. Within a line packets go in rounds of ascending position, so that a flood for old
+//! ones cannot starve new ones.
+//!
+//! Invariants: a position is in `waiting` exactly when it is in a line; all of them lie within one
+//! span of the capacity, which the transmit log's `hold` guarantees.
+//!
+//! **Spec**: RFC 3208 section 5.3 leaves the order of repairs to the source.
 
-/// A set of positions in a window of fixed capacity.
+use std::net::SocketAddr;
+
+use super::position_set::PositionSet;
+
+/// Positions to repair, in a fair order.
 ///
-/// **Cost**: two bits a position, allocated once; insertion is O(1), a search looks at one word per
-/// 4096 empty positions.
+/// **Cost**: two bits a position and line, allocated once; the operating system gives the memory
+/// of a line as it is first used. Insertion and removal look at one bit in each line.
 #[derive(Debug)]
 pub(super) struct RepairQueue {
-    words: Vec<u64>,
-    summary: Vec<u64>,
-    mask: u64,
-    len: u64,
-    oldest: u64,
-    end: u64,
+    waiting: PositionSet,
+    lines: Vec<Line>,
+    /// Whose turn it is, and the bytes sent in it.
+    turn: usize,
+    turn_spent: usize,
 }
 
+/// What one receiver asks for.
+#[derive(Debug)]
+struct Line {
+    owner: Option<SocketAddr>,
+    set: PositionSet,
+    cursor: u64,
+    round_end: u64,
+}
+
+/// One of the lines of a [`RepairQueue`], valid until the next is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LineId(usize);
+
 impl RepairQueue {
-    /// A set for positions within `capacity` (a power of two, at least 64) of each other.
+    /// A queue for positions within `capacity` (a power of two, at least 64) of each other.
     pub(super) fn new(capacity: u64) -> Self {
-        assert!(
-            capacity.is_power_of_two() && capacity >= 64,
-            "the repair set's capacity is a power of two from 64 on"
-        );
-        let words = (capacity / 64) as usize;
+        let line = || Line {
+            owner: None,
+            set: PositionSet::new(capacity),
+            cursor: 0,
+            round_end: 0,
+        };
         Self {
-            words: vec![0; words],
-            summary: vec![0; words.div_ceil(64)],
-            mask: capacity - 1,
-            len: 0,
-            oldest: u64::MAX,
-            end: 0,
+            waiting: PositionSet::new(capacity),
+            lines: std::iter::repeat_with(line).take(LINES).collect(),
+            turn: 0,
+            turn_spent: 0,
         }
     }
 
-    /// Adds a position; false when it was there.
-    pub(super) fn insert(&mut self, position: u64) -> bool {
-        let (word, bit) = self.locate(position);
-        if self.words[word] & bit != 0 {
-            return false;
+    /// The line of who asks from `address`.
+    pub(super) fn line_of(&mut self, address: SocketAddr) -> LineId {
+        #[cfg(feature = "planted-bugs")]
+        if base::planted::is_planted(base::planted::Bug::RepairsInOneLine) {
+            return LineId(0);
         }
-        self.words[word] |= bit;
-        self.summary[word / 64] |= 1 << (word % 64);
-        self.len += 1;
-        self.oldest = self.oldest.min(position);
-        self.end = self.end.max(position + 1);
-        true
+        let own = |line: &Line| line.owner == Some(address);
+        let shortest = || (0..LINES).min_by_key(|&index| self.lines[index].set.len());
+        let index = self.lines.iter().position(own).or_else(shortest);
+        let index = index.expect("there are lines");
+        let line = &mut self.lines[index];
+        if line.set.is_empty() {
+            line.owner = Some(address);
+        }
+        LineId(index)
     }
 
-    /// Takes a position out, if it is there.
+    /// Adds a position to a line; false when it waits already, in this line or another.
+    pub(super) fn insert(&mut self, line: LineId, position: u64) -> bool {
+        self.lines[line.0].set.insert(position);
+        self.waiting.insert(position)
+    }
+
+    /// The first position to repair next, where data is sent up to `unsent`; something waits.
+    ///
+    /// A round goes up to what was unsent when it began: however fast NAKs for newer packets come,
+    /// the oldest, which holds the window, has its turn.
+    pub(super) fn next(&mut self, unsent: u64) -> u64 {
+        if self.lines[self.turn].set.is_empty() {
+            self.pass_on();
+        }
+        let line = &mut self.lines[self.turn];
+        let next = line.set.next_from(line.cursor);
+        match next.filter(|&position| position < line.round_end) {
+            Some(position) => position,
+            None => {
+                line.round_end = unsent;
+                line.set.oldest()
+            }
+        }
+    }
+
+    /// The position after `position` in the line whose turn it is.
+    pub(super) fn after(&self, position: u64) -> Option<u64> {
+        self.lines[self.turn].set.next_from(position + 1)
+    }
+
+    /// A position whose turn it was has been repaired.
     pub(super) fn remove(&mut self, position: u64) {
-        let (word, bit) = self.locate(position);
-        if self.words[word] & bit == 0 {
-            return;
+        self.waiting.remove(position);
+        for line in &mut self.lines {
+            line.set.remove(position);
         }
-        self.words[word] &= !bit;
-        if self.words[word] == 0 {
-            self.summary[word / 64] &= !(1 << (word % 64));
+        self.lines[self.turn].cursor = position + 1;
+    }
+
+    /// `bytes` of repairs were sent; a turn ends with the run that takes it to `turn_bytes`.
+    pub(super) fn spend(&mut self, bytes: usize, turn_bytes: usize) {
+        self.turn_spent += bytes;
+        if self.turn_spent >= turn_bytes || self.lines[self.turn].set.is_empty() {
+            self.pass_on();
         }
-        self.len -= 1;
-        if self.len == 0 {
-            (self.oldest, self.end) = (u64::MAX, 0);
-        } else if position == self.oldest {
-            self.oldest = self
-                .next_from(position + 1)
-                .expect("a set that is not empty has an oldest position");
+    }
+
+    /// The next of every line that has `position` in it.
+    pub(super) fn hasten(&mut self, position: u64) {
+        for line in &mut self.lines {
+            if line.set.contains(position) {
+                line.cursor = position;
+            }
         }
     }
 
     /// Takes every position out.
     pub(super) fn clear(&mut self) {
-        self.words.fill(0);
-        self.summary.fill(0);
-        (self.len, self.oldest, self.end) = (0, u64::MAX, 0);
+        self.waiting.clear();
+        self.lines.iter_mut().for_each(|line| line.set.clear());
     }
 
     /// True when the position waits.
     pub(super) fn contains(&self, position: u64) -> bool {
-        let (word, bit) = self.locate(position);
-        self.words[word] & bit != 0
-    }
-
-    /// The lowest position not below `from`.
-    pub(super) fn next_from(&self, from: u64) -> Option<u64> {
-        let mut at = from.max(self.oldest);
-        while at < self.end {
-            let (word, _) = self.locate(at);
-            let rest = self.words[word] >> (at % 64);
-            if rest != 0 {
-                // Bits beyond the end belong to the window's beginning, one capacity lower.
-                let found = at + u64::from(rest.trailing_zeros());
-                return (found < self.end).then_some(found);
-            }
-            at = (at | 63) + 1;
-            let (next_word, _) = self.locate(at);
-            if at.is_multiple_of(4096) && self.summary[next_word / 64] == 0 {
-                at = (at | 4095) + 1;
-            }
-        }
-        None
+        self.waiting.contains(position)
     }
 
     /// The lowest position, `u64::MAX` for none: what the window must not leave behind.
     #[inline]
     pub(super) const fn oldest(&self) -> u64 {
-        self.oldest
+        self.waiting.oldest()
     }
 
     /// True when nothing waits.
     #[inline]
     pub(super) const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.waiting.is_empty()
     }
 
     /// Number of positions that wait.
     pub(super) const fn len(&self) -> u64 {
-        self.len
+        self.waiting.len()
     }
 
-    const fn locate(&self, position: u64) -> (usize, u64) {
-        let slot = position & self.mask;
-        ((slot / 64) as usize, 1 << (slot % 64))
+    /// Gives the turn to the next line with something in it, if any.
+    fn pass_on(&mut self) {
+        self.turn_spent = 0;
+        let others = (1..=LINES).map(|step| (self.turn + step) % LINES);
+        let mut waiting = others.filter(|&index| !self.lines[index].set.is_empty());
+        if let Some(index) = waiting.next() {
+            self.turn = index;
+        }
     }
 }
 
+/// Judgement: receivers in trouble at the same time; more of them share.
+const LINES: usize = 16;
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use base::Rng;
-
     use super::*;
 
-    #[test]
-    fn it_agrees_with_a_plain_set() {
-        for (seed, capacity) in [(1, 64), (2, 4096), (3, 16_384)] {
-            let mut rng = Rng::new(seed);
-            let mut queue = RepairQueue::new(capacity);
-            let mut model = BTreeSet::new();
-            let mut base = (1 << 32) - 3 * capacity;
-            for _ in 0..4000 {
-                let position = base + rng.below(capacity);
-                match rng.below(4) {
-                    0 => {
-                        queue.remove(position);
-                        model.remove(&position);
-                    }
-                    1 => {
-                        // The window moves on: everything below leaves.
-                        base += rng.below(capacity / 8 + 1);
-                        while let Some(&old) = model.first().filter(|&&old| old < base) {
-                            queue.remove(old);
-                            model.remove(&old);
-                        }
-                    }
-                    _ => assert_eq!(queue.insert(position), model.insert(position)),
-                }
-                assert_eq!(queue.len(), model.len() as u64);
-                assert_eq!(queue.is_empty(), model.is_empty());
-                assert_eq!(queue.oldest(), model.first().copied().unwrap_or(u64::MAX));
-                assert_eq!(queue.contains(position), model.contains(&position));
-                let expected = model.range(position..).next().copied();
-                assert_eq!(queue.next_from(position), expected);
-            }
+    fn asker(host: u8, port: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, host], port))
+    }
+
+    /// Everything that waits, in the order of its repair, in runs of `run` packets of 100 bytes
+    /// and turns of `turn` packets.
+    fn served(queue: &mut RepairQueue, run: usize, turn: usize) -> Vec<u64> {
+        let mut all = Vec::new();
+        while !queue.is_empty() {
+            let first = queue.next(u64::MAX);
+            let rest = std::iter::successors(Some(first), |&position| queue.after(position));
+            let sent: Vec<_> = rest.take(run).collect();
+            sent.iter().for_each(|&position| queue.remove(position));
+            queue.spend(100 * sent.len(), 100 * turn);
+            all.extend(sent);
         }
+        all
+    }
+
+    #[test]
+    fn those_who_ask_take_turns() {
+        let mut queue = RepairQueue::new(1024);
+        let stopped = queue.line_of(asker(1, 7));
+        for position in 100..400 {
+            assert!(queue.insert(stopped, position));
+        }
+        let healthy = queue.line_of(asker(2, 7));
+        assert!(queue.insert(healthy, 90), "asked for by nobody else");
+        assert!(!queue.insert(healthy, 350), "deep in the other's line");
+        assert_eq!((queue.len(), queue.oldest()), (301, 90));
+        let order = served(&mut queue, 4, 8);
+        let at = |wanted| order.iter().position(|&position| position == wanted);
+        assert_eq!(order.len(), 301);
+        assert_eq!((at(90), at(350)), (Some(8), Some(9)));
+        let of_stopped: Vec<_> = order.iter().filter(|&&at| at != 90 && at != 350).collect();
+        assert!(of_stopped.is_sorted());
+    }
+
+    #[test]
+    fn a_line_is_taken_over_when_it_is_empty_and_shared_when_none_is() {
+        let mut queue = RepairQueue::new(1024);
+        for host in 0..40 {
+            let line = queue.line_of(asker(host, 1));
+            queue.insert(line, 500);
+            queue.remove(500);
+        }
+        let long = queue.line_of(asker(99, 1));
+        (0..100).for_each(|position| {
+            queue.insert(long, position);
+        });
+        for port in 0..60 {
+            let line = queue.line_of(asker(7, port));
+            assert_ne!(line.0, long.0, "the longest line gets no company");
+            queue.insert(line, 200 + u64::from(port));
+        }
+        let order = served(&mut queue, 1, 1);
+        let last_short = order.iter().rposition(|&position| position >= 200);
+        assert!(last_short < Some(16 * 4), "{last_short:?}");
+        assert_eq!(order.len(), 160);
+    }
+
+    #[test]
+    fn what_the_window_waits_for_is_the_next_of_its_line() {
+        let mut queue = RepairQueue::new(64);
+        let line = queue.line_of(asker(1, 1));
+        (10..20).for_each(|position| {
+            queue.insert(line, position);
+        });
+        assert_eq!(queue.next(100), 10);
+        queue.hasten(15);
+        assert_eq!(queue.next(100), 15);
+        queue.clear();
+        assert!(queue.is_empty() && !queue.contains(15));
     }
 }

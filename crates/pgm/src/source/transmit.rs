@@ -173,11 +173,11 @@ impl Source {
         self.count_on_wire(now, 1, self.ranges[0].len());
     }
 
-    /// Gathers repairs of equal length, the last may be shorter, in ascending rounds.
+    /// Gathers repairs of equal length, the last may be shorter, of the one whose turn it is.
     fn repair_run(&mut self, limit: Budget) -> Run<'_> {
         self.ranges.clear();
         self.repaired.clear();
-        let first = self.next_repair();
+        let first = self.repairs.next(self.log.unsent());
         let segment = self.log.range(first).len();
         let datagrams = self.datagrams_max(limit, segment).min(GATHER_MAX);
         let datagrams = datagrams.min(
@@ -200,7 +200,7 @@ impl Source {
                 Some(last) if last.end == range.start => last.end = range.end,
                 _ => self.ranges.push(range),
             }
-            match self.repairs.next_from(position + 1) {
+            match self.repairs.after(position) {
                 Some(next) if !is_last => position = next,
                 _ => break,
             }
@@ -216,33 +216,29 @@ impl Source {
         }
     }
 
-    /// The first packet to repair next. A round goes up to what was unsent when it began: however
-    /// fast NAKs for newer packets come, the oldest, which holds the window, has its turn.
-    fn next_repair(&mut self) -> u64 {
-        let next = self.repairs.next_from(self.repair_cursor);
-        match next.filter(|&position| position < self.repair_round_end) {
-            Some(position) => position,
-            None => {
-                self.repair_round_end = self.log.unsent();
-                self.repairs.oldest()
-            }
-        }
-    }
-
     fn repairs_left(&mut self, now: Instant, sent: usize) {
         let mut bytes = 0;
         for &position in &self.repaired[..sent] {
             self.repairs.remove(position);
             self.log.set_repaired_at(position, now);
             bytes += self.log.range(position).len();
-            self.repair_cursor = position + 1;
         }
         self.counters.rdata_packets += sent as u64;
         self.counters.rdata_bytes += bytes as u64;
         let on_wire = bytes + sent * self.limits.datagram_overhead;
         self.repair_pacer.spend(now, on_wire);
+        self.repairs.spend(on_wire, self.repair_turn_bytes());
         self.count_on_wire(now, sent, bytes);
         self.spm.data_sent(now);
+    }
+
+    /// Bytes after which another receiver's repairs have their turn: what a burst may hold, but no
+    /// more than half of the longest run.
+    fn repair_turn_bytes(&self) -> usize {
+        let mtu = self.config.mtu();
+        let quantum = self.config.pacing_quantum();
+        let packets = self.repair_pacer.burst_packets(quantum, mtu);
+        packets.saturating_mul(mtu).min(RUN_BYTES_MAX / 2)
     }
 
     #[inline]

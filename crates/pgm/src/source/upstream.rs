@@ -16,21 +16,23 @@
 //!
 //! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4.
 
+use std::net::SocketAddr;
+
 use base::{Arrival, DropReason, Instant, Verdict};
 use wire::pgm::{
     Body, ChecksumState, Flags, Header, Nak, NakList, Packet, PgmOption, emit, verify_checksum,
 };
 
-use super::{Closing, Source, Sqn};
+use super::{Closing, Source, Sqn, repair::LineId};
 
 impl Source {
     /// Takes one packet that arrived on either socket.
     ///
     /// **Cost**: at most 63 index look-ups and one copy of a control packet; no allocation.
-    pub fn handle(&mut self, now: Instant, _arrival: &Arrival, tpdu: &[u8]) -> Verdict {
+    pub fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
         self.now = now;
         self.counters.upstream_packets += 1;
-        match self.take_upstream(now, tpdu) {
+        match self.take_upstream(now, arrival.source, tpdu) {
             Ok(()) => {
                 self.counters.upstream_handled += 1;
                 Verdict::Control
@@ -42,7 +44,12 @@ impl Source {
         }
     }
 
-    fn take_upstream(&mut self, now: Instant, tpdu: &[u8]) -> Result<(), DropReason> {
+    fn take_upstream(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        tpdu: &[u8],
+    ) -> Result<(), DropReason> {
         let header = Header::parse(tpdu)?;
         if !header.kind.is_upstream() {
             let is_ours = header.tsi() == self.setup.tsi;
@@ -65,7 +72,7 @@ impl Source {
             return Err(DropReason::Ended);
         }
         match packet.body() {
-            Body::Nak(nak) => self.take_nak(now, &packet, nak),
+            Body::Nak(nak) => self.take_nak(now, from, &packet, nak),
             Body::Nnak(nak) => {
                 self.check_addresses(nak)?;
                 self.counters.nnaks += 1;
@@ -87,7 +94,13 @@ impl Source {
         }
     }
 
-    fn take_nak(&mut self, now: Instant, packet: &Packet<'_>, nak: Nak) -> Result<(), DropReason> {
+    fn take_nak(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        packet: &Packet<'_>,
+        nak: Nak,
+    ) -> Result<(), DropReason> {
         self.check_addresses(nak)?;
         if self.reset.is_some_and(|reset| reset.is_deaf) {
             return Err(DropReason::Ended);
@@ -120,9 +133,10 @@ impl Source {
         };
         self.counters.naks += 1;
         self.counters.nak_sqns += count as u64;
+        let line = self.repairs.line_of(from);
         let mut is_news = false;
         for sqn in sqns {
-            is_news |= self.ask_repair(now, sqn.extend(near));
+            is_news |= self.ask_repair(now, line, sqn.extend(near));
         }
         if self.ncfs.is_storm() && !is_news {
             self.counters.ncf_suppressed += 1;
@@ -143,13 +157,14 @@ impl Source {
     }
 
     /// Queues a repair; false when it is under way or cannot be made.
-    fn ask_repair(&mut self, now: Instant, position: u64) -> bool {
+    fn ask_repair(&mut self, now: Instant, line: LineId, position: u64) -> bool {
         if position < self.log.trail() {
             self.counters.nak_behind += 1;
             self.spm.request(now);
             return false;
         }
         if self.repairs.contains(position) {
+            self.repairs.insert(line, position);
             self.counters.nak_merged += 1;
             return false;
         }
@@ -164,7 +179,7 @@ impl Source {
             return false;
         }
         self.counters.nak_queued += 1;
-        self.repairs.insert(position);
+        self.repairs.insert(line, position);
         true
     }
 

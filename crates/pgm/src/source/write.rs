@@ -153,8 +153,8 @@ impl Source {
         self.log.place(bytes, count as u64, hold).ok_or_else(|| {
             self.counters.full += 1;
             if hold == self.repairs.oldest() {
-                // The offerer waits for this repair: it comes next.
-                self.repair_cursor = hold;
+                // The offerer waits for this repair: it comes with the next turn of its line.
+                self.repairs.hasten(hold);
             }
             Full::Window
         })

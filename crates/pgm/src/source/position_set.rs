@@ -1,0 +1,178 @@
+//! A set of positions that lie within one window of each other.
+//!
+//! It does not know packets, times or whose positions they are. In: positions that enter and leave.
+//! Out: the lowest from a place on. A position is in it at most once, so nothing that is asked for
+//! again and again makes it grow.
+//!
+//! ```text
+//!   summary  1 bit per word     [..1...]
+//!   words    1 bit per position [0000][0110][0000]   position modulo capacity
+//! ```
+//!
+//! Invariant: all positions in the set lie within one span of `capacity`, which the transmit log's
+//! `hold` guarantees.
+
+/// A set of positions in a window of fixed capacity.
+///
+/// **Cost**: two bits a position, allocated once; insertion is O(1), a search looks at one word per
+/// 4096 empty positions.
+#[derive(Debug)]
+pub(super) struct PositionSet {
+    words: Vec<u64>,
+    summary: Vec<u64>,
+    mask: u64,
+    len: u64,
+    oldest: u64,
+    end: u64,
+}
+
+impl PositionSet {
+    /// A set for positions within `capacity` (a power of two, at least 64) of each other.
+    pub(super) fn new(capacity: u64) -> Self {
+        assert!(
+            capacity.is_power_of_two() && capacity >= 64,
+            "the capacity of a set of positions is a power of two from 64 on"
+        );
+        let words = (capacity / 64) as usize;
+        Self {
+            words: vec![0; words],
+            summary: vec![0; words.div_ceil(64)],
+            mask: capacity - 1,
+            len: 0,
+            oldest: u64::MAX,
+            end: 0,
+        }
+    }
+
+    /// Adds a position; false when it was there.
+    pub(super) fn insert(&mut self, position: u64) -> bool {
+        let (word, bit) = self.locate(position);
+        if self.words[word] & bit != 0 {
+            return false;
+        }
+        self.words[word] |= bit;
+        self.summary[word / 64] |= 1 << (word % 64);
+        self.len += 1;
+        self.oldest = self.oldest.min(position);
+        self.end = self.end.max(position + 1);
+        true
+    }
+
+    /// Takes a position out, if it is there.
+    pub(super) fn remove(&mut self, position: u64) {
+        let (word, bit) = self.locate(position);
+        if self.len == 0 || self.words[word] & bit == 0 {
+            return;
+        }
+        self.words[word] &= !bit;
+        if self.words[word] == 0 {
+            self.summary[word / 64] &= !(1 << (word % 64));
+        }
+        self.len -= 1;
+        if self.len == 0 {
+            (self.oldest, self.end) = (u64::MAX, 0);
+        } else if position == self.oldest {
+            self.oldest = self
+                .next_from(position + 1)
+                .expect("a set that is not empty has an oldest position");
+        }
+    }
+
+    /// Takes every position out.
+    pub(super) fn clear(&mut self) {
+        self.words.fill(0);
+        self.summary.fill(0);
+        (self.len, self.oldest, self.end) = (0, u64::MAX, 0);
+    }
+
+    /// True when the position is in it.
+    pub(super) fn contains(&self, position: u64) -> bool {
+        let (word, bit) = self.locate(position);
+        self.words[word] & bit != 0
+    }
+
+    /// The lowest position not below `from`.
+    pub(super) fn next_from(&self, from: u64) -> Option<u64> {
+        let mut at = from.max(self.oldest);
+        while at < self.end {
+            let (word, _) = self.locate(at);
+            let rest = self.words[word] >> (at % 64);
+            if rest != 0 {
+                // Bits beyond the end belong to the window's beginning, one capacity lower.
+                let found = at + u64::from(rest.trailing_zeros());
+                return (found < self.end).then_some(found);
+            }
+            at = (at | 63) + 1;
+            let (next_word, _) = self.locate(at);
+            if at.is_multiple_of(4096) && self.summary[next_word / 64] == 0 {
+                at = (at | 4095) + 1;
+            }
+        }
+        None
+    }
+
+    /// The lowest position, `u64::MAX` for none.
+    #[inline]
+    pub(super) const fn oldest(&self) -> u64 {
+        self.oldest
+    }
+
+    /// True when it holds nothing.
+    #[inline]
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Number of positions.
+    pub(super) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    const fn locate(&self, position: u64) -> (usize, u64) {
+        let slot = position & self.mask;
+        ((slot / 64) as usize, 1 << (slot % 64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use base::Rng;
+
+    use super::*;
+
+    #[test]
+    fn it_agrees_with_a_plain_set() {
+        for (seed, capacity) in [(1, 64), (2, 4096), (3, 16_384)] {
+            let mut rng = Rng::new(seed);
+            let mut queue = PositionSet::new(capacity);
+            let mut model = BTreeSet::new();
+            let mut base = (1 << 32) - 3 * capacity;
+            for _ in 0..4000 {
+                let position = base + rng.below(capacity);
+                match rng.below(4) {
+                    0 => {
+                        queue.remove(position);
+                        model.remove(&position);
+                    }
+                    1 => {
+                        // The window moves on: everything below leaves.
+                        base += rng.below(capacity / 8 + 1);
+                        while let Some(&old) = model.first().filter(|&&old| old < base) {
+                            queue.remove(old);
+                            model.remove(&old);
+                        }
+                    }
+                    _ => assert_eq!(queue.insert(position), model.insert(position)),
+                }
+                assert_eq!(queue.len(), model.len() as u64);
+                assert_eq!(queue.is_empty(), model.is_empty());
+                assert_eq!(queue.oldest(), model.first().copied().unwrap_or(u64::MAX));
+                assert_eq!(queue.contains(position), model.contains(&position));
+                let expected = model.range(position..).next().copied();
+                assert_eq!(queue.next_from(position), expected);
+            }
+        }
+    }
+}
