@@ -1,4 +1,5 @@
 //! How much the reports of many receivers of messages cost their sender.
+
 use towline_sim::{
     Fault, Plan, Ratio, Span,
     plan::{EndPlan, PolicyPlan, Workload},

@@ -25,6 +25,7 @@ base::counters! {
         dialled: Events, "control connections asked for";
         senders_passed_over: Events, "senders that did not take this receiver in";
         redirected: Events, "sessions of a restarted sender in which the plan went on";
+        given_up: Events, "senders that gave this receiver up and were waited for";
         not_believed: Events, "senders that did not show that they have the key";
         connections_lost: Events, "control connections that ended without a word";
         messages_ignored: Events, "control messages without a meaning here";
@@ -48,8 +49,9 @@ pub struct PlanReceiverConfig {
     pub limits: PlanLimits,
     /// How long a pass's end waits for the packet stream to settle. Default 1 s.
     pub settle_timeout: Duration,
-    /// Without a connection for so long, the transfer has failed; before the sender has taken this
-    /// receiver in, another sender is waited for instead. Default 30 s.
+    /// Without a connection for so long, the transfer has failed, also after the sender has given
+    /// this receiver up; before the sender has taken this receiver in, another sender is waited for
+    /// instead. Default 30 s.
     pub give_up_after: Duration,
     /// The most ranges of content noted; 16 bytes each. Default 65,536.
     pub ranges_max: usize,
@@ -131,6 +133,12 @@ pub enum PlanReceiverEvent {
         slot: u32,
         /// What is going to be delivered.
         plan: PlanId,
+    },
+    /// The sender has given this receiver up: it is waited for, with what is held, until it sends
+    /// again or the time without a connection is over.
+    GivenUp {
+        /// Why, as the sender says.
+        text: String,
     },
     /// The manifest is here and acceptable.
     PlanKnown {

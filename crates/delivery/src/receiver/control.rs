@@ -27,6 +27,9 @@ pub(super) struct Dialler {
     is_duplicate: bool,
     /// Since when there has been no connection that was welcomed.
     lost_at: Instant,
+    /// What the sender said when it gave this receiver up: it is not dialled in that session again,
+    /// and may come back in another one.
+    given_up: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +57,7 @@ impl Default for Dialler {
             attempts: 0,
             is_duplicate: false,
             lost_at: Instant::ZERO,
+            given_up: None,
         }
     }
 }
@@ -108,6 +112,7 @@ impl<S: Store> PlanReceiver<S> {
             attempts: 0,
             is_duplicate: false,
             lost_at: now,
+            given_up: None,
         };
         self.is_complete_told = false;
         self.forget_stream();
@@ -158,6 +163,13 @@ impl<S: Store> PlanReceiver<S> {
     #[must_use]
     pub const fn is_connected(&self) -> bool {
         self.dialler.link().is_some()
+    }
+
+    /// The sender has given this receiver up, which keeps what it holds and waits for a new session
+    /// of the same plan: [`PlanReceiver::redirect`].
+    #[must_use]
+    pub const fn is_given_up(&self) -> bool {
+        self.dialler.given_up.is_some()
     }
 
     /// The plan that the sender named when it took this receiver in.
@@ -215,6 +227,7 @@ impl<S: Store> PlanReceiver<S> {
         match self.dialler.state {
             State::Waiting { until } => Some(until.min(give_up)),
             State::Dialling | State::Greeting { .. } => Some(give_up),
+            State::Idle if self.is_given_up() => Some(give_up),
             State::Idle | State::Open { .. } => None,
         }
     }
@@ -225,8 +238,14 @@ impl<S: Store> PlanReceiver<S> {
             if self.welcome.is_none() {
                 return self.look_elsewhere("it does not answer");
             }
-            let text = "no connection to the sender";
-            return self.failed(now, ErrorCode::TimedOut, text);
+            let text = match &self.dialler.given_up {
+                Some(why) => {
+                    let seconds = self.config.give_up_after.as_secs();
+                    format!("given up by the sender ({why}), which is not back after {seconds} s")
+                }
+                None => "no connection to the sender".to_owned(),
+            };
+            return self.failed(now, ErrorCode::TimedOut, &text);
         }
         let (State::Waiting { until }, Some(peer)) = (self.dialler.state, self.dialler.peer) else {
             return;
@@ -424,6 +443,9 @@ impl<S: Store> PlanReceiver<S> {
             Message::Refused { reason, text } => self.refused(now, link, *reason, text),
             Message::Error { text, .. } if self.welcome.is_none() => self.look_elsewhere(text),
             Message::Bye if self.welcome.is_none() => self.look_elsewhere("it has left"),
+            Message::Error { code, text } if *code == ErrorCode::TimedOut => {
+                self.given_up(now, *code, text);
+            }
             Message::Error { code, text } => self.failed(now, *code, &format!("sender: {text}")),
             Message::Bye => self.failed(now, ErrorCode::Cancelled, "the sender has left"),
             _ if self.dialler.link().is_none() => self.violation(now, link),
@@ -514,10 +536,32 @@ impl<S: Store> PlanReceiver<S> {
         if is_passing && self.welcome.is_none() && !is_duplicate {
             return self.look_elsewhere(text);
         }
+        if reason == Refusal::Over && self.welcome.is_some() && !is_duplicate {
+            return self.given_up(now, ErrorCode::TimedOut, text);
+        }
         let duplicate = is_duplicate.then(|| Refusal::DuplicateName.to_string());
         let text = duplicate.as_deref().unwrap_or(text);
         let text = format!("the sender refused this receiver: {text}");
         self.failed(now, ErrorCode::Limit, &text);
+    }
+
+    /// The sender does not wait for this receiver any longer. Nothing is wrong at this end, and
+    /// whoever sends again sends the same plan: what is held is kept for that.
+    fn given_up(&mut self, now: Instant, code: ErrorCode, text: &str) {
+        if !matches!(
+            self.step,
+            Step::Manifest | Step::Preparing | Step::Receiving | Step::Committing
+        ) {
+            return self.failed(now, code, &format!("sender: {text}"));
+        }
+        self.counters.given_up += 1;
+        self.hang_up();
+        self.dialler.given_up = Some(text.to_owned());
+        self.dialler.lost_at = now;
+        self.pass = None;
+        self.is_complete_told = false;
+        let text = text.to_owned();
+        self.events.push_back(PlanReceiverEvent::GivenUp { text });
     }
 
     fn block(&mut self, now: Instant, block: &Block<'_>) {

@@ -128,11 +128,39 @@ fn once_taken_in_a_refusal_is_the_end() {
     let (plan, _) = MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
     let mut receiver = welcomed(plan.manifest());
     let refused = frame(&Message::Refused {
-        reason: Refusal::Over,
-        text: "over",
+        reason: Refusal::Full,
+        text: "full",
     });
     receiver.handle_link(now(), LINK, LinkEvent::Data, &refused);
     assert_eq!(failure(&mut receiver).unwrap().0, ErrorCode::Limit);
+}
+
+#[test]
+fn a_sender_that_gives_a_receiver_up_is_waited_for_and_then_named() {
+    let (plan, _) = MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
+    let words = [
+        Message::Error {
+            code: ErrorCode::TimedOut,
+            text: "too late",
+        },
+        Message::Refused {
+            reason: Refusal::Over,
+            text: "too late",
+        },
+    ];
+    for word in words {
+        let mut receiver = welcomed(plan.manifest());
+        receiver.handle_link(now(), LINK, LinkEvent::Data, &frame(&word));
+        assert!(receiver.is_given_up() && !receiver.is_over());
+        let patience = Duration::from_secs(30);
+        receiver.handle_timeout(now() + patience - Duration::from_millis(1));
+        assert!(!receiver.is_over());
+        assert_eq!(receiver.next_timeout(), Some(now() + patience));
+        receiver.handle_timeout(now() + patience);
+        let (code, text) = failure(&mut receiver).unwrap();
+        assert_eq!(code, ErrorCode::TimedOut);
+        assert!(text.contains("too late") && text.contains("30 s"), "{text}");
+    }
 }
 
 #[test]

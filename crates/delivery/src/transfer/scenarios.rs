@@ -186,11 +186,12 @@ fn a_receiver_whose_disk_hangs_is_given_up_after_the_commit_timeout() {
     let mut world = World::with(24, 2, vec![Entry::file("f", 1 << 20)], config);
     world.nodes[0].store_mut().faults.commit_hangs = true;
     let began = world.now;
+    assert!(world.run_until(2 * MINUTE, |world| world.sender.is_finished()));
+    let took = world.now.since(began);
     let outcome = world.run(2 * MINUTE);
     let (code, text) = failure(&outcome, "r1");
     assert_eq!(code, ErrorCode::TimedOut);
     assert!(text.contains("while syncing"), "{text}");
-    let took = world.now.since(began);
     let spread = Duration::from_secs(3);
     assert!((limit - spread..limit + spread).contains(&took), "{took:?}");
     assert!(matches!(state(&outcome, "r2"), ReceiverState::Done { .. }));
@@ -575,6 +576,55 @@ fn a_restarted_senders_receivers_get_only_what_is_lacking() {
             sent <= outcome.content_bytes - least + RESTART_MAX,
             "{percent} %: {outcome:#?}"
         );
+    }
+}
+
+#[test]
+fn a_sender_that_gave_everybody_up_and_sends_again_goes_on_with_what_is_held() {
+    let sending = || PlanSenderConfig {
+        progress_timeout: Duration::from_secs(3),
+        ..config(2)
+    };
+    let mut world = World::with(66, 2, large(), sending());
+    run_to(&mut world, 30);
+    // Its host is cut off: nobody hears anything, and no connection is closed.
+    for node in &mut world.nodes {
+        node.is_up = false;
+    }
+    assert!(world.run_until(MINUTE, |world| world.sender.is_finished()));
+    let outcome = world.sender.outcome();
+    for name in ["r1", "r2"] {
+        assert!(failure(&outcome, name).1.contains("no progress for 3 s"));
+    }
+    for node in &mut world.nodes {
+        node.is_up = true;
+    }
+    // What it had to say comes before it sends again.
+    let is_told = |world: &World| world.nodes.iter().all(|node| node.receiver.is_given_up());
+    world.fabric.listening.clear();
+    assert!(world.run_until(MINUTE, is_told));
+    let held: u64 = world
+        .nodes
+        .iter()
+        .map(|node| node.receiver.progress().numbers.held)
+        .min()
+        .unwrap();
+    world.restart_sender(sending());
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    world.assert_whole();
+    for report in &outcome.receivers {
+        let again = report.sent_since_join;
+        assert!(held > 0 && report.held_at_join >= held, "{outcome:#?}");
+        assert!(
+            again <= world.plan.content_bytes() - held + (8 << 20),
+            "{again}"
+        );
+    }
+    for node in &world.nodes {
+        let given_up = node.events.iter();
+        let given_up = given_up.filter(|event| matches!(event, PlanReceiverEvent::GivenUp { .. }));
+        assert_eq!(given_up.count(), 1, "{:?}", node.events);
     }
 }
 

@@ -148,6 +148,14 @@ impl<I: Intake> ObjectReceiver<I> {
         self.settle_all(now);
     }
 
+    /// Gives one transfer up; its sender is told why. Nothing when it is over.
+    pub fn cancel_transfer(&mut self, now: Instant, number: u32, text: &str) {
+        if let Some(transfer) = self.by_number(number) {
+            transfer.plan.cancel(now, text);
+            self.settle_all(now);
+        }
+    }
+
     /// True when it will receive nothing more: its only transfer is over, or it was cancelled.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -443,10 +451,8 @@ impl<I: Intake> ObjectReceiver<I> {
             _ => None,
         });
         self.leave(index);
-        self.refused(
-            sender,
-            format!("it is passed over: {}", text.unwrap_or_default()),
-        );
+        let text = text.unwrap_or_else(|| "it did not take this receiver in".to_owned());
+        self.refused(sender, text);
     }
 
     /// A sender offers a plan: goes on with it, takes it, or declines.
@@ -471,6 +477,7 @@ impl<I: Intake> ObjectReceiver<I> {
         let answer = answer.and_then(|()| self.intake.accept(&sender, offer));
         match answer {
             Ok(store) => {
+                self.give_way(now, &sender);
                 self.counters.plans_accepted += 1;
                 let transfer = &mut self.transfers[index];
                 transfer.state = State::Accepted;
@@ -485,6 +492,27 @@ impl<I: Intake> ObjectReceiver<I> {
                 self.leave(index);
                 self.refused(sender, decline.text);
             }
+        }
+    }
+
+    /// True for the only transfer of a receiver when its sender has given it up and offers another
+    /// plan now.
+    fn gives_way(&self, transfer: &Transfer<I::Store>, host: IpAddr) -> bool {
+        self.config.is_single
+            && transfer.state == State::Accepted
+            && transfer.plan.is_given_up()
+            && transfer.sender.address.ip() == host
+    }
+
+    /// Ends the transfer that gives way to another plan of its sender.
+    fn give_way(&mut self, now: Instant, sender: &Sender) {
+        let host = sender.address.ip();
+        let former = self.transfers.iter().position(|t| self.gives_way(t, host));
+        if let Some(index) = former {
+            let text = "the sender gave this receiver up, and sends something else";
+            self.transfers[index].plan.cancel(now, text);
+            self.tell(index);
+            self.leave(index);
         }
     }
 
@@ -514,7 +542,9 @@ impl<I: Intake> ObjectReceiver<I> {
     }
 
     fn check_bounds(&self, offer: &Offer) -> Result<(), Decline> {
+        let host = offer.peer.ip();
         let taken = self.transfers.iter().filter(|t| t.state == State::Accepted);
+        let taken = taken.filter(|t| !self.gives_way(t, host));
         let limit = |text: String| Decline {
             code: ErrorCode::Limit,
             text,

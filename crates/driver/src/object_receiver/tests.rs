@@ -437,6 +437,90 @@ fn an_unwanted_plan_is_declined_with_the_owners_reason() {
     assert!(receiver.transfers.is_empty(), "not asked again");
 }
 
+/// A receiver whose only transfer, `a` of host 1, was given up by its sender.
+fn given_up() -> (ObjectReceiver<Choosy>, Arc<delivery::Plan>) {
+    let config = ObjectReceiverConfig::single(PlanReceiverConfig::new("r", 1));
+    let mut receiver = ObjectReceiver::new(pgm_receiver(), config, Choosy::default());
+    let (plan, _) = tree("a");
+    spm(&mut receiver, at(0), 1, (1, 1), 5);
+    open(&mut receiver, at(0), 1);
+    say(&mut receiver, 1, &welcome(5, &plan));
+    let header = BlockHeader::data(ObjectId::MANIFEST, 0);
+    data(&mut receiver, 1, 1, header, plan.manifest());
+    let (code, text) = (ErrorCode::TimedOut, "no progress for 3 s");
+    say(&mut receiver, 1, &Message::Error { code, text });
+    receiver.drain(at(1), &mut ());
+    assert!(!receiver.is_over());
+    (receiver, plan)
+}
+
+#[test]
+fn a_single_transfer_goes_on_when_the_sender_that_gave_it_up_sends_again() {
+    let (mut receiver, plan) = given_up();
+    // Somebody else's offer is not waited for.
+    spm(&mut receiver, at(1), 2, (1, 1), 6);
+    assert_eq!(open(&mut receiver, at(1), 2), []);
+    spm(&mut receiver, at(1), 1, (2, 1), 7);
+    open(&mut receiver, at(1), 3);
+    say(&mut receiver, 3, &welcome(7, &plan));
+    receiver.drain(at(1), &mut ());
+    assert_eq!(receiver.counters.plans_continued, 1);
+    assert_eq!(receiver.intake.accepted, 1);
+    let transfers: Vec<_> = receiver.transfers().collect();
+    assert_eq!((transfers.len(), *transfers[0].1), (1, sender(1, 7)));
+    assert!(!transfers[0].2.is_given_up());
+}
+
+#[test]
+fn a_single_transfer_gives_way_to_what_its_sender_sends_instead() {
+    let (mut receiver, _) = given_up();
+    let (other, _) = tree("b");
+    spm(&mut receiver, at(1), 1, (2, 1), 7);
+    open(&mut receiver, at(1), 3);
+    say(&mut receiver, 3, &welcome(7, &other));
+    receiver.drain(at(1), &mut ());
+    assert_eq!(receiver.intake.accepted, 2);
+    assert!(!receiver.is_over());
+    let plans = receiver
+        .transfers()
+        .map(|(number, _, plan)| (number, plan.plan_id()));
+    assert_eq!(plans.collect::<Vec<_>>(), [(1, Some(other.id()))]);
+    let events = std::iter::from_fn(|| receiver.pop_event());
+    let failed = events.filter(|event| {
+        matches!(
+            event,
+            ObjectReceiverEvent::Plan {
+                transfer: 0,
+                event: PlanReceiverEvent::Failed { .. },
+            }
+        )
+    });
+    assert_eq!(failed.count(), 1);
+}
+
+#[test]
+fn one_transfer_of_a_service_can_be_cancelled() {
+    let mut receiver = serving(Choosy::default());
+    for host in [1, 2] {
+        spm(&mut receiver, at(0), host, (1, 1), host.into());
+    }
+    open(&mut receiver, at(0), 1);
+    for (host, name) in [(1, "a"), (2, "b")] {
+        let (plan, _) = tree(name);
+        say(&mut receiver, host, &welcome(host.into(), &plan));
+    }
+    let numbers = |receiver: &ObjectReceiver<Choosy>| -> Vec<u32> {
+        receiver.transfers().map(|(number, ..)| number).collect()
+    };
+    assert_eq!(numbers(&receiver), [0, 1]);
+    receiver.cancel_transfer(at(1), 0, "nothing moved");
+    // What is to be said goes out first.
+    open(&mut receiver, at(1), 3);
+    receiver.drain(at(1), &mut ());
+    assert_eq!(numbers(&receiver), [1]);
+    assert!(!receiver.is_over());
+}
+
 #[test]
 fn a_receiver_that_waits_can_be_cancelled() {
     let mut receiver = single();

@@ -92,6 +92,7 @@ impl Store for ReceiverStore {
 pub struct FileIntake {
     pub(super) sources: Sources,
     pub(super) target: Target,
+    pub(super) is_stream_taken: bool,
     pub(super) waker: Arc<net::Waker>,
 }
 
@@ -118,7 +119,12 @@ impl Intake for FileIntake {
                 })?;
                 Ok(ReceiverStore::Files(Box::new(store)))
             }
+            Target::Stream(_) if self.is_stream_taken => Err(Decline {
+                code: ErrorCode::Limit,
+                text: "this receiver prints one file, and has begun with another".to_owned(),
+            }),
             Target::Stream(out) => {
+                self.is_stream_taken = true;
                 let out = std::mem::replace(out, Box::new(std::io::sink()));
                 let store = StreamStore::new(out, Arc::new(notify));
                 Ok(ReceiverStore::Stream(Box::new(store)))

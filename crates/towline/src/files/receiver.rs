@@ -5,6 +5,7 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use base::Instant;
@@ -28,6 +29,7 @@ pub struct FileReceiverBuilder {
     allowed: Vec<Allowed>,
     key: Option<Key>,
     is_serving: bool,
+    patience: Duration,
 }
 
 impl FileReceiverBuilder {
@@ -51,6 +53,15 @@ impl FileReceiverBuilder {
     #[must_use]
     pub const fn serve(mut self, is_serving: bool) -> Self {
         self.is_serving = is_serving;
+        self
+    }
+
+    /// How long a transfer that has begun waits for its sender to come back, when the connection to
+    /// it is lost or it has given this receiver up; at least 30 s, the default. A sender that sends
+    /// the same files again, also after a restart, goes on with what is held.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = self.patience.max(patience);
         self
     }
 
@@ -81,10 +92,12 @@ impl FileReceiverBuilder {
         let intake = FileIntake {
             sources,
             target: self.target,
+            is_stream_taken: false,
             waker: Arc::new(opened.io.inner().waker()?),
         };
         let mut plan = PlanReceiverConfig::new(name, random_u64()?);
         plan.key = self.key;
+        plan.give_up_after = self.patience;
         let config = if self.is_serving {
             ObjectReceiverConfig::serving(plan)
         } else {
@@ -130,6 +143,7 @@ impl FileReceiver {
             allowed: Vec::new(),
             key: None,
             is_serving: false,
+            patience: PATIENCE_MIN,
         }
     }
 
@@ -194,6 +208,12 @@ impl FileReceiver {
     pub fn cancel(&mut self, text: &str) {
         let now = self.now();
         self.end.driver.endpoint.cancel(now, text);
+    }
+
+    /// Gives one transfer up, by its number; its sender is told why. What is staged is kept.
+    pub fn cancel_transfer(&mut self, number: u32, text: &str) {
+        let now = self.now();
+        self.end.driver.endpoint.cancel_transfer(now, number, text);
     }
 }
 
@@ -277,3 +297,7 @@ fn make_directory(path: &Path) -> Result<(), Error> {
         proven => Ok(proven.map_err(|error| failed(&error))?),
     }
 }
+
+/// As a plan receiver waits without being told: shorter, a connection that is slow to come would
+/// look like a sender that does not answer.
+const PATIENCE_MIN: Duration = Duration::from_secs(30);
