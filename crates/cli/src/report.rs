@@ -21,6 +21,9 @@ pub(crate) use json::MessageStream;
 mod mtu;
 pub(crate) use mtu::MtuReport;
 
+mod name;
+pub(crate) use name::shown;
+
 mod progress;
 pub(crate) use progress::Progress;
 
@@ -34,7 +37,7 @@ mod text;
 
 mod transfer;
 pub(crate) use transfer::{
-    DemoDocument, FileListing, RecvReport, SendReport, ServeReport, SumRow, hex,
+    DemoDocument, FileListing, RecvReport, SendReport, ServeReport, SumRow, hex, limit,
 };
 
 /// Where and how a command speaks.

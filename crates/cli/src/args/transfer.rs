@@ -167,7 +167,8 @@ pub(crate) struct RecvArgs {
     /// TOWLINE_PLAN, TOWLINE_SENDER, TOWLINE_BYTES and TOWLINE_ROOT in its environment
     #[arg(long, value_name = "COMMAND")]
     pub(crate) exec: Option<String>,
-    /// Give up (exit code 1) when no transfer begins, or one makes no progress, for this long
+    /// Give up (exit code 1) when no transfer begins, or one makes no progress, for this long; with
+    /// --serve only that transfer is given up, and the service goes on
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// Believe only senders that have the key of this file too: 16 bytes or more, mode 0600

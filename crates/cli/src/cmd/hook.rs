@@ -5,18 +5,22 @@
 
 use std::{
     collections::VecDeque,
-    io,
-    os::fd::AsFd as _,
+    env, fs, io,
+    os::{fd::AsFd as _, unix::fs::PermissionsExt as _},
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
 };
 
-use crate::report::Output;
+use crate::{
+    failure::Failure,
+    report::{self, Output},
+};
 
 /// What a program is told of the transfer that it runs for.
 #[derive(Clone, Debug)]
 pub(super) struct Completed {
     /// The directory, or the one thing in it that the transfer brought.
-    pub(super) path: std::path::PathBuf,
+    pub(super) path: PathBuf,
     pub(super) plan: String,
     pub(super) sender: String,
     pub(super) bytes: u64,
@@ -45,6 +49,37 @@ impl<'a> Hook<'a> {
             runs: 0,
             failures: 0,
         }
+    }
+
+    /// Finds out whether the program that `words` name can be run, before anybody is waited for.
+    ///
+    /// # Errors
+    /// When there is no such program, or it is not to be executed.
+    pub(super) fn check(words: &[String]) -> Result<(), Failure> {
+        let Some(program) = words.first() else {
+            return Ok(());
+        };
+        let candidates = if program.contains('/') {
+            vec![PathBuf::from(program)]
+        } else {
+            let path = env::var_os("PATH").unwrap_or_default();
+            env::split_paths(&path)
+                .map(|directory| directory.join(program))
+                .collect()
+        };
+        let found: Vec<&PathBuf> = candidates.iter().filter(|path| path.is_file()).collect();
+        if found.iter().any(|path| is_executable(path)) {
+            return Ok(());
+        }
+        let cause = match found.first() {
+            Some(path) => format!("{} may not be executed; chmod +x it", report::shown(path)),
+            None if program.contains('/') => {
+                "there is no such file; name a program, with its path from the root".to_owned()
+            }
+            None => "no directory of PATH has it; name it with its path".to_owned(),
+        };
+        let operation = format!("--exec: cannot run {}", report::shown(Path::new(program)));
+        Err(Failure::environment(&operation, &cause))
     }
 
     /// Runs it for one more transfer, when those before are through.
@@ -112,13 +147,17 @@ impl<'a> Hook<'a> {
             .note(&format!("--exec {program} failed: {text}"));
     }
 
-    fn failed(&mut self, path: &std::path::Path, text: &str) {
+    fn failed(&mut self, path: &Path, text: &str) {
         self.failures += 1;
         let program = self.words.join(" ");
-        let path = path.display();
+        let path = report::shown(path);
         self.output
             .note(&format!("--exec {program} was not run for {path}: {text}"));
     }
+}
+
+fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o111 != 0)
 }
 
 /// Transfers that wait for those before at most.

@@ -9,7 +9,9 @@ use std::{
 };
 
 use indicatif::ProgressBar;
-use towline::{FileReceiver, ObjectReceiverEvent, Offer, PlanReceiverEvent, ReceiverProgress};
+use towline::{
+    FileReceiver, ObjectReceiverEvent, Offer, Phase, PlanReceiverEvent, ReceiverProgress,
+};
 
 use super::hook::{Completed, Hook};
 use crate::{
@@ -42,8 +44,11 @@ struct Transfer {
     began: Instant,
     bar: Option<ProgressBar>,
     progress: Option<ReceiverProgress>,
+    activity: Activity,
     root: Option<String>,
     error: Option<String>,
+    /// Why its sender has given this receiver up, while it has not come back.
+    given_up: Option<String>,
     /// From its beginning to its end.
     time: Option<Duration>,
 }
@@ -86,8 +91,12 @@ impl<'a> Incoming<'a> {
             }
             ObjectReceiverEvent::Continued { transfer, sender } => {
                 let host = sender.address.ip();
+                if let Some(transfer) = self.transfers.get_mut(&transfer) {
+                    transfer.given_up = None;
+                    transfer.activity.stir();
+                }
                 self.output.note(&format!(
-                    "the sender was restarted at {host}: transfer {transfer} goes on"
+                    "the sender is back at {host}: transfer {transfer} goes on"
                 ));
             }
             ObjectReceiverEvent::Plan { transfer, event } => self.plan(transfer, event, receiver),
@@ -103,6 +112,7 @@ impl<'a> Incoming<'a> {
                 continue;
             };
             transfer.progress = Some(progress);
+            transfer.activity.note(&progress);
             if let Some(bar) = &transfer.bar {
                 let numbers = &progress.numbers;
                 bar.set_position(numbers.held);
@@ -112,6 +122,14 @@ impl<'a> Incoming<'a> {
                 ));
             }
         }
+    }
+
+    /// Transfers under way in which nothing has moved for `timeout`.
+    pub(super) fn stuck(&self, timeout: Duration) -> Vec<u32> {
+        let transfers = self.transfers.iter();
+        let stuck = transfers
+            .filter(|(_, transfer)| transfer.time.is_none() && transfer.activity.is_stuck(timeout));
+        stuck.map(|(&number, _)| number).collect()
     }
 
     /// What `recv` without `--serve` has to say.
@@ -162,12 +180,22 @@ impl<'a> Incoming<'a> {
                     Some(directory) => path_of(directory, number, receiver),
                     None => PathBuf::from("-"),
                 };
-                let path = transfer.path.display();
+                let path = report::shown(&transfer.path);
                 let size = report::bytes(bytes);
                 self.output
                     .detail(&format!("{path}: {entries} entries, {size}"));
                 let name = transfer.path.file_name().unwrap_or_default();
-                transfer.bar = Some(self.progress.bytes(&name.display().to_string(), bytes));
+                let name = report::shown(Path::new(name));
+                transfer.bar = Some(self.progress.bytes(&name, bytes));
+            }
+            PlanReceiverEvent::GivenUp { text } => {
+                let sender = transfer.offer.map(|offer| offer.peer.ip().to_string());
+                let sender = sender.unwrap_or_else(|| "the sender".to_owned());
+                self.output.note(&format!(
+                    "{sender} has given this receiver up: {text}; what is held is kept, and goes \
+                     on when it sends again"
+                ));
+                transfer.given_up = Some(text);
             }
             PlanReceiverEvent::SlabBad { path, .. } => {
                 self.output.note(&format!(
@@ -191,7 +219,12 @@ impl<'a> Incoming<'a> {
                 });
             }
             PlanReceiverEvent::Failed { text, .. } => {
-                transfer.error = Some(text);
+                transfer.error = Some(match transfer.given_up.take() {
+                    Some(why) if !text.contains(&why) => {
+                        format!("{text}; the sender had given this receiver up: {why}")
+                    }
+                    _ => text,
+                });
                 transfer.end();
             }
             PlanReceiverEvent::Joined { .. }
@@ -241,8 +274,10 @@ impl Transfer {
             began: Instant::now(),
             bar: None,
             progress: None,
+            activity: Activity::new(),
             root: None,
             error: None,
+            given_up: None,
             time: None,
         }
     }
@@ -256,6 +291,42 @@ impl Transfer {
             Some(bar) => bar.abandon(),
             None => {}
         }
+    }
+}
+
+/// When something last moved in a transfer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Activity {
+    /// Bytes held and verified then.
+    moved: u64,
+    moved_at: Instant,
+}
+
+impl Activity {
+    pub(super) fn new() -> Self {
+        Self {
+            moved: 0,
+            moved_at: Instant::now(),
+        }
+    }
+
+    /// Something moves that no number shows.
+    pub(super) fn stir(&mut self) {
+        self.moved_at = Instant::now();
+    }
+
+    pub(super) fn note(&mut self, progress: &ReceiverProgress) {
+        let moved = progress.numbers.held + progress.numbers.verified;
+        // Names are being given: only the disk's answer says what is there in the end.
+        let is_at_disk = matches!(progress.phase, Phase::Preparing | Phase::Committing);
+        if moved != self.moved || is_at_disk {
+            self.moved = moved;
+            self.stir();
+        }
+    }
+
+    pub(super) fn is_stuck(&self, timeout: Duration) -> bool {
+        self.moved_at.elapsed() >= timeout
     }
 }
 

@@ -79,7 +79,9 @@ impl<'a> SendProgress<'a> {
             }
             PlanSenderEvent::Demoted { slot, reason } => {
                 let name = name(*slot);
-                output.note(&format!("receiver {name} is served by itself: {reason}"));
+                output.note(&format!(
+                    "receiver {name} gets the rest by unicast, as {reason}"
+                ));
             }
             PlanSenderEvent::Done { slot } => {
                 output.detail(&format!("receiver {} has proved delivery", name(*slot)));
@@ -105,7 +107,7 @@ impl<'a> SendProgress<'a> {
                     .entry(receiver.slot)
                     .or_insert_with(|| progress.bytes(&receiver.name, outcome.content_bytes));
                 bar.set_position(receiver.progress.held);
-                bar.set_message(state_of(receiver));
+                bar.set_message(state_of(receiver, self.plan));
             }
         }
     }
@@ -139,7 +141,7 @@ impl<'a> SendProgress<'a> {
             let Some(bar) = self.bars.get(&receiver.slot) else {
                 continue;
             };
-            bar.set_message(state_of(receiver));
+            bar.set_message(state_of(receiver, self.plan));
             match receiver.state {
                 ReceiverState::Done { .. } => bar.finish(),
                 ReceiverState::Active { .. } | ReceiverState::Failed { .. } => bar.abandon(),
@@ -179,7 +181,7 @@ fn waiting(plan: &SendPlan, outcome: &PlanOutcome, waited: Duration) -> String {
     }
 }
 
-fn state_of(receiver: &ReceiverReport) -> String {
+fn state_of(receiver: &ReceiverReport, plan: &SendPlan) -> String {
     let numbers = &receiver.progress;
     let losses = format!("lost {}, repaired {}", numbers.lost, numbers.repairs_got);
     match &receiver.state {
@@ -188,7 +190,8 @@ fn state_of(receiver: &ReceiverReport) -> String {
             ..
         } => format!("{losses}; not connected"),
         ReceiverState::Active { phase, .. } => {
-            format!("{losses}; {phase}, limited by {}", receiver.limited_by)
+            let limit = report::limit(receiver.limited_by, plan);
+            format!("{losses}; {phase}, limited by {limit}")
         }
         ReceiverState::Done { .. } => format!("{losses}; proven"),
         ReceiverState::Failed { text, .. } => format!("{losses}; failed: {text}"),

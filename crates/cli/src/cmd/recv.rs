@@ -5,10 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use towline::{FileReceiver, Phase, Target};
+use towline::{FileReceiver, Target};
 
 use super::{
-    incoming::Incoming,
+    hook::Hook,
+    incoming::{Activity, Incoming},
     station::{Patience, Station, TICK, a_sender, counters},
 };
 use crate::{
@@ -26,6 +27,7 @@ pub(super) fn run(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> 
         let text = "--json prints to standard output, and so does --to-stdout: leave one out";
         return Err(Failure::usage(text));
     }
+    Hook::check(&plan.exec)?;
     let interrupt = Interrupt::install()?;
     let mut receiver = open(plan)?;
     for warning in receiver.take_warnings() {
@@ -38,8 +40,7 @@ pub(super) fn run(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> 
         station: Station::open("receiver", &plan.session, output),
         incoming: Incoming::new(plan, output),
         patience: Patience::new(),
-        moved: 0,
-        moved_at: Instant::now(),
+        activity: Activity::new(),
         leaving: None,
         has_timed_out: false,
     };
@@ -59,7 +60,8 @@ fn open(plan: &RecvPlan) -> Result<FileReceiver, Failure> {
     let builder = FileReceiver::builder(plan.session.session(), target)
         .allow(plan.allowed.iter().copied())
         .key(plan.key.clone())
-        .serve(plan.is_serving);
+        .serve(plan.is_serving)
+        .patience(plan.timeout.unwrap_or_default());
     Ok(builder.open()?)
 }
 
@@ -71,9 +73,8 @@ struct Service<'a> {
     station: Station,
     incoming: Incoming<'a>,
     patience: Patience,
-    /// Bytes held and verified when something last moved.
-    moved: u64,
-    moved_at: Instant,
+    /// Without `--serve`: of its one transfer, or of the wait for it.
+    activity: Activity,
     /// When everything was given up.
     leaving: Option<Instant>,
     has_timed_out: bool,
@@ -85,7 +86,7 @@ impl Service<'_> {
         loop {
             let is_on = receiver.turn()?;
             while let Some(event) = receiver.pop_event() {
-                self.moved_at = Instant::now();
+                self.activity.stir();
                 self.incoming.take(event, receiver)?;
             }
             if Instant::now() >= due || !is_on {
@@ -122,9 +123,8 @@ impl Service<'_> {
                 receiver,
                 "the receiver was interrupted; what it has is kept",
             );
-        } else if self.is_stuck(receiver) {
-            self.has_timed_out = true;
-            self.leave(receiver, "nothing moved for the time allowed");
+        } else if let Some(timeout) = self.plan.timeout {
+            self.check_activity(receiver, timeout);
         }
     }
 
@@ -133,25 +133,22 @@ impl Service<'_> {
         self.leaving = Some(Instant::now());
     }
 
-    /// True when nothing has moved for longer than is allowed.
-    fn is_stuck(&mut self, receiver: &FileReceiver) -> bool {
-        let Some(timeout) = self.plan.timeout else {
-            return false;
-        };
-        let states = receiver.progress();
-        let moved = states
-            .iter()
-            .map(|(_, state)| state.numbers.held + state.numbers.verified)
-            .sum();
-        // Names are being given: only the disk's answer says what is there in the end.
-        let is_committing = states
-            .iter()
-            .any(|(_, state)| matches!(state.phase, Phase::Preparing | Phase::Committing));
-        if moved != self.moved || is_committing {
-            self.moved = moved;
-            self.moved_at = Instant::now();
+    /// Gives up what has not moved for the time allowed: a service only the transfer, and it goes
+    /// on.
+    fn check_activity(&mut self, receiver: &mut FileReceiver, timeout: Duration) {
+        if self.plan.is_serving {
+            for number in self.incoming.stuck(timeout) {
+                receiver.cancel_transfer(number, TIMED_OUT);
+            }
+            return;
         }
-        self.moved_at.elapsed() >= timeout
+        for (_, progress) in receiver.progress() {
+            self.activity.note(&progress);
+        }
+        if self.activity.is_stuck(timeout) {
+            self.has_timed_out = true;
+            self.leave(receiver, TIMED_OUT);
+        }
     }
 
     fn report(&mut self, receiver: &FileReceiver, time: Duration) -> Result<Verdict, Failure> {
@@ -169,7 +166,7 @@ impl Service<'_> {
         let mut report = self.incoming.single(receiver);
         report.is_interrupted = is_interrupted;
         if self.has_timed_out && report.error.is_none() {
-            report.error = Some("nothing moved for the time allowed".to_owned());
+            report.error = Some(TIMED_OUT.to_owned());
         }
         report.counters = counters(|snapshot| receiver.snapshot(snapshot));
         if self.plan.directory.is_some() {
@@ -185,5 +182,6 @@ impl Service<'_> {
     }
 }
 
+const TIMED_OUT: &str = "nothing moved for the time allowed";
 /// How long the senders may take to hear that this end gives up.
 const FAREWELL: Duration = Duration::from_secs(2);

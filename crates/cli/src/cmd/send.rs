@@ -143,8 +143,7 @@ impl Job<'_> {
         let finished = self.finished.unwrap_or_else(Instant::now);
         let time = finished.duration_since(self.started);
         let files = sender.endpoint().plan().plan().files().len() as u64;
-        let group = plan.session.group.to_string();
-        let mut report = SendReport::new(group, &sender.outcome(), files, time);
+        let mut report = SendReport::new(plan, &sender.outcome(), files, time);
         report.is_interrupted = is_interrupted;
         if plan.is_hashing {
             report.sums = sender.sums().as_ref().map(SumRow::all);

@@ -1,15 +1,16 @@
 //! What `send`, `recv` and `demo` have to say.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use serde::Serialize;
 use serde_json::Value;
 use towline::{
-    EntryKind, FileSet, FileSums, PlanOutcome, ReceiverProgress, ReceiverReport, ReceiverState,
+    EntryKind, FileSet, FileSums, Limit, PlanOutcome, ReceiverProgress, ReceiverReport,
+    ReceiverState,
     demo::{self, Checksums},
 };
 
-use super::{Counters, Document, count, quantity};
+use super::{Counters, Document, count, name::shown, quantity};
 use crate::plan::SendPlan;
 
 /// `send --dry-run`.
@@ -76,6 +77,7 @@ impl Document for FileListing {
     fn text(&self) -> String {
         let mut text = String::new();
         for ListedEntry { kind, bytes, path } in &self.entries {
+            let path = shown(Path::new(path));
             text += &match *kind {
                 "directory" => format!("{:>15} {path}/\n", ""),
                 "symlink" => format!("{:>15} {path}@\n", ""),
@@ -143,22 +145,27 @@ pub(crate) struct ReceiverRow {
     bytes_resumed: u64,
     /// Bytes of content sent since then, to all and to it alone.
     bytes_sent_since_join: u64,
-    /// `the network`, `its disk`, `its CPU` or `the rate set`.
+    /// `the network`, `its disk`, `its CPU`, `the rate set` or, without `--rate`, `the sender`.
     limited_by: String,
-    /// Why it was served by itself.
+    /// Why it got the rest by unicast.
     demoted: Option<String>,
     seconds: Option<f64>,
+    /// Content that it got by its time, or by the transfer's while it has not proved delivery; what
+    /// it held before is not in it.
+    bytes_per_s: f64,
     root: Option<String>,
     error: Option<String>,
 }
 
 impl SendReport {
-    pub(crate) fn new(group: String, outcome: &PlanOutcome, files: u64, time: Duration) -> Self {
+    pub(crate) fn new(plan: &SendPlan, outcome: &PlanOutcome, files: u64, time: Duration) -> Self {
         let seconds = time.as_secs_f64();
+        let rows = outcome.receivers.iter();
+        let rows = rows.map(|receiver| ReceiverRow::new(receiver, plan, seconds));
         let mut receivers = outcome.receivers.iter();
         let slowest = receivers.find(|receiver| Some(receiver.slot) == outcome.slowest);
         Self {
-            group,
+            group: plan.session.group.to_string(),
             is_proven: outcome.is_proven(),
             plan: hex(&outcome.plan.0),
             root: outcome.root.map(|root| hex(&root)),
@@ -166,7 +173,7 @@ impl SendReport {
             bytes: outcome.content_bytes,
             seconds,
             bytes_per_s: quantity::per_second(moved_bytes(outcome), seconds),
-            receivers: outcome.receivers.iter().map(ReceiverRow::from).collect(),
+            receivers: rows.collect(),
             missing: outcome.missing,
             missing_names: outcome.missing_names.clone(),
             slowest: slowest.map(|receiver| receiver.name.clone()),
@@ -180,8 +187,19 @@ impl SendReport {
     }
 }
 
-impl From<&ReceiverReport> for ReceiverRow {
-    fn from(report: &ReceiverReport) -> Self {
+/// What limits a receiver of this sender.
+pub(crate) fn limit(limit: Limit, plan: &SendPlan) -> &'static str {
+    match limit {
+        Limit::Network => "the network",
+        Limit::Disk => "its disk",
+        Limit::Host => "its CPU",
+        Limit::Rate if plan.session.config.rate() > 0 => "the rate set",
+        Limit::Rate => "the sender",
+    }
+}
+
+impl ReceiverRow {
+    fn new(report: &ReceiverReport, plan: &SendPlan, transfer_seconds: f64) -> Self {
         let mut row = Self {
             name: report.name.clone(),
             address: report.peer.ip().to_string(),
@@ -193,9 +211,10 @@ impl From<&ReceiverReport> for ReceiverRow {
             repairs_got: report.progress.repairs_got,
             bytes_resumed: report.held_at_join,
             bytes_sent_since_join: report.sent_since_join,
-            limited_by: report.limited_by.to_string(),
+            limited_by: limit(report.limited_by, plan).to_owned(),
             demoted: report.demoted.map(|reason| reason.to_string()),
             seconds: None,
+            bytes_per_s: 0.0,
             root: None,
             error: None,
         };
@@ -215,7 +234,42 @@ impl From<&ReceiverReport> for ReceiverRow {
                 row.error = Some(text.clone());
             }
         }
+        let got = row.bytes.saturating_sub(row.bytes_resumed);
+        row.bytes_per_s = quantity::per_second(got, row.seconds.unwrap_or(transfer_seconds));
         row
+    }
+
+    fn line(&self, total: u64) -> String {
+        let share = (self.bytes * 100).checked_div(total).unwrap_or(100);
+        let mut line = format!(
+            "{:<16} {:<9} {:<15} {:>10} ({share} %)  lost {}, repairs asked {}, got {}",
+            self.name,
+            self.state,
+            self.address,
+            quantity::bytes(self.bytes),
+            self.packets_lost,
+            self.repairs_asked,
+            self.repairs_got,
+        );
+        if let Some(seconds) = self.seconds {
+            line += &format!(", {}", quantity::time(Duration::from_secs_f64(seconds)));
+        }
+        if self.bytes_per_s > 0.0 {
+            line += &format!(", {}", quantity::bits(self.bytes_per_s * 8.0));
+        }
+        if self.bytes_resumed > 0 {
+            line += &format!(", {} held before", quantity::bytes(self.bytes_resumed));
+        }
+        if let Some(reason) = &self.demoted {
+            line += &format!(", the rest by unicast, as {reason}");
+        }
+        if self.state == "active" {
+            line += &format!(", limited by {}", self.limited_by);
+        }
+        if let Some(error) = &self.error {
+            line += &format!(": {error}");
+        }
+        line + "\n"
     }
 }
 
@@ -275,38 +329,6 @@ fn moved_bytes(outcome: &PlanOutcome) -> u64 {
         is_done.then_some(outcome.content_bytes - held)
     });
     done.max().unwrap_or(0)
-}
-
-impl ReceiverRow {
-    fn line(&self, total: u64) -> String {
-        let share = (self.bytes * 100).checked_div(total).unwrap_or(100);
-        let mut line = format!(
-            "{:<16} {:<9} {:<15} {:>10} ({share} %)  lost {}, repairs asked {}, got {}",
-            self.name,
-            self.state,
-            self.address,
-            quantity::bytes(self.bytes),
-            self.packets_lost,
-            self.repairs_asked,
-            self.repairs_got,
-        );
-        if let Some(seconds) = self.seconds {
-            line += &format!(", {}", quantity::time(Duration::from_secs_f64(seconds)));
-        }
-        if self.bytes_resumed > 0 {
-            line += &format!(", {} held before", quantity::bytes(self.bytes_resumed));
-        }
-        if let Some(reason) = &self.demoted {
-            line += &format!(", served by itself: {reason}");
-        }
-        if self.state == "active" {
-            line += &format!(", limited by {}", self.limited_by);
-        }
-        if let Some(error) = &self.error {
-            line += &format!(": {error}");
-        }
-        line + "\n"
-    }
 }
 
 /// `recv`: one transfer.
@@ -374,8 +396,13 @@ impl Document for RecvReport {
             "lost {}, repairs asked {}, got {}",
             self.packets_lost, self.repairs_asked, self.repairs_got
         );
-        let path = self.path.as_deref().unwrap_or("transfer");
+        let path = self.path.as_deref().map(|path| shown(Path::new(path)));
+        let path = path.unwrap_or_else(|| "transfer".to_owned());
         let text = match (&self.error, &self.root) {
+            // What was to come is not known.
+            (Some(error), _) if self.path.is_none() => {
+                format!("nothing received: {error}; {numbers}\n")
+            }
             (Some(error), _) => format!(
                 "{path}: FAILED with {held} of {}: {error}; {numbers}\n",
                 quantity::bytes(self.bytes)

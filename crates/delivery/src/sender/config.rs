@@ -158,7 +158,7 @@ impl fmt::Display for Limit {
             Self::Network => "the network",
             Self::Disk => "its disk",
             Self::Host => "its CPU",
-            Self::Rate => "the rate set",
+            Self::Rate => "the sender's rate",
         })
     }
 }

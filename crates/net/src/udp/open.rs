@@ -330,8 +330,8 @@ fn bind_fault(role: Role, bound: SocketAddr, error: &std::io::Error) -> NetError
     let fault = NetError::system("bind", bound, error);
     match (error.kind(), role) {
         (std::io::ErrorKind::AddrInUse, Role::Source) => fault.remedy(
-            "another sender on this host uses this port: stop it, or choose another port or \
-             local address",
+            "another sender on this host uses this address and port: stop it, or give this one \
+             another port (-g GROUP:PORT, as its receivers) or address (-i ADDRESS)",
         ),
         (std::io::ErrorKind::AddrInUse, Role::Receiver) => fault.remedy(
             "another program on this host has the port for itself: stop it, or choose another port",

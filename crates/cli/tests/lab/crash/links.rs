@@ -82,8 +82,9 @@ fn a_sender_that_is_cut_off_names_everybody_and_goes_on_when_it_is_back() {
     isolated(|| {
         let scene = Scene::new("sender-cut", 2, 16);
         let watches = scene.watch_all(2);
-        // They serve: what the first sender may still tell them does not end them.
-        let services = [1, 2].map(|number| scene.receive(number, "--serve"));
+        // One that serves and one that takes a single transfer: what the first sender still tells
+        // them, once it is heard again, ends neither.
+        let receivers = [scene.receive(1, "--serve"), scene.receive(2, "")];
         thread::sleep(Duration::from_millis(300));
         let sender = scene.send("--receivers 2 --rate 4MB/s --timeout 3s");
         assert!(scene.await_share(1, 30) && scene.await_share(2, 30));
@@ -96,15 +97,56 @@ fn a_sender_that_is_cut_off_names_everybody_and_goes_on_when_it_is_back() {
         }
         let held = [scene.held(1), scene.held(2)];
         scene.lab.plug(0).unwrap();
+        // Both hear that they were given up.
+        for receiver in &receivers {
+            receiver.await_counter("plan_receiver.given_up", 1);
+        }
         let (code, sent) = ended(scene.send("--receivers 2"));
         assert_proven(code, &sent);
-        for ((service, number), held) in services.into_iter().zip(1..).zip(held) {
+        for (number, held) in (1..).zip(held) {
             scene.assert_economy(&sent, number, held, "sender cut off");
-            service.signal("-TERM");
-            let (_, text) = service.finish(LIMIT);
-            assert!(text.contains("\"complete\": 1"), "{text}");
             scene.assert_whole(number);
         }
+        let [service, single] = receivers;
+        service.signal("-TERM");
+        let (_, text) = service.finish(LIMIT);
+        assert!(text.contains("\"complete\": 1"), "{text}");
+        let (code, report) = ended(single);
+        assert_eq!(
+            (code, &report["is_complete"]),
+            (Some(0), &true.into()),
+            "{report:#}"
+        );
+        Watch::finish_all(watches);
+    });
+}
+
+#[test]
+fn a_receiver_that_was_given_up_for_good_says_by_whom_and_how_far_it_came() {
+    isolated(|| {
+        let scene = Scene::new("given-up", 1, 16);
+        let watches = scene.watch_all(1);
+        let receiver = scene.receive(1, "--timeout 10s");
+        thread::sleep(Duration::from_millis(300));
+        let sender = scene.send("--rate 4MB/s --timeout 2s");
+        assert!(scene.await_share(1, 30));
+        scene.lab.unplug(0).unwrap();
+        assert_failed(&ended(sender), 1, &["no progress for 2 s"]);
+        scene.lab.plug(0).unwrap();
+        receiver.await_counter("plan_receiver.given_up", 1);
+        let (code, report) = ended(receiver);
+        assert_eq!(code, Some(1), "{report:#}");
+        let error = report["error"].as_str().unwrap();
+        assert!(
+            error.contains("given this receiver up: no progress for 2 s"),
+            "{error}"
+        );
+        let held = report["bytes_held"].as_u64().unwrap();
+        assert!(held > 0 && held < scene.bytes, "{report:#}");
+        assert!(
+            report["sender"].is_string() && !scene.is_seen(1),
+            "{report:#}"
+        );
         Watch::finish_all(watches);
     });
 }
