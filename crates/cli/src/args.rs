@@ -37,6 +37,9 @@ pub(crate) use session::{
 mod transfer;
 pub(crate) use transfer::{DemoArgs, ExistingArg, RecvArgs, SendArgs, SlowArg};
 
+mod udp;
+pub(crate) use udp::{DirectionArg, ModeArg, ProfileArg, UdpCommand, UdpRunArgs, UdpServeArgs};
+
 #[cfg(test)]
 mod tests;
 
@@ -106,6 +109,9 @@ pub(crate) enum Command {
     Rtt(RttCommand),
     /// Find the largest packet that reaches a host unfragmented
     Mtu(MtuArgs),
+    /// Measure what a path carries, by size of datagram
+    #[command(subcommand)]
+    Udp(UdpCommand),
     /// Show the machine's network interfaces and what they can do
     Ifaces(IfacesArgs),
     /// Watch the sessions of this user's running processes

@@ -2,11 +2,11 @@
 //! library and standard input and output, report.
 
 use crate::{
-    args::{Command, LoadCommand, RttCommand},
+    args::{Command, LoadCommand, RttCommand, UdpCommand},
     failure::{Failure, Verdict},
     plan::{
         DemoPlan, LoadRecvPlan, LoadSendPlan, PublishPlan, RecvPlan, RttPlotPlan, RttReflectPlan,
-        RttRunPlan, SendPlan, SubscribePlan,
+        RttRunPlan, SendPlan, SubscribePlan, UdpRunPlan,
     },
     report::Output,
 };
@@ -58,6 +58,8 @@ mod subscribe;
 
 mod top;
 
+mod udp;
+
 mod writer;
 
 /// Plans and runs one command.
@@ -75,6 +77,8 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Rtt(RttCommand::Run(args)) => rtt::run(&RttRunPlan::new(args)?, output),
         Command::Rtt(RttCommand::Plot(args)) => rtt::plot(&RttPlotPlan::new(args)?, output),
         Command::Mtu(args) => mtu::run(args, output),
+        Command::Udp(UdpCommand::Serve(args)) => udp::serve(args, output),
+        Command::Udp(UdpCommand::Run(args)) => udp::run(&UdpRunPlan::new(args)?, output),
         Command::Ifaces(args) => ifaces::run(args, output),
         Command::Top(args) => top::run(args, output),
         Command::Stat(args) => stat::run(args, output),

@@ -19,5 +19,8 @@ pub(crate) use settings::Settings;
 mod transfer;
 pub(crate) use transfer::{DemoPlan, RecvPlan, SendPlan};
 
+mod udp;
+pub(crate) use udp::UdpRunPlan;
+
 #[cfg(test)]
 mod tests;

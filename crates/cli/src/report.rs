@@ -40,6 +40,9 @@ pub(crate) use transfer::{
     DemoDocument, FileListing, RecvReport, SendReport, ServeReport, SumRow, hex, limit,
 };
 
+mod udp;
+pub(crate) use udp::{UdpReport, UdpServeReport};
+
 /// Where and how a command speaks.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {

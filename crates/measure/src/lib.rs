@@ -38,3 +38,5 @@ pub use schedule::{Schedule, ScheduleError};
 
 mod series;
 pub use series::Series;
+
+pub mod sweep;

@@ -62,6 +62,8 @@ pub use thread::{PublisherThread, SubscriberThread};
 mod transfer;
 pub use transfer::{Transfer, TransferThread};
 
+pub mod udp;
+
 mod usage;
 pub use usage::{Usage, UsageMeter};
 

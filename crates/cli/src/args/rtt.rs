@@ -218,7 +218,7 @@ pub(crate) enum ViewArg {
 }
 
 /// `40k`, `1.5k`, `1G`, `12345`.
-fn rate(text: &str) -> Result<u64, String> {
+pub(super) fn rate(text: &str) -> Result<u64, String> {
     let is_plain = text.ends_with(|c: char| c.is_ascii_digit() || "kMG".contains(c));
     let number = if is_plain { bytes(text).ok() } else { None };
     number.ok_or_else(|| format!("{text:?} is not a rate such as 500, 40k or 10G"))
@@ -241,9 +241,14 @@ fn scheduling(text: &str) -> Result<Scheduling, String> {
 
 /// `ADDRESS:PORT`, `ADDRESS` or `PORT`.
 fn listen(text: &str) -> Result<SocketAddr, String> {
+    listen_with(text, rtt::PORT)
+}
+
+/// As [`listen`], with another port where none is written.
+pub(super) fn listen_with(text: &str, port: u16) -> Result<SocketAddr, String> {
     let any = IpAddr::from([0, 0, 0, 0]);
     let as_port = || text.parse().map(|port| SocketAddr::new(any, port));
-    let as_address = || text.parse().map(|ip| SocketAddr::new(ip, rtt::PORT));
+    let as_address = || text.parse().map(|ip| SocketAddr::new(ip, port));
     let found = text.parse().ok().or_else(|| as_port().ok());
     found
         .or_else(|| as_address().ok())

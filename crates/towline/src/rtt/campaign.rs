@@ -72,12 +72,20 @@ pub struct Variant {
 /// # Errors
 /// When the name does not resolve.
 pub fn resolve(target: &str) -> Result<SocketAddr, Error> {
+    resolve_with(target, PORT)
+}
+
+/// As [`resolve`], with another port where none is written.
+///
+/// # Errors
+/// When the name does not resolve.
+pub fn resolve_with(target: &str, port: u16) -> Result<SocketAddr, Error> {
     let failed = |cause: &dyn std::fmt::Display| {
-        let form = "a reflector is HOST or HOST:PORT, IPv6 with a port as [ADDRESS]:PORT";
+        let form = "a host is HOST or HOST:PORT, IPv6 with a port as [ADDRESS]:PORT";
         Error::Measurement(format!("cannot find {target}: {cause}; {form}"))
     };
     if let Ok(ip) = target.parse() {
-        return Ok(SocketAddr::new(ip, PORT));
+        return Ok(SocketAddr::new(ip, port));
     }
     let has_port = target
         .rsplit_once(':')
@@ -85,7 +93,7 @@ pub fn resolve(target: &str) -> Result<SocketAddr, Error> {
     let found = if has_port {
         target.to_socket_addrs()
     } else {
-        (target, PORT).to_socket_addrs()
+        (target, port).to_socket_addrs()
     };
     let first = found.map_err(|error| failed(&error))?.next();
     first.ok_or_else(|| failed(&"it has no address"))

@@ -1,0 +1,161 @@
+//! `udp serve` and `udp run`.
+
+use std::{net::SocketAddr, time::Duration};
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+use towline::{
+    Group,
+    udp::{Direction, Mode, PORT, Profile},
+};
+
+use super::{bytes, duration, rtt};
+
+/// Measure what a path carries, by size of datagram.
+#[derive(Debug, Subcommand)]
+pub(crate) enum UdpCommand {
+    /// Receive and send as a sweep asks, and count
+    Serve(UdpServeArgs),
+    /// Find the highest rate without loss, for each size of datagram
+    Run(Box<UdpRunArgs>),
+}
+
+/// Receive and send as a sweep asks.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+It sends only to the host that asks, or to the group that it names, and serves one at a time.
+
+Examples:
+  towline udp serve
+  towline udp serve --listen 10.0.0.1:7701")]
+pub(crate) struct UdpServeArgs {
+    /// Address and port, or only one of them; TCP and UDP
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
+    #[arg(default_value = "0.0.0.0:7701")]
+    pub(crate) listen: SocketAddr,
+}
+
+/// Sweep over sizes of datagrams.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Rates are what the receiver counted. What is missing is split into what the sender's own interface
+threw away, what found the receiver's socket full, what could not be reassembled, and what was lost
+on the way.
+
+Examples:
+  towline udp run 10.0.0.1
+  towline udp run 10.0.0.1 --size 1024,1025 --mode one,batch,gso --direction there
+  towline udp run 10.0.0.1 10.0.0.2 --group 239.192.0.1 --profile standard,tuned")]
+pub(crate) struct UdpRunArgs {
+    /// Where `towline udp serve` runs; port 7701 unless given; several only with --group
+    #[arg(value_name = "HOST[:PORT]", required = true)]
+    pub(crate) targets: Vec<String>,
+    /// Send to this group, which the servers join
+    #[arg(long, short, value_name = "GROUP")]
+    pub(crate) group: Option<Group>,
+    /// Time to live of multicast
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) hops: u8,
+    /// Payload bytes of a datagram
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = bytes)]
+    #[arg(default_value = "64,512,1024,1025,1472,1473,8192,65507")]
+    pub(crate) size: Vec<u64>,
+    /// How datagrams are handed to the kernel: one a call, many a call, or as super-packets
+    #[arg(long, value_enum, value_name = "MODE,...", value_delimiter = ',')]
+    #[arg(default_value = "one")]
+    pub(crate) mode: Vec<ModeArg>,
+    /// Who sends
+    #[arg(long, value_enum, value_name = "WHO,...", value_delimiter = ',')]
+    #[arg(default_values = ["there", "back", "both"])]
+    pub(crate) direction: Vec<DirectionArg>,
+    /// Sockets as the system gives them, or with large buffers
+    #[arg(long, value_enum, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(default_value = "tuned")]
+    pub(crate) profile: Vec<ProfileArg>,
+    /// Measure at this rate in datagrams/s only, instead of finding the highest
+    #[arg(long, value_name = "N", value_parser = rtt::rate)]
+    pub(crate) rate: Option<u64>,
+    /// How long each trial sends; a row takes about eight
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500ms")]
+    pub(crate) time: Duration,
+    /// Loss that a rate may have and still count, in percent
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0.1")]
+    pub(crate) loss_max: f64,
+    /// Where random numbers start
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// How datagrams are handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ModeArg {
+    /// `send` and `recv`
+    One,
+    /// `sendmmsg` and `recvmmsg`
+    Batch,
+    /// UDP segmentation offload at the sender, coalescing at the receiver
+    Gso,
+}
+
+/// Who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum DirectionArg {
+    /// This host
+    There,
+    /// The server
+    Back,
+    /// Both at once
+    Both,
+}
+
+/// How sockets are set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ProfileArg {
+    /// The system's default buffers
+    Standard,
+    /// Buffers of 8 MiB, as far as the system permits
+    Tuned,
+}
+
+impl From<ModeArg> for Mode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::One => Self::One,
+            ModeArg::Batch => Self::Batch,
+            ModeArg::Gso => Self::Gso,
+        }
+    }
+}
+
+impl From<DirectionArg> for Direction {
+    fn from(direction: DirectionArg) -> Self {
+        match direction {
+            DirectionArg::There => Self::There,
+            DirectionArg::Back => Self::Back,
+            DirectionArg::Both => Self::Both,
+        }
+    }
+}
+
+impl From<ProfileArg> for Profile {
+    fn from(profile: ProfileArg) -> Self {
+        match profile {
+            ProfileArg::Standard => Self::Standard,
+            ProfileArg::Tuned => Self::Tuned,
+        }
+    }
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    rtt::listen_with(text, PORT)
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.trim_end_matches('%').parse().ok();
+    number
+        .filter(|number| (0.0..100.0).contains(number))
+        .ok_or_else(|| format!("{text:?} is not a share such as 0.1 (percent)"))
+}

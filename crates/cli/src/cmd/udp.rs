@@ -1,0 +1,43 @@
+//! `towline udp`: the server, and the sweep.
+
+use serde::Serialize;
+use towline::udp::{ServeSpec, Server};
+
+use crate::{
+    args::UdpServeArgs,
+    failure::{Failure, Verdict},
+    interrupt::Interrupt,
+    plan::UdpRunPlan,
+    report::{Output, UdpReport, UdpServeReport},
+};
+
+#[derive(Serialize)]
+struct ServePlan {
+    listen: std::net::SocketAddr,
+}
+
+pub(super) fn serve(args: &UdpServeArgs, output: &Output) -> Result<Verdict, Failure> {
+    let listen = args.listen;
+    if output.shows_only("udp-serve", &ServePlan { listen })? {
+        return Ok(Verdict::Done);
+    }
+    let interrupt = Interrupt::install()?;
+    let server = Server::open(ServeSpec { listen })?;
+    output.note(&format!("serving at {}; Ctrl-C ends it", server.local()));
+    let trials = server.run(&|| interrupt.is_requested(), &mut |text| output.note(text))?;
+    output.finish(&UdpServeReport { trials })?;
+    // It runs until it is told to stop: that is its proper end.
+    Ok(Verdict::Done)
+}
+
+pub(super) fn run(plan: &UdpRunPlan, output: &Output) -> Result<Verdict, Failure> {
+    if output.shows_only("udp-run", plan)? {
+        return Ok(Verdict::Done);
+    }
+    let interrupt = Interrupt::install()?;
+    let sweep = plan.sweep()?;
+    let report = sweep.run(&|| interrupt.is_requested(), &mut |text| output.note(text))?;
+    let has_found = report.rows.iter().any(|row| !row.flows.is_empty());
+    output.finish(&UdpReport(report))?;
+    Ok(Verdict::of_session(interrupt.is_requested(), has_found))
+}

@@ -1,0 +1,110 @@
+//! `udp run`: what belongs together.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use towline::{
+    rtt::resolve_with,
+    udp::{PORT, SIZES, Sweep},
+};
+
+use crate::{
+    args::{DirectionArg, ModeArg, ProfileArg, UdpRunArgs},
+    failure::Failure,
+};
+
+/// A sweep.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct UdpRunPlan {
+    targets: Vec<String>,
+    group: Option<String>,
+    hops: u8,
+    sizes: Vec<usize>,
+    modes: Vec<ModeArg>,
+    directions: Vec<DirectionArg>,
+    profiles: Vec<ProfileArg>,
+    rate_per_s: Option<u64>,
+    time: Duration,
+    loss_max_percent: f64,
+    seed: u64,
+    #[serde(skip)]
+    address: Option<std::net::SocketAddr>,
+}
+
+impl UdpRunPlan {
+    pub(crate) fn new(args: &UdpRunArgs) -> Result<Self, Failure> {
+        let wrong = |text: String| Err(Failure::usage(text));
+        if args.targets.len() > 1 && args.group.is_none() {
+            return wrong("several servers need --group: each then receives the same".to_owned());
+        }
+        let only_there = args.direction.iter().all(|it| *it == DirectionArg::There);
+        if args.targets.len() > 1 && !only_there {
+            let text = "several servers can only receive: add --direction there";
+            return wrong(text.to_owned());
+        }
+        if !(TIME_MIN..=TIME_MAX).contains(&args.time) {
+            return wrong(format!("--time: {TIME_MIN:?} to {TIME_MAX:?}"));
+        }
+        let sizes = args
+            .size
+            .iter()
+            .map(|&size| usize::try_from(size).unwrap_or(usize::MAX));
+        let sizes: Vec<usize> = sizes.collect();
+        if let Some(size) = sizes.iter().find(|size| !SIZES.contains(size)) {
+            let (least, most) = (SIZES.start(), SIZES.end());
+            return wrong(format!(
+                "--size {size}: a datagram has {least} to {most} bytes"
+            ));
+        }
+        let address = match &args.group {
+            Some(group) if !group.is_multicast() => {
+                return wrong(format!("--group {group}: that is no multicast group"));
+            }
+            Some(group) => Some(
+                group
+                    .resolve()
+                    .map_err(|it| Failure::usage(it.to_string()))?,
+            ),
+            None => None,
+        };
+        Ok(Self {
+            targets: args.targets.clone(),
+            group: args.group.as_ref().map(ToString::to_string),
+            hops: args.hops,
+            sizes,
+            modes: args.mode.clone(),
+            directions: args.direction.clone(),
+            profiles: args.profile.clone(),
+            rate_per_s: args.rate,
+            time: args.time,
+            loss_max_percent: args.loss_max,
+            seed: args.seed,
+            address,
+        })
+    }
+
+    /// What the library is to do; resolves the servers.
+    pub(crate) fn sweep(&self) -> Result<Sweep, Failure> {
+        let servers = self.targets.iter().map(|target| resolve_with(target, PORT));
+        Ok(Sweep {
+            servers: servers.collect::<Result<_, _>>()?,
+            group: self.address,
+            hops: self.hops,
+            sizes: self.sizes.clone(),
+            modes: self.modes.iter().map(|&mode| mode.into()).collect(),
+            profiles: self
+                .profiles
+                .iter()
+                .map(|&profile| profile.into())
+                .collect(),
+            directions: self.directions.iter().map(|&one| one.into()).collect(),
+            rate_per_s: self.rate_per_s,
+            duration: self.time,
+            loss_max: self.loss_max_percent / 100.0,
+            seed: self.seed,
+        })
+    }
+}
+
+const TIME_MIN: Duration = Duration::from_millis(50);
+const TIME_MAX: Duration = Duration::from_secs(60);

@@ -1,0 +1,83 @@
+//! The control connection: JSON documents, one a line, bounded.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// One end of it.
+#[derive(Debug)]
+pub(super) struct ControlLink {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+}
+
+impl ControlLink {
+    pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(false)?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(WRITE_TIME_MAX))?;
+        Ok(Self {
+            stream,
+            bytes: Vec::new(),
+        })
+    }
+
+    pub(super) fn local(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    pub(super) fn peer(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+
+    pub(super) fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        self.stream.write_all(&line)
+    }
+
+    /// Waits for a message, at most `limit`; `None` when none came.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the other end has gone, `InvalidData` when it says what is no message.
+    pub(super) fn hear<T: DeserializeOwned>(&mut self, limit: Duration) -> io::Result<Option<T>> {
+        let end = sys::clock::monotonic() + limit;
+        loop {
+            if let Some(at) = self.bytes.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.bytes.drain(..=at).collect();
+                return Ok(Some(serde_json::from_slice(&line)?));
+            }
+            if self.bytes.len() > LINE_BYTES_MAX {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            let left = end.since(sys::clock::monotonic());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.stream.set_read_timeout(Some(left))?;
+            let mut room = [0; 1_024];
+            match self.stream.read(&mut room) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(len) => self.bytes.extend_from_slice(&room[..len]),
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::WouldBlock | Kind::TimedOut | Kind::Interrupted
+    )
+}
+
+const WRITE_TIME_MAX: Duration = Duration::from_secs(5);
+/// The longest message is an outcome of some 700 bytes.
+const LINE_BYTES_MAX: usize = 8_192;

@@ -1,0 +1,45 @@
+//! What a path carries, by size of datagram: a server that receives and sends as it is told, and a
+//! sweep that tells it.
+//!
+//! ```text
+//!   Sweep --- control: one JSON document a line, over TCP ---> Server
+//!     |  trial: size, mode, rate, who sends                      |
+//!     |  <------------- ready, and at the end: accounts          |
+//!     +==================== datagrams, over UDP =================+
+//! ```
+//! A rate is what the *receiver* counted. Each trial opens sockets of its own, so that the kernel's
+//! count of datagrams dropped for want of room is the trial's; what is missing beyond that was lost
+//! before the socket. The counters of both ends' interfaces and of IP reassembly are read before and
+//! after each trial.
+//!
+//! A server sends only where its client is (the address of the control connection, from which a
+//! datagram with the trial's token must have come), or to the group that the trial names. It serves
+//! one client at a time: two measurements would measure each other.
+
+mod counters;
+pub use counters::KernelCounters;
+
+mod link;
+
+mod path;
+
+mod protocol;
+pub use protocol::{Dispatch, Mode, Profile, Receipt};
+
+mod receiver;
+
+mod report;
+pub use report::{Direction, Flow, Limit, Losses, Row, SweepReport};
+
+mod sender;
+
+mod server;
+pub use server::{ServeSpec, Server};
+
+mod sweep;
+pub use sweep::Sweep;
+
+/// Where a server listens unless told otherwise.
+pub const PORT: u16 = 7701;
+/// The shortest and the longest datagram: its header, and what IPv4 carries.
+pub const SIZES: std::ops::RangeInclusive<usize> = measure::sweep::HEADER_BYTES..=65_507;

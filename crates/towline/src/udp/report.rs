@@ -1,0 +1,374 @@
+//! What a sweep found, and what the figures mean.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use super::{
+    KernelCounters, Mode, Profile,
+    protocol::{Dispatch, Receipt},
+};
+
+/// Who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// The client, to the server.
+    There,
+    /// The server, to the client.
+    Back,
+    /// Both at once.
+    Both,
+}
+
+/// A whole sweep.
+#[derive(Clone, Debug, Serialize)]
+pub struct SweepReport {
+    /// The servers, as they call themselves.
+    pub servers: Vec<String>,
+    /// The group that was sent to.
+    pub group: Option<SocketAddr>,
+    /// The interface here.
+    pub interface: String,
+    /// Its largest IP packet.
+    pub mtu: u32,
+    /// Loss that a rate may have and still count, as a share.
+    pub loss_max: f64,
+    /// One for each size, mode, profile and direction.
+    pub rows: Vec<Row>,
+    /// What the figures together say.
+    pub remarks: Vec<String>,
+}
+
+/// One size, in one mode, profile and direction.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Payload bytes of a datagram.
+    pub size: usize,
+    /// How datagrams are handed over.
+    pub mode: Mode,
+    /// How sockets are set up.
+    pub profile: Profile,
+    /// Who sends.
+    pub direction: Direction,
+    /// Trials that were made.
+    pub trials: u32,
+    /// The flows at the highest rate that was carried; none when no rate was. Of several servers
+    /// the one that lost most.
+    pub flows: Vec<Flow>,
+    /// Datagrams each second that arrived when all were sent as fast as can be, for each flow.
+    pub flood_received_per_s: Vec<f64>,
+    /// What ended the search.
+    pub limit: Limit,
+    /// What a reader should know about this row.
+    pub remarks: Vec<String>,
+}
+
+/// One direction of one trial.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Flow {
+    /// True from the server to the client.
+    pub is_back: bool,
+    /// What the sender did.
+    pub dispatch: Dispatch,
+    /// What the receiver counted.
+    pub receipt: Receipt,
+    /// Datagrams each second, by the receiver's clock.
+    pub received_per_s: f64,
+    /// What did not arrive, by cause.
+    pub losses: Losses,
+    /// Counters of the sender's kernel during the trial.
+    pub sender: KernelCounters,
+    /// Counters of the receiver's kernel during the trial.
+    pub receiver: KernelCounters,
+}
+
+/// Datagrams that did not arrive, by cause; they add up to all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Losses {
+    /// Thrown away by the sender's own interface or its queue.
+    pub at_sender: u64,
+    /// The receiver's socket was full.
+    pub at_socket: u64,
+    /// Some of their fragments came, and not all.
+    pub in_reassembly: u64,
+    /// Lost before the receiver's socket: by the network, or by the receiver's kernel.
+    pub in_network: u64,
+}
+
+/// What keeps a rate from being higher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limit {
+    /// The sender can do no more.
+    Sender,
+    /// The sender's interface takes no more: its queue pushes back or drops.
+    SenderInterface,
+    /// The receiver's socket overflows.
+    ReceiverSocket,
+    /// Datagrams cannot be put together again.
+    Reassembly,
+    /// Datagrams vanish on the way.
+    Network,
+    /// The rate was given.
+    Asked,
+    /// Nothing arrives.
+    NothingArrives,
+}
+
+impl Losses {
+    /// Splits what is missing by cause. `datagrams_a_drop` is how many one drop of the socket can
+    /// stand for.
+    #[must_use]
+    pub fn of(
+        dispatch: &Dispatch,
+        receipt: &Receipt,
+        receiver: &KernelCounters,
+        datagrams_a_drop: u64,
+    ) -> Self {
+        let lost = dispatch.sent.saturating_sub(receipt.received);
+        let at_socket = lost.min(receipt.socket_drops.saturating_mul(datagrams_a_drop));
+        let in_reassembly = (lost - at_socket).min(receiver.reassembly_failures);
+        Self {
+            at_sender: dispatch.refused,
+            at_socket,
+            in_reassembly,
+            in_network: lost - at_socket - in_reassembly,
+        }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.at_sender + self.at_socket + self.in_reassembly + self.in_network
+    }
+
+    /// Those of each million that were offered: to add up trials of different length.
+    pub(super) fn per_million(&self, dispatch: &Dispatch) -> Self {
+        let offered = (dispatch.sent + dispatch.refused).max(1);
+        let share = |count: u64| count.saturating_mul(1_000_000) / offered;
+        Self {
+            at_sender: share(self.at_sender),
+            at_socket: share(self.at_socket),
+            in_reassembly: share(self.in_reassembly),
+            in_network: share(self.in_network),
+        }
+    }
+
+    pub(super) const fn add(&mut self, other: &Self) {
+        self.at_sender += other.at_sender;
+        self.at_socket += other.at_socket;
+        self.in_reassembly += other.in_reassembly;
+        self.in_network += other.in_network;
+    }
+
+    /// The cause of most of them.
+    pub(super) fn limit(&self) -> Limit {
+        let causes = [
+            (self.at_sender, Limit::SenderInterface),
+            (self.at_socket, Limit::ReceiverSocket),
+            (self.in_reassembly, Limit::Reassembly),
+            (self.in_network, Limit::Network),
+        ];
+        let most = causes.into_iter().max_by_key(|(count, _)| *count);
+        most.map_or(Limit::Network, |(_, limit)| limit)
+    }
+}
+
+impl Flow {
+    /// Share of what was offered that did not arrive.
+    #[must_use]
+    pub fn loss(&self) -> f64 {
+        let offered = self.dispatch.sent + self.dispatch.refused;
+        if offered == 0 {
+            return 1.0;
+        }
+        self.losses.total() as f64 / offered as f64
+    }
+
+    /// Processor time of the two threads for each datagram, in nanoseconds: sending, receiving.
+    #[must_use]
+    pub fn cpu_ns_per_datagram(&self) -> [f64; 2] {
+        let each = |ns: u64, count: u64| ns as f64 / count.max(1) as f64;
+        [
+            each(self.dispatch.cpu_ns, self.dispatch.sent),
+            each(self.receipt.cpu_ns, self.receipt.received),
+        ]
+    }
+}
+
+impl Row {
+    /// Names what the size does to the path.
+    pub(super) fn remark(&mut self, mtu: u32, is_ipv6: bool, reassembly_timeout_s: u64) {
+        let packet = self.size as u64 + if is_ipv6 { 48 } else { 28 };
+        if packet > u64::from(mtu) {
+            let count = fragments(self.size as u64, u64::from(mtu), is_ipv6);
+            self.remarks.push(format!(
+                "each datagram is {count} fragments: one that is lost loses all of it"
+            ));
+            // IPv6 counts them with 32 bits.
+            let fastest = self.flows.iter().map(|flow| flow.received_per_s);
+            let fastest = fastest.fold(0.0, f64::max);
+            let wrap_s = IP_IDS / fastest.max(1e-9);
+            if !is_ipv6 && wrap_s < reassembly_timeout_s as f64 {
+                self.remarks.push(format!(
+                    "the 16-bit IP id comes round every {wrap_s:.1} s, and fragments are kept for \
+                     {reassembly_timeout_s} s: after a loss, fragments of two datagrams may be put \
+                     together (only the UDP checksum stands against it); stay below {:.0}/s, or \
+                     within the MTU",
+                    IP_IDS / reassembly_timeout_s as f64
+                ));
+            }
+        }
+        for flow in &self.flows {
+            let failures = flow.receiver.reassembly_failures;
+            if failures > 0 {
+                self.remarks
+                    .push(format!("{failures} datagrams could not be reassembled"));
+            }
+        }
+    }
+}
+
+/// Packets that a datagram of `size` bytes takes.
+fn fragments(size: u64, mtu: u64, is_ipv6: bool) -> u64 {
+    let header = if is_ipv6 { 48 } else { 20 };
+    let each = mtu.saturating_sub(header).max(8) / 8 * 8;
+    (size + 8).div_ceil(each)
+}
+
+/// What the rows say of the two directions.
+pub(super) fn asymmetries(rows: &[Row]) -> Vec<String> {
+    let rate = |row: &Row| row.flows.first().map(|flow| flow.received_per_s);
+    // What two processors can do differs from moment to moment, and is no property of the path.
+    let is_of_path = |row: &Row| {
+        use Limit::{Network, Reassembly, SenderInterface};
+        matches!(row.limit, Network | Reassembly | SenderInterface)
+    };
+    let mut texts = Vec::new();
+    for there in rows.iter().filter(|row| row.direction == Direction::There) {
+        let same = |row: &&Row| {
+            row.direction == Direction::Back
+                && (row.size, row.mode, row.profile) == (there.size, there.mode, there.profile)
+        };
+        let Some(back) = rows.iter().find(same) else {
+            continue;
+        };
+        let Some((ours, theirs)) = rate(there).zip(rate(back)) else {
+            continue;
+        };
+        if !is_of_path(there) && !is_of_path(back) {
+            continue;
+        }
+        let ratio = ours / theirs.max(1e-9);
+        if !(1.0 / ASYMMETRY..=ASYMMETRY).contains(&ratio) {
+            texts.push(format!(
+                "{} B: {ours:.0}/s there and {theirs:.0}/s back: the directions differ",
+                there.size
+            ));
+        }
+    }
+    texts
+}
+
+/// Directions that differ by less than this ratio are called alike.
+const ASYMMETRY: f64 = 1.25;
+const IP_IDS: f64 = 65_536.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(sent: u64, refused: u64, received: u64, drops: u64, failures: u64, each: u64) -> Flow {
+        let dispatch = Dispatch {
+            sent,
+            refused,
+            lasted_ns: 1_000_000_000,
+            ..Dispatch::default()
+        };
+        let receipt = Receipt {
+            received,
+            socket_drops: drops,
+            lasted_ns: 1_000_000_000,
+            ..Receipt::default()
+        };
+        let receiver = KernelCounters {
+            reassembly_failures: failures,
+            ..KernelCounters::default()
+        };
+        Flow {
+            is_back: false,
+            dispatch,
+            receipt,
+            received_per_s: receipt.received_per_s(),
+            losses: Losses::of(&dispatch, &receipt, &receiver, each),
+            sender: KernelCounters::default(),
+            receiver,
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_split_by_cause_and_adds_up() {
+        let all = flow(1_000, 50, 900, 30, 20, 1);
+        let losses = all.losses;
+        assert_eq!((losses.at_sender, losses.at_socket), (50, 30));
+        assert_eq!((losses.in_reassembly, losses.in_network), (20, 50));
+        assert!((all.loss() - 150.0 / 1_050.0).abs() < 1e-12);
+        // A dropped run of 45 stands for no more than is missing.
+        let run = flow(1_000, 0, 980, 1, 0, 45).losses;
+        assert_eq!((run.at_socket, run.in_network), (20, 0));
+        assert_eq!(run.limit(), Limit::ReceiverSocket);
+        // Drops of strangers do not make losses of ours.
+        assert_eq!(flow(10, 0, 10, 5, 5, 1).losses.total(), 0);
+    }
+
+    fn row(size: usize, direction: Direction, received: u64) -> Row {
+        Row {
+            size,
+            mode: Mode::One,
+            profile: Profile::Standard,
+            direction,
+            trials: 1,
+            flows: vec![flow(received, 0, received, 0, 0, 1)],
+            flood_received_per_s: Vec::new(),
+            limit: Limit::Network,
+            remarks: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn fragments_and_the_ip_id_are_warned_of_where_they_matter() {
+        let remarks = |size, received, is_ipv6| {
+            let mut row = row(size, Direction::There, received);
+            row.remark(1_500, is_ipv6, 30);
+            row.remarks
+        };
+        assert!(remarks(1_472, 900_000, false).is_empty());
+        assert_eq!(remarks(1_473, 2_000, false).len(), 1);
+        let both = remarks(8_192, 65_536, false);
+        assert!(both[0].contains("6 fragments"), "{both:?}");
+        assert!(
+            both[1].contains("every 1.0 s") && both[1].contains("2185/s"),
+            "{both:?}"
+        );
+        assert_eq!(remarks(8_192, 65_536, true).len(), 1);
+    }
+
+    #[test]
+    fn an_asymmetry_is_a_finding() {
+        let rows = |back| {
+            [
+                row(64, Direction::There, 100),
+                row(64, Direction::Back, back),
+            ]
+        };
+        assert!(asymmetries(&rows(90)).is_empty());
+        let mut slow = rows(50);
+        let texts = asymmetries(&slow);
+        for row in &mut slow {
+            row.limit = Limit::Sender;
+        }
+        assert!(asymmetries(&slow).is_empty());
+        assert!(texts[0].contains("100/s there and 50/s back"), "{texts:?}");
+    }
+}

@@ -1,0 +1,201 @@
+//! The sending half of a trial: datagrams as fast as can be, or on a schedule.
+
+use std::{
+    io::{self, IoSlice},
+    os::fd::AsFd as _,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use measure::{
+    Schedule,
+    sweep::{Header, Load},
+};
+use sys::{UdpSocket, datagram, errno, message::MANY_MAX};
+
+use super::protocol::{Dispatch, Mode};
+
+/// What to send.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SendPlan {
+    pub(super) token: u64,
+    pub(super) size: usize,
+    pub(super) mode: Mode,
+    pub(super) load: Load,
+    pub(super) duration: Duration,
+}
+
+/// Sends for as long as the plan says, or until `stop`.
+///
+/// # Errors
+/// When the system refuses for good: a datagram too long, a segment that does not fit.
+pub(super) fn send(socket: &UdpSocket, plan: &SendPlan, stop: &AtomicBool) -> io::Result<Dispatch> {
+    let mut sender = Sender::new(socket, plan);
+    let cpu = sys::clock::thread_cpu();
+    let result = sender.run(stop);
+    sender.dispatch.cpu_ns = nanos(sys::clock::thread_cpu().saturating_sub(cpu));
+    result.map(|()| sender.dispatch)
+}
+
+struct Sender<'a> {
+    socket: &'a UdpSocket,
+    plan: &'a SendPlan,
+    schedule: Option<Schedule>,
+    /// Datagrams back to back, ready but for their numbers.
+    bytes: Vec<u8>,
+    /// Datagrams a call.
+    batch: u64,
+    start_ns: u64,
+    /// Slots of the schedule that are over.
+    slot: u64,
+    dispatch: Dispatch,
+}
+
+impl<'a> Sender<'a> {
+    fn new(socket: &'a UdpSocket, plan: &'a SendPlan) -> Self {
+        let schedule = match plan.load {
+            Load::Flood => None,
+            Load::Rate(rate) => Schedule::new(rate.clamp(1, Schedule::RATE_MAX)).ok(),
+        };
+        let most = match plan.mode {
+            Mode::One => 1,
+            Mode::Batch => MANY_MAX as u64,
+            Mode::Gso => ((GSO_BYTES_MAX / plan.size) as u64).clamp(1, MANY_MAX as u64),
+        };
+        // On a schedule a batch is what is due within half a millisecond.
+        let batch = schedule.map_or(most, |it| it.slots_within(SPAN_NS).clamp(1, most));
+        let mut bytes = vec![0; plan.size * batch as usize];
+        for datagram in bytes.chunks_mut(plan.size) {
+            let (token, sequence) = (plan.token, 0);
+            Header { token, sequence }.emit(datagram);
+        }
+        Self {
+            socket,
+            plan,
+            schedule,
+            bytes,
+            batch,
+            start_ns: now_ns(),
+            slot: 0,
+            dispatch: Dispatch::default(),
+        }
+    }
+
+    fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let duration_ns = nanos(self.plan.duration);
+        loop {
+            let elapsed = now_ns() - self.start_ns;
+            if elapsed >= duration_ns || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            match self.due(elapsed) {
+                0 => self.rest(duration_ns),
+                due => self.push(due)?,
+            }
+        }
+        self.dispatch.lasted_ns = now_ns() - self.start_ns;
+        Ok(())
+    }
+
+    /// How many datagrams to send at once; 0: none yet.
+    fn due(&mut self, elapsed: u64) -> u64 {
+        let Some(schedule) = self.schedule else {
+            return self.batch;
+        };
+        let due = schedule.slots_due(elapsed);
+        let behind = due.saturating_sub(self.slot);
+        // What a pause has missed is not made up for in one burst, which no path need carry.
+        let burst = schedule.slots_within(BURST_NS).max(2 * self.batch);
+        if behind > burst {
+            self.slot = due - burst;
+        }
+        if behind < self.batch { 0 } else { self.batch }
+    }
+
+    /// Waits until the next batch is due.
+    fn rest(&self, duration_ns: u64) {
+        let Some(schedule) = self.schedule else {
+            return;
+        };
+        let due = schedule.due_ns(self.slot + self.batch - 1).min(duration_ns);
+        let left = (self.start_ns + due).saturating_sub(now_ns());
+        if left > SPIN_NS {
+            std::thread::sleep(Duration::from_nanos(left - SPIN_NS));
+        }
+    }
+
+    fn push(&mut self, due: u64) -> io::Result<()> {
+        let size = self.plan.size;
+        let first = self.dispatch.sent;
+        let bytes = &mut self.bytes[..size * due as usize];
+        for (datagram, sequence) in bytes.chunks_mut(size).zip(first..) {
+            Header::set_sequence(datagram, sequence);
+        }
+        let fd = self.socket.as_fd();
+        let sent = match self.plan.mode {
+            Mode::One => datagram::send(fd, bytes).map(|_len| 1),
+            Mode::Batch => {
+                let mut pieces = [IoSlice::new(&[]); MANY_MAX];
+                for (piece, datagram) in pieces.iter_mut().zip(bytes.chunks(size)) {
+                    *piece = IoSlice::new(datagram);
+                }
+                datagram::send_many(fd, &pieces[..due as usize]).map(|sent| sent as u64)
+            }
+            Mode::Gso => match u16::try_from(size) {
+                Ok(segment) => datagram::send_segments(fd, bytes, segment).map(|_len| due),
+                Err(_) => Err(io::Error::from_raw_os_error(errno::EMSGSIZE)),
+            },
+        };
+        match sent {
+            Ok(sent) => {
+                self.dispatch.sent += sent;
+                self.slot += sent;
+            }
+            Err(error) => self.fault(error)?,
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, error: io::Error) -> io::Result<()> {
+        match error.raw_os_error() {
+            Some(errno::ENOBUFS) => {
+                let refused = if self.plan.mode == Mode::Gso {
+                    self.batch
+                } else {
+                    1
+                };
+                self.dispatch.refused += refused;
+                self.slot += refused;
+                Ok(())
+            }
+            Some(errno::EAGAIN) => {
+                self.dispatch.waits += 1;
+                datagram::wait_writable(self.socket.as_fd(), WAIT).map(|_ready| ())
+            }
+            // What an earlier datagram met; this one has not been sent.
+            Some(errno::ECONNREFUSED | errno::EHOSTUNREACH | errno::ENETUNREACH) => {
+                let _reports = sys::message::discard_errors(self.socket.as_fd(), MANY_MAX);
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+}
+
+fn now_ns() -> u64 {
+    sys::clock::monotonic().as_nanos()
+}
+
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A super-packet's payload, with room for every kind of header.
+const GSO_BYTES_MAX: usize = 65_000;
+/// Datagrams due within this time leave in one call, in the modes that can.
+const SPAN_NS: u64 = 500_000;
+/// The most that is sent without a gap after a pause.
+const BURST_NS: u64 = 3_000_000;
+/// A sleep ends late by about this much; the rest is spun.
+const SPIN_NS: u64 = 80_000;
+const WAIT: Duration = Duration::from_millis(5);

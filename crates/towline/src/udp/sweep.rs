@@ -1,0 +1,448 @@
+//! The end that asks: trial after trial, until the highest rate of every row is known.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpStream},
+    sync::atomic::AtomicBool,
+    thread,
+    time::Duration,
+};
+
+use measure::sweep::{Load, RateSearch, Trial};
+use net::NetError;
+
+use super::{
+    Direction, Flow, Limit, Losses, Mode, Profile, Row, SIZES, SweepReport,
+    counters::{CounterReader, Port, reassembly_timeout_s},
+    link::ControlLink,
+    path::DataPath,
+    protocol::{Outcome, Request, Response, TrialSpec, VERSION},
+    receiver::{Expectation, receive},
+    report::asymmetries,
+    sender::send,
+    server::{DURATION_MS_MAX, join, send_plan},
+};
+use crate::Error;
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// The servers; more than one only with a group.
+    pub servers: Vec<SocketAddr>,
+    /// A group to send to instead of the server.
+    pub group: Option<SocketAddr>,
+    /// Time to live of multicast.
+    pub hops: u8,
+    /// Payload bytes.
+    pub sizes: Vec<usize>,
+    /// How datagrams are handed over.
+    pub modes: Vec<Mode>,
+    /// How sockets are set up.
+    pub profiles: Vec<Profile>,
+    /// Who sends.
+    pub directions: Vec<Direction>,
+    /// One rate instead of the search for the highest.
+    pub rate_per_s: Option<u64>,
+    /// How long each trial sends.
+    pub duration: Duration,
+    /// Share of datagrams that a rate may lose and still count.
+    pub loss_max: f64,
+    /// What the tokens are made from.
+    pub seed: u64,
+}
+
+impl Sweep {
+    /// Measures everything. `tell` gets a line for each row as it is known.
+    ///
+    /// # Errors
+    /// When a server cannot be reached or refuses; when the system refuses.
+    pub fn run(
+        &self,
+        is_stopped: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<SweepReport, Error> {
+        let mut bench = Bench::open(self)?;
+        let mut rows = Vec::new();
+        for &size in &self.sizes {
+            for &mode in &self.modes {
+                for &profile in &self.profiles {
+                    for &direction in &self.directions {
+                        if is_stopped() {
+                            return Ok(bench.report(rows));
+                        }
+                        let row = bench.row(size, mode, profile, direction, is_stopped)?;
+                        tell(&row.line());
+                        rows.push(row);
+                    }
+                }
+            }
+        }
+        Ok(bench.report(rows))
+    }
+}
+
+/// A sweep under way.
+struct Bench<'a> {
+    sweep: &'a Sweep,
+    peers: Vec<Peer>,
+    port: Port,
+    token: u64,
+}
+
+/// A server.
+struct Peer {
+    link: ControlLink,
+    address: SocketAddr,
+    name: String,
+    mtu: u32,
+}
+
+impl<'a> Bench<'a> {
+    fn open(sweep: &'a Sweep) -> Result<Self, Error> {
+        let is_sound = sweep.sizes.iter().all(|size| SIZES.contains(size))
+            && sweep.duration <= Duration::from_millis(DURATION_MS_MAX);
+        if !is_sound {
+            let text = "a datagram has 20 to 65507 bytes, and a trial lasts 60 s at most";
+            return Err(Error::Measurement(text.to_owned()));
+        }
+        let peers = sweep.servers.iter().map(|&address| Peer::open(address));
+        let peers = peers.collect::<Result<Vec<_>, _>>()?;
+        let first = peers
+            .first()
+            .ok_or_else(|| Error::Measurement("no server was named".to_owned()))?;
+        let refused = |error: io::Error| NetError::system("measure with", first.address, &error);
+        let local = first.link.local().map_err(refused)?;
+        let port = Port::of(local.ip()).ok_or_else(|| {
+            let cause = "no interface here has the connection's address";
+            NetError::refused("measure with", first.address, cause)
+        })?;
+        Ok(Self {
+            sweep,
+            port,
+            peers,
+            token: sweep.seed,
+        })
+    }
+
+    fn report(&self, rows: Vec<Row>) -> SweepReport {
+        SweepReport {
+            servers: self.peers.iter().map(|peer| peer.name.clone()).collect(),
+            group: self.sweep.group,
+            interface: self.port.name.clone(),
+            mtu: self.port.mtu,
+            loss_max: self.sweep.loss_max,
+            remarks: asymmetries(&rows),
+            rows,
+        }
+    }
+
+    fn row(
+        &mut self,
+        size: usize,
+        mode: Mode,
+        profile: Profile,
+        direction: Direction,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Row, Error> {
+        let mut row = Row {
+            size,
+            mode,
+            profile,
+            direction,
+            trials: 0,
+            flows: Vec::new(),
+            flood_received_per_s: Vec::new(),
+            limit: Limit::NothingArrives,
+            remarks: Vec::new(),
+        };
+        let mtus = self.peers.iter().map(|peer| peer.mtu);
+        let mtu = mtus.fold(self.port.mtu, u32::min);
+        let is_ipv6 = self.peers[0].address.is_ipv6();
+        let headers = if is_ipv6 { 48 } else { 28 };
+        if mode == Mode::Gso && size + headers > mtu as usize {
+            row.remarks.push(format!(
+                "not measured: GSO needs {size} B within the MTU of {mtu}"
+            ));
+            return Ok(row);
+        }
+        let mut search = RateSearch::new(self.sweep.loss_max);
+        let (mut flooded, mut failed) = (Losses::default(), Losses::default());
+        while let Some(load) = search.next().filter(|_| !is_stopped()) {
+            let load = self.sweep.rate_per_s.map_or(load, Load::Rate);
+            let flows = self.trial(size, mode, profile, direction, load)?;
+            row.trials += 1;
+            if load == Load::Flood {
+                row.flood_received_per_s = flows.iter().map(|flow| flow.received_per_s).collect();
+            }
+            let trial = outcome_of(&flows);
+            if self.sweep.rate_per_s.is_some() {
+                (row.flows, row.limit) = (flows, Limit::Asked);
+                break;
+            }
+            if trial.loss > self.sweep.loss_max {
+                // Near the limit is where the causes are to be seen; a flood may meet others.
+                let sum = if load == Load::Flood {
+                    &mut flooded
+                } else {
+                    &mut failed
+                };
+                for flow in &flows {
+                    sum.add(&flow.losses.per_million(&flow.dispatch));
+                }
+            }
+            if search.take(&trial) {
+                row.flows = flows;
+            }
+        }
+        if row.limit != Limit::Asked {
+            let losses = if failed.total() > 0 { failed } else { flooded };
+            row.limit = limit_of(&row.flows, &losses);
+        }
+        row.remark(mtu, is_ipv6, reassembly_timeout_s());
+        Ok(row)
+    }
+
+    /// One trial; the flows that were asked for, and of several servers the worst.
+    fn trial(
+        &mut self,
+        size: usize,
+        mode: Mode,
+        profile: Profile,
+        direction: Direction,
+        load: Load,
+    ) -> Result<Vec<Flow>, Error> {
+        // Two for each trial: there and back.
+        self.token = self.token.wrapping_add(2);
+        let spec = TrialSpec {
+            token: self.token,
+            size,
+            mode,
+            profile,
+            rate_per_s: match load {
+                Load::Flood => None,
+                Load::Rate(rate) => Some(rate),
+            },
+            duration_ms: u64::try_from(self.sweep.duration.as_millis()).unwrap_or(DURATION_MS_MAX),
+            is_there: direction != Direction::Back,
+            is_back: direction != Direction::There,
+            group: self.sweep.group,
+            hops: self.sweep.hops,
+        };
+        let (ours, theirs) = self.exchange(&spec)?;
+        let each = if mode == Mode::Gso {
+            GSO_DATAGRAMS_MAX
+        } else {
+            1
+        };
+        let mut flows = Vec::new();
+        let there = theirs
+            .iter()
+            .filter_map(|theirs| flow(false, &ours, theirs, each));
+        flows.extend(there.max_by(|a, b| a.loss().total_cmp(&b.loss())));
+        flows.extend(
+            theirs
+                .first()
+                .and_then(|theirs| flow(true, theirs, &ours, each)),
+        );
+        Ok(flows)
+    }
+
+    /// Runs a trial at this end and gives what both ends say of it.
+    fn exchange(&mut self, spec: &TrialSpec) -> Result<(Outcome, Vec<Outcome>), Error> {
+        let server = self.peers[0].address;
+        let refused = |error: io::Error| NetError::system("measure with", server, &error);
+        let local = self.peers[0].link.local().map_err(refused)?.ip();
+        let path = DataPath::client(spec, server, &self.port, local).map_err(refused)?;
+        for peer in &mut self.peers {
+            peer.begin(spec, &path)?;
+        }
+        let mut counters = CounterReader::new(self.port.index, server.is_ipv6());
+        let before = counters.read();
+        let (expectation, stop) = (Expectation::new(), AtomicBool::new(false));
+        let (result, receipt) = thread::scope(|scope| {
+            let receiver = spec.is_back.then(|| {
+                let plan = (spec.token.wrapping_add(1), spec.size, spec.mode);
+                let (path, expectation) = (&path, &expectation);
+                scope.spawn(move || receive(path.inbound(), plan, expectation))
+            });
+            let result = exchange_with(&mut self.peers, spec, &path, &stop);
+            match &result {
+                Ok((_, theirs)) => {
+                    let sent = theirs.first().and_then(|it| it.dispatch);
+                    expectation.set_sent(sent.map_or(0, |it| it.sent));
+                }
+                Err(_) => expectation.set_sent(0),
+            }
+            (result, join(receiver))
+        });
+        let (dispatch, theirs) = result?;
+        let ours = Outcome {
+            dispatch,
+            receipt: receipt.map_err(refused)?,
+            counters: counters.read().since(&before),
+        };
+        Ok((ours, theirs))
+    }
+}
+
+/// Has everyone begin, sends what is to be sent, and hears what came of it.
+fn exchange_with(
+    peers: &mut [Peer],
+    spec: &TrialSpec,
+    path: &DataPath,
+    stop: &AtomicBool,
+) -> Result<(Option<super::Dispatch>, Vec<Outcome>), Error> {
+    for peer in &mut *peers {
+        peer.say(&Request::Go)?;
+    }
+    let sent = if spec.is_there {
+        let result = send(path.outbound(), &send_plan(spec, spec.token), stop);
+        let address = peers[0].address;
+        Some(result.map_err(|error| NetError::system("send datagrams to", address, &error))?)
+    } else {
+        None
+    };
+    for peer in &mut *peers {
+        peer.say(&Request::Sent(sent.map_or(0, |it| it.sent)))?;
+    }
+    let limit = Duration::from_millis(spec.duration_ms) + ANSWER_TIME_MAX;
+    let outcomes = peers.iter_mut().map(|peer| match peer.hear(limit)? {
+        Response::Outcome(outcome) => Ok(outcome),
+        other => Err(peer.nonsense(&other)),
+    });
+    Ok((sent, outcomes.collect::<Result<_, _>>()?))
+}
+
+impl Peer {
+    fn open(address: SocketAddr) -> Result<Self, Error> {
+        let stream = TcpStream::connect_timeout(&address, CONNECT_TIME_MAX).map_err(|error| {
+            NetError::system("reach the server at", address, &error).remedy(
+                "start `towline udp serve` there, and let its port through firewalls, TCP and UDP",
+            )
+        })?;
+        let refused = |error: io::Error| NetError::system("talk to", address, &error);
+        let mut peer = Self {
+            link: ControlLink::new(stream).map_err(refused)?,
+            address,
+            name: address.to_string(),
+            mtu: u32::MAX,
+        };
+        peer.say(&Request::Hello { version: VERSION })?;
+        match peer.hear(ANSWER_TIME_MAX)? {
+            Response::Welcome {
+                version,
+                name,
+                interface,
+                mtu,
+            } if version == VERSION => {
+                peer.name = format!("{address} ({name}, {interface})");
+                peer.mtu = mtu;
+                Ok(peer)
+            }
+            other => Err(peer.nonsense(&other)),
+        }
+    }
+
+    /// Tells of a trial and shows where this end is, until the server is ready.
+    fn begin(&mut self, spec: &TrialSpec, path: &DataPath) -> Result<(), Error> {
+        self.say(&Request::Trial(*spec))?;
+        let end = sys::clock::monotonic() + ANSWER_TIME_MAX;
+        while sys::clock::monotonic() < end {
+            path.greet(spec.token);
+            let heard = self.link.hear(GREETING_GAP);
+            match heard.map_err(|error| self.broken(&error))? {
+                None => {}
+                Some(Response::Ready) => return Ok(()),
+                Some(other) => return Err(self.nonsense(&other)),
+            }
+        }
+        Err(self.nonsense_text("it does not answer"))
+    }
+
+    fn say(&mut self, request: &Request) -> Result<(), Error> {
+        self.link.say(request).map_err(|error| self.broken(&error))
+    }
+
+    fn hear(&mut self, limit: Duration) -> Result<Response, Error> {
+        let heard = self.link.hear(limit).map_err(|error| self.broken(&error))?;
+        heard.ok_or_else(|| self.nonsense_text("it does not answer"))
+    }
+
+    fn broken(&self, error: &io::Error) -> Error {
+        NetError::system("talk to the server at", self.address, error).into()
+    }
+
+    fn nonsense(&self, response: &Response) -> Error {
+        match response {
+            Response::Refused { reason } => self.nonsense_text(reason),
+            other => self.nonsense_text(&format!("it answers what was not asked: {other:?}")),
+        }
+    }
+
+    fn nonsense_text(&self, cause: &str) -> Error {
+        NetError::refused("measure with", self.address, cause).into()
+    }
+}
+
+impl Row {
+    /// In a line, for whoever waits.
+    fn line(&self) -> String {
+        let rates: Vec<String> = self
+            .flows
+            .iter()
+            .map(|flow| format!("{:.0}/s", flow.received_per_s))
+            .collect();
+        let rates = if rates.is_empty() {
+            "-".to_owned()
+        } else {
+            rates.join(", ")
+        };
+        let (size, mode, direction) = (self.size, self.mode, self.direction);
+        format!("{size} B, {mode:?}, {direction:?}: {rates}")
+    }
+}
+
+fn flow(is_back: bool, sender: &Outcome, receiver: &Outcome, each: u64) -> Option<Flow> {
+    let (dispatch, receipt) = (sender.dispatch?, receiver.receipt?);
+    Some(Flow {
+        is_back,
+        dispatch,
+        receipt,
+        received_per_s: receipt.received_per_s(),
+        losses: Losses::of(&dispatch, &receipt, &receiver.counters, each),
+        sender: sender.counters,
+        receiver: receiver.counters,
+    })
+}
+
+/// A trial is as good as its worst flow.
+fn outcome_of(flows: &[Flow]) -> Trial {
+    let least = |value: fn(&Flow) -> f64| flows.iter().map(value).fold(f64::INFINITY, f64::min);
+    Trial {
+        offered_per_s: least(|flow| flow.dispatch.offered_per_s()),
+        received_per_s: least(|flow| flow.received_per_s),
+        loss: flows.iter().map(Flow::loss).fold(0.0, f64::max),
+    }
+}
+
+/// What ended a search: the losses of the trials that failed, or the sender itself.
+fn limit_of(best: &[Flow], losses: &Losses) -> Limit {
+    if best.iter().all(|flow| flow.receipt.received == 0) {
+        Limit::NothingArrives
+    } else if losses.total() > 0 {
+        losses.limit()
+    } else if best.iter().any(|flow| flow.dispatch.waits > WAITS_MANY) {
+        Limit::SenderInterface
+    } else {
+        Limit::Sender
+    }
+}
+
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(8);
+/// How often an end shows where it is.
+const GREETING_GAP: Duration = Duration::from_millis(20);
+/// A super-packet has no more.
+const GSO_DATAGRAMS_MAX: u64 = 64;
+/// A sender that had to wait for room this often was slowed by its interface.
+const WAITS_MANY: u64 = 3;

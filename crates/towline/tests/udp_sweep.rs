@@ -1,0 +1,259 @@
+//! Sweeps between hosts of the lab: a limited link is found, losses are told by their cause, and a
+//! group reaches several servers.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::print_stdout, reason = "a test says why it is skipped")]
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use lab::{Host, Lab, LabSpec, isolated};
+use towline::udp::{
+    Direction, Flow, Limit, Mode, PORT, Profile, ServeSpec, Server, Sweep, SweepReport,
+};
+
+fn never() -> bool {
+    false
+}
+
+fn sweep(servers: Vec<IpAddr>) -> Sweep {
+    Sweep {
+        servers: servers.into_iter().map(|ip| (ip, PORT).into()).collect(),
+        group: None,
+        hops: 1,
+        sizes: vec![1_000],
+        modes: vec![Mode::One],
+        profiles: vec![Profile::Tuned],
+        directions: vec![Direction::There],
+        rate_per_s: None,
+        duration: Duration::from_millis(500),
+        loss_max: 0.001,
+        seed: 1,
+    }
+}
+
+/// Runs `sweep` on the first host beside a server on each of the others.
+fn swept(lab: &Lab, sweep: &Sweep) -> SweepReport {
+    let stop = AtomicBool::new(false);
+    let servers: Vec<Server> = lab.hosts()[1..]
+        .iter()
+        .map(|host| {
+            let any: IpAddr = if sweep.servers[0].is_ipv6() {
+                std::net::Ipv6Addr::UNSPECIFIED.into()
+            } else {
+                Ipv4Addr::UNSPECIFIED.into()
+            };
+            let listen = SocketAddr::new(any, PORT);
+            let opened = host.enter(|| Server::open(ServeSpec { listen }));
+            opened.unwrap().unwrap()
+        })
+        .collect();
+    thread::scope(|scope| {
+        let stop = &stop;
+        for (server, host) in servers.iter().zip(&lab.hosts()[1..]) {
+            // The trials' sockets are opened by the server's threads: these must be on its host.
+            scope.spawn(move || {
+                let is_stopped = || stop.load(Ordering::Relaxed);
+                let served = host.enter(|| server.run(&is_stopped, &mut |_| {}));
+                served.unwrap().unwrap();
+            });
+        }
+        let found = lab.host(0).enter(|| sweep.run(&never, &mut |_| {}));
+        stop.store(true, Ordering::Relaxed);
+        found.unwrap().unwrap()
+    })
+}
+
+/// Runs a program on a host; false, with a word about it, when it is missing or refuses.
+fn did(host: &Host, program: &str, words: &str) -> bool {
+    let mut command: Command = host.command(program);
+    command.env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin");
+    match command.args(words.split_whitespace()).output() {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            println!("skipped: {program} {words}: {}", text.trim());
+            false
+        }
+        Err(error) => {
+            println!("skipped: {program}: {error}");
+            false
+        }
+    }
+}
+
+const TRIES: usize = 6;
+/// Whole Ethernet frames of datagrams of 1,000 bytes, without preamble: what TBF counts.
+const FRAME_BITS: f64 = (1_000 + 28 + 14) as f64 * 8.0;
+
+/// What a flow is of a link of `bits_per_s`.
+fn share(flow: &Flow, bits_per_s: f64) -> f64 {
+    flow.received_per_s * FRAME_BITS / bits_per_s
+}
+
+#[test]
+fn a_limited_link_is_found_within_three_percent() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        // A bucket of 5 ms, which late timers do not empty, and a queue of 8 ms: both short against
+        // a trial.
+        let limited = "qdisc add dev e0 root tbf rate 50mbit burst 30000 limit 50000";
+        if !did(lab.host(0), "tc", limited) {
+            return;
+        }
+        let mut sweep = sweep(vec![lab.host(1).ipv4().into()]);
+        for (mode, profile) in [
+            (Mode::One, Profile::Standard),
+            (Mode::Batch, Profile::Tuned),
+        ] {
+            (sweep.modes, sweep.profiles) = (vec![mode], vec![profile]);
+            sweep.duration = Duration::from_millis(600);
+            // Others use this machine: a sender that is held up all the time finds less, and tries
+            // again. More than the link nobody finds.
+            let is_found = (0..TRIES).any(|_| {
+                let report = swept(&lab, &sweep);
+                let row = &report.rows[0];
+                let share = share(&row.flows[0], 50e6);
+                assert!(share <= 1.03, "{share} of the link: {row:?}");
+                share >= 0.97 && row.limit == Limit::SenderInterface
+            });
+            assert!(is_found, "{mode:?}: never within 3 % below the link's rate");
+        }
+        // The other direction is not limited, and that is a finding.
+        (sweep.directions, sweep.sizes) = (vec![Direction::There, Direction::Back], vec![1_000]);
+        let report = swept(&lab, &sweep);
+        assert!(
+            report.remarks[0].contains("the directions differ"),
+            "{report:?}"
+        );
+        assert!(report.rows[1].flows[0].is_back);
+    });
+}
+
+#[test]
+fn losses_are_told_by_their_cause() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        let mut sweep = sweep(vec![lab.host(1).ipv4().into()]);
+        // Half of all packets vanish before the socket.
+        lab.host(1).set_loss(1, 2).unwrap();
+        (sweep.rate_per_s, sweep.duration) = (Some(2_000), Duration::from_millis(300));
+        let report = swept(&lab, &sweep);
+        let flow = &report.rows[0].flows[0];
+        let (sent, losses) = (flow.dispatch.sent, flow.losses);
+        assert!(sent >= 300 && losses.in_network > sent / 4, "{flow:?}");
+        assert_eq!(
+            losses.at_socket + losses.in_reassembly + losses.at_sender,
+            0
+        );
+        assert_eq!(losses.in_network, sent - flow.receipt.received);
+        // Every packet passed both interfaces: what was lost, the receiving host lost.
+        assert!(
+            flow.sender.tx_packets >= sent && flow.receiver.rx_packets >= sent,
+            "{flow:?}"
+        );
+        // Of a datagram in six fragments with a half of them lost, nearly none is whole.
+        sweep.sizes = vec![8_192];
+        let report = swept(&lab, &sweep);
+        let row = &report.rows[0];
+        assert!(row.remarks[0].contains("6 fragments"), "{row:?}");
+        assert!(row.flows[0].sender.fragments_made >= 6 * 300, "{row:?}");
+    });
+}
+
+#[test]
+fn both_directions_modes_and_ipv6() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let mut servers = vec![IpAddr::from(lab.host(1).ipv4())];
+        if lab.host(1).has_ipv6() {
+            servers.push(lab.host(1).ipv6().into());
+        }
+        for server in servers {
+            let mut sweep = sweep(vec![server]);
+            sweep.sizes = vec![20, 1_400, 9_000];
+            sweep.modes = vec![Mode::One, Mode::Batch, Mode::Gso];
+            sweep.directions = vec![Direction::There, Direction::Back, Direction::Both];
+            (sweep.rate_per_s, sweep.duration) = (Some(1_000), Duration::from_millis(100));
+            let report = swept(&lab, &sweep);
+            assert_eq!(report.rows.len(), 27);
+            for row in &report.rows {
+                if row.mode == Mode::Gso && row.size == 9_000 {
+                    assert!(row.remarks[0].contains("GSO needs"), "{row:?}");
+                    continue;
+                }
+                let flows = if row.direction == Direction::Both {
+                    2
+                } else {
+                    1
+                };
+                assert_eq!(row.flows.len(), flows, "{row:?}");
+                for flow in &row.flows {
+                    assert_eq!(
+                        flow.losses.total(),
+                        flow.dispatch.sent - flow.receipt.received
+                    );
+                    assert!(flow.receipt.received > 50, "{row:?}");
+                    assert_eq!(flow.receipt.duplicates + flow.receipt.foreign, 0, "{row:?}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_group_reaches_every_server() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        lab.host(2).set_loss(1, 4).unwrap();
+        let servers = lab.hosts()[1..].iter().map(|host| host.ipv4().into());
+        let mut sweep = sweep(servers.collect());
+        sweep.group = Some("239.192.7.7:7788".parse().unwrap());
+        (sweep.rate_per_s, sweep.duration) = (Some(2_000), Duration::from_millis(300));
+        let report = swept(&lab, &sweep);
+        assert_eq!(report.servers.len(), 2);
+        // The worse of the two is told.
+        let flow = &report.rows[0].flows[0];
+        assert!(
+            flow.receipt.received > 100 && flow.losses.in_network > 50,
+            "{flow:?}"
+        );
+        // One server, both ways through the group.
+        sweep.servers.truncate(1);
+        sweep.directions = vec![Direction::Both];
+        let report = swept(&lab, &sweep);
+        let flows = &report.rows[0].flows;
+        assert_eq!(flows.len(), 2);
+        assert!(
+            flows.iter().all(|flow| flow.receipt.received > 100),
+            "{flows:?}"
+        );
+    });
+}
+
+#[test]
+fn a_second_client_is_told_that_the_server_is_busy() {
+    let listen = (Ipv4Addr::LOCALHOST, 0).into();
+    let server = Server::open(ServeSpec { listen }).unwrap();
+    let (address, stop) = (server.local(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            server
+                .run(&|| stop.load(Ordering::Relaxed), &mut |_| {})
+                .unwrap()
+        });
+        // A client that says nothing holds the place.
+        let silent = std::net::TcpStream::connect(address).unwrap();
+        let mut second = sweep(Vec::new());
+        second.servers = vec![address];
+        let error = second.run(&never, &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains("measures with another client"), "{error}");
+        drop(silent);
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(serving.join().unwrap(), 0);
+    });
+}
