@@ -1,9 +1,8 @@
 //! `int:IF`: packets are sent with one system call each, for comparison with the ring.
 
-use std::{io, os::fd::AsFd as _, time::Duration};
+use std::{io, time::Duration};
 
 use sys::{
-    Epoll, Interest,
     errno::EMSGSIZE,
     packet::{PacketSocket, Packets},
 };
@@ -16,7 +15,6 @@ use crate::{Account, CaptureError, Interface, Packet};
 pub struct SocketSink {
     outlet: Outlet,
     socket: PacketSocket,
-    epoll: Epoll,
     refused: u64,
 }
 
@@ -31,20 +29,13 @@ impl SocketSink {
             let socket = PacketSocket::open()?;
             socket.set_queue_bypass(options.bypasses_queue)?;
             socket.bind(outlet.index, Packets::None)?;
-            let epoll = Epoll::new(1)?;
-            let writable = Interest {
-                readable: false,
-                writable: true,
-            };
-            epoll.add(socket.as_fd(), 0, writable)?;
-            Ok((socket, epoll))
+            Ok(socket)
         };
-        let (socket, epoll) =
+        let socket =
             open().map_err(|cause| CaptureError::os(format!("open {name} to send"), cause))?;
         Ok(Self {
             outlet,
             socket,
-            epoll,
             refused: 0,
         })
     }
@@ -60,7 +51,7 @@ impl Sink for SocketSink {
             match self.socket.send(packet.data) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
-                    let waited = self.epoll.wait(Some(ROOM_WAIT)).map(drop);
+                    let waited = self.socket.wait_writable(ROOM_WAIT).map(drop);
                     waited.map_err(|cause| self.outlet.failure(cause))?;
                 }
                 Err(cause) if cause.raw_os_error() == Some(EMSGSIZE) => {

@@ -1,9 +1,8 @@
 //! `ring:IF`: packets are sent through a transmit ring, a batch with each system call.
 
-use std::{io, os::fd::AsFd as _, time::Duration};
+use std::{io, time::Duration};
 
 use sys::{
-    Epoll, Interest,
     errno::{EINVAL, EMSGSIZE},
     packet::{PacketSocket, Packets, TransmitRing},
 };
@@ -37,7 +36,6 @@ impl Default for SendOptions {
 pub struct RingSink {
     outlet: Outlet,
     ring: TransmitRing,
-    epoll: Epoll,
     batch: usize,
     too_long: u64,
 }
@@ -52,24 +50,18 @@ impl RingSink {
         let open = || -> io::Result<_> {
             let socket = PacketSocket::open()?;
             socket.set_queue_bypass(options.bypasses_queue)?;
-            let ring = TransmitRing::new(socket, options.ring_bytes, outlet.frame_bytes_max)?;
+            let frame_bytes = outlet.mtu + HEADER_BYTES + TAG_BYTES;
+            let ring = TransmitRing::new(socket, options.ring_bytes, frame_bytes)?;
             ring.socket().bind(outlet.index, Packets::None)?;
-            let epoll = Epoll::new(1)?;
-            let writable = Interest {
-                readable: false,
-                writable: true,
-            };
-            epoll.add(ring.as_fd(), 0, writable)?;
-            Ok((ring, epoll))
+            Ok(ring)
         };
         let opened = open();
-        let (ring, epoll) = opened
+        let ring = opened
             .map_err(|cause| CaptureError::os(format!("make a transmit ring for {name}"), cause))?;
         Ok(Self {
             batch: options.batch.clamp(1, ring.slots() / 2),
             outlet,
             ring,
-            epoll,
             too_long: 0,
         })
     }
@@ -89,7 +81,7 @@ impl RingSink {
     }
 
     fn wait(&mut self) -> Result<(), CaptureError> {
-        let waited = self.epoll.wait(Some(ROOM_WAIT)).map(drop);
+        let waited = self.ring.socket().wait_writable(ROOM_WAIT).map(drop);
         waited.map_err(|cause| self.outlet.failure(cause))
     }
 }
@@ -102,7 +94,7 @@ impl Sink for RingSink {
     #[inline]
     fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
         let data = packet.data;
-        if data.len() > self.outlet.frame_bytes_max {
+        if data.len() > self.outlet.frame_bytes_max(data) {
             self.too_long += 1;
             return Ok(());
         }
@@ -146,7 +138,7 @@ impl Sink for RingSink {
 #[derive(Debug)]
 pub(super) struct Outlet {
     pub(super) index: u32,
-    pub(super) frame_bytes_max: usize,
+    mtu: usize,
     name: String,
     counters: LinkCounters,
 }
@@ -156,10 +148,19 @@ impl Outlet {
         let (counters, link) = LinkCounters::find(name)?;
         Ok(Self {
             index: link.index,
-            frame_bytes_max: link.mtu as usize + HEADER_BYTES,
+            mtu: link.mtu as usize,
             name: link.name,
             counters,
         })
+    }
+
+    /// Bytes that a frame may have which begins as `frame` does: one tag comes on top of the MTU.
+    fn frame_bytes_max(&self, frame: &[u8]) -> usize {
+        let tag = match frame.get(12..14) {
+            Some([0x81 | 0x91, 0] | [0x88, 0xa8]) => TAG_BYTES,
+            _ => 0,
+        };
+        self.mtu + HEADER_BYTES + tag
     }
 
     pub(super) fn failure(&self, cause: io::Error) -> CaptureError {
@@ -173,6 +174,7 @@ impl Outlet {
     }
 }
 
-/// An Ethernet header with one tag.
-const HEADER_BYTES: usize = 18;
+/// An Ethernet header.
+const HEADER_BYTES: usize = 14;
+const TAG_BYTES: usize = 4;
 const ROOM_WAIT: Duration = Duration::from_millis(10);

@@ -4,6 +4,7 @@ use std::{
     io,
     mem::{size_of, zeroed},
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+    time::Duration,
 };
 
 use libc::{c_int, c_void, socklen_t};
@@ -323,6 +324,27 @@ impl PacketSocket {
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS)) => {
                 Ok(false)
             }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until there is room to send, at most `limit`; false when that has passed. Nobody
+    /// waits between calls, so that the kernel has nobody to wake for each frame that has left.
+    ///
+    /// # Errors
+    /// When the wait is refused; a signal is no error.
+    pub fn wait_writable(&self, limit: Duration) -> io::Result<bool> {
+        let mut wanted = libc::pollfd {
+            fd: self.fd.as_raw_fd(),
+            events: libc::POLLOUT,
+            revents: 0,
+        };
+        let limit_ms = c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX);
+        // SAFETY: `wanted` is one live entry, exclusively borrowed until the call returns.
+        let ready = check(unsafe { libc::poll(&raw mut wanted, 1, limit_ms) });
+        match ready {
+            Ok(count) => Ok(count > 0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -4,6 +4,10 @@
 //! | slot | slot | slot | ...     written: SEND_REQUEST   kernel at it: SENDING   done: AVAILABLE
 //! ```
 //! A slot is free again when neither of the two bits is set; stamps may set others.
+//!
+//! Each frame has a virtio header in front, which tells the kernel how much of it to copy into the
+//! packet itself: all of it, up to a limit. Without that it would attach the ring's pages, which a
+//! virtual cable copies into pages of its own: a tenth of what a small frame costs.
 
 use std::{
     io,
@@ -35,12 +39,13 @@ impl TransmitRing {
     ///
     /// # Errors
     /// ENOMEM when the kernel has no room for it.
-    pub fn new(socket: PacketSocket, bytes: usize, frame_bytes: usize) -> io::Result<Self> {
+    pub fn new(mut socket: PacketSocket, bytes: usize, frame_bytes: usize) -> io::Result<Self> {
+        socket.set_offload(true)?;
         socket.option(
             libc::PACKET_VERSION,
             libc::tpacket_versions::TPACKET_V2 as libc::c_int,
         )?;
-        let slot_bytes = (frame_bytes + DATA + OFFLOAD_LEN).next_power_of_two();
+        let slot_bytes = (frame_bytes + DATA).next_power_of_two();
         let block_bytes = slot_bytes.max(BLOCK_BYTES_LEAST);
         let blocks = bytes.div_ceil(block_bytes).max(1);
         let blocks = blocks.max(2 * slot_bytes / block_bytes);
@@ -167,12 +172,12 @@ impl TransmitRing {
             let from = (slot + 1) % self.slots * self.slot_bytes;
             let len = self.mapping.word(from + LEN).load(Ordering::Relaxed);
             self.mapping.word(to + LEN).store(len, Ordering::Relaxed);
-            let bytes = (len as usize).min(self.slot_bytes - DATA);
+            let bytes = (len as usize).min(self.slot_bytes - HEADER);
             // SAFETY: the kernel reads frames only during a send call of ours; no slot is lent out
             // while `self` is borrowed.
-            let source = unsafe { self.mapping.bytes(from + DATA, bytes) };
+            let source = unsafe { self.mapping.bytes(from + HEADER, bytes) };
             // SAFETY: as above, and the two slots are different ones, as there are at least two.
-            let target = unsafe { self.mapping.bytes_mut(to + DATA, bytes) };
+            let target = unsafe { self.mapping.bytes_mut(to + HEADER, bytes) };
             target.copy_from_slice(source);
             let status = self.mapping.word(to);
             status.store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
@@ -210,7 +215,7 @@ pub struct TransmitSlot<'r> {
 }
 
 impl TransmitSlot<'_> {
-    /// Room for the frame; with offload, behind ten bytes of virtio header.
+    /// Room for the frame.
     #[must_use]
     pub fn bytes(&mut self) -> &mut [u8] {
         let len = self.ring.slot_bytes - DATA;
@@ -228,8 +233,14 @@ impl TransmitSlot<'_> {
             "a frame beyond its slot"
         );
         let ring = self.ring;
+        // SAFETY: the slot is not the kernel's, and the frame's bytes, lent out by `bytes`, lie
+        // behind these.
+        let header = unsafe { ring.mapping.bytes_mut(self.start + HEADER, OFFLOAD_LEN) };
+        header.fill(0);
+        let copied = len.min(COPY_MAX) as u16;
+        header[COPIED..COPIED + 2].copy_from_slice(&copied.to_ne_bytes());
         let word = ring.mapping.word(self.start + LEN);
-        word.store(len as u32, Ordering::Relaxed);
+        word.store((len + OFFLOAD_LEN) as u32, Ordering::Relaxed);
         // The frame before its status, for a kernel that looks from another processor.
         fence(Ordering::Release);
         let status = ring.mapping.word(self.start);
@@ -242,6 +253,12 @@ impl TransmitSlot<'_> {
 const BUSY: u32 = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_SENDING;
 /// Where `tp_len` is in a slot.
 const LEN: usize = 4;
-/// Where a frame begins in its slot: the header's length, aligned to 16.
-const DATA: usize = 32;
+/// Where what is sent begins in its slot: the header's length, aligned to 16.
+const HEADER: usize = 32;
+/// Where the frame begins, behind its virtio header.
+const DATA: usize = HEADER + OFFLOAD_LEN;
+/// Within the virtio header: how many bytes the kernel copies into the packet.
+const COPIED: usize = 2;
+/// Longer frames are attached beyond this, where that is cheaper than copying.
+const COPY_MAX: usize = 2048;
 const BLOCK_BYTES_LEAST: usize = 4096;
