@@ -99,6 +99,39 @@ fn a_dry_run_lists_what_the_rules_leave() {
 }
 
 #[test]
+fn a_name_does_not_break_the_line_that_lists_it() {
+    let place = place("names");
+    fs::write(place.join("tree/new\nline"), "abc").unwrap();
+    let args = [&["send", "tree", "--dry-run"][..], &GROUP].concat();
+    let listed = text(&run(&place, &args).stdout);
+    let line = format!("{:>15} tree/new\\nline", 3);
+    assert!(listed.lines().any(|listed| listed == line), "{listed}");
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn the_program_of_exec_is_looked_for_before_anybody_is_waited_for() {
+    let place = place("exec");
+    let recv = |command: &str| {
+        let args = [&["recv", "to", "--exec", command][..], &GROUP].concat();
+        refused(&place, &args)
+    };
+    let said = recv("no-such-program --now");
+    assert!(
+        said.contains("no-such-program") && said.contains("PATH"),
+        "{said}"
+    );
+    assert!(recv("./nowhere/x").contains("no such file"));
+    let said = recv("tree/b");
+    assert!(
+        said.contains("tree/b") && said.contains("chmod +x"),
+        "{said}"
+    );
+    assert!(!place.join("to").exists());
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
 fn checksums_are_those_that_b3sum_prints() {
     let place = place("hash");
     fs::remove_dir_all(place.join("tree/build")).unwrap();

@@ -1,14 +1,26 @@
 //! Disks that are full or not to be written, files that are there already or change meanwhile.
 
-use std::{fs, os::unix::fs::FileExt as _, path::Path, process::Command, sync::Arc};
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
 use lab::{Access, Disk, isolated};
 
 use super::{
-    scene::{Scene, assert_failed, ended, row},
+    scene::{GROUP, Scene, assert_equal, assert_failed, assert_proven, ended, held_below, row},
     watch::Watch,
 };
-use crate::ends::End;
+use crate::ends::{End, towline};
 
 /// Two receivers, the first on a disk of 4 MiB that `spoil` is called for once it waits: it fails
 /// for the reason in `words`, before anything is sent, and leaves nothing.
@@ -47,6 +59,107 @@ fn a_full_disk_is_named_before_anything_is_sent_to_it() {
     isolated(|| {
         let words = ["16847217 bytes in 3 files are needed", "make room"];
         on_a_bad_disk("full", &words, |_| {});
+    });
+}
+
+/// Another program on a disk that writes all the time, and so gets whatever room is left or given
+/// free.
+struct Hog {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+    path: PathBuf,
+}
+
+impl Hog {
+    fn start(disk: &Arc<Disk>, path: PathBuf) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (disk, over, place) = (Arc::clone(disk), Arc::clone(&is_over), path.clone());
+        let write = move || {
+            let mut file = fs::File::create(&place).unwrap();
+            while !over.load(Ordering::Relaxed) {
+                if file.write(&[1; 4096]).is_err() {
+                    thread::sleep(Duration::from_micros(200));
+                }
+            }
+        };
+        let thread = thread::spawn(move || disk.enter(write).unwrap());
+        Self {
+            is_over,
+            thread,
+            path,
+        }
+    }
+
+    /// It ends, and its room is free again.
+    fn stop(self, disk: &Disk) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+        disk.enter(|| fs::remove_file(&self.path).unwrap()).unwrap();
+    }
+}
+
+/// Small files take their room only when they are made, from what was reserved for them: another
+/// program may be faster.
+#[test]
+fn a_disk_that_fills_amid_the_transfer_is_named_and_goes_on_once_there_is_room() {
+    isolated(|| {
+        let mut scene = Scene::new("fills", 2, 0);
+        let many = scene.root.join("tree/many");
+        fs::create_dir(&many).unwrap();
+        for number in 0..400_u16 {
+            let content: Vec<u8> = (0..30_000_u16)
+                .flat_map(|n| (n ^ number).to_le_bytes())
+                .collect();
+            fs::write(many.join(number.to_string()), &content).unwrap();
+            scene.bytes += content.len() as u64;
+        }
+        let mount = scene.root.join("disk");
+        let directory = mount.join("in");
+        fs::create_dir(&mount).unwrap();
+        let disk = Arc::new(Disk::new(&mount, 40 << 20, Access::ReadWrite).unwrap());
+        let receiving = || {
+            let words = format!("recv {} {GROUP} --from any --name r1", directory.display());
+            let mut command = towline(scene.lab.host(1), &words);
+            disk.give_to(&mut command);
+            End::start(command)
+        };
+        let tree = scene.root.join("tree");
+        let watches = vec![
+            Watch::start(&tree, &directory, Some(Arc::clone(&disk))),
+            scene.watch(2),
+        ];
+        let victim = receiving();
+        let other = scene.receive_all_from(2..3).remove(0);
+        let sender = scene.send("--receivers 2 --rate 4MB/s");
+        assert!(scene.await_share(2, 20));
+        let hog = Hog::start(&disk, mount.join("hog"));
+        let end = ended(sender);
+        let words = ["No space left on device", "make room", "in/tree/many/"];
+        let said = assert_failed(&end, 1, &words);
+        assert!(said > 0 && said < scene.bytes, "{:#}", end.1);
+        assert_eq!(row(&end.1, 2)["state"], "proven", "{:#}", end.1);
+        assert_eq!(ended(other).0, Some(0));
+        scene.assert_whole(2);
+        let (code, report) = ended(victim);
+        assert_eq!(code, Some(1), "{report:#}");
+        let error = report["error"].as_str().unwrap();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        let held = report["bytes_held"].as_u64().unwrap();
+        assert!(held > 0 && held < scene.bytes, "{report:#}");
+        let is_seen = disk.enter(|| directory.join("tree").exists()).unwrap();
+        assert!(!is_seen, "half a tree under its name");
+
+        hog.stop(&disk);
+        let held = disk.enter(|| held_below(&directory)).unwrap();
+        assert!(held > 0);
+        let again = receiving();
+        let (code, sent) = ended(scene.send("--expect r1"));
+        assert_proven(code, &sent);
+        scene.assert_economy(&sent, 1, held, "disk filled");
+        assert_eq!(ended(again).0, Some(0));
+        disk.enter(|| assert_equal(&tree, &directory.join("tree")))
+            .unwrap();
+        Watch::finish_all(watches);
     });
 }
 

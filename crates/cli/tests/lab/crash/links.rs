@@ -3,6 +3,7 @@
 use std::{thread, time::Duration};
 
 use lab::{Host, isolated};
+use serde_json::Value;
 
 use super::{
     scene::{LIMIT, Scene, assert_failed, assert_proven, ended, row},
@@ -147,6 +148,42 @@ fn a_receiver_that_was_given_up_for_good_says_by_whom_and_how_far_it_came() {
             report["sender"].is_string() && !scene.is_seen(1),
             "{report:#}"
         );
+        Watch::finish_all(watches);
+    });
+}
+
+#[test]
+fn a_service_whose_transfer_stands_still_gives_that_up_and_goes_on() {
+    isolated(|| {
+        let scene = Scene::new("stands-still", 1, 16);
+        let watches = scene.watch_all(1);
+        let mut service = scene.receive(1, "--serve --timeout 2s");
+        // Nobody sends for longer than a transfer may stand still: that is what services are for.
+        thread::sleep(Duration::from_secs(3));
+        assert!(service.is_running());
+        let sender = scene.send("--rate 4MB/s --timeout 3s");
+        assert!(scene.await_share(1, 30));
+        scene.lab.unplug(0).unwrap();
+        assert_failed(&ended(sender), 1, &["no progress for 3 s"]);
+        let held = scene.held(1);
+        scene.lab.plug(0).unwrap();
+        assert!(service.is_running());
+        let (code, sent) = ended(scene.send(""));
+        assert_proven(code, &sent);
+        scene.assert_economy(&sent, 1, held, "given up by a service");
+        service.signal("-TERM");
+        let (_, text) = service.finish(LIMIT);
+        let documents = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+        let reports: Vec<Value> = documents.map(Result::unwrap).collect();
+        let error = reports[0]["error"].as_str().unwrap();
+        assert!(
+            error.contains("nothing moved for the time allowed"),
+            "{text}"
+        );
+        let total = reports.last().unwrap();
+        let counts = (&total["complete"], &total["failed"]);
+        assert_eq!(counts, (&1.into(), &1.into()), "{text}");
+        scene.assert_whole(1);
         Watch::finish_all(watches);
     });
 }

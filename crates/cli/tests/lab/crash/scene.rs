@@ -119,10 +119,7 @@ impl Scene {
 
     /// Bytes that a receiver's journals say it holds: what a restart goes on from.
     pub(super) fn held(&self, number: usize) -> u64 {
-        journals(&self.directory(number))
-            .iter()
-            .map(|path| held_in(path))
-            .sum()
+        held_below(&self.directory(number))
     }
 
     /// True when something is there under a final name.
@@ -246,6 +243,12 @@ pub(super) fn journals(directory: &Path) -> Vec<PathBuf> {
     let entries = entries.into_iter().flatten().filter_map(Result::ok);
     let journals = entries.map(|entry| entry.path().join("journal"));
     journals.filter(|path| path.exists()).collect()
+}
+
+/// Bytes that the journals beneath a directory say are held.
+pub(super) fn held_below(directory: &Path) -> u64 {
+    let journals = journals(directory);
+    journals.iter().map(|path| held_in(path)).sum()
 }
 
 /// Bytes that a journal says are in their files: a header of 64 bytes, then records of 24, as
