@@ -1,10 +1,10 @@
 //! What a plan receiver is told, and what it tells.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, ops::Range, time::Duration};
 
 use wire::object::{DoneNumbers, ErrorCode, Phase, Progressed};
 
-use crate::{Hash, Key, PlanId, PlanLimits};
+use crate::{HASH_LEN, Hash, Key, PlanId, PlanLimits};
 
 base::counters! {
     /// What a plan receiver has counted.
@@ -79,6 +79,21 @@ impl PlanReceiverConfig {
         }
     }
 }
+
+impl PlanReceiverConfig {
+    /// The most that [`PlanReceiver::held_memory_bytes`](crate::PlanReceiver::held_memory_bytes)
+    /// can be, whatever a sender does.
+    #[must_use]
+    pub const fn memory_bytes_max(&self) -> usize {
+        let objects = 3;
+        let ranges = objects * self.ranges_max * size_of::<Range<u64>>();
+        let slabs = self.limits.slabs_max as usize * SLAB_BYTES;
+        self.limits.manifest_bytes_max as usize + slabs + ranges
+    }
+}
+
+/// Memory for one slab: its state, its hash and its seal.
+const SLAB_BYTES: usize = 8 + 2 * HASH_LEN;
 
 /// A plan that a sender offers, before anything was kept for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

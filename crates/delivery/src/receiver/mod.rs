@@ -334,6 +334,16 @@ impl<S: Store> PlanReceiver<S> {
         })
     }
 
+    /// Bytes of memory for what it knows of the plan: the manifest, the state of each slab, and
+    /// ranges; at most [`PlanReceiverConfig::memory_bytes_max`]. The content is the store's, and
+    /// the connection has a queue of its own, of 1 MiB at most.
+    #[must_use]
+    pub fn held_memory_bytes(&self) -> usize {
+        let manifest = self.manifest.as_ref().map_or(0, Bytes::memory_bytes);
+        let contents = self.contents.as_ref().map_or(0, Contents::memory_bytes);
+        manifest + contents
+    }
+
     /// What has been counted.
     #[must_use]
     pub const fn counters(&self) -> &PlanReceiverCounters {

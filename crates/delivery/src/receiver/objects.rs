@@ -71,6 +71,10 @@ impl Bytes {
     pub(super) const fn held(&self) -> &RangeSet {
         &self.held
     }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes.len() + range_bytes(&self.held)
+    }
 }
 
 /// The content and its seals.
@@ -139,6 +143,13 @@ impl Contents {
             bad: BTreeMap::new(),
             plan,
         }
+    }
+
+    /// Bytes of memory beside the store's: for each slab and each range.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let slabs = self.slabs.len() * size_of::<SlabState>() + self.computed.len();
+        let plan = self.plan.manifest().len();
+        plan + slabs + self.seals.memory_bytes() + range_bytes(&self.held)
     }
 
     /// Notes a range as written. False when it cannot be noted: it counts as lacking.
@@ -277,6 +288,10 @@ impl Contents {
     pub(super) fn is_quiet(&self) -> bool {
         self.asked == 0 && self.unasked.is_empty()
     }
+}
+
+fn range_bytes(ranges: &RangeSet) -> usize {
+    ranges.range_count() * size_of::<Range<u64>>()
 }
 
 #[cfg(test)]

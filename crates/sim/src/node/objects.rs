@@ -213,6 +213,9 @@ pub struct TakerNode {
     wanted: MemoryContent,
     totals: Rc<RefCell<Vec<Totals>>>,
     progress: Progress,
+    /// The most that was held of packets and of the plan, and how much of each is allowed.
+    held_bytes_max: [usize; 2],
+    bound_bytes: [usize; 2],
     has_failed: bool,
     has_exited: bool,
 }
@@ -237,7 +240,12 @@ impl TakerNode {
             own_nla: plan.own,
         };
         let receiver = Receiver::new(plan.config, setup, now);
-        let config = PlanReceiverConfig::new(plan.name.clone(), plan.seed);
+        let mut config = PlanReceiverConfig::new(plan.name.clone(), plan.seed);
+        // No more than the tree needs: a bound that nothing comes near shows nothing.
+        config.limits.manifest_bytes_max = tree.plan.manifest().len() as u64;
+        config.limits.slabs_max = tree.plan.slab_count();
+        config.ranges_max = RANGES_MAX;
+        let bound_bytes = [plan.config.rx_total_bytes(), config.memory_bytes_max()];
         let endpoint = ObjectReceiver::single(receiver, config, store);
         Self {
             driver: Driver::new(io, endpoint, batch()),
@@ -246,6 +254,8 @@ impl TakerNode {
             wanted: tree.content.clone(),
             totals,
             progress: Progress::default(),
+            held_bytes_max: [0; 2],
+            bound_bytes,
             has_failed: false,
             has_exited: false,
         }
@@ -267,6 +277,12 @@ impl TakerNode {
                 _ => None,
             };
             self.has_failed |= matches!(event, Some(PlanReceiverEvent::Failed { .. }));
+        }
+        let end = &self.driver.endpoint;
+        let of_plan = end.plan().map_or(0, PlanReceiver::held_memory_bytes);
+        let held = [end.receiver().held_memory_bytes(), of_plan];
+        for (most, held) in self.held_bytes_max.iter_mut().zip(held) {
+            *most = held.max(*most);
         }
         let was_idle = turn.is_idle() && !turn.blocked;
         if let Some(turns) = self
@@ -347,6 +363,12 @@ impl TakerNode {
         if let Some(fault) = identity_fault(counters.seen_packets, &kept, receiver.drops()) {
             self.fail(&fault);
         }
+        let what = ["packets", "the plan"].iter().zip(self.held_bytes_max);
+        for ((what, held), bound) in what.zip(self.bound_bytes) {
+            if held > bound {
+                self.fail(&format!("{held} bytes held of {what}, {bound} allowed"));
+            }
+        }
         let committed = self.committed();
         if committed.is_some_and(|bytes| bytes != self.wanted.bytes()) {
             self.fail("what was committed is not what was sent");
@@ -374,5 +396,7 @@ impl TakerNode {
     }
 }
 
+/// Ranges of content that a receiver notes: fewer than loss makes now and then.
+const RANGES_MAX: usize = 256;
 /// How often the shipped receiver looks after its store.
 const STORE_POLL: Duration = Duration::from_millis(2);
