@@ -168,6 +168,13 @@ impl Interfaces {
         };
         let is_multicast = destination.is_multicast();
         check_condition(interface, is_multicast, &mut notes)?;
+        // Who names it knows.
+        if wanted.is_none() && is_multicast && interface.flags.loopback {
+            let name = &interface.name;
+            notes.push(format!(
+                "{name} is loopback: the group reaches programs on this machine only"
+            ));
+        }
         let wanted = wanted
             .and_then(|wanted| wanted.address(interface))
             .filter(|ip| ip.is_ipv4() == destination.is_ipv4());
@@ -361,11 +368,7 @@ fn check_condition(
     if !interface.flags.up {
         return Err(InterfaceError::Down { name });
     }
-    if is_multicast && interface.flags.loopback {
-        notes.push(format!(
-            "{name} is loopback: the group reaches programs on this machine only"
-        ));
-    } else if is_multicast && !interface.flags.multicast {
+    if is_multicast && !interface.flags.multicast && !interface.flags.loopback {
         return Err(InterfaceError::NoMulticast { name });
     }
     if !interface.flags.running {

@@ -199,15 +199,21 @@ fn a_way_back_by_another_interface_is_refused_when_filtered_and_noted_when_not()
 }
 
 #[test]
-fn loopback_and_a_missing_carrier_are_noted() {
-    let (list, table) = machine();
-    let choice = choose(list, table, Some("lo"), "239.1.1.1").unwrap();
+fn loopback_that_nobody_named_and_a_missing_carrier_are_noted() {
+    let (list, mut table) = machine();
+    table.hops.insert("239.1.1.1".parse().unwrap(), 1);
+    let choice = choose(list, table, None, "239.1.1.1").unwrap();
     assert_eq!(choice.local.to_string(), "127.0.0.1");
     assert!(
         choice.notes[0].contains("this machine only"),
         "{:?}",
         choice.notes
     );
+    for wanted in ["lo", "127.0.0.1", "127.0.0.0/8"] {
+        let (list, table) = machine();
+        let choice = choose(list, table, Some(wanted), "239.1.1.1").unwrap();
+        assert_eq!(choice.notes, [""; 0], "{wanted}");
+    }
     let (mut list, table) = machine();
     list[1].flags.running = false;
     let choice = choose(list, table, None, "239.1.1.1").unwrap();
