@@ -18,7 +18,7 @@ mod mtu;
 pub(crate) use mtu::MtuArgs;
 
 mod quantity;
-pub(crate) use quantity::{bytes, duration};
+pub(crate) use quantity::{bytes, duration, seconds};
 
 mod replay;
 pub(crate) use replay::ReplayArgs;

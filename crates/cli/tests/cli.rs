@@ -193,6 +193,40 @@ fn a_publisher_whose_only_receiver_was_killed_does_not_claim_success() {
 }
 
 #[test]
+fn a_load_whose_receiver_was_killed_says_so() {
+    let group = ["--group", "239.192.77.10:17510", "--iface", "lo"];
+    let mut receiver = piped(&["load", "recv"], &group);
+    let words = ["load", "send", "--rate", "1MB/s", "--for", "3s", "--json"];
+    let sender = piped(&[&words[..], &["--receivers", "1"]].concat(), &group);
+    await_counter(&sender, "source.odata_packets", 10);
+    receiver.kill().unwrap();
+    receiver.wait().unwrap();
+    let output = sender.wait_with_output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&document["receivers"], &document["given_up"]),
+        (&1.into(), &1.into()),
+        "{document:#}"
+    );
+    assert_eq!(output.status.code(), Some(1), "{document:#}");
+}
+
+#[test]
+fn a_wrong_seed_is_suspected() {
+    let group = ["--group", "239.192.77.11:17511", "--iface", "lo"];
+    let receiver = piped(&["load", "recv", "--seed", "5"], &group);
+    let words = ["load", "send", "--count", "3", "--receivers", "1"];
+    let sent = piped(&words, &group).wait_with_output().unwrap();
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    let output = receiver.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("no message of 3 is intact"), "{said}");
+    assert!(said.contains("--seed, which is 5 here"), "{said}");
+    assert!(!said.contains("loopback"), "it was named: {said}");
+}
+
+#[test]
 fn messages_go_from_one_process_to_another_and_back_out_as_they_went_in() {
     let group = ["--group", "239.192.77.1:17500", "--iface", "lo"];
     let sub = towline(&["sub", "--once", "--timeout", "20s", "--fail-on", "loss"])

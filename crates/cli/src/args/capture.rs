@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use towline::capture::{LiveOptions, SinkAddress, SourceAddress};
 
-use super::{FailOn, bytes, duration};
+use super::{FailOn, bytes, duration, seconds};
 
 /// Capture packets, with an account of every packet lost.
 #[derive(Debug, Args)]
@@ -25,8 +25,8 @@ pub(crate) struct CaptureArgs {
     /// Stop after so many packets
     #[arg(long, short = 'c', value_name = "COUNT")]
     pub(crate) count: Option<u64>,
-    /// Stop after this time
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    /// Stop after this time; a plain number is seconds
+    #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = seconds)]
     pub(crate) time: Option<Duration>,
     /// Cut super-packets (GSO) into the packets that the wire would carry, checksums filled in
     #[arg(long)]
@@ -84,10 +84,11 @@ impl LiveArgs {
 
 const CAPTURE_HELP: &str = "\
 Ctrl-C ends a capture properly: the packets in the ring are read, the file is closed, the account
-is printed, and the exit code is that of any other end. Every packet that reached the socket is
-delivered, dropped for want of room in the ring, or left unread behind a limit; the account says
-when these do not add up. Frames longer than the MTU are several packets in one piece that never
-crossed a wire so.
+is printed, and the exit code is that of any other end: 0, or 1 by --fail-on.
+
+Every packet that reached the socket is delivered, dropped for want of room in the ring, or left
+unread behind a limit; the account says when these do not add up. Frames longer than the MTU are
+several packets in one piece that never crossed a wire so.
 
 Examples:
   towline capture ring:eth0 -o pcapng:trace.pcapng

@@ -20,6 +20,12 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("{text:?} is not {DURATION_FORM}"))
 }
 
+/// As [`duration`], and a plain number is seconds: where `--seconds` is the flag's other name, that
+/// is no guess.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    duration(text).or_else(|refusal| duration(&format!("{text}s")).map_err(|_| refusal))
+}
+
 /// `1500`, `64KiB`, `2MB`, `1GiB`.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 11] = [
@@ -91,6 +97,11 @@ mod tests {
             "99999999999h",
         ] {
             assert!(duration(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(seconds("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(seconds("1min"), Ok(Duration::from_secs(60)));
+        for wrong in ["x", "", "1 parsec"] {
+            assert_eq!(seconds(wrong), duration(wrong));
         }
         for wrong in ["", "1.0001k", "1e6", "x", "99999999999G"] {
             assert!(bytes(wrong).is_err(), "{wrong}");

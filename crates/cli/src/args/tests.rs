@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use clap::{Args as _, CommandFactory as _, Parser as _};
 use towline::{PARAMETERS, Role};
 
-use super::{Args, Command, Receiving, SESSION_OPTIONS, Sending, SessionArgs, flag};
+use super::{Args, Command, LoadCommand, Receiving, SESSION_OPTIONS, Sending, SessionArgs, flag};
 
 /// The long flags of a command, or those of them under one heading of its help.
 fn flags_of(path: &[&str], heading: Option<&str>) -> BTreeSet<String> {
@@ -79,6 +79,29 @@ fn switches_take_a_value_only_after_an_equals_sign() {
         parse(&["--loop=false", "--block=no"]),
         (Some("false".into()), false)
     );
+}
+
+#[test]
+fn one_name_says_how_long_and_the_other_is_its_alias() {
+    let second = Some(std::time::Duration::from_secs(1));
+    for flag in [["--for", "1s"], ["--for", "1"], ["--seconds", "1"]] {
+        let parse = |words: &[&str]| {
+            let words = ["towline"].iter().chain(words).chain(&flag);
+            Args::try_parse_from(words).unwrap().command
+        };
+        let Command::Capture(capture) = parse(&["capture", "ring:lo"]) else {
+            panic!("another command")
+        };
+        assert_eq!(capture.time, second, "{flag:?}");
+        let Command::Load(LoadCommand::Send(send)) = parse(&["load", "send"]) else {
+            panic!("another command")
+        };
+        assert_eq!(send.seconds, second, "{flag:?}");
+        let Command::Load(LoadCommand::Recv(recv)) = parse(&["load", "recv"]) else {
+            panic!("another command")
+        };
+        assert_eq!(recv.seconds, second, "{flag:?}");
+    }
 }
 
 #[test]

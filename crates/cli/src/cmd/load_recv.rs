@@ -42,6 +42,9 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
         for remark in sink.senders.remarks(Instant::now()) {
             output.note(&remark);
         }
+        if let Some(doubt) = sink.doubt(CORRUPT_ENOUGH) {
+            output.note(&doubt);
+        }
         station.show(|snapshot| subscriber.snapshot(snapshot));
         bar.set_position(sink.received);
         if sink.senders.ends.found == 0 {
@@ -59,7 +62,8 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
     bar.finish_and_clear();
     let usage = stretch.usage();
     subscriber.close()?;
-    for remark in sink.senders.last_remarks() {
+    let doubt = sink.doubt(1);
+    for remark in sink.senders.last_remarks().chain(doubt) {
         output.note(&remark);
     }
     let mut report = report(plan, &subscriber, &sink, &stretch, usage);
@@ -141,17 +145,37 @@ struct Checker {
     past: LoadTally,
     senders: Senders,
     received: u64,
+    seed: u64,
+    is_doubted: bool,
 }
 
 impl Checker {
     fn new(seed: u64) -> Self {
         Self {
+            seed,
+            is_doubted: false,
             pattern: LoadPattern::new(seed),
             checks: BTreeMap::new(),
             past: LoadTally::default(),
             senders: Senders::default(),
             received: 0,
         }
+    }
+
+    /// Says once, when at least so many messages have come and none is intact, what that means.
+    fn doubt(&mut self, least: u64) -> Option<String> {
+        if self.received > 0 || self.is_doubted {
+            return None;
+        }
+        let corrupt: u64 = self.tallies().map(|tally| tally.corrupt).sum();
+        self.is_doubted = corrupt >= least;
+        let Self { seed, .. } = self;
+        self.is_doubted.then(|| {
+            format!(
+                "no message of {corrupt} is intact: does the sender run `load send` with the same \
+                 --seed, which is {seed} here?"
+            )
+        })
     }
 
     fn tallies(&self) -> impl Iterator<Item = &LoadTally> {
@@ -222,5 +246,31 @@ impl Stretch {
             Some((_, meter)) => meter.read().into(),
             None => UsageMeter::start().read().into(),
         }
+    }
+}
+
+/// As many corrupt messages say that not the network has made them so.
+const CORRUPT_ENOUGH: u64 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_of_another_seed_is_doubted_once() {
+        let mut sink = Checker::new(1);
+        let mut message = [0; 64];
+        for sequence in 0..9 {
+            LoadPattern::new(2).fill(sequence, &mut message);
+            sink.message(0, sequence, &message);
+            assert_eq!(sink.doubt(9).is_some(), sequence == 8);
+        }
+        assert_eq!(sink.doubt(1), None);
+
+        let mut sink = Checker::new(1);
+        sink.message(0, 0, &[7; 64]);
+        LoadPattern::new(1).fill(1, &mut message);
+        sink.message(0, 1, &message);
+        assert_eq!(sink.doubt(1), None, "one was intact");
     }
 }

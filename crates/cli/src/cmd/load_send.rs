@@ -59,11 +59,14 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     report.is_confirmed = is_confirmed;
     report.is_interrupted = interrupt.is_requested();
     report.receivers = watch.joined();
+    report.given_up = watch.given_up(&publisher);
     output.finish(&report)?;
     let is_proven = is_confirmed || report.receivers == 0;
+    let confirmed = report.receivers.saturating_sub(report.given_up);
+    let is_enough = confirmed >= u64::from(plan.receivers);
     Ok(Verdict::of_session(
         report.is_interrupted,
-        is_ready && is_proven,
+        is_ready && is_proven && is_enough,
     ))
 }
 
@@ -165,6 +168,7 @@ impl<'a> Generator<'a> {
             is_confirmed: false,
             is_interrupted: false,
             receivers: 0,
+            given_up: 0,
             usage,
             counters,
         }

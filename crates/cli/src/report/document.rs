@@ -137,6 +137,8 @@ pub(crate) struct LoadSendReport {
     /// Ended by a signal.
     pub(crate) is_interrupted: bool,
     pub(crate) receivers: u64,
+    /// Of the receivers, those dropped or gone before they had been given everything.
+    pub(crate) given_up: u64,
     pub(crate) usage: UsageReport,
     pub(crate) counters: Counters,
 }

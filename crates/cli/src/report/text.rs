@@ -83,15 +83,15 @@ impl Document for LoadSendReport {
         let repaired = self.counters.get("source.rdata_packets");
         let sent = self.counters.get("source.odata_packets");
         table.row("packets", &format!("{sent} and {repaired} repairs"));
-        let state = if self.is_confirmed {
-            "confirmed"
-        } else {
-            "not confirmed"
+        let mut receivers = format!("{} reporting, ", self.receivers);
+        receivers += match (self.is_confirmed, self.given_up) {
+            (true, 0) => "confirmed",
+            _ => "not confirmed by all",
         };
-        table.row(
-            "receivers",
-            &format!("{} reporting, {state}", self.receivers),
-        );
+        if self.given_up > 0 {
+            receivers += &format!(", {} given up", self.given_up);
+        }
+        table.row("receivers", &receivers);
         table.usage(&self.usage);
         table.text
     }
