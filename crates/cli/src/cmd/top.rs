@@ -7,17 +7,32 @@ use std::{
 
 use towline::registry::{self, ProcessCounters};
 
-use super::stat::read;
+use super::{TICK, stat::read};
 use crate::{
     args::TopArgs,
     failure::{Failure, Verdict},
     interrupt::Interrupt,
-    report::{Output, TopReport},
+    report::{Document as _, Output, TopReport},
 };
+
+mod screen;
+use screen::fit;
+
+mod terminal;
+use terminal::Terminal;
 
 pub(super) fn run(args: &TopArgs, output: &Output) -> Result<Verdict, Failure> {
     let is_once = args.once || output.is_json() || !io::stdout().is_terminal();
+    if is_once {
+        output.finish(&TopReport {
+            processes: look(args)?,
+            before: None,
+            is_complete: args.all,
+        })?;
+        return Ok(Verdict::Done);
+    }
     let interrupt = Interrupt::install()?;
+    let mut terminal = Terminal::open()?;
     let mut before: Option<(Vec<ProcessCounters>, Instant)> = None;
     loop {
         let now = Instant::now();
@@ -28,17 +43,37 @@ pub(super) fn run(args: &TopArgs, output: &Output) -> Result<Verdict, Failure> {
             before: before_s,
             is_complete: args.all,
         };
-        if !is_once {
-            io::stdout().write_all(CLEAR_SCREEN)?;
-        }
-        output.finish(&report)?;
-        if is_once {
+        if draw(&report, args, &interrupt, &mut terminal)? {
+            // Whoever watches without end has no other way to end it: that is no failure.
+            io::stdout().write_all(b"\n")?;
             return Ok(Verdict::Done);
         }
         before = Some((report.processes, now));
-        if !interrupt.sleep(args.interval) {
-            // Whoever watches without end has no other way to end it.
-            return Ok(Verdict::Interrupted);
+    }
+}
+
+/// Shows one look until the next is due; true when the user leaves.
+fn draw(
+    report: &TopReport,
+    args: &TopArgs,
+    interrupt: &Interrupt,
+    terminal: &mut Terminal,
+) -> Result<bool, Failure> {
+    let text = report.text();
+    let due = Instant::now() + args.interval;
+    loop {
+        let screen = fit(&text, terminal.size(), args.interval);
+        io::stdout().write_all(screen.as_bytes())?;
+        io::stdout().flush()?;
+        while !terminal.is_resized() {
+            let left = due.saturating_duration_since(Instant::now());
+            if interrupt.is_requested() || terminal.wants_to_leave() {
+                return Ok(true);
+            }
+            if left.is_zero() {
+                return Ok(false);
+            }
+            interrupt.sleep(left.min(TICK));
         }
     }
 }
@@ -55,6 +90,3 @@ fn look(args: &TopArgs) -> Result<Vec<ProcessCounters>, Failure> {
         .filter_map(|pid| registry::read(pid).ok())
         .collect())
 }
-
-/// Cursor home, then everything below it away.
-const CLEAR_SCREEN: &[u8] = b"\x1b[H\x1b[2J";

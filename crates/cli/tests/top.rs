@@ -1,0 +1,110 @@
+//! `top` on a terminal: a pseudo-terminal that script(1) makes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::{
+    io::{ErrorKind, Read as _, Write as _},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_towline");
+const ROWS: usize = 12;
+
+/// A process that ends with the test, however that ends.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().unwrap_or_default();
+        self.0.wait().map(drop).unwrap_or_default();
+    }
+}
+
+/// A sender whose many counters a small terminal has no room for.
+fn sender() -> Killed {
+    let words = [
+        "load",
+        "send",
+        "--group",
+        "239.192.77.12:17512",
+        "--iface",
+        "lo",
+    ];
+    let mut command = Command::new(PROGRAM);
+    command.args(words).args(["--rate", "1MB/s"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let child = Killed(child.unwrap());
+    let pid = child.0.id().to_string();
+    for _ in 0..500 {
+        let stat = Command::new(PROGRAM).args(["stat", &pid]).output().unwrap();
+        if stat.status.success() {
+            return child;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("process {pid} opens no session");
+}
+
+/// All that `towline top` puts on a terminal until `key` is pressed, and what is said after it;
+/// none, with a printed skip, where no terminal can be made.
+#[expect(clippy::print_stdout, reason = "a skip is printed")]
+fn watched(pid: u32, key: &[u8]) -> Option<String> {
+    let commands =
+        format!("trap : INT; stty rows {ROWS} cols 80; {PROGRAM} top {pid}; echo code=$?; stty -a");
+    let mut script = Command::new("script");
+    script
+        .args(["-qc", &commands, "/dev/null"])
+        .env("SHELL", "/bin/sh");
+    let spawned = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = match spawned {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            println!("skipped: script is not installed");
+            return None;
+        }
+        spawned => spawned.unwrap(),
+    };
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut seen = Vec::new();
+    let mut piece = [0; 4096];
+    let mut is_pressed = false;
+    loop {
+        let count = stdout.read(&mut piece).unwrap();
+        if count == 0 {
+            break;
+        }
+        seen.extend(&piece[..count]);
+        if !is_pressed && String::from_utf8_lossy(&seen).contains("counters hidden") {
+            stdin.write_all(key).unwrap();
+            is_pressed = true;
+        }
+    }
+    child.wait().unwrap();
+    Some(String::from_utf8(seen).unwrap())
+}
+
+#[test]
+fn it_fits_its_terminal_and_both_q_and_control_c_leave_it() {
+    let sender = sender();
+    for key in [b"q", b"\x03"] {
+        let Some(seen) = watched(sender.0.id(), key) else {
+            break;
+        };
+        let (screens, after) = seen.split_once("code=").unwrap_or((&seen, ""));
+        assert!(after.starts_with('0'), "{seen:?}");
+        // The modes are as they were.
+        assert!(
+            after.contains(" icanon") && after.contains(" echo "),
+            "{after}"
+        );
+        let screens: Vec<&str> = screens.split("\x1b[H").skip(1).collect();
+        assert!(!screens.is_empty(), "{seen:?}");
+        for screen in screens {
+            let rows: Vec<&str> = screen.trim_end().split("\r\n").collect();
+            assert_eq!(rows.len(), ROWS, "{screen:?}");
+            assert!(rows[0].contains("load send"), "{screen:?}");
+            assert!(rows[ROWS - 1].starts_with("q leaves"), "{screen:?}");
+        }
+    }
+}
