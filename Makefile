@@ -1,6 +1,6 @@
 # Short names for what the repository can do. `make demo` and `make test` set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: demo test sim bench soak lint fuzz help
+.PHONY: demo test sim bench soak lint fuzz build install uninstall help
 
 # A toolchain that scripts/setup.sh has just installed is not on the caller's path yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -32,6 +32,24 @@ lint: ## format, clippy, documentation, the house rules, other targets
 fuzz: ## replay the corpora; with cargo-fuzz and a nightly toolchain, also look for more
 	@scripts/setup.sh rust
 	@cargo run --quiet --locked --package xtask -- fuzz $(ARGS)
+
+# Where `make install` puts things, and what packages put before it.
+PREFIX ?= /usr/local
+DESTDIR ?=
+# Installed instead of a program built here: sudo make install TOWLINE=target/release/towline
+TOWLINE ?=
+
+build: ## the program, optimised, without anything else
+	@scripts/setup.sh rust
+	cargo build --release --locked --package towline-cli
+
+install: ## program, manual pages, completions, systemd unit beneath PREFIX, or /usr/local
+	@[ -n "$(TOWLINE)" ] || $(MAKE) --no-print-directory build
+	@contrib/install.sh "$(or $(TOWLINE),$(or $(CARGO_TARGET_DIR),target)/release/towline)" \
+	  "$(PREFIX)" "$(DESTDIR)"
+
+uninstall: ## what make install has put there away again
+	@contrib/install.sh --remove "$(PREFIX)" "$(DESTDIR)"
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\): ## /  make \1|/p' Makefile | column -t -s '|' 2>/dev/null || \

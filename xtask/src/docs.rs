@@ -1,42 +1,10 @@
-//! What is generated from declarations: shell completions and manual pages into `target/docs`, for
-//! packages; the reference of parameters into `docs`, where a test compares it.
+//! The reference of parameters, generated from their declarations into `docs`, where a test
+//! compares it. Manual pages and completions are made by the program itself when it is installed.
 
-use std::fs;
+use crate::command::{StepOutcome, cargo_step};
 
-use crate::command::{StepOutcome, cargo_step, root};
-
-/// Generates everything; true when that worked.
+/// Generates it; true when that worked.
 pub(crate) fn run() -> bool {
-    let made = cargo_step(
-        &[
-            "run",
-            "--quiet",
-            "--package",
-            "towline-cli",
-            "--",
-            "docs",
-            "target/docs",
-            "--quiet",
-        ],
-        &[],
-    );
-    if made != StepOutcome::Passed {
-        return false;
-    }
-    let copied = fs::create_dir_all(root().join("docs")).and_then(|()| {
-        fs::copy(
-            root().join("target/docs/parameters.md"),
-            root().join("docs/parameters.md"),
-        )
-    });
-    match copied {
-        Ok(_) => {
-            println!("wrote target/docs/completions, target/docs/man and docs/parameters.md");
-            true
-        }
-        Err(error) => {
-            println!("cannot write docs/parameters.md: {error}");
-            false
-        }
-    }
+    let run = ["run", "--quiet", "--package", "towline-cli"];
+    cargo_step(&[&run[..], &["--", "docs", "docs"]].concat(), &[]) == StepOutcome::Passed
 }

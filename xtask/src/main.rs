@@ -59,4 +59,4 @@ usage: cargo xtask COMMAND
   bench [GROUPS] fec, messages, files, rtt, or all, beside libpgm, ZeroMQ, Aeron, bare UDP, uftp,
                  udpcast and sockperf, where installed; --pairs N, --size BYTES
   soak [SECONDS] one transfer at full rate, 60 s unless given; fails when memory grows
-  docs           completions and manual pages into target/docs, docs/parameters.md";
+  docs           docs/parameters.md, from the declarations";

@@ -6,7 +6,7 @@ mod capture;
 pub(crate) use capture::CaptureArgs;
 
 mod inspect;
-pub(crate) use inspect::{DocsArgs, IfacesArgs, StatArgs, TopArgs};
+pub(crate) use inspect::{CompletionsArgs, DocsArgs, IfacesArgs, ManArgs, StatArgs, TopArgs};
 
 mod load;
 pub(crate) use load::{LoadCommand, LoadRecvArgs, LoadSendArgs, SizeRange};
@@ -120,7 +120,11 @@ pub(crate) enum Command {
     Stat(StatArgs),
     /// Show the main job on this machine: one sender, several receivers, random loss
     Demo(DemoArgs),
-    /// Write shell completions, manual pages and the table of parameters
+    /// Print what a shell needs to complete this command line
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write those of all commands
+    Man(ManArgs),
+    /// Write the table of parameters
     #[command(hide = true)]
     Docs(DocsArgs),
 }
@@ -129,16 +133,33 @@ pub(crate) enum Command {
 /// help ends with.
 pub(crate) fn long(examples: &str, notes: &str) -> String {
     let separator = if notes.is_empty() { "" } else { "\n\n" };
-    format!("{notes}{separator}{EXIT_CODES}\n\n{examples}")
+    let mut codes = String::from(EXIT_HEADING);
+    for (code, meaning) in EXIT_CODES {
+        let meaning = meaning.replace('\n', "\n       ");
+        codes += &format!("\n  {code:<5}{meaning}");
+    }
+    format!("{notes}{separator}{codes}\n\n{examples}")
 }
 
-const EXIT_CODES: &str = "\
-Exit code:
-  0    done, and proven where proof is promised
-  1    not delivered, not proven, or a check has found something
-  2    wrong usage, or an environment that cannot do it
-  130  ended by Ctrl-C or SIGTERM: the session was ended properly and the report printed, marked as
-       interrupted; a second signal ends the command at once";
+/// Every exit code, and what it says; lines are broken for a help text.
+pub(crate) const EXIT_CODES: &[(&str, &str)] = &[
+    ("0", "done, and proven where proof is promised"),
+    (
+        "1",
+        "not delivered, not proven, or a check has found something",
+    ),
+    ("2", "wrong usage, or an environment that cannot do it"),
+    (
+        "130",
+        "ended by Ctrl-C or SIGTERM before it was done: the session was ended properly and the\n\
+         report printed, marked as interrupted; a second signal ends the command at once. capture\n\
+         and top only watch until their user ends them: there it is an end like any other (0 or 1)",
+    ),
+];
+/// What the exit codes begin with, in a help text.
+pub(crate) const EXIT_HEADING: &str = "Exit code:";
+/// What examples begin with, in a help text.
+pub(crate) const EXAMPLES: &str = "Examples:";
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -13,6 +13,8 @@ use crate::{
 
 mod capture;
 
+mod completions;
+
 mod demo;
 
 mod docs;
@@ -31,9 +33,11 @@ mod load_recv;
 
 mod load_send;
 
-mod progress;
+mod man;
 
 mod mtu;
+
+mod progress;
 
 mod publish;
 
@@ -83,6 +87,8 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Top(args) => top::run(args, output),
         Command::Stat(args) => stat::run(args, output),
         Command::Demo(args) => demo::run(&DemoPlan::new(args)?, output),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => man::run(args, output),
         Command::Docs(args) => docs::run(args, output),
     }
 }

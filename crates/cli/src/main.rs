@@ -4,7 +4,8 @@
 //! It holds no logic of its own: what a command does is in the `towline` library. Data goes to
 //! standard output, everything else to standard error. Exit code 0: done and proven; 1: not
 //! delivered, not proven, or a failed check; 2: wrong usage, or an environment that cannot do it;
-//! 130: ended by Ctrl-C or SIGTERM. A reader that closes the pipe early has had enough, which is no
+//! 130: ended by Ctrl-C or SIGTERM before it was done. `capture` and `top` only watch: when their
+//! user ends them, they are done. A reader that closes the pipe early has had enough, which is no
 //! error.
 #![forbid(unsafe_code)]
 

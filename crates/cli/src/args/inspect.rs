@@ -1,8 +1,9 @@
-//! `ifaces`, `top`, `stat`, and the hidden `docs`.
+//! `ifaces`, `top`, `stat`, `completions`, `man`, and the hidden `docs`.
 
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
+use clap_complete::Shell;
 
 use super::duration;
 
@@ -21,6 +22,8 @@ pub(crate) struct IfacesArgs {
 /// Watch the sessions of this user's running processes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+On a terminal, q or Ctrl-C leaves it. What the window has no room for is hidden, and counted.
+
 Examples:
   towline top
   towline top --once --json")]
@@ -54,10 +57,37 @@ pub(crate) struct StatArgs {
     pub(crate) name: Option<String>,
 }
 
-/// Write shell completions, manual pages and the table of parameters.
+/// Print what a shell needs to complete this command line.
+#[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_HELP)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// Print the manual page, or write those of all commands.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  towline man | man -l -
+  towline man ~/.local/share/man/man1")]
+pub(crate) struct ManArgs {
+    /// Write the pages of all commands into this directory; made when it is not there
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+}
+
+/// Write the table of parameters.
 #[derive(Debug, Args)]
 pub(crate) struct DocsArgs {
-    /// Directory to write into
+    /// Directory to write parameters.md into
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
 }
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  towline completions bash > ~/.local/share/bash-completion/completions/towline
+  towline completions zsh > ~/.zfunc/_towline
+  towline completions fish > ~/.config/fish/completions/towline.fish";

@@ -1,39 +1,22 @@
-//! `towline docs`: what is generated from the command line's and the parameters' declarations.
+//! `towline docs`: the reference of parameters, made from their declarations.
 
-use std::{fmt::Write as _, fs, io, path::Path};
+use std::{fmt::Write as _, fs};
 
-use clap::{CommandFactory as _, ValueEnum as _};
-use clap_complete::Shell;
 use towline::{PARAMETERS, Role};
 
 use crate::{
-    args::{Args, DocsArgs, SESSION_OPTIONS, flag},
+    args::{DocsArgs, SESSION_OPTIONS, flag},
     failure::{Failure, Verdict},
     report::Output,
 };
 
 pub(super) fn run(args: &DocsArgs, output: &Output) -> Result<Verdict, Failure> {
-    let directory = &args.directory;
-    write(directory).map_err(|error| {
-        Failure::environment(&format!("writing into {}", directory.display()), &error)
-    })?;
-    output.note(&format!(
-        "wrote completions, manual pages and parameters.md into {}",
-        directory.display()
-    ));
+    let path = args.directory.join("parameters.md");
+    let written = fs::create_dir_all(&args.directory).and_then(|()| fs::write(&path, parameters()));
+    written
+        .map_err(|error| Failure::environment(&format!("writing {}", path.display()), &error))?;
+    output.note(&format!("wrote {}", path.display()));
     Ok(Verdict::Done)
-}
-
-fn write(directory: &Path) -> io::Result<()> {
-    let completions = directory.join("completions");
-    fs::create_dir_all(&completions)?;
-    for shell in Shell::value_variants() {
-        clap_complete::generate_to(*shell, &mut Args::command(), "towline", &completions)?;
-    }
-    let manual = directory.join("man");
-    fs::create_dir_all(&manual)?;
-    clap_mangen::generate_to(Args::command(), &manual)?;
-    fs::write(directory.join("parameters.md"), parameters())
 }
 
 /// The reference of options and parameters, as Markdown.
@@ -85,6 +68,8 @@ const fn end(role: Role) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]

@@ -1,0 +1,205 @@
+//! `towline man`: manual pages, made from the declarations that `--help` is made from.
+//!
+//! Each command has a page, `towline-load-send(1)` for `towline load send`. What the long help ends
+//! with is put where readers of manuals look for it: notes into the description, examples and exit
+//! codes into sections of their own.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::Path,
+};
+
+use clap::{Command, CommandFactory as _, builder::Resettable};
+use clap_mangen::{
+    Man,
+    roff::{Roff, bold, roman},
+};
+
+use crate::{
+    args::{Args, EXAMPLES, EXIT_CODES, EXIT_HEADING, ManArgs},
+    failure::{Failure, Verdict},
+    report::Output,
+};
+
+pub(super) fn run(args: &ManArgs, output: &Output) -> Result<Verdict, Failure> {
+    let pages = pages()?;
+    let Some(directory) = &args.directory else {
+        let main = pages.last().expect("the command itself has a page");
+        io::stdout().write_all(main.text.as_bytes())?;
+        return Ok(Verdict::Done);
+    };
+    write(directory, &pages).map_err(|error| {
+        Failure::environment(&format!("writing into {}", directory.display()), &error)
+    })?;
+    let count = pages.len();
+    output.note(&format!(
+        "wrote {count} manual pages into {}",
+        directory.display()
+    ));
+    Ok(Verdict::Done)
+}
+
+fn write(directory: &Path, pages: &[Page]) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    for page in pages {
+        let file = format!("{}.{SECTION}", page.name);
+        fs::write(directory.join(file), &page.text)?;
+    }
+    Ok(())
+}
+
+/// One manual page.
+struct Page {
+    /// As in `towline-load-send`.
+    name: String,
+    /// In the language of troff's man macros.
+    text: String,
+}
+
+/// The pages of all commands that help shows; that of `towline` itself is the last.
+fn pages() -> io::Result<Vec<Page>> {
+    let mut root = Args::command().disable_help_subcommand(true);
+    root.build();
+    let version = root.get_version().unwrap_or_default().to_owned();
+    let mut found = Vec::new();
+    gather(&root, &mut found);
+    let names: Vec<String> = found.iter().map(|command| name(command)).collect();
+    let pages = found.into_iter().map(|command| {
+        let name = name(command);
+        let related = names.iter().filter(|other| is_related(&name, other));
+        Ok(Page {
+            text: page(command, &version, &related.collect::<Vec<_>>())?,
+            name,
+        })
+    });
+    pages.collect()
+}
+
+/// Every command that help shows, after those below it.
+fn gather<'a>(command: &'a Command, found: &mut Vec<&'a Command>) {
+    for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+        gather(below, found);
+    }
+    found.push(command);
+}
+
+fn name(command: &Command) -> String {
+    let name = command.get_display_name();
+    name.unwrap_or_else(|| command.get_name()).to_owned()
+}
+
+/// Whether a page refers to another: the one above it, those below, and those beside it.
+fn is_related(name: &str, other: &str) -> bool {
+    let above = |name: &str| name.rsplit_once('-').map(|(above, _)| above.to_owned());
+    let parent = above(name);
+    name != other
+        && (parent.as_deref() == Some(other)
+            || above(other).as_deref() == Some(name)
+            || (parent.is_some() && above(other) == parent))
+}
+
+fn page(command: &Command, version: &str, related: &[&String]) -> io::Result<String> {
+    let after = command
+        .get_after_long_help()
+        .or_else(|| command.get_after_help())
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let (notes, examples) = parts(&after);
+    let about = command.get_about().map(ToString::to_string);
+    let mut description = format!("{}.", about.unwrap_or_default());
+    for note in notes {
+        description += &format!("\n\n{note}");
+    }
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage:").trim().to_owned();
+    let shown = command
+        .clone()
+        .override_usage(usage)
+        .long_about(description)
+        .after_help(Resettable::Reset)
+        .after_long_help(Resettable::Reset)
+        .version(Resettable::Reset)
+        // The generator would leave out what such flags are for.
+        .mut_args(|arg| arg.hide_short_help(false));
+    let mut text = Vec::new();
+    Man::new(shown)
+        // Two builds of one source make one page. An empty date would be left out.
+        .date(" ")
+        .source(format!("towline {version}"))
+        .manual("Towline Manual")
+        .render(&mut text)?;
+    let mut text = spaced(&String::from_utf8_lossy(&text));
+    let mut end = Roff::default();
+    exit_status(&mut end);
+    example_lines(&mut end, &examples);
+    see_also(&mut end, related);
+    text += &end.to_roff();
+    Ok(text)
+}
+
+/// What stands after the options in the help, as notes and the lines of examples.
+fn parts(after: &str) -> (Vec<&str>, Vec<&str>) {
+    let mut notes = Vec::new();
+    let mut examples = Vec::new();
+    for paragraph in after.split("\n\n").filter(|it| !it.trim().is_empty()) {
+        if let Some(lines) = paragraph.strip_prefix(EXAMPLES) {
+            examples.extend(lines.lines().map(str::trim).filter(|it| !it.is_empty()));
+        } else if !paragraph.starts_with(EXIT_HEADING) {
+            notes.push(paragraph);
+        }
+    }
+    (notes, examples)
+}
+
+/// The page with the space between paragraphs, and the lists in them, as requests to the formatter:
+/// empty lines are bad style in a manual, and lines that belong to a list would be filled.
+fn spaced(page: &str) -> String {
+    let mut text = String::new();
+    for line in page.lines() {
+        match line {
+            "" => text += ".sp",
+            // Broken words and stretched lines make names of commands and flags hard to find.
+            line if line.starts_with(".TH ") => text += &format!("{line}\n.nh\n.ad l"),
+            line if line.starts_with("\\- ") => text += &format!(".br\n{line}"),
+            line => text += line,
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn exit_status(roff: &mut Roff) {
+    roff.control("SH", ["EXIT STATUS"]);
+    for (code, meaning) in EXIT_CODES {
+        roff.control("TP", []);
+        roff.text([bold(*code)]);
+        roff.text([roman(*meaning)]);
+    }
+}
+
+fn example_lines(roff: &mut Roff, examples: &[&str]) {
+    if examples.is_empty() {
+        return;
+    }
+    roff.control("SH", ["EXAMPLES"]);
+    roff.control("nf", []);
+    for line in examples {
+        roff.text([roman(*line)]);
+    }
+    roff.control("fi", []);
+}
+
+fn see_also(roff: &mut Roff, related: &[&String]) {
+    if related.is_empty() {
+        return;
+    }
+    roff.control("SH", ["SEE ALSO"]);
+    for (at, name) in related.iter().enumerate() {
+        let comma = if at + 1 < related.len() { "," } else { "" };
+        roff.text([bold(name.as_str()), roman(format!("({SECTION}){comma}"))]);
+    }
+}
+
+/// Commands of users.
+const SECTION: &str = "1";
