@@ -201,6 +201,57 @@ impl Peer for Udpcast<'_> {
     }
 }
 
+/// Bare datagrams to the three for some seconds, nothing asked for again, nothing written: what the
+/// kernel carries over these cables. The rate is that of the receiver that got least.
+#[derive(Debug)]
+pub(crate) struct Ceiling {
+    program: PathBuf,
+}
+
+impl Ceiling {
+    pub(crate) fn new() -> Result<Self, String> {
+        let program = program::compile("udplimit.c", &[])?;
+        Ok(Self { program })
+    }
+}
+
+impl Peer for Ceiling {
+    fn name(&self) -> &'static str {
+        "bare UDP (received, with gaps)"
+    }
+
+    fn run(&self, lab: &Lab) -> Result<Sample, String> {
+        let command = |host: usize, verb: &str| {
+            let host = lab.host(host);
+            let mut command = host.command(&self.program);
+            command.args([verb, &host.ipv4().to_string(), "239.192.7.2"]);
+            command
+        };
+        let mut receivers = Vec::new();
+        for receiver in RECEIVERS {
+            let mut recv = command(receiver, "recv");
+            receivers.push(Running::start(recv.args(["4.5", "gro"]))?);
+        }
+        thread::sleep(SETTLE);
+        let before = Ticks::read();
+        Running::start(command(0, "send").args(["1400", "3", "gso"]))?.finish(RUN_LIMIT)?;
+        let after = Ticks::read();
+        let mut least = f64::INFINITY;
+        for receiver in receivers {
+            let text = receiver.finish(RUN_LIMIT)?;
+            let received = program::number_after(&text, "received").ok_or("no rate of udplimit")?;
+            least = least.min(received * 1400.0 / 1e6);
+        }
+        Ok(Sample {
+            rate: least,
+            missing: 0,
+            cpu_seconds: after.busy_seconds_since(before),
+            bytes: least * 3e6,
+            steal_permille: after.steal_permille_since(before),
+        })
+    }
+}
+
 /// Starts the sender, waits for all, and compares.
 fn timed(
     load: &Load,

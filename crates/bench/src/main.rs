@@ -149,10 +149,11 @@ fn lossy_lab() -> Result<lab::Lab, String> {
 
 fn one_file(lab: &lab::Lab, pairs: usize) -> Result<(), String> {
     let load = files::Load::make("one", 1, 300_000_000)?;
-    let peers: [Box<dyn Peer + '_>; 4] = [
+    let peers: [Box<dyn Peer + '_>; 5] = [
         Box::new(files::Ours::files("towline send", &load)),
         Box::new(files::Uftp { load: &load }),
         Box::new(files::Udpcast { load: &load }),
+        Box::new(files::Ceiling::new()?),
         Box::new(files::Ours::files("towline send (again)", &load)),
     ];
     println!("one file of 300 MB, {pairs} pairs");
