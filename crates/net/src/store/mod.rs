@@ -345,15 +345,20 @@ impl Fault {
     /// The fault as the transfer's end, with paths as the user knows them.
     fn event(&self, shown: &Path) -> StoreEvent {
         let (code, remedy) = kind_of(&self.error);
-        let path = shown.join(&self.path);
-        let text = format!(
-            "cannot {} {}: {}{remedy}",
-            self.doing,
-            path.display(),
-            self.error
-        );
+        let path = shown_path(&shown.join(&self.path));
+        let text = format!("cannot {} {path}: {}{remedy}", self.doing, self.error);
         StoreEvent::Failed { code, text }
     }
+}
+
+/// A path as a person is told it. The sender chose the name: it must not command a terminal.
+fn shown_path(path: &Path) -> String {
+    let path = path.display().to_string();
+    let shown = path.chars().map(|c| match c {
+        c if c.is_control() => c.escape_default().to_string(),
+        c => c.to_string(),
+    });
+    shown.collect()
 }
 
 fn path_of<'a>(entry: &EntryRef<'a>) -> &'a Path {

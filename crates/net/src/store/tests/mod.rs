@@ -307,6 +307,17 @@ fn what_exists_is_kept_unless_it_may_be_replaced() {
 }
 
 #[test]
+fn a_name_in_a_reason_commands_no_terminal() {
+    let scratch = Scratch::new();
+    let plan = plan(vec![Entry::file("a\u{1b}[2Jb", 3)]);
+    fs::write(scratch.path("a\u{1b}[2Jb"), "own").unwrap();
+    let mut store = open(&scratch.0, Existing::Refuse);
+    let (code, text) = failure(deliver(&mut store, &plan, 1));
+    assert_eq!(code, ErrorCode::Exists);
+    assert!(text.contains("a\\u{1b}[2Jb"), "{text:?}");
+}
+
+#[test]
 fn a_name_that_is_taken_while_content_comes_in_is_not_replaced() {
     let scratch = Scratch::new();
     let mut store = open(&scratch.0, Existing::Refuse);
