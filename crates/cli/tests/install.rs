@@ -95,7 +95,10 @@ fn every_command_has_a_manual_page_that_formatters_take() {
         let path = place.join(&name);
         let page = fs::read(&path).unwrap();
         if let Some(output) = ask("mandoc", &["-T", "lint", "-W", "warning"], &page) {
-            assert!(output.status.success(), "{name}: {}", said(&output));
+            let said = said(&output);
+            // A page without a date is the same in every build.
+            let remarks = said.lines().filter(|line| !line.contains("date"));
+            assert_eq!(remarks.collect::<Vec<_>>(), [""; 0], "{name}");
         }
         let format = ["-man", "-Tutf8", "-ww", "-rLL=90n", "-P-cbou"];
         let Some(output) = ask("groff", &format, &page) else {

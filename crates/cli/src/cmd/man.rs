@@ -153,20 +153,29 @@ fn parts(after: &str) -> (Vec<&str>, Vec<&str>) {
 }
 
 /// The page with the space between paragraphs, and the lists in them, as requests to the formatter:
-/// empty lines are bad style in a manual, and lines that belong to a list would be filled.
+/// empty lines are bad style in a manual, and lines that belong to a list would be filled. A space
+/// breaks the line by itself.
 fn spaced(page: &str) -> String {
-    let mut text = String::new();
+    let mut lines: Vec<&str> = Vec::new();
     for line in page.lines() {
-        match line {
-            "" => text += ".sp",
-            // Broken words and stretched lines make names of commands and flags hard to find.
-            line if line.starts_with(".TH ") => text += &format!("{line}\n.nh\n.ad l"),
-            line if line.starts_with("\\- ") => text += &format!(".br\n{line}"),
-            line => text += line,
+        if line.starts_with("\\- ") && lines.last() != Some(&SPACE) {
+            lines.push(BREAK);
         }
-        text.push('\n');
+        match (line, lines.last().copied()) {
+            ("", Some(BREAK)) => {
+                lines.pop();
+                lines.push(SPACE);
+            }
+            ("" | BREAK, Some(SPACE)) => {}
+            ("", _) => lines.push(SPACE),
+            _ => lines.push(line),
+        }
+        // Broken words and stretched lines make names of commands and flags hard to find.
+        if line.starts_with(".TH ") {
+            lines.extend([".nh", ".ad l"]);
+        }
     }
-    text
+    lines.join("\n") + "\n"
 }
 
 fn exit_status(roff: &mut Roff) {
@@ -201,5 +210,7 @@ fn see_also(roff: &mut Roff, related: &[&String]) {
     }
 }
 
+const BREAK: &str = ".br";
+const SPACE: &str = ".sp";
 /// Commands of users.
 const SECTION: &str = "1";
