@@ -20,6 +20,9 @@ pub(crate) use mtu::MtuArgs;
 mod quantity;
 pub(crate) use quantity::{bytes, duration, seconds};
 
+mod reach;
+pub(crate) use reach::ReachArgs;
+
 mod replay;
 pub(crate) use replay::ReplayArgs;
 
@@ -112,6 +115,8 @@ pub(crate) enum Command {
     /// Measure what a path carries, by size of datagram
     #[command(subcommand)]
     Udp(UdpCommand),
+    /// Find out why a group does not arrive
+    Reach(ReachArgs),
     /// Show the machine's network interfaces and what they can do
     Ifaces(IfacesArgs),
     /// Watch the sessions of this user's running processes

@@ -41,6 +41,8 @@ mod progress;
 
 mod publish;
 
+mod reach;
+
 mod recv;
 
 mod replay;
@@ -83,6 +85,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Mtu(args) => mtu::run(args, output),
         Command::Udp(UdpCommand::Serve(args)) => udp::serve(args, output),
         Command::Udp(UdpCommand::Run(args)) => udp::run(&UdpRunPlan::new(args)?, output),
+        Command::Reach(args) => reach::run(args, output),
         Command::Ifaces(args) => ifaces::run(args, output),
         Command::Top(args) => top::run(args, output),
         Command::Stat(args) => stat::run(args, output),

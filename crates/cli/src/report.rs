@@ -30,6 +30,9 @@ pub(crate) use progress::Progress;
 mod quantity;
 pub(crate) use quantity::{bytes, count, per_second};
 
+mod reach;
+pub(crate) use reach::ReachDocument;
+
 mod rtt;
 pub(crate) use rtt::{RttReflectReport, RttReport, RttRow};
 

@@ -41,8 +41,12 @@ pub use message::{Control, Inbox, Received};
 
 pub mod packet;
 
+pub mod netfilter;
+
 pub mod poll;
 pub use poll::{Epoll, Interest, Ready, TimerFd, WakeFd};
+
+pub mod reception;
 
 pub mod scheduler;
 

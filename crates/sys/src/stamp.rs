@@ -230,7 +230,7 @@ fn parse_offender(data: &[u8]) -> Option<IpAddr> {
 }
 
 /// Level, kind and content of each control message, as far as they are whole.
-fn control_messages(mut bytes: &[u8]) -> impl Iterator<Item = (c_int, c_int, &[u8])> {
+pub(crate) fn control_messages(mut bytes: &[u8]) -> impl Iterator<Item = (c_int, c_int, &[u8])> {
     std::iter::from_fn(move || {
         let header = bytes.get(..HEADER_BYTES)?;
         let word = header[..size_of::<usize>()].try_into().expect("a word");

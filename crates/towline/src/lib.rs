@@ -42,6 +42,8 @@ pub mod mtu;
 mod publisher;
 pub use publisher::{Publisher, PublisherBuilder, SendStatus};
 
+pub mod reach;
+
 pub mod registry;
 pub use registry::Snapshot;
 

@@ -9,8 +9,8 @@
 //! ```
 //! A rate is what the *receiver* counted. Each trial opens sockets of its own, so that the kernel's
 //! count of datagrams dropped for want of room is the trial's; what is missing beyond that was lost
-//! before the socket. The counters of both ends' interfaces and of IP reassembly are read before and
-//! after each trial.
+//! before the socket. The counters of both ends' interfaces and of IP reassembly are read before
+//! and after each trial.
 //!
 //! A server sends only where its client is (the address of the control connection, from which a
 //! datagram with the trial's token must have come), or to the group that the trial names. It serves

@@ -1,0 +1,42 @@
+//! `reach`.
+
+use std::time::Duration;
+
+use clap::Args;
+use towline::{Group, Selector};
+
+use super::duration;
+
+/// Find out why a group does not arrive.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Run it on both hosts at the same time, each with the other's address: then it is known what is sent,
+what arrives, and how many routers lie between. As root (CAP_NET_RAW) it also sees what enters the
+host and is dropped there. Exit code 1: something is wrong, and the report says what and how to mend
+it.
+
+Examples:
+  towline reach --group 239.192.0.1:7500
+  towline reach --group 239.192.0.1:7500 10.0.0.2          # on 10.0.0.1
+  towline reach --group 239.192.0.1:7500 10.0.0.1          # on 10.0.0.2")]
+pub(crate) struct ReachArgs {
+    /// Other hosts that run this at the same time; port 7702 unless given
+    #[arg(value_name = "HOST[:PORT]")]
+    pub(crate) peers: Vec<String>,
+    /// The group and its port
+    #[arg(long, short, value_name = "GROUP")]
+    pub(crate) group: Group,
+    /// The interface: a name, an address or a prefix; otherwise the kernel's route decides
+    #[arg(long, short, value_name = "IFACE")]
+    pub(crate) iface: Option<Selector>,
+    /// Time to live of what is sent to the group
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) hops: u8,
+    /// UDP port that the hosts talk to each other by, besides the group
+    #[arg(long, value_name = "PORT", default_value_t = towline::reach::PORT)]
+    pub(crate) port: u16,
+    /// How long to look
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
+    pub(crate) time: Duration,
+}

@@ -1,0 +1,100 @@
+//! What `reach` has to say: what was seen, what is wrong, and how to mend it.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use towline::reach::{Facts, ReachReport};
+
+use super::Document;
+
+/// Observations and findings.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct ReachDocument(pub(crate) ReachReport);
+
+impl Document for ReachDocument {
+    const SCHEMA: &'static str = "towline.reach";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let ReachReport { facts, findings } = &self.0;
+        let mut text = String::new();
+        seen(&mut text, facts);
+        if findings.is_empty() {
+            line(&mut text, "verdict", "the group arrives");
+        }
+        for finding in findings {
+            line(&mut text, "wrong", &finding.words);
+            line(&mut text, "fix", &finding.fix);
+        }
+        text
+    }
+}
+
+fn seen(text: &mut String, facts: &Facts) {
+    let group = format!("{}, sent with a TTL of {}", facts.group, facts.hops);
+    line(text, "group", &group);
+    if let Some(interface) = &facts.interface {
+        let igmp = interface.igmp.as_deref().unwrap_or("version unknown");
+        let told = format!(
+            "{} ({}), {}, IGMP {igmp}",
+            interface.name, interface.address, interface.condition
+        );
+        line(text, "interface", &told);
+        for note in &interface.notes {
+            line(text, "", note);
+        }
+    }
+    for heard in &facts.heard {
+        let name = if heard.is_self {
+            "this host itself"
+        } else {
+            &heard.name
+        };
+        let (sent, left) = heard.hops;
+        let left = left.map_or_else(|| "?".to_owned(), |left| left.to_string());
+        let told = format!(
+            "{name} ({}) by {}, {} times, TTL {left} left of {sent}",
+            heard.source, heard.interface, heard.count
+        );
+        line(text, "heard", &told);
+    }
+    for frames in &facts.frames {
+        let told = format!(
+            "{} frames of {} by {} for port {}, TTL {} left",
+            frames.count, frames.source, frames.interface, frames.port, frames.hops_left
+        );
+        line(text, "entered", &told);
+    }
+    if !facts.sees_wire {
+        line(text, "entered", "not seen: that needs CAP_NET_RAW");
+    }
+    for querier in &facts.queriers {
+        let told = format!(
+            "{} by {} ({})",
+            querier.source, querier.interface, querier.version
+        );
+        line(text, "querier", &told);
+    }
+    for peer in &facts.peers {
+        let told = peer.word.as_ref().map_or_else(
+            || "says nothing".to_owned(),
+            |word| {
+                let hears = if word.hears_us {
+                    "hears this host"
+                } else {
+                    "does not hear this host"
+                };
+                let routers = word
+                    .routers
+                    .map_or_else(String::new, |count| format!(", {count} routers between"));
+                format!("{} {hears} through the group{routers}", word.name)
+            },
+        );
+        line(text, "peer", &format!("{}: {told}", peer.address));
+    }
+}
+
+fn line(text: &mut String, name: &str, value: &str) {
+    writeln!(text, "{name:<11} {value}").expect("writing to a String cannot fail");
+}

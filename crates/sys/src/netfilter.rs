@@ -1,0 +1,134 @@
+//! Which chains of netfilter rules incoming packets pass.
+//!
+//! It names them and changes nothing. What a chain does with a packet the kernel does not tell.
+
+use std::fs;
+
+use crate::netlink::{Attributes, NetlinkError, NetlinkSocket, Protocol, Request};
+
+/// A chain that a packet passes on its way in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// Family and table, as `nft list ruleset` names them.
+    pub table: String,
+    /// Its name.
+    pub name: String,
+    /// True when it drops what no rule of it decides about.
+    pub drops_by_default: bool,
+}
+
+/// The chains of this network namespace that incoming packets pass: hooks prerouting and input.
+/// Tables of the older iptables are named without their chains.
+///
+/// # Errors
+/// When the kernel has no nf_tables, or does not let this user look.
+pub fn incoming_chains() -> Result<Vec<Chain>, NetlinkError> {
+    let mut chains: Vec<Chain> = Vec::new();
+    let mut request = Request::new(LIST_CHAINS, 0);
+    request.fixed(&[0; HEADER_LEN]);
+    let found = std::cell::RefCell::new(Vec::new());
+    NetlinkSocket::open(Protocol::Netfilter)?.dump(
+        &request,
+        &mut || found.borrow_mut().clear(),
+        &mut |reply| {
+            let family = reply.payload.first().copied().unwrap_or(0);
+            let attributes = reply.payload.get(HEADER_LEN..).unwrap_or_default();
+            found
+                .borrow_mut()
+                .extend(parse(family, Attributes::parse(attributes)?));
+            Ok(())
+        },
+    )?;
+    chains.append(&mut found.into_inner());
+    let legacy = fs::read_to_string("/proc/thread-self/net/ip_tables_names").unwrap_or_default();
+    chains.extend(legacy.lines().map(|table| Chain {
+        table: format!("iptables {table}"),
+        name: String::new(),
+        drops_by_default: false,
+    }));
+    Ok(chains)
+}
+
+/// A chain, when it is at a hook of incoming packets.
+fn parse(family: u8, attributes: Attributes<'_>) -> Option<Chain> {
+    let (mut table, mut name, mut hook, mut policy) = (String::new(), String::new(), None, ACCEPT);
+    let number = |payload: &[u8]| Some(u32::from_be_bytes(payload.try_into().ok()?));
+    for attribute in attributes {
+        match attribute.kind {
+            CHAIN_TABLE => table = attribute.text(),
+            CHAIN_NAME => name = attribute.text(),
+            CHAIN_HOOK => {
+                let mut nested = attribute.nested().ok()?;
+                let found = nested.find(|it| it.kind == HOOK_NUMBER);
+                hook = found.and_then(|it| number(it.payload));
+            }
+            CHAIN_POLICY => policy = number(attribute.payload)?,
+            _ => {}
+        }
+    }
+    if !matches!(hook, Some(HOOK_PREROUTING | HOOK_INPUT)) {
+        return None;
+    }
+    let family = match family {
+        1 => "inet",
+        2 => "ip",
+        5 => "netdev",
+        7 => "bridge",
+        10 => "ip6",
+        _ => "table",
+    };
+    Some(Chain {
+        table: format!("{family} {table}"),
+        name,
+        drops_by_default: policy == DROP,
+    })
+}
+
+/// `struct nfgenmsg`.
+const HEADER_LEN: usize = 4;
+/// Subsystem nf_tables, message NFT_MSG_GETCHAIN.
+/// <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/netfilter/nf_tables.h>
+const LIST_CHAINS: u16 = 10 << 8 | 4;
+const CHAIN_TABLE: u16 = 1;
+const CHAIN_NAME: u16 = 3;
+const CHAIN_HOOK: u16 = 4;
+const CHAIN_POLICY: u16 = 5;
+const HOOK_NUMBER: u16 = 1;
+const HOOK_PREROUTING: u32 = 0;
+const HOOK_INPUT: u32 = 1;
+const DROP: u32 = 0;
+const ACCEPT: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(hook: u32, policy: u32) -> Vec<u8> {
+        let mut request = Request::new(0, 0);
+        request.text(CHAIN_TABLE, "filter").text(CHAIN_NAME, "in");
+        request.nested(CHAIN_HOOK, |nested| {
+            nested.attribute(HOOK_NUMBER, &hook.to_be_bytes());
+        });
+        request.attribute(CHAIN_POLICY, &policy.to_be_bytes());
+        // Behind the netlink header of 16 bytes.
+        request.finish(0, 0).split_off(16)
+    }
+
+    #[test]
+    fn chains_of_incoming_packets_are_named_and_no_others() {
+        let parsed = |bytes: &[u8]| parse(1, Attributes::parse(bytes).unwrap());
+        let found = parsed(&chain(HOOK_INPUT, DROP)).unwrap();
+        assert_eq!(
+            (found.table.as_str(), found.name.as_str()),
+            ("inet filter", "in")
+        );
+        assert!(found.drops_by_default);
+        assert!(
+            !parsed(&chain(HOOK_PREROUTING, ACCEPT))
+                .unwrap()
+                .drops_by_default
+        );
+        let output_hook = 3;
+        assert_eq!(parsed(&chain(output_hook, DROP)), None);
+    }
+}

@@ -1,0 +1,178 @@
+//! Everything that was observed, as plain data: what the verdict is drawn from.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use serde::Serialize;
+
+/// What one host has observed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Facts {
+    /// The group and its port.
+    pub group: SocketAddr,
+    /// Time to live of what this host sends to it.
+    pub hops: u8,
+    /// How long it looked.
+    pub lasted: Duration,
+    /// The interface that is used.
+    pub interface: Option<InterfaceFacts>,
+    /// Why none can be used.
+    pub refusal: Option<Refusal>,
+    /// Whether the kernel has a route to the group.
+    pub has_route: bool,
+    /// Why the group could not be sent to.
+    pub send_error: Option<String>,
+    /// Who was heard through the group, on which interface.
+    pub heard: Vec<Heard>,
+    /// Frames to the group that entered the host.
+    pub frames: Vec<Frames>,
+    /// Whether frames can be seen at all: it needs CAP_NET_RAW.
+    pub sees_wire: bool,
+    /// Who asked for memberships (IGMP, MLD) meanwhile.
+    pub queriers: Vec<Querier>,
+    /// The hosts that were named.
+    pub peers: Vec<PeerFacts>,
+    /// How packets to each source would leave.
+    pub reverse_paths: Vec<ReversePath>,
+    /// Packets that the whole host dropped meanwhile because their source is elsewhere.
+    pub reverse_path_drops: u64,
+    /// Chains of netfilter rules that packets pass on their way in.
+    pub chains: Vec<String>,
+}
+
+/// The interface that is used.
+#[derive(Clone, Debug, Serialize)]
+pub struct InterfaceFacts {
+    /// Its name.
+    pub name: String,
+    /// Its address that is the source of what is sent.
+    pub address: IpAddr,
+    /// IGMP version that the kernel speaks there, where it tells: `V3`.
+    pub igmp: Option<String>,
+    /// Whether packets pass: `up`, `down`, `no carrier`.
+    pub condition: &'static str,
+    /// What the library has to say about the choice.
+    pub notes: Vec<String>,
+}
+
+/// Why no interface can be used.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refusal {
+    /// It is switched off, or has no carrier.
+    Down(String),
+    /// It does not carry multicast.
+    NoMulticast(String),
+    /// No route, and several that could.
+    NoRoute(String),
+    /// Its way back is another.
+    NoReturnPath(String),
+    /// Anything else.
+    Other(String),
+}
+
+/// A sender that was heard through the group.
+#[derive(Clone, Debug, Serialize)]
+pub struct Heard {
+    /// What it calls itself.
+    pub name: String,
+    /// From which address.
+    pub source: IpAddr,
+    /// The interface that it arrived by.
+    pub interface: String,
+    /// Time to live: as sent, and what was left.
+    pub hops: (u8, Option<u8>),
+    /// How often.
+    pub count: u64,
+    /// First and last, since the beginning.
+    pub first_and_last: (Duration, Duration),
+    /// It is this host itself.
+    pub is_self: bool,
+    #[serde(skip)]
+    pub(super) token: u64,
+}
+
+/// Frames to the group from one source by one interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Frames {
+    /// The interface.
+    pub interface: String,
+    /// Who sent them.
+    pub source: IpAddr,
+    /// UDP port that they were for.
+    pub port: u16,
+    /// Time to live that the last one had left.
+    pub hops_left: u8,
+    /// How many.
+    pub count: u64,
+}
+
+/// Somebody who asks for memberships.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Querier {
+    /// On which interface.
+    pub interface: String,
+    /// Who.
+    pub source: IpAddr,
+    /// `IGMPv1`, `IGMPv2`, `IGMPv3` or `MLD`.
+    pub version: String,
+}
+
+/// A host that was named.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeerFacts {
+    /// Where it was looked for.
+    pub address: SocketAddr,
+    /// What it said.
+    pub word: Option<PeerWord>,
+}
+
+/// What a peer said.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeerWord {
+    /// What it calls itself.
+    pub name: String,
+    /// The group and port that it uses.
+    pub group: SocketAddr,
+    /// Time to live of what it sends there.
+    pub hops: u8,
+    /// The address that its packets to the group come from.
+    pub source: Option<IpAddr>,
+    /// The interface it sends by.
+    pub interface: String,
+    /// What keeps it from sending.
+    pub refusal: Option<String>,
+    /// Whether it hears this host through the group.
+    pub hears_us: bool,
+    /// Routers between the two hosts.
+    pub routers: Option<u8>,
+    #[serde(skip)]
+    pub(super) token: u64,
+}
+
+/// How packets to a source would leave, and what the kernel demands of that.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReversePath {
+    /// The source.
+    pub source: IpAddr,
+    /// The interface that its packets come by.
+    pub interface: String,
+    /// The interface that packets to it leave by; none without a route.
+    pub leaves_by: Option<String>,
+    /// `rp_filter` of the interface: 0 off, 1 strict, 2 loose.
+    pub mode: u8,
+}
+
+impl ReversePath {
+    /// Whether the kernel drops what comes from there.
+    #[must_use]
+    pub fn drops(&self) -> bool {
+        match self.mode {
+            1 => self.leaves_by.as_ref() != Some(&self.interface),
+            2 => self.leaves_by.is_none(),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What the kernel of this host says: interface, route, reverse paths, rules.
+
+use std::{
+    fs,
+    net::{IpAddr, SocketAddr},
+};
+
+use net::{
+    InterfaceError, Interfaces,
+    interface::{Choice, Selector},
+};
+use sys::netlink::{RouteQuery, Rtnetlink};
+
+use super::{InterfaceFacts, Refusal, ReversePath};
+
+/// This host's interfaces and routes.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) interfaces: Interfaces,
+    netlink: Rtnetlink,
+}
+
+impl Host {
+    pub(super) fn read() -> Result<Self, InterfaceError> {
+        let netlink = Rtnetlink::open().map_err(|error| InterfaceError::System {
+            reason: error.to_string(),
+        })?;
+        Ok(Self {
+            interfaces: Interfaces::read()?,
+            netlink,
+        })
+    }
+
+    /// The interface that a session would use, or why there is none.
+    pub(super) fn choose(
+        &self,
+        wanted: Option<&Selector>,
+        group: IpAddr,
+    ) -> Result<Choice, Refusal> {
+        let choice = self.interfaces.choose(wanted, group).map_err(refusal)?;
+        if choice.interface.condition() == "no carrier" {
+            let name = &choice.interface.name;
+            let text =
+                format!("{name} has no carrier; plug its cable in, or look at its other end");
+            return Err(Refusal::Down(text));
+        }
+        Ok(choice)
+    }
+
+    pub(super) fn name(&self, index: u32) -> String {
+        let found = self.interfaces.list().iter().find(|it| it.index == index);
+        found.map_or_else(|| format!("interface {index}"), |it| it.name.clone())
+    }
+
+    /// Whether the kernel knows by which interface the group leaves.
+    pub(super) fn has_route(&mut self, group: IpAddr) -> bool {
+        self.leaves_by(group, None).is_some()
+    }
+
+    /// How packets to `source`, which arrive by `interface`, would leave.
+    pub(super) fn reverse_path(&mut self, source: IpAddr, interface: &str) -> ReversePath {
+        let leaves_by = self.leaves_by(source, None).map(|index| self.name(index));
+        ReversePath {
+            source,
+            interface: interface.to_owned(),
+            leaves_by,
+            mode: filter_mode(interface),
+        }
+    }
+
+    fn leaves_by(&mut self, to: IpAddr, interface: Option<u32>) -> Option<u32> {
+        let query = RouteQuery {
+            to,
+            from: None,
+            interface,
+        };
+        self.netlink.route_to(&query).ok()?.interface
+    }
+}
+
+pub(super) fn interface_facts(choice: &Choice) -> InterfaceFacts {
+    let name = choice.interface.name.clone();
+    let igmp = fs::read_to_string("/proc/thread-self/net/igmp").unwrap_or_default();
+    InterfaceFacts {
+        igmp: igmp_version(&igmp, &name),
+        address: choice.local,
+        condition: choice.interface.condition(),
+        notes: choice.notes.clone(),
+        name,
+    }
+}
+
+fn refusal(error: InterfaceError) -> Refusal {
+    let text = error.to_string();
+    match error {
+        InterfaceError::Down { .. } => Refusal::Down(text),
+        InterfaceError::NoMulticast { .. } => Refusal::NoMulticast(text),
+        InterfaceError::NoRoute { .. } => Refusal::NoRoute(text),
+        InterfaceError::NoReturnPath { .. } => Refusal::NoReturnPath(text),
+        _ => Refusal::Other(text),
+    }
+}
+
+/// `rp_filter`: the stricter of the interface's and that of all.
+fn filter_mode(interface: &str) -> u8 {
+    let read = |name: &str| -> u8 {
+        let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    };
+    read("all").max(read(interface))
+}
+
+/// Packets that the host has dropped because their source is elsewhere.
+pub(super) fn reverse_path_drops() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default();
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
+        return 0;
+    };
+    let at = names
+        .split_whitespace()
+        .position(|it| it == "IPReversePathFilter");
+    let value = at.and_then(|at| values.split_whitespace().nth(at)?.parse().ok());
+    value.unwrap_or(0)
+}
+
+/// The chains that packets pass on their way in, as `nft` names them.
+pub(super) fn chains() -> Vec<String> {
+    let chains = sys::netfilter::incoming_chains().unwrap_or_default();
+    let text = |chain: &sys::netfilter::Chain| {
+        let default = if chain.drops_by_default {
+            " (drops by default)"
+        } else {
+            ""
+        };
+        format!("{} {}{default}", chain.table, chain.name)
+            .trim()
+            .to_owned()
+    };
+    chains.iter().map(text).collect()
+}
+
+/// The version in the line of an interface: `2  eth0  :  1  V3`.
+fn igmp_version(text: &str, interface: &str) -> Option<String> {
+    let lines = text.lines().filter(|line| !line.starts_with(['\t', ' ']));
+    let mut of_interface = lines.filter(|line| {
+        let name = line.split_whitespace().nth(1);
+        name.is_some_and(|name| name.trim_end_matches(':') == interface)
+    });
+    let version = of_interface.next()?.split_whitespace().next_back()?;
+    version.starts_with('V').then(|| version.to_owned())
+}
+
+/// The same address with another port.
+pub(super) fn with_port(ip: IpAddr, port: u16) -> SocketAddr {
+    SocketAddr::new(ip, port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_igmp_table_is_read() {
+        let table = "Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n\
+                     1\tlo        :     1      V3\n\
+                     \t\t\t\t010000E0     1 0:00000000\t\t0\n\
+                     2\teth0      :     2      V2\n";
+        assert_eq!(igmp_version(table, "eth0").as_deref(), Some("V2"));
+        assert_eq!(igmp_version(table, "lo").as_deref(), Some("V3"));
+        assert_eq!(igmp_version(table, "eth1"), None);
+    }
+}

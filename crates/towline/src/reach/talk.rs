@@ -1,0 +1,400 @@
+//! The hosts that take part send to the group and talk to each other, and everything is noted.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::AsFd as _,
+    time::Duration,
+};
+
+use net::{
+    NetError,
+    interface::{Choice, Selector},
+};
+use serde::Serialize;
+use sys::{Family, RawAddress, UdpSocket, datagram, reception};
+
+use super::{
+    Facts, Finding, Heard, PeerFacts, PeerWord,
+    beacon::{Beacon, HEARD_MAX, UNICAST_HOPS, VERSION},
+    host::{self, Host},
+    judge,
+    wire::Wire,
+};
+use crate::Error;
+
+/// What is to be found out.
+#[derive(Clone, Debug)]
+pub struct ReachSpec {
+    /// The group and its port.
+    pub group: SocketAddr,
+    /// The interface, unless the kernel's route decides.
+    pub interface: Option<Selector>,
+    /// Time to live of what is sent to the group.
+    pub hops: u8,
+    /// Other hosts that run this at the same time.
+    pub peers: Vec<SocketAddr>,
+    /// Where this host is talked to, besides the group.
+    pub port: u16,
+    /// How long to look.
+    pub time: Duration,
+    /// What this host calls itself.
+    pub name: String,
+    /// Tells this run from others.
+    pub token: u64,
+}
+
+/// What was observed, and what follows.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReachReport {
+    /// The observations.
+    pub facts: Facts,
+    /// What is wrong; nothing when all is well.
+    pub findings: Vec<Finding>,
+}
+
+/// A number that tells a run from others.
+///
+/// # Errors
+/// When the system has no random numbers.
+pub fn new_token() -> Result<u64, Error> {
+    crate::session::random_u64()
+}
+
+/// Looks for `spec.time`, or until told to stop.
+///
+/// # Errors
+/// When the system refuses sockets or does not tell its interfaces. That a group does not arrive is
+/// no error but a finding.
+pub fn reach(spec: &ReachSpec, is_stopped: &dyn Fn() -> bool) -> Result<ReachReport, Error> {
+    let host = Host::read()?;
+    let choice = host.choose(spec.interface.as_ref(), spec.group.ip());
+    let (choice, refusal) = match choice {
+        Ok(choice) => (Some(choice), None),
+        Err(refusal) => (None, Some(refusal)),
+    };
+    let facts = Facts {
+        group: spec.group,
+        hops: spec.hops,
+        lasted: Duration::ZERO,
+        interface: choice.as_ref().map(host::interface_facts),
+        refusal,
+        has_route: false,
+        send_error: None,
+        heard: Vec::new(),
+        frames: Vec::new(),
+        sees_wire: false,
+        queriers: Vec::new(),
+        peers: spec
+            .peers
+            .iter()
+            .map(|&address| PeerFacts {
+                address,
+                word: None,
+            })
+            .collect(),
+        reverse_paths: Vec::new(),
+        reverse_path_drops: host::reverse_path_drops(),
+        chains: host::chains(),
+    };
+    let mut talk = Talk::open(spec, host, choice, facts)?;
+    talk.run(is_stopped);
+    let facts = talk.close();
+    let findings = judge(&facts);
+    Ok(ReachReport { facts, findings })
+}
+
+/// A run under way.
+struct Talk<'a> {
+    spec: &'a ReachSpec,
+    host: Host,
+    choice: Option<Choice>,
+    /// Joined on one interface each.
+    inbound: Vec<UdpSocket>,
+    outbound: Option<UdpSocket>,
+    unicast: UdpSocket,
+    wire: Wire,
+    facts: Facts,
+    start_ns: u64,
+}
+
+impl<'a> Talk<'a> {
+    fn open(
+        spec: &'a ReachSpec,
+        mut host: Host,
+        choice: Option<Choice>,
+        mut facts: Facts,
+    ) -> Result<Self, Error> {
+        let refused = |operation: &'static str| {
+            let group = spec.group;
+            move |error: io::Error| Error::from(NetError::system(operation, group, &error))
+        };
+        facts.has_route = host.has_route(spec.group.ip());
+        let wire = Wire::open();
+        facts.sees_wire = wire.is_open();
+        let mut inbound = Vec::new();
+        for interface in host.interfaces.list() {
+            let is_chosen = choice
+                .as_ref()
+                .is_some_and(|it| it.interface.index == interface.index);
+            let is_useful = interface.flags.up && interface.flags.multicast;
+            if !is_chosen && !is_useful {
+                continue;
+            }
+            match joined(spec.group, interface.index) {
+                Ok(socket) => inbound.push(socket),
+                // It matters only for the one that is used; the others are looked at besides.
+                Err(error) if is_chosen => return Err(refused("join")(error)),
+                Err(_) => {}
+            }
+        }
+        let outbound = match &choice {
+            Some(choice) => match outbound(spec, choice) {
+                Ok(socket) => Some(socket),
+                Err(error) => {
+                    facts.send_error = Some(error.to_string());
+                    None
+                }
+            },
+            None => None,
+        };
+        let unicast = unicast(spec).map_err(|error| {
+            NetError::system("listen to other hosts at UDP port", spec.port, &error)
+                .remedy("end the other `towline reach` here, or give both ends another --port")
+        })?;
+        Ok(Self {
+            spec,
+            host,
+            choice,
+            inbound,
+            outbound,
+            unicast,
+            wire,
+            facts,
+            start_ns: now_ns(),
+        })
+    }
+
+    fn run(&mut self, is_stopped: &dyn Fn() -> bool) {
+        let mut next = Duration::ZERO;
+        while self.elapsed() < self.spec.time && !is_stopped() {
+            if self.elapsed() >= next {
+                next = self.elapsed() + GAP;
+                self.speak();
+            }
+            self.listen();
+            let names = &self.host;
+            self.wire
+                .look(self.spec.group.ip(), &|index| names.name(index));
+            let wait = datagram::wait_readable(self.unicast.as_fd(), LOOK);
+            // A fault is read by the next look at the socket.
+            drop(wait);
+        }
+        self.facts.lasted = self.elapsed();
+    }
+
+    /// Says where this host stands, to the group and to everybody known.
+    fn speak(&mut self) {
+        let mut beacon = self.beacon();
+        beacon.is_group = true;
+        if let Some(outbound) = &self.outbound
+            && let Err(error) = datagram::send(outbound.as_fd(), &beacon.emit())
+        {
+            self.facts.send_error = Some(error.to_string());
+        }
+        beacon.is_group = false;
+        let bytes = beacon.emit();
+        let mut to = self.spec.peers.clone();
+        for heard in self.facts.heard.iter().filter(|heard| !heard.is_self) {
+            let address = host::with_port(heard.source, self.spec.port);
+            if !to.iter().any(|known| known.ip() == heard.source) {
+                to.push(address);
+            }
+        }
+        for peer in to {
+            // What cannot be said is missing at the other end, which says so.
+            let _sent = datagram::send_to(self.unicast.as_fd(), &RawAddress::from(peer), &bytes);
+        }
+    }
+
+    fn beacon(&self) -> Beacon {
+        let refusal = self.facts.refusal.as_ref().map(|refusal| {
+            let text = super::verdict::words_of(refusal);
+            text.to_owned()
+        });
+        let heard = self.facts.heard.iter().filter(|heard| !heard.is_self);
+        let chosen = self.choice.as_ref();
+        Beacon {
+            towline_reach: VERSION,
+            token: self.spec.token,
+            name: self.spec.name.clone(),
+            group: self.spec.group,
+            hops: self.spec.hops,
+            interface: chosen.map_or_else(String::new, |it| it.interface.name.clone()),
+            address: chosen.map(|it| it.local),
+            refusal: refusal.or_else(|| self.facts.send_error.clone()),
+            heard: heard.map(|heard| heard.token).take(HEARD_MAX).collect(),
+            is_group: false,
+        }
+    }
+
+    fn listen(&mut self) {
+        let mut room = [0; 2_048];
+        for index in 0..self.inbound.len() {
+            for _ in 0..BATCH {
+                let received = reception::receive(self.inbound[index].as_fd(), &mut room);
+                let Ok(received) = received else {
+                    break;
+                };
+                if let Some(beacon) = Beacon::parse(&room[..received.len.min(room.len())]) {
+                    self.hear(&beacon, &received);
+                }
+            }
+        }
+        for _ in 0..BATCH {
+            match reception::receive(self.unicast.as_fd(), &mut room) {
+                Ok(received) => {
+                    if let Some(beacon) = Beacon::parse(&room[..received.len.min(room.len())]) {
+                        self.note(&beacon, &received);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // What one of ours met at the other end.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Something came through the group.
+    fn hear(&mut self, beacon: &Beacon, received: &reception::Reception) {
+        let (Some(source), Some(index)) = (received.source, received.interface) else {
+            return;
+        };
+        let (now, interface) = (self.elapsed(), self.host.name(index));
+        let is_known = |it: &&mut Heard| it.token == beacon.token && it.interface == interface;
+        if let Some(known) = self.facts.heard.iter_mut().find(is_known) {
+            known.count += 1;
+            known.first_and_last.1 = now;
+            known.hops.1 = received.hops;
+        } else if beacon.is_group && self.facts.heard.len() < HEARD_MAX {
+            self.facts.heard.push(Heard {
+                name: beacon.name.clone(),
+                source: source.ip(),
+                interface,
+                hops: (beacon.hops, received.hops),
+                count: 1,
+                first_and_last: (now, now),
+                is_self: beacon.token == self.spec.token,
+                token: beacon.token,
+            });
+        }
+    }
+
+    /// A host has said where it stands.
+    fn note(&mut self, beacon: &Beacon, received: &reception::Reception) {
+        let Some(source) = received.source else {
+            return;
+        };
+        let word = PeerWord {
+            name: beacon.name.clone(),
+            group: beacon.group,
+            hops: beacon.hops,
+            source: beacon.address,
+            interface: beacon.interface.clone(),
+            refusal: beacon.refusal.clone(),
+            hears_us: beacon.heard.contains(&self.spec.token),
+            routers: received.hops.map(|left| UNICAST_HOPS.saturating_sub(left)),
+            token: beacon.token,
+        };
+        let mut peers = self.facts.peers.iter_mut();
+        if let Some(peer) = peers.find(|peer| peer.address.ip() == source.ip()) {
+            peer.word = Some(word);
+        } else if self.facts.peers.len() < HEARD_MAX {
+            self.facts.peers.push(PeerFacts {
+                address: source,
+                word: Some(word),
+            });
+        }
+    }
+
+    /// What the kernel says at the end.
+    fn close(mut self) -> Facts {
+        self.facts.frames = std::mem::take(&mut self.wire.frames);
+        self.facts.queriers = std::mem::take(&mut self.wire.queriers);
+        let drops = host::reverse_path_drops();
+        self.facts.reverse_path_drops = drops.saturating_sub(self.facts.reverse_path_drops);
+        if let Some(choice) = &self.choice {
+            // Newer than at the beginning: the group is joined.
+            self.facts.interface = Some(host::interface_facts(choice));
+        }
+        let chosen = self.choice.as_ref().map(|it| it.interface.name.clone());
+        let frames = self.facts.frames.iter();
+        let mut ways: Vec<(IpAddr, String)> = frames
+            .map(|frames| (frames.source, frames.interface.clone()))
+            .collect();
+        let words = self
+            .facts
+            .peers
+            .iter()
+            .filter_map(|peer| peer.word.as_ref());
+        let sources = words.filter_map(|word| word.source);
+        ways.extend(sources.zip(std::iter::repeat_with(|| {
+            chosen.clone().unwrap_or_default()
+        })));
+        ways.dedup();
+        for (source, interface) in ways.iter().filter(|(source, _)| source.is_ipv4()) {
+            let path = self.host.reverse_path(*source, interface);
+            if !self.facts.reverse_paths.contains(&path) {
+                self.facts.reverse_paths.push(path);
+            }
+        }
+        self.facts
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos(now_ns() - self.start_ns)
+    }
+}
+
+/// Hears the group on one interface alone.
+fn joined(group: SocketAddr, interface: u32) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::new(Family::of(&group))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(group)?;
+    socket.set_multicast_all(false)?;
+    socket.join(group.ip(), interface, None)?;
+    reception::enable(socket.as_fd(), Family::of(&group))?;
+    Ok(socket)
+}
+
+fn outbound(spec: &ReachSpec, choice: &Choice) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::new(Family::of(&spec.group))?;
+    socket.bind(SocketAddr::new(choice.local, 0))?;
+    socket.set_multicast_interface(choice.interface.index, choice.local)?;
+    socket.set_multicast_hops(spec.hops)?;
+    socket.set_error_report(true)?;
+    datagram::connect(socket.as_fd(), spec.group)?;
+    Ok(socket)
+}
+
+fn unicast(spec: &ReachSpec) -> io::Result<UdpSocket> {
+    let family = Family::of(&spec.group);
+    let any: IpAddr = match family {
+        Family::V4 => [0; 4].into(),
+        Family::V6 => [0_u16; 8].into(),
+    };
+    let socket = UdpSocket::new(family)?;
+    socket.bind(SocketAddr::new(any, spec.port))?;
+    socket.set_unicast_hops(UNICAST_HOPS)?;
+    reception::enable(socket.as_fd(), family)?;
+    Ok(socket)
+}
+
+fn now_ns() -> u64 {
+    sys::clock::monotonic().as_nanos()
+}
+
+/// How often a host says where it stands.
+const GAP: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(20);
+const BATCH: usize = 64;

@@ -1,0 +1,247 @@
+//! Frames to groups as they enter the host, before rules and routes: seen with CAP_NET_RAW alone.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use sys::packet::{FilterOp, PacketSocket, Packets};
+
+use super::{Frames, Querier};
+
+/// Looks at all interfaces.
+#[derive(Debug)]
+pub(super) struct Wire {
+    socket: Option<PacketSocket>,
+    buffer: Vec<u8>,
+    pub(super) frames: Vec<Frames>,
+    pub(super) queriers: Vec<Querier>,
+}
+
+/// What a frame is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Seen {
+    /// A datagram to a group.
+    Datagram {
+        source: IpAddr,
+        to: SocketAddr,
+        hops_left: u8,
+    },
+    /// A question about memberships.
+    Query {
+        source: IpAddr,
+        version: &'static str,
+    },
+}
+
+impl Wire {
+    /// Begins to look, where this user may.
+    pub(super) fn open() -> Self {
+        let open = || {
+            let socket = PacketSocket::open()?;
+            socket.set_ignore_outgoing(true)?;
+            socket.attach_filter(&GROUPS_ONLY)?;
+            let _granted = socket.set_receive_buffer(BUFFER_BYTES)?;
+            socket.bind(ALL_INTERFACES, Packets::All)?;
+            Ok::<_, std::io::Error>(socket)
+        };
+        Self {
+            socket: open().ok(),
+            buffer: vec![0; FRAME_BYTES],
+            frames: Vec::new(),
+            queriers: Vec::new(),
+        }
+    }
+
+    pub(super) const fn is_open(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    /// Takes what has come; `name` gives an interface's name.
+    pub(super) fn look(&mut self, group: IpAddr, name: &dyn Fn(u32) -> String) {
+        let Some(socket) = &self.socket else {
+            return;
+        };
+        for _ in 0..FRAMES_A_LOOK {
+            let Ok(Some(packet)) = socket.receive(&mut self.buffer) else {
+                return;
+            };
+            let interface = name(packet.interface);
+            match parse(packet.data) {
+                Some(Seen::Datagram {
+                    source,
+                    to,
+                    hops_left,
+                }) if to.ip() == group => {
+                    let port = to.port();
+                    let is_known = |it: &&mut Frames| {
+                        it.source == source && it.port == port && it.interface == interface
+                    };
+                    if let Some(known) = self.frames.iter_mut().find(is_known) {
+                        known.count += 1;
+                        known.hops_left = hops_left;
+                    } else if self.frames.len() < KEPT_MAX {
+                        let count = 1;
+                        self.frames.push(Frames {
+                            interface,
+                            source,
+                            port,
+                            hops_left,
+                            count,
+                        });
+                    }
+                }
+                Some(Seen::Query { source, version }) => {
+                    let version = version.to_owned();
+                    let querier = Querier {
+                        interface,
+                        source,
+                        version,
+                    };
+                    if !self.queriers.contains(&querier) && self.queriers.len() < KEPT_MAX {
+                        self.queriers.push(querier);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Reads an Ethernet frame, tagged or not.
+fn parse(frame: &[u8]) -> Option<Seen> {
+    let mut rest = frame.get(12..)?;
+    let mut kind = u16::from_be_bytes([*rest.first()?, *rest.get(1)?]);
+    while kind == VLAN || kind == VLAN_SERVICE {
+        rest = rest.get(4..)?;
+        kind = u16::from_be_bytes([*rest.first()?, *rest.get(1)?]);
+    }
+    let packet = rest.get(2..)?;
+    match kind {
+        IPV4 => parse_v4(packet),
+        IPV6 => parse_v6(packet),
+        _ => None,
+    }
+}
+
+fn parse_v4(packet: &[u8]) -> Option<Seen> {
+    let header = packet.get(..20)?;
+    let len = usize::from(header[0] & 0xf) * 4;
+    let octets = |at: usize| <[u8; 4]>::try_from(&header[at..at + 4]).ok();
+    let source = IpAddr::V4(Ipv4Addr::from(octets(12)?));
+    let to = IpAddr::V4(Ipv4Addr::from(octets(16)?));
+    // Only the first fragment knows its port.
+    let is_first = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
+    let body = packet.get(len.max(20)..)?;
+    match header[9] {
+        UDP if is_first => datagram(source, to, header[8], body),
+        IGMP if *body.first()? == IGMP_QUERY => {
+            let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+            let version = match (total.saturating_sub(len), body.get(1)) {
+                (12.., _) => "IGMPv3",
+                (_, Some(0)) => "IGMPv1",
+                _ => "IGMPv2",
+            };
+            Some(Seen::Query { source, version })
+        }
+        _ => None,
+    }
+}
+
+fn parse_v6(packet: &[u8]) -> Option<Seen> {
+    let header = packet.get(..40)?;
+    let octets = |at: usize| <[u8; 16]>::try_from(&header[at..at + 16]).ok();
+    let source = IpAddr::V6(Ipv6Addr::from(octets(8)?));
+    let to = IpAddr::V6(Ipv6Addr::from(octets(24)?));
+    let mut body = packet.get(40..)?;
+    let mut next = header[6];
+    if next == HOP_BY_HOP {
+        next = *body.first()?;
+        body = body.get((usize::from(*body.get(1)?) + 1) * 8..)?;
+    }
+    match next {
+        UDP => datagram(source, to, header[7], body),
+        ICMPV6 if *body.first()? == MLD_QUERY => {
+            let version = "MLD";
+            Some(Seen::Query { source, version })
+        }
+        _ => None,
+    }
+}
+
+fn datagram(source: IpAddr, to: IpAddr, hops_left: u8, body: &[u8]) -> Option<Seen> {
+    let port = u16::from_be_bytes([*body.get(2)?, *body.get(3)?]);
+    let to = SocketAddr::new(to, port);
+    Some(Seen::Datagram {
+        source,
+        to,
+        hops_left,
+    })
+}
+
+const ALL_INTERFACES: u32 = 0;
+/// `ldb [0]; jset #1, keep, reject`: the group bit of the Ethernet address.
+const GROUPS_ONLY: [FilterOp; 4] = [
+    op(0x30, 0, 0, 0),
+    op(0x45, 0, 1, 1),
+    op(0x06, 0, 0, SNAP_BYTES),
+    op(0x06, 0, 0, 0),
+];
+const SNAP_BYTES: u32 = 256;
+const FRAME_BYTES: usize = 512;
+const BUFFER_BYTES: usize = 1 << 20;
+const FRAMES_A_LOOK: usize = 4_096;
+const KEPT_MAX: usize = 64;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const VLAN: u16 = 0x8100;
+const VLAN_SERVICE: u16 = 0x88a8;
+const UDP: u8 = 17;
+const IGMP: u8 = 2;
+const IGMP_QUERY: u8 = 0x11;
+const HOP_BY_HOP: u8 = 0;
+const ICMPV6: u8 = 58;
+const MLD_QUERY: u8 = 130;
+
+const fn op(code: u16, if_true: u8, if_false: u8, operand: u32) -> FilterOp {
+    FilterOp {
+        code,
+        if_true,
+        if_false,
+        operand,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame_v4(protocol: u8, body: &[u8]) -> Vec<u8> {
+        let mut frame = vec![1; 12];
+        frame.extend([0x81, 0, 0, 5, 8, 0]);
+        let total = (20 + body.len()) as u8;
+        frame.extend([0x45, 0, 0, total, 0, 0, 0, 0, 3, protocol, 0, 0]);
+        frame.extend([10, 0, 0, 9, 239, 1, 1, 1]);
+        frame.extend(body);
+        frame
+    }
+
+    #[test]
+    fn datagrams_and_queries_are_read_and_any_cut_is_none() {
+        let frame = frame_v4(UDP, &[0, 1, 0x1d, 0x4c, 0, 8, 0, 0]);
+        let expected = Seen::Datagram {
+            source: [10, 0, 0, 9].into(),
+            to: "239.1.1.1:7500".parse().unwrap(),
+            hops_left: 3,
+        };
+        assert_eq!(parse(&frame), Some(expected));
+        for (body, expected) in [
+            (&[0x11, 0, 0, 0, 0, 0, 0, 0][..], "IGMPv1"),
+            (&[0x11, 9, 0, 0, 0, 0, 0, 0], "IGMPv2"),
+            (&[0x11, 9, 0, 0, 0, 0, 0, 0, 2, 125, 0, 0], "IGMPv3"),
+        ] {
+            let seen = parse(&frame_v4(IGMP, body));
+            assert!(matches!(seen, Some(Seen::Query { version, .. }) if version == expected));
+        }
+        for cut in 0..frame.len() - 4 {
+            assert_eq!(parse(&frame[..cut]), None);
+        }
+    }
+}
