@@ -391,20 +391,33 @@ impl Path {
         }
         self.account.passed += 1;
         self.account.super_frames += u64::from(packet.is_super_packet());
-        let mut packet = *packet;
         let interface = interfaces.get(packet.interface as usize);
-        packet.interface = interface.copied().unwrap_or(0);
-        if let Some(mut segmenter) = self.segmenter.take() {
-            let is_cut_up = segmenter.segment(&packet, &mut |packet| self.pass(packet, is_stopped));
-            self.account.uncut_super_frames += u64::from(packet.is_super_packet() && !is_cut_up);
-            self.segmenter = Some(segmenter);
+        let interface = interface.copied().unwrap_or(0);
+        if interface == packet.interface {
+            self.cut_up(packet, is_stopped);
         } else {
-            self.pass(&packet, is_stopped);
+            let packet = Packet {
+                interface,
+                ..*packet
+            };
+            self.cut_up(&packet, is_stopped);
         }
         if self.is_full() || self.is_stopped {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
+        }
+    }
+
+    /// What passed the filter, whole or as the wire would carry it.
+    #[inline]
+    fn cut_up(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
+        if let Some(mut segmenter) = self.segmenter.take() {
+            let is_cut_up = segmenter.segment(packet, &mut |packet| self.pass(packet, is_stopped));
+            self.account.uncut_super_frames += u64::from(packet.is_super_packet() && !is_cut_up);
+            self.segmenter = Some(segmenter);
+        } else {
+            self.pass(packet, is_stopped);
         }
     }
 
@@ -421,14 +434,22 @@ impl Path {
 
     #[inline]
     fn pass_final(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
-        let packet = packet.cut_to(self.snap_len);
+        if packet.data.len() > self.snap_len {
+            self.pass_cut(&packet.cut_to(self.snap_len), is_stopped);
+        } else {
+            self.pass_cut(packet, is_stopped);
+        }
+    }
+
+    #[inline]
+    fn pass_cut(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
         if let Some(check) = &mut self.sequence {
             check.look(packet.data);
         }
         if self.pacer.is_some() {
-            self.deliver_in_time(&packet, is_stopped);
+            self.deliver_in_time(packet, is_stopped);
         } else {
-            self.deliver(&packet);
+            self.deliver(packet);
         }
     }
 

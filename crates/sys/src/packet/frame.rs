@@ -118,6 +118,7 @@ pub enum GsoKind {
 
 impl Offload {
     /// Reads the ten bytes of a virtio header, in the machine's own byte order.
+    #[inline]
     #[must_use]
     pub fn parse(bytes: [u8; OFFLOAD_LEN]) -> Self {
         let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
@@ -175,6 +176,7 @@ impl RingHeader {
     /// # Safety
     /// The bytes from `start` to `end` were released by the kernel and stay so for `'a`, and this
     /// packet's are not borrowed otherwise.
+    #[inline]
     pub(super) unsafe fn packet<'a>(
         &self,
         mapping: &'a Mapping,

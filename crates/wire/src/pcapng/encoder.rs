@@ -100,10 +100,34 @@ impl Encoder {
         notes: &PacketNotes<'_>,
     ) {
         let start = out.len();
+        let flags_only = PacketNotes {
+            flags: notes.flags,
+            ..PacketNotes::default()
+        };
+        let is_plain = *notes == flags_only;
+        let padding = (4 - data.len() % 4) % 4;
+        let options_len = match (notes.flags, is_plain) {
+            (None, _) => 0,
+            (Some(_), true) => 12,
+            (Some(_), false) => 8,
+        };
+        let len = 28 + data.len() + padding + options_len + 4;
+        // Padding, the flags with the end of the options, and the length: all that most have.
+        let mut tail = [0; 3 + 12 + 4];
+        let mut tail_len = padding + options_len;
+        if let Some(flags) = notes.flags {
+            let [a, b, c, d] = flags.to_le_bytes();
+            let option = [PACKET_FLAGS as u8, 0, 4, 0, a, b, c, d];
+            tail[padding..padding + 8].copy_from_slice(&option);
+        }
+        if is_plain {
+            tail[tail_len..tail_len + 4].copy_from_slice(&(len as u32).to_le_bytes());
+            tail_len += 4;
+        }
         let mut head = [0; 28];
         let words = [
             PACKET,
-            0,
+            len as u32,
             interface,
             (stamp_ns >> 32) as u32,
             stamp_ns as u32,
@@ -113,13 +137,11 @@ impl Encoder {
         for (place, word) in head.as_chunks_mut::<4>().0.iter_mut().zip(words) {
             *place = word.to_le_bytes();
         }
+        out.reserve(len);
         out.extend_from_slice(&head);
         out.extend_from_slice(data);
-        pad(out, start);
-        if *notes != PacketNotes::default() {
-            if let Some(flags) = notes.flags {
-                option(out, PACKET_FLAGS, &flags.to_le_bytes());
-            }
+        out.extend_from_slice(&tail[..tail_len]);
+        if !is_plain {
             if let Some(drops) = notes.drops {
                 option(out, PACKET_DROPS, &drops.to_le_bytes());
             }
@@ -127,8 +149,8 @@ impl Encoder {
                 text_option(out, OPTION_COMMENT, comment);
             }
             end_of_options(out);
+            finish(out, start);
         }
-        finish(out, start);
     }
 
     /// Adds an interface's counters at the moment `stamp_ns`.
