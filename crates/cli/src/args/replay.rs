@@ -1,9 +1,9 @@
 //! `replay`.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use clap::{ArgGroup, Args};
-use towline::capture::{Pace, SendOptions, SinkAddress, SourceAddress};
+use towline::capture::{Edits, Pace, SendOptions, SinkAddress, SourceAddress, TagEdit};
 
 use super::{bytes, duration};
 
@@ -12,9 +12,9 @@ use super::{bytes, duration};
 #[command(after_help = REPLAY_HELP)]
 #[command(group(ArgGroup::new("pace").args(["pps", "rate", "speed", "top_speed"])))]
 pub(crate) struct ReplayArgs {
-    /// pcap:FILE, pcapng:FILE or gen:SPEC
-    #[arg(value_name = "SOURCE")]
-    pub(crate) source: SourceAddress,
+    /// pcap:FILE, pcapng:FILE or gen:SPEC; several are sent in the order of their stamps
+    #[arg(value_name = "SOURCE", required = true)]
+    pub(crate) sources: Vec<SourceAddress>,
     /// ring:IF or int:IF
     #[arg(long, short, value_name = "SINK")]
     pub(crate) output: SinkAddress,
@@ -36,6 +36,12 @@ pub(crate) struct ReplayArgs {
     /// Stop after this time
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
+    /// Packets that leave together: one deadline each burst, slept for instead of spun for
+    #[arg(long, value_name = "COUNT", default_value = "1", help_heading = "Pace")]
+    pub(crate) burst: u64,
+    /// Send it all so many times; 0 for endless
+    #[arg(long = "loop", value_name = "TIMES", default_value = "1")]
+    pub(crate) rounds: u64,
     /// Packets with each system call, at top speed
     #[arg(
         long,
@@ -51,6 +57,37 @@ pub(crate) struct ReplayArgs {
     /// Go through the queueing discipline, where other taps see the packets
     #[arg(long, help_heading = "Interface")]
     pub(crate) queue: bool,
+    #[command(flatten)]
+    pub(crate) edits: EditArgs,
+}
+
+/// What is changed in each packet.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct EditArgs {
+    /// Send to this hardware address
+    #[arg(long, value_name = "MAC", value_parser = hardware, help_heading = "Changes")]
+    pub(crate) to_mac: Option<[u8; 6]>,
+    /// Send from this hardware address
+    #[arg(long, value_name = "MAC", value_parser = hardware, help_heading = "Changes")]
+    pub(crate) from_mac: Option<[u8; 6]>,
+    /// Replace an IP address wherever it stands; checksums follow; may be repeated
+    #[arg(long, value_name = "OLD=NEW", value_parser = pair, help_heading = "Changes")]
+    pub(crate) address: Vec<(IpAddr, IpAddr)>,
+    /// Replace all VLAN tags by this one, or 'none'
+    #[arg(long, value_name = "ID[:PRIORITY]", value_parser = tag, help_heading = "Changes")]
+    pub(crate) vlan: Option<TagEdit>,
+}
+
+impl EditArgs {
+    /// In the library's form.
+    pub(crate) fn edits(&self) -> Edits {
+        Edits {
+            to: self.to_mac,
+            from: self.from_mac,
+            addresses: self.address.clone(),
+            tag: self.vlan.unwrap_or_default(),
+        }
+    }
 }
 
 impl ReplayArgs {
@@ -59,9 +96,7 @@ impl ReplayArgs {
             (Some(pps), _, _) => Pace::Packets(pps),
             (_, Some(bits), _) => Pace::Bits(bits),
             (_, _, Some(speed)) => Pace::Stamps(speed),
-            _ if self.top_speed || matches!(self.source, SourceAddress::Generated(_)) => {
-                Pace::TopSpeed
-            }
+            _ if self.top_speed || self.sources.iter().any(is_generated) => Pace::TopSpeed,
             _ => Pace::Stamps(1.0),
         }
     }
@@ -72,6 +107,44 @@ impl ReplayArgs {
             batch: self.batch,
             bypasses_queue: !self.queue,
         }
+    }
+}
+
+const fn is_generated(source: &SourceAddress) -> bool {
+    matches!(source, SourceAddress::Generated(_))
+}
+
+fn hardware(text: &str) -> Result<[u8; 6], String> {
+    let error = || format!("{text:?} is not an address such as 02:00:00:00:00:02");
+    let bytes = text.split(':').map(|part| u8::from_str_radix(part, 16));
+    let bytes: Vec<u8> = bytes.collect::<Result<_, _>>().map_err(|_| error())?;
+    bytes.try_into().map_err(|_| error())
+}
+
+fn pair(text: &str) -> Result<(IpAddr, IpAddr), String> {
+    let parts = text.split_once('=');
+    match parts.map(|(old, new)| (old.parse(), new.parse())) {
+        Some((Ok(old), Ok(new))) if IpAddr::is_ipv4(&old) == IpAddr::is_ipv4(&new) => {
+            Ok((old, new))
+        }
+        _ => Err(format!(
+            "{text:?} is not two addresses of one family, OLD=NEW"
+        )),
+    }
+}
+
+fn tag(text: &str) -> Result<TagEdit, String> {
+    if text == "none" {
+        return Ok(TagEdit::Remove);
+    }
+    let (id, priority) = text.split_once(':').unwrap_or((text, "0"));
+    match (id.parse::<u16>(), priority.parse::<u16>()) {
+        (Ok(id), Ok(priority)) if id < 4096 && priority < 8 => {
+            Ok(TagEdit::Set(priority << 13 | id))
+        }
+        _ => Err(format!(
+            "{text:?} is neither 'none' nor a tag such as 5 or 5:7"
+        )),
     }
 }
 
@@ -88,5 +161,6 @@ between packets were from what was wanted, as the time at which the system call 
 
 Examples:
   towline replay pcapng:trace.pcapng -o ring:eth0
-  towline replay pcap:trace.pcap -o ring:eth0 --speed 2
+  towline replay pcap:trace.pcap -o ring:eth0 --speed 2 --loop 0
+  towline replay pcap:a.pcap pcap:b.pcap -o ring:eth0 --address 10.0.0.1=10.9.0.1
   towline replay gen:size=60-1514,count=1000000 -o ring:eth0 --pps 100k --json";

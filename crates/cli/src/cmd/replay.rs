@@ -1,7 +1,10 @@
 //! `towline replay`.
 
 use serde_json::json;
-use towline::capture::{Ended, Limits, LiveOptions, Session, SinkAddress, sink, source};
+use towline::capture::{
+    CaptureError, Ended, Limits, LiveOptions, Session, SinkAddress, Source, SourceAddress, sink,
+    source::{self, MergedSource, RepeatedSource},
+};
 
 use crate::{
     args::ReplayArgs,
@@ -18,7 +21,7 @@ pub(super) fn run(args: &ReplayArgs, output: &Output) -> Result<Verdict, Failure
         )));
     }
     let plan = json!({
-        "source": args.source.to_string(),
+        "sources": args.sources.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "sink": args.output.to_string(),
         "pace": format!("{:?}", args.pace()),
         "packets": args.count,
@@ -31,11 +34,17 @@ pub(super) fn run(args: &ReplayArgs, output: &Output) -> Result<Verdict, Failure
         packets: args.count,
         duration: args.time,
         pace: args.pace(),
+        burst: args.burst,
         ..Limits::default()
     };
-    let source = source::open(&args.source, &LiveOptions::default())?;
+    if let Some(live) = args.sources.iter().find(|source| source.is_live()) {
+        return Err(Failure::usage(format!(
+            "{live} cannot be replayed: capture it to a file first"
+        )));
+    }
     let sink = sink::open(&args.output, &args.send_options())?;
-    let mut session = Session::new(vec![source], sink, limits)?;
+    let mut session = Session::new(vec![open(args)?], sink, limits)?;
+    session.set_edits(args.edits.edits());
     let ended = session.run(&|| interrupt.is_requested(), &mut |_| {});
     session
         .take_remarks()
@@ -49,4 +58,24 @@ pub(super) fn run(args: &ReplayArgs, output: &Output) -> Result<Verdict, Failure
         (Ended::Stopped, _) => Ok(Verdict::Interrupted),
         _ => Ok(Verdict::of(is_fine)),
     }
+}
+
+/// All sources as one, as often as asked for.
+fn open(args: &ReplayArgs) -> Result<Box<dyn Source>, CaptureError> {
+    if args.rounds == 1 {
+        return open_once(&args.sources);
+    }
+    let sources = args.sources.clone();
+    let rounds = (args.rounds > 0).then_some(args.rounds);
+    let again = RepeatedSource::new(Box::new(move || open_once(&sources)), rounds)?;
+    Ok(Box::new(again))
+}
+
+fn open_once(addresses: &[SourceAddress]) -> Result<Box<dyn Source>, CaptureError> {
+    let open = |address| source::open(address, &LiveOptions::default());
+    if let [address] = addresses {
+        return open(address);
+    }
+    let sources = addresses.iter().map(open).collect::<Result<_, _>>()?;
+    Ok(Box::new(MergedSource::new(sources)))
 }

@@ -83,7 +83,7 @@ fn end_name(ended: Option<&Ended>) -> &'static str {
 /// `replay`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ReplayReport {
-    pub(crate) source: String,
+    pub(crate) sources: Vec<String>,
     pub(crate) sink: String,
     /// `source`, `limit`, `stopped`, `sink` or `error`.
     pub(crate) ended_by: &'static str,
@@ -116,7 +116,7 @@ impl ReplayReport {
         let elapsed_s = session.elapsed().as_secs_f64();
         let account = session.account();
         Self {
-            source: args.source.to_string(),
+            sources: args.sources.iter().map(ToString::to_string).collect(),
             sink: args.output.to_string(),
             ended_by: end_name(ended),
             elapsed_s,
@@ -144,7 +144,7 @@ impl Document for ReplayReport {
         let mut text = format!(
             "{} -> {}: sent {} packets, {}, in {:.3} s: {:.0} packets/s; {} refused, {} dropped by \
              the interface\n",
-            self.source,
+            self.sources.join(" "),
             self.sink,
             self.sent,
             quantity::bytes(self.sent_bytes),
