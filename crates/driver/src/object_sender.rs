@@ -3,6 +3,7 @@
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
 use delivery::{Content, LinkCommand, PlanSender};
 use pgm::{Full, Source};
+use wire::pgm::Mark;
 
 use crate::{Endpoint, Handle};
 
@@ -21,12 +22,14 @@ pub struct ObjectSender<C> {
 impl<C: Content> ObjectSender<C> {
     /// Joins a source and the plan it is to send.
     #[must_use]
-    pub const fn new(source: Source, plan: PlanSender<C>) -> Self {
-        Self {
+    pub fn new(source: Source, plan: PlanSender<C>) -> Self {
+        let mut sender = Self {
             source,
             plan,
             is_closing: false,
-        }
+        };
+        sender.announce();
+        sender
     }
 
     /// The PGM source.
@@ -80,6 +83,13 @@ impl<C: Content> ObjectSender<C> {
         }
     }
 
+    /// Tells how many receivers there are, or are going to be: they spread what all of them do at
+    /// once.
+    fn announce(&mut self) {
+        let (rate, count) = (self.source.rate(), self.plan.announced_count());
+        self.source.set_announced(rate, count, Mark::NO_RECEIVER);
+    }
+
     fn follow_plan(&mut self, now: Instant) {
         let lead = self.source.unsent() - 1;
         let hold = self.plan.hold(lead);
@@ -112,6 +122,7 @@ impl<C: Content> Handle<()> for ObjectSender<C> {
     }
 
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {
+        self.announce();
         self.source.handle_timeout(now);
         self.plan.handle_timeout(now);
     }

@@ -444,6 +444,12 @@ impl<C: Content> PlanSender<C> {
         u32::try_from(active).unwrap_or(u32::MAX)
     }
 
+    /// The number of receivers for the session's mark: those that are connected, or are expected.
+    #[must_use]
+    pub fn announced_count(&self) -> u32 {
+        self.receiver_count().max(self.config.expected_count())
+    }
+
     /// Where content comes from.
     #[must_use]
     pub const fn content(&self) -> &C {
