@@ -356,10 +356,12 @@ fn retry_at(deadline: Option<Instant>) -> Instant {
     deadline.map_or(retry, |deadline| deadline.min(retry))
 }
 
-/// Buffers of a batch when datagrams arrive coalesced: each can hold a whole run.
-const GRO_SLOTS: usize = 4;
-/// The longest coalesced message, rounded up so that no slot starts at an odd address.
-const GRO_SLOT_BYTES: usize = 65_536;
+/// Buffers of a batch where datagrams may arrive coalesced: each can hold a whole run. Only a few
+/// are used while they do.
+const GRO_SLOTS: usize = 32;
+/// The longest coalesced message, and 33 cache lines more: at a distance of a power of two the
+/// heads of all buffers would share a few lines of the cache.
+const GRO_SLOT_BYTES: usize = 65_536 + 33 * 64;
 const PLAIN_SLOTS: usize = 64;
 /// A jumbo frame, rounded up.
 const PLAIN_SLOT_BYTES: usize = 9216;

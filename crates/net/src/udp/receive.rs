@@ -1,5 +1,9 @@
 //! Receiving: as many datagrams a call as the batch has room for, coalesced where the kernel can.
 //!
+//! Coalesced datagrams are taken a few buffers at a time, so that what was received is still in the
+//! cache when it is looked at; single ones in as many as there are, for the call costs as much as
+//! they do.
+//!
 //! A socket that gave less than it was asked for is empty, and is not asked again before the kernel
 //! says so. What the kernel dropped for want of room it tells beside the next message.
 
@@ -21,6 +25,8 @@ pub(super) struct Collector {
     inbox: Inbox,
     path: PathId,
     has_gro: bool,
+    /// Buffers offered to the next call.
+    depth: usize,
     edge: Option<Edge>,
 }
 
@@ -30,6 +36,7 @@ impl Collector {
             inbox: Inbox::new(MANY_MAX),
             path,
             has_gro,
+            depth: COALESCED_DEPTH,
             edge: Edge::new(faults, 2),
         }
     }
@@ -67,16 +74,17 @@ impl Collector {
         batch: &mut RecvBatch,
         tally: &mut Tally,
     ) -> Result<usize, IoFault> {
-        let room = (batch.slots() - batch.filled()).min(MANY_MAX);
+        let room = (batch.slots() - batch.filled()).min(self.depth());
         if room == 0 {
             return Ok(0);
         }
         for _try in 0..TRIES_MAX {
             tally.counters.receive_calls += 1;
-            let error = match self.receive(port, batch) {
+            let error = match self.receive(port, batch, room) {
                 Ok(count) => {
                     port.is_ready = count == room;
                     port.owes_drops |= count > 0;
+                    self.adapt(count == room, count);
                     for index in 0..count {
                         self.take(index, port, batch, tally);
                     }
@@ -104,11 +112,29 @@ impl Collector {
         Ok(0)
     }
 
-    fn receive(&mut self, port: &Port, batch: &mut RecvBatch) -> io::Result<usize> {
+    const fn depth(&self) -> usize {
+        if self.has_gro { self.depth } else { MANY_MAX }
+    }
+
+    /// Learns from the last call, which gave `count` messages and may have filled all its room.
+    fn adapt(&mut self, is_filled: bool, count: usize) {
+        let is_single = |index| {
+            let message = self.inbox.message(index);
+            message.segment.is_none_or(|segment| segment >= message.len)
+        };
+        if !(0..count).all(is_single) {
+            self.depth = COALESCED_DEPTH;
+        } else if is_filled {
+            self.depth = (2 * self.depth).min(MANY_MAX);
+        }
+    }
+
+    fn receive(&mut self, port: &Port, batch: &mut RecvBatch, room: usize) -> io::Result<usize> {
         if let Some(edge) = &mut self.edge {
             edge.before_receive()?;
         }
-        self.inbox.receive(port.socket.as_fd(), batch.free_slots())
+        let buffers = batch.free_slots().take(room);
+        self.inbox.receive(port.socket.as_fd(), buffers)
     }
 
     #[inline]
@@ -144,6 +170,8 @@ fn beyond_use(port: &Port, error: &io::Error) -> IoFault {
     }
 }
 
+/// Buffers for one call while datagrams arrive coalesced.
+const COALESCED_DEPTH: usize = 4;
 /// The longest message that coalesced datagrams can make.
 const GRO_BYTES_MAX: usize = 65_535;
 /// A source that the kernel did not name; it always does.

@@ -142,6 +142,32 @@ fn a_run_arrives_whole_whatever_the_kernel_cannot_do() {
 }
 
 #[test]
+fn single_datagrams_are_taken_many_at_a_time_and_coalesced_ones_a_few() {
+    let (mut source, mut receiver) = pair(20);
+    let mut batch = receiver.batch();
+    let mut calls_for = |count: usize, bytes: usize, segment: usize| {
+        let memory = pattern(bytes);
+        for _ in 0..count {
+            let whole = 0..bytes;
+            let ranges = std::slice::from_ref(&whole);
+            source.send(&run(&memory, ranges, segment, group(20)));
+        }
+        let before = receiver.counters().receive_calls;
+        let datagrams = count * bytes.div_ceil(segment);
+        assert_eq!(
+            collect(&mut receiver, &mut batch, datagrams).len(),
+            datagrams
+        );
+        receiver.counters().receive_calls - before
+    };
+    // 4, 8, 16 and 32 buffers, and no more than two calls that found nothing.
+    assert!(calls_for(60, 1000, 1000) <= 6);
+    assert!(calls_for(60, 1000, 1000) <= 4);
+    // The first call takes 32, for all it knows; the rest comes by fours.
+    assert!(calls_for(40, 4000, 1000) > 2);
+}
+
+#[test]
 fn repairs_are_gathered_from_where_they_lie() {
     for (test, options) in [(5, SocketOptions::default()), (6, WITHOUT_GSO())] {
         let to = group(test);
