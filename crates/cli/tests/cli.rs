@@ -84,7 +84,7 @@ fn errors_say_what_to_do() {
         &["sub", "--group", "239.1.1.1:0"],
         &["sub", "--group", "239.1.1.1", "--hops", "0"],
         &["pub", "-g", "239.1.1.1@eth0", "--iface", "eth1"],
-        &["pub", "-g", "239.1.1.1", "--nak-backoff-min", "1s"],
+        &["pub", "-g", "239.1.1.1", "--spm-active", "20s"],
         &["pub", "-g", "239.1.1.1", "--mtu", "12"],
         &["pub", "-g", "239.1.1.1", "--strict-pgm", "--receivers", "2"],
         &["load", "send", "-g", "239.1.1.1", "--size", "9-1"],

@@ -85,6 +85,9 @@ impl Handle<()> for Publisher {
         self.source
             .set_announced(rate, self.registry.receiver_count(), limiting);
         self.source.set_hold(self.registry.hold());
+        if let Some(round_trip) = self.registry.round_trip() {
+            self.source.set_round_trip(round_trip);
+        }
     }
 
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {

@@ -10,14 +10,15 @@
 //! ```
 //!
 //! Text forms: durations `200us`, `2ms`, `1.5s`; sizes `1500`, `64MiB`, `9kB`; rates `100MB/s`,
-//! `1Gbit/s`, `0` for no limit; lists with commas, empty for none; switches `true`, `false`.
+//! `1Gbit/s`, `0` for no limit; lists with commas, empty for none; switches `true`, `false`; times
+//! that set themselves `auto`.
 //!
 //! Invariant: a [`Config`] obeys every range of the table and every rule of [`check_rules`].
 
 use std::{fmt, time::Duration};
 
 mod value;
-pub use value::{Intervals, LateJoin};
+pub use value::{Intervals, LateJoin, Timer};
 use value::{Value, fixed};
 
 #[cfg(test)]
@@ -165,8 +166,8 @@ parameters! {
     repair_rate: u64 = 500_000_000, 1000 => 125_000_000_000, "bytes a second", Source,
         "judgement: a third of what one core sends",
         "limit for repairs when no rate is set, so that forged NAKs cannot fill the network";
-    elimination_interval: Duration = fixed::ms(4), fixed::ZERO => fixed::s(10), "time", Source,
-        "judgement: the NAK back-off of a whole group plus a LAN round trip",
+    elimination_interval: Timer = Timer::Auto, fixed::ZERO => fixed::s(10), "time", Source,
+        "the longest round trip that receivers report, and a little; 4 ms without reports",
         "a packet is repaired at most once in this time, however many NAKs ask for it";
     ncf_rate: u32 = 20_000, 1 => 10_000_000, "packets a second", Source,
         "RFC 3208 section 5.2: a source should detect a NAK storm",
@@ -177,8 +178,8 @@ parameters! {
     spm_ambient: Duration = fixed::s(10), fixed::ms(10) => fixed::s(3600), "time", Source,
         "design: at most a third of peer_expiry",
         "longest time without an SPM";
-    spm_heartbeat_min: Duration = fixed::ms(5), fixed::ms(1) => fixed::s(60), "time", Source,
-        "judgement: finds the loss of a last packet within a few LAN round trips",
+    spm_heartbeat_min: Timer = Timer::Auto, fixed::ms(1) => fixed::s(60), "time", Source,
+        "the round trip that receivers report, 1 to 5 ms: finds the loss of a last packet",
         "first interval of SPMs after the last data; answers to SPMRs keep it too (IHB_MIN)";
     spm_heartbeat_max: Duration = fixed::s(5), fixed::ms(1) => fixed::s(3600), "time", Source,
         "judgement: half of spm_ambient",
@@ -223,17 +224,19 @@ parameters! {
     peer_expiry: Duration = fixed::s(30), fixed::ms(10) => fixed::s(86_400), "time", Receiver,
         "design: without SPM or data; OpenPGM 300 s counts SPMs only",
         "time without a packet of a sender after which it is forgotten";
-    nak_backoff_min: Duration = fixed::us(200), fixed::ZERO => fixed::s(60), "time", Receiver,
-        "judgement: reordering on a LAN",
+    nak_backoff_min: Timer = Timer::Auto, fixed::ZERO => fixed::s(60), "time", Receiver,
+        "judgement: reordering on a LAN, 200 us, and a sixteenth of the round trip",
         "shortest wait before the first NAK for a missing packet";
-    nak_backoff_max: Duration = fixed::ms(2), fixed::us(1) => fixed::s(60), "time", Receiver,
-        "RFC 3208 section 6.3: NAK_BO_IVL; a LAN round trip below 1 ms",
-        "longest wait before the first NAK; the timers that set themselves may go above";
-    nak_repeat_interval: Duration = fixed::ms(10), fixed::us(100) => fixed::s(60), "time",
-        Receiver, "RFC 3208 section 6.3: NAK_RPT_IVL; libzmq 200 ms",
+    nak_backoff_max: Timer = Timer::Auto, fixed::us(1) => fixed::s(60), "time", Receiver,
+        "RFC 3208 section 6.3: NAK_BO_IVL; RFC 5401: up to four round trips; at first 2 ms",
+        "longest wait before the first NAK";
+    nak_repeat_interval: Timer = Timer::Auto, fixed::us(100) => fixed::s(60), "time",
+        Receiver,
+        "RFC 3208 section 6.3: NAK_RPT_IVL; RFC 6298 from NAK to NCF; at first 10 ms",
         "wait for the confirmation (NCF) of a NAK before it is repeated";
-    nak_rdata_interval: Duration = fixed::ms(20), fixed::us(100) => fixed::s(60), "time",
-        Receiver, "RFC 3208 section 6.3: NAK_RDATA_IVL; libzmq 200 ms",
+    nak_rdata_interval: Timer = Timer::Auto, fixed::us(100) => fixed::s(60), "time",
+        Receiver,
+        "RFC 3208 section 6.3: NAK_RDATA_IVL; RFC 6298 from NCF to repair; at first 20 ms",
         "wait for the repair after its confirmation before the NAK is repeated";
     nak_ncf_retries: u32 = 50, 1 => 65_535, "times", Receiver,
         "OpenPGM and libzmq: 50",
@@ -409,7 +412,8 @@ fn check_rules(config: &Config) -> Result<(), ConfigError> {
             "mtu",
         ),
         (
-            c.spm_heartbeat_min <= c.spm_heartbeat_max,
+            c.spm_heartbeat_min
+                .is_at_most(Timer::Fixed(c.spm_heartbeat_max)),
             "spm_heartbeat_min",
             "must not exceed spm_heartbeat_max",
             "spm_heartbeat_max",
@@ -433,13 +437,13 @@ fn check_rules(config: &Config) -> Result<(), ConfigError> {
             "rx_total_bytes",
         ),
         (
-            c.nak_backoff_min <= c.nak_backoff_max,
+            c.nak_backoff_min.is_at_most(c.nak_backoff_max),
             "nak_backoff_min",
             "must not exceed nak_backoff_max",
             "nak_backoff_max",
         ),
         (
-            c.elimination_interval <= c.nak_rdata_interval,
+            c.elimination_interval.is_at_most(c.nak_rdata_interval),
             "elimination_interval",
             "must not exceed nak_rdata_interval, or a repeated NAK goes unanswered",
             "nak_rdata_interval",

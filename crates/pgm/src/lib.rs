@@ -88,7 +88,7 @@
 
 mod config;
 pub use config::{
-    Config, ConfigBuilder, ConfigError, Intervals, LateJoin, PARAMETERS, Parameter, Role,
+    Config, ConfigBuilder, ConfigError, Intervals, LateJoin, PARAMETERS, Parameter, Role, Timer,
 };
 
 pub mod fec;

@@ -10,7 +10,7 @@ use std::{
 
 use base::{Arrival, Budget, Instant, Outcome, PathId, Rng, Run, Socket, Verdict};
 use towline_pgm::{
-    Config, ConfigBuilder, Mode, Ready, Receiver, ReceiverSetup, Source, SourceSetup,
+    Config, ConfigBuilder, Mode, Ready, Receiver, ReceiverSetup, Source, SourceSetup, Timer,
 };
 use wire::pgm::{Gsi, Tsi};
 
@@ -269,7 +269,7 @@ fn a_late_joiner_gets_the_window_when_it_wants_it() {
 #[test]
 fn a_group_that_loses_together_asks_for_little_more_than_one_receiver() {
     let naks = |receivers: usize| {
-        let config = Config::builder().nak_backoff_max(Duration::from_millis(5));
+        let config = Config::builder().nak_backoff_max(Timer::Fixed(Duration::from_millis(5)));
         let mut world = World::new(Mode::Sequence, config, receivers, 0);
         world.pass(Duration::from_millis(50));
         for round in 0..100 {

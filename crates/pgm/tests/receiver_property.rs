@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use base::Verdict;
 use proptest::prelude::*;
 use receiver_kit::{Bench, Event};
-use towline_pgm::{Config, Mode};
+use towline_pgm::{Config, Mode, Timer};
 use wire::{
     Sqn,
     pgm::{Fragment, PgmOption},
@@ -289,9 +289,9 @@ impl Run {
 
 fn quick() -> towline_pgm::ConfigBuilder {
     Config::builder()
-        .nak_backoff_max(Duration::from_millis(1))
-        .nak_repeat_interval(Duration::from_millis(4))
-        .nak_rdata_interval(Duration::from_millis(6))
+        .nak_backoff_max(Timer::Fixed(Duration::from_millis(1)))
+        .nak_repeat_interval(Timer::Fixed(Duration::from_millis(4)))
+        .nak_rdata_interval(Timer::Fixed(Duration::from_millis(6)))
 }
 
 proptest! {

@@ -9,7 +9,7 @@ use receiver_kit::{
     Bench, Event, GROUP, NEIGHBOUR, PORT, SOURCE, TSI, downstream, dropped, joined, joined_with,
     made, nak_like, odata, rdata, spm, upstream,
 };
-use towline_pgm::{Config, ConfigBuilder, LateJoin, Mode, Status};
+use towline_pgm::{Config, ConfigBuilder, LateJoin, Mode, Status, Timer};
 use wire::{
     Sqn,
     pgm::{Body, Join, PgmOption, Rst, Spm},
@@ -18,10 +18,10 @@ use wire::{
 /// Timers far apart, so that each test sees one at a time.
 fn slow() -> ConfigBuilder {
     Config::builder()
-        .nak_backoff_min(Duration::from_millis(1))
-        .nak_backoff_max(Duration::from_millis(50))
-        .nak_repeat_interval(Duration::from_millis(200))
-        .nak_rdata_interval(Duration::from_millis(400))
+        .nak_backoff_min(Timer::Fixed(Duration::from_millis(1)))
+        .nak_backoff_max(Timer::Fixed(Duration::from_millis(50)))
+        .nak_repeat_interval(Timer::Fixed(Duration::from_millis(200)))
+        .nak_rdata_interval(Timer::Fixed(Duration::from_millis(400)))
 }
 
 mod section_6_1_data_reception {

@@ -114,8 +114,8 @@ fn what_does_not_fit_together_is_refused_with_a_remedy() {
             "leave one out",
         ),
         (
-            &[("group", "239.1.1.1"), ("nak_backoff_min", "9s")],
-            "nak_backoff_max",
+            &[("group", "239.1.1.1"), ("spm_active", "20s")],
+            "spm_ambient",
         ),
     ];
     for (pairs, expected) in cases {

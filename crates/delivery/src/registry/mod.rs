@@ -31,6 +31,9 @@ use crate::link::{LinkCommand, Links};
 mod config;
 pub use config::{Policy, RegistryConfig};
 
+mod round_trip;
+use round_trip::RoundTrip;
+
 mod event;
 pub use event::{LeaveReason, ReceiverStatus, RegistryCounters, RegistryEvent};
 
@@ -49,6 +52,8 @@ pub struct Registry {
     /// twice.
     slots: BTreeMap<String, u32>,
     check_at: Option<Instant>,
+    /// The longest round trip to a receiver, renewed with every check.
+    round_trip: Option<Duration>,
     events: VecDeque<RegistryEvent>,
     counters: RegistryCounters,
     is_closed: bool,
@@ -74,6 +79,7 @@ struct Tracked {
     has_reported: bool,
     progress_at: Instant,
     is_stalled: bool,
+    round_trip: RoundTrip,
 }
 
 impl Registry {
@@ -90,6 +96,7 @@ impl Registry {
             history: VecDeque::new(),
             slots: BTreeMap::new(),
             check_at: None,
+            round_trip: None,
             events: VecDeque::new(),
             counters: RegistryCounters::default(),
             is_closed: false,
@@ -142,6 +149,8 @@ impl Registry {
             after = Bound::Excluded(link);
             self.check(now, link);
         }
+        let round_trips = self.tracked.values().filter_map(|t| t.round_trip.least());
+        self.round_trip = round_trips.max();
         self.schedule(now);
     }
 
@@ -224,6 +233,13 @@ impl Registry {
         let &(position, link) = self.order.first()?;
         let is_behind = self.lead.is_none_or(|lead| position <= lead);
         is_behind.then(|| self.tracked[&link].slot)
+    }
+
+    /// The longest of the shortest recent round trips to the receivers; `None` while none of them
+    /// has told. Rises with any report, falls within a quarter of a second.
+    #[must_use]
+    pub const fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
     }
 
     /// All tracked receivers.
@@ -405,6 +421,8 @@ impl Registry {
         }
         let contiguous = claimed.min(end);
         tracked.pos = *pos;
+        tracked.round_trip.report(now, pos);
+        self.round_trip = self.round_trip.max(tracked.round_trip.least());
         if contiguous > tracked.contiguous || !tracked.has_reported {
             self.order.remove(&(tracked.contiguous, link));
             tracked.contiguous = contiguous.max(tracked.contiguous);
@@ -552,6 +570,7 @@ impl Tracked {
             has_reported: false,
             progress_at: now,
             is_stalled: false,
+            round_trip: RoundTrip::default(),
         }
     }
 }

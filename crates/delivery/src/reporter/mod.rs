@@ -24,7 +24,7 @@ use std::{
 
 use base::{Instant, LinkEvent, LinkId, Rng};
 use wire::{
-    object::{Hello, Message, Pos, VERSION, Welcome},
+    object::{Hello, Message, Pos, Refusal, VERSION, Welcome},
     pgm::{Mark, Profile},
 };
 
@@ -347,6 +347,13 @@ impl Reporter {
         };
         match message {
             Message::Welcome(welcome) => self.welcomed(now, link, session, welcome),
+            // An earlier connection of our own may not have ended yet at the sender.
+            Message::Refused { reason, .. }
+                if *reason == Refusal::DuplicateName && self.may_try_again(session) =>
+            {
+                self.links.close(link);
+                self.lost(now, link);
+            }
             Message::Refused { reason, text } => {
                 let (reason, text) = (*reason, (*text).to_owned());
                 self.silence(
@@ -400,6 +407,11 @@ impl Reporter {
         let slot = welcome.slot;
         self.event(ReporterEvent::Joined { session, slot });
         self.check_report(now, session);
+    }
+
+    fn may_try_again(&self, session: u32) -> bool {
+        let attempts = self.sessions.get(&session).map(|known| known.attempts);
+        attempts.is_some_and(|attempts| attempts < DUPLICATE_TRIES)
     }
 
     /// The sender is done with this receiver: no further dialling in this session.
@@ -582,6 +594,8 @@ fn is_unicast(address: IpAddr) -> bool {
 
 /// Greetings of many receivers spread over one millisecond for each, at most this long.
 const DIAL_JITTER_MAX: Duration = Duration::from_secs(2);
+/// Times in a row that our name may be taken before that is believed: under a second together.
+const DUPLICATE_TRIES: u32 = 3;
 const REDIAL_MIN: Duration = Duration::from_millis(100);
 const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(1);
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(5);

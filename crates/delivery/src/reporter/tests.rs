@@ -154,3 +154,30 @@ fn hostile_answers_are_survived_and_dialled_again_later() {
         assert!(reporter.next_timeout().unwrap() >= at(1) + REDIAL_MIN);
     }
 }
+
+#[test]
+fn a_name_that_is_taken_is_tried_again_before_that_is_believed() {
+    let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
+    reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(u32::MAX));
+    let mut refusals = 0;
+    let mut now = at(0);
+    while let Some(due) = reporter.next_timeout() {
+        now = now.max(due);
+        reporter.handle_timeout(now);
+        let Some(LinkCommand::Open { key, .. }) = reporter.poll_link() else {
+            continue;
+        };
+        reporter.link_opened(key, LINK);
+        reporter.handle_link(now, LINK, LinkEvent::Opened, &[]);
+        sent(&mut reporter);
+        let mut bytes = Vec::new();
+        let (reason, text) = (Refusal::DuplicateName, "taken");
+        Message::Refused { reason, text }.emit(&mut bytes);
+        reporter.handle_link(now, LINK, LinkEvent::Data, &bytes);
+        while let Some(LinkCommand::Close { .. }) = reporter.poll_link() {}
+        refusals += 1;
+        assert_eq!(reporter.pop_event().is_some(), refusals == DUPLICATE_TRIES);
+    }
+    assert_eq!(refusals, DUPLICATE_TRIES);
+    assert!(now < at(1000), "{now:?}");
+}

@@ -37,6 +37,7 @@ fn text_forms_are_exact() {
         ("nak_backoff_max", "1.5ms", "1500us"),
         ("peer_expiry", "2min", "120s"),
         ("elimination_interval", "0", "0s"),
+        ("nak_rdata_interval", "auto", "auto"),
         ("tx_window_bytes", "64MiB", "64MiB"),
         ("mtu", "9kB", "9000"),
         ("mtu", "1500", "1500"),

@@ -52,6 +52,34 @@ impl Intervals {
     }
 }
 
+/// A time that follows from what is measured, unless somebody sets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// Follows the round trip and the size of the group.
+    Auto,
+    /// Always this.
+    Fixed(Duration),
+}
+
+impl Timer {
+    /// The time that was set, or `measured`.
+    #[must_use]
+    pub const fn or(self, measured: Duration) -> Duration {
+        match self {
+            Self::Auto => measured,
+            Self::Fixed(time) => time,
+        }
+    }
+
+    /// True when both are set and this is not longer than `other`, or one is not set.
+    pub(super) fn is_at_most(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Fixed(low), Self::Fixed(high)) => low <= high,
+            _ => true,
+        }
+    }
+}
+
 /// Where a receiver that joins a running session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LateJoin {
@@ -82,6 +110,36 @@ impl Value for Duration {
 
     fn range(low: Self, high: Self) -> String {
         format!("{}..{}", low.print(), high.print())
+    }
+}
+
+impl Value for Timer {
+    type Bound = Duration;
+    const FORM: &'static str = "auto or a time such as 200us, 2ms or 30s";
+
+    fn parse(text: &str) -> Option<Self> {
+        match text.trim() {
+            "auto" => Some(Self::Auto),
+            time => Duration::parse(time).map(Self::Fixed),
+        }
+    }
+
+    fn print(self) -> String {
+        match self {
+            Self::Auto => "auto".to_owned(),
+            Self::Fixed(time) => time.print(),
+        }
+    }
+
+    fn is_within(self, low: Duration, high: Duration) -> bool {
+        match self {
+            Self::Auto => true,
+            Self::Fixed(time) => time.is_within(low, high),
+        }
+    }
+
+    fn range(low: Duration, high: Duration) -> String {
+        format!("auto, {}", Duration::range(low, high))
     }
 }
 

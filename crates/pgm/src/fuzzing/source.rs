@@ -18,7 +18,7 @@ use wire::{
     },
 };
 
-use crate::{Config, Full, Source, SourceSetup};
+use crate::{Config, Full, Source, SourceSetup, Timer};
 
 /// One thing that happens to a source.
 #[derive(Clone, Debug)]
@@ -101,7 +101,9 @@ impl SourcePlan {
             .send_syn(flags & 1 != 0)
             .send_join(flags & 2 != 0)
             .strict_pgm(flags & 4 != 0)
-            .elimination_interval(Duration::from_micros(u64::from(flags >> 4) * 500))
+            .elimination_interval(Timer::Fixed(Duration::from_micros(
+                u64::from(flags >> 4) * 500,
+            )))
             .pacing_catch_up(Duration::from_micros(u64::from(flags >> 3 & 1) * 1000))
             .build()
             .expect("the small configuration obeys the table's rules")
@@ -448,7 +450,7 @@ impl Model {
         assert!(self.asked.contains_key(&position), "nobody asked for it");
         if let Some(&last) = self.repaired.get(&position) {
             assert!(
-                self.now.since(last) >= self.config.elimination_interval(),
+                self.now.since(last) >= self.config.elimination_interval().or(Duration::ZERO),
                 "repaired twice within the elimination interval"
             );
         }

@@ -87,6 +87,9 @@ pub(super) struct Request<'a> {
     pub(super) budget: u64,
     /// Only positions before this one are asked for.
     pub(super) limit: u64,
+    /// The first that is asked for and was never asked for before: only its answer can be timed,
+    /// as that to an earlier NAK may be on its way for the others.
+    pub(super) fresh: Option<u64>,
 }
 
 impl Gaps {
@@ -465,6 +468,9 @@ impl Gap {
             NakState::BackOff => {
                 if self.end <= request.limit && self.len() <= request.budget {
                     request.ask(self.first, self.end);
+                    if self.ncf_tries + self.data_tries == 0 {
+                        request.fresh = request.fresh.or(Some(self.first));
+                    }
                     self.state = NakState::WaitNcf;
                     self.due = now + timing.wait_ncf;
                 } else {

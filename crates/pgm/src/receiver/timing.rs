@@ -1,27 +1,36 @@
 //! The timers of NAK generation of one session, and how they follow its network and its group.
 //!
-//! They start as configured, which suits a LAN. A group with a longer round trip gets longer ones,
-//! so that a receiver does not ask again before an answer can have come, and a back-off long enough
-//! for the first NAK's confirmation to silence the others. In: times between our NAKs and their
-//! confirmations, and how many receivers the sender counts. Out: the timers.
+//! They begin as on a LAN and follow what is measured, each unless somebody set it. In: times from
+//! our NAKs to their confirmations and on to the repairs, and how many receivers the sender counts.
+//! Out: the timers.
 //!
 //! ```text
-//!   density of the back-off, group of 1:   _______________        group of 1,000:            __/
-//!                                          min         max                       min ______--  max
+//!   missed ........ NAK ............ NCF ............. RDATA
+//!          back-off     round trip,      data, its
+//!                       its lateness     lateness
+//!
+//!   back_off_min  a sixteenth of the round trip, 200 us to 2 ms: what reordering needs
+//!   back_off_max  and up to four round trips for many: who asks first silences the others
+//!   wait_ncf      1.5 round trips and four times the lateness of confirmations
+//!   wait_data     half a round trip, and the time that repairs take with four times its lateness
+//!
+//!   density of the back-off, group of 1:   |              group of 1,000:            __/
+//!                                         min                            min ______--  max
 //! ```
 //!
-//! Few of a large group draw early, whatever its size, and whoever draws first silences the rest:
-//! the number of NAKs for a packet that everybody lost grows with the logarithm of the group.
+//! Who is alone has nobody to listen for. Few of a large group draw early, whatever its size, and
+//! whoever draws first silences the rest: the number of NAKs for a packet that everybody lost grows
+//! with the logarithm of the group.
 //!
 //! **Spec**: RFC 3208 section 6.3 (NAK_RB_IVL, NAK_RPT_IVL, NAK_RDATA_IVL); the truncated
-//! exponential back-off and its bound of four round trips are those of RFC 5401 section 3.2.3.
-//! Deviation: section 6.3 draws uniformly.
+//! exponential back-off and its bound of four round trips are those of RFC 5401 section 3.2.3, the
+//! smoothing that of RFC 6298. Deviation: section 6.3 of RFC 3208 draws uniformly.
 
 use std::time::Duration;
 
 use base::Rng;
 
-use crate::Config;
+use crate::{Config, Timer};
 
 /// The timers as they are at the moment. One value a session.
 #[derive(Clone, Copy, Debug)]
@@ -40,49 +49,78 @@ pub(super) struct Timing {
     pub(super) repair_time_max: Duration,
     /// Between two looks at all gaps: bounds the work of a receiver with very many.
     pub(super) scan_interval: Duration,
+    /// What was set, and stays.
+    set: TimersSet,
     /// Receivers that the sender counts, or the number assumed.
-    pub(super) group_size: u32,
-    /// From a NAK to its confirmation; zero before the first.
-    pub(super) round_trip: Duration,
+    group_size: u32,
+    /// From a NAK to its confirmation at best; zero before the first.
+    round_trip: Duration,
+    /// By how much confirmations come later than that.
+    confirmation_late: Duration,
     /// The least of the samples since the round trip was last renewed, and their number.
-    pub(super) least: Duration,
-    pub(super) samples: u8,
+    least: Duration,
+    samples: u8,
+    /// From a confirmation to the repair, and how that varies; `None` before the first.
+    data: Option<(Duration, Duration)>,
+    /// Repairs in a row that came later than was waited for.
+    late_repairs: u8,
+}
+
+/// The timers that somebody set.
+#[derive(Clone, Copy, Debug)]
+struct TimersSet {
+    back_off_min: Timer,
+    back_off_max: Timer,
+    wait_ncf: Timer,
+    wait_data: Timer,
 }
 
 impl Timing {
     pub(super) fn new(config: &Config) -> Self {
-        let back_off_max = config.nak_backoff_max();
-        Self {
+        let set = TimersSet {
             back_off_min: config.nak_backoff_min(),
-            back_off_max,
+            back_off_max: config.nak_backoff_max(),
             wait_ncf: config.nak_repeat_interval(),
             wait_data: config.nak_rdata_interval(),
+        };
+        let mut timing = Self {
+            back_off_min: Duration::ZERO,
+            back_off_max: Duration::ZERO,
+            wait_ncf: set.wait_ncf.or(WAIT_NCF_START),
+            wait_data: set.wait_data.or(WAIT_DATA_START),
             ncf_tries_max: u16::try_from(config.nak_ncf_retries()).unwrap_or(u16::MAX),
             data_tries_max: u16::try_from(config.nak_data_retries()).unwrap_or(u16::MAX),
             repair_time_max: config.repair_time_max(),
-            scan_interval: (back_off_max / 16).min(SCAN_INTERVAL_MAX),
+            scan_interval: SCAN_INTERVAL_MAX,
+            set,
             group_size: GROUP_SIZE_ASSUMED,
             round_trip: Duration::ZERO,
+            confirmation_late: Duration::ZERO,
             least: ROUND_TRIP_MAX,
             samples: 0,
-        }
+            data: None,
+            late_repairs: 0,
+        };
+        timing.set_back_off(BACK_OFF_MIN, SPREAD_START);
+        timing.scan_interval = (timing.back_off_max / 16).min(SCAN_INTERVAL_MAX);
+        timing
     }
 
     /// The sender counts so many receivers; 0 when it does not know.
-    pub(super) fn count_group(&mut self, receivers: u32, configured: &Self) {
+    pub(super) fn count_group(&mut self, receivers: u32) {
         self.group_size = match receivers {
             0 => GROUP_SIZE_ASSUMED,
             count => count.min(GROUP_SIZE_MAX),
         };
-        self.follow(configured);
+        self.follow();
     }
 
     /// A confirmation came `sample` after the first NAK for its packet.
     ///
     /// What is lost on the way makes a sample longer, never shorter, and longer timers make such
-    /// samples longer still: so the least of several counts. Another receiver's NAK can make one
-    /// shorter; the configured timers are the floor under that.
-    pub(super) fn confirmed_after(&mut self, sample: Duration, configured: &Self) {
+    /// samples longer still: so the least of several is the round trip, and a sample so long that
+    /// the NAK was repeated meanwhile says nothing about lateness.
+    pub(super) fn confirmed_after(&mut self, sample: Duration) {
         let sample = sample.min(ROUND_TRIP_MAX);
         self.least = self.least.min(sample);
         self.samples += 1;
@@ -92,20 +130,61 @@ impl Timing {
         } else if self.round_trip.is_zero() || sample < self.round_trip {
             self.round_trip = sample;
         }
-        self.follow(configured);
+        if sample <= self.wait_ncf {
+            let late = sample.saturating_sub(self.round_trip);
+            self.confirmation_late = (self.confirmation_late * 7 + late) / 8;
+        }
+        self.follow();
     }
 
-    fn follow(&mut self, configured: &Self) {
-        let round_trip = self.round_trip;
-        self.wait_ncf = configured.wait_ncf.max(round_trip * 2);
-        self.wait_data = configured.wait_data.max(round_trip * 2);
-        // Who is alone has nobody to listen for.
-        let listening = if self.group_size > 1 {
-            round_trip * 4
-        } else {
-            Duration::ZERO
+    /// A repair came `sample` after its confirmation. A longer time than the wait is mostly that of
+    /// a repair that was lost and asked for again: it counts when it has come several times in a
+    /// row, as it does when the source has much to repair.
+    pub(super) fn repaired_after(&mut self, sample: Duration) {
+        let sample = sample.min(ROUND_TRIP_MAX);
+        let is_late = sample > self.wait_data;
+        self.late_repairs = if is_late { self.late_repairs + 1 } else { 0 };
+        self.data = match self.data {
+            Some(known) if is_late && self.late_repairs < LATE_REPAIRS => Some(known),
+            Some((mean, late)) if !is_late => {
+                let late = (late * 3 + sample.abs_diff(mean)) / 4;
+                Some(((mean * 7 + sample) / 8, late))
+            }
+            _ => {
+                self.late_repairs = 0;
+                Some((sample, sample / 4))
+            }
         };
-        self.back_off_max = configured.back_off_max.max(listening);
+        self.follow();
+    }
+
+    fn follow(&mut self) {
+        let round_trip = self.round_trip;
+        // Who is alone has nobody to listen for. Few cannot make many NAKs: they listen for what a
+        // LAN takes, and do not make repairs on a long way later still.
+        let doublings = self.group_size.ilog2();
+        let nearby = LISTENING_MIN * doublings.min(8);
+        if round_trip.is_zero() {
+            self.set_back_off(BACK_OFF_MIN, SPREAD_START * doublings.min(4) / 4);
+            return;
+        }
+        let wait = round_trip * 3 / 2 + self.confirmation_late * 4;
+        self.wait_ncf = self.set.wait_ncf.or(wait.max(WAIT_MIN));
+        if let Some((mean, late)) = self.data {
+            let wait = round_trip / 2 + mean + late * 4;
+            self.wait_data = self.set.wait_data.or(wait.max(WAIT_MIN));
+        }
+        let factor = doublings.saturating_sub(FEW_DOUBLINGS).min(4);
+        let listening = (round_trip + self.confirmation_late) * factor;
+        let reordering = (round_trip / 16).clamp(BACK_OFF_MIN, REORDERING_MAX);
+        self.set_back_off(reordering, listening.max(nearby));
+    }
+
+    /// The shortest back-off and what may come on top, where they are not set.
+    fn set_back_off(&mut self, min: Duration, spread: Duration) {
+        let min = self.set.back_off_min.or(min);
+        self.back_off_max = self.set.back_off_max.or(min + spread);
+        self.back_off_min = min.min(self.back_off_max);
     }
 
     /// A random wait before a NAK. Never zero: nothing is asked for at the moment it is missed.
@@ -150,9 +229,24 @@ const E: u64 = 178_145;
 const GROUP_SIZE_ASSUMED: u32 = 128;
 /// A sender that claims more cannot make receivers wait longer.
 const GROUP_SIZE_MAX: u32 = 100_000;
-/// Asking goes on at an interval of at most 16 waits, 160 ms as configured, or this much more.
-const PATIENCE_DOUBLINGS_MAX: u32 = 4;
-const PATIENCE_MAX: Duration = Duration::from_millis(250);
+/// Asking goes on at an interval of a wait and at most this much more, or of two waits.
+const PATIENCE_DOUBLINGS_MAX: u32 = 8;
+const PATIENCE_MAX: Duration = Duration::from_millis(150);
+/// Judgement: reordering on a LAN, and the most that longer ways are given for it.
+const BACK_OFF_MIN: Duration = Duration::from_micros(200);
+const REORDERING_MAX: Duration = Duration::from_millis(2);
+/// Groups below the next power of two to 8 are few.
+const FEW_DOUBLINGS: u32 = 3;
+/// Before anything is measured: a LAN whose hosts are busy.
+const SPREAD_START: Duration = Duration::from_micros(1800);
+const WAIT_NCF_START: Duration = Duration::from_millis(10);
+const WAIT_DATA_START: Duration = Duration::from_millis(20);
+/// Judgement: a busy host is late by this much without anything being lost.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+/// What a group listens for on a LAN, for each doubling of its size, up to eight.
+const LISTENING_MIN: Duration = Duration::from_micros(100);
+/// Late repairs in a row that are believed.
+const LATE_REPAIRS: u8 = 4;
 /// A longer round trip is believed when so many samples in a row were longer.
 const SAMPLES: u8 = 8;
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
@@ -189,19 +283,74 @@ mod tests {
         assert!((3..25).contains(&first), "{first}");
     }
 
-    #[test]
-    fn the_timers_follow_a_long_round_trip_and_keep_to_the_configured_ones_in_a_short() {
-        let configured = Timing::new(&Config::default());
-        let mut timing = configured;
-        timing.confirmed_after(Duration::from_micros(200), &configured);
-        assert_eq!(timing.wait_ncf, configured.wait_ncf);
-        assert_eq!(timing.back_off_max, configured.back_off_max);
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    /// Timers after 20 repairs, each confirmed after `round_trip` and there `data` later.
+    fn measured(timing: &mut Timing, round_trip: Duration, data: Duration) {
         for _ in 0..20 {
-            timing.confirmed_after(Duration::from_millis(100), &configured);
+            timing.confirmed_after(round_trip);
+            timing.repaired_after(data);
         }
-        assert!(timing.wait_ncf > Duration::from_millis(190));
-        assert!(timing.back_off_max > Duration::from_millis(380));
-        timing.count_group(1, &configured);
-        assert_eq!(timing.back_off_max, configured.back_off_max);
+    }
+
+    #[test]
+    fn the_timers_follow_the_round_trip_both_ways() {
+        let mut timing = Timing::new(&Config::default());
+        assert_eq!((timing.wait_ncf, timing.wait_data), (ms(10), ms(20)));
+        measured(&mut timing, ms(100), ms(4));
+        assert!((ms(150)..ms(160)).contains(&timing.wait_ncf), "{timing:?}");
+        assert!((ms(54)..ms(60)).contains(&timing.wait_data), "{timing:?}");
+        assert!(
+            (ms(400)..ms(420)).contains(&timing.back_off_max),
+            "{timing:?}"
+        );
+        measured(&mut timing, Duration::from_micros(50), Duration::ZERO);
+        assert!(timing.wait_ncf < ms(5), "{timing:?}");
+        for _ in 0..5 {
+            measured(&mut timing, Duration::from_micros(50), Duration::ZERO);
+        }
+        assert_eq!((timing.wait_ncf, timing.wait_data), (ms(1), ms(1)));
+        assert_eq!(timing.back_off_max, Duration::from_micros(900));
+    }
+
+    #[test]
+    fn who_is_alone_asks_at_once_and_few_do_not_wait_as_long_as_many() {
+        let mut timing = Timing::new(&Config::default());
+        measured(&mut timing, ms(16), ms(0));
+        let mut longest = |group| {
+            timing.count_group(group);
+            (timing.back_off_max - timing.back_off_min).as_millis()
+        };
+        assert_eq!(
+            [1, 8, 16, 32, 1000, 0].map(&mut longest),
+            [0, 0, 16, 32, 64, 64]
+        );
+    }
+
+    #[test]
+    fn repairs_that_take_long_make_the_wait_longer() {
+        let mut timing = Timing::new(&Config::default());
+        measured(&mut timing, ms(1), ms(0));
+        let before = timing.wait_data;
+        measured(&mut timing, ms(1), ms(300));
+        assert!(timing.wait_data > ms(300), "{before:?} {timing:?}");
+    }
+
+    #[test]
+    fn what_somebody_set_stays() {
+        let mut builder = Config::builder();
+        for (name, text) in [
+            ("nak_backoff_max", "3ms"),
+            ("nak_repeat_interval", "7ms"),
+            ("nak_rdata_interval", "8ms"),
+        ] {
+            builder.set(name, text).unwrap();
+        }
+        let mut timing = Timing::new(&builder.build().unwrap());
+        measured(&mut timing, ms(100), ms(50));
+        assert_eq!((timing.wait_ncf, timing.wait_data), (ms(7), ms(8)));
+        assert_eq!((timing.back_off_min, timing.back_off_max), (ms(2), ms(3)));
     }
 }

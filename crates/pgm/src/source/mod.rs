@@ -86,6 +86,7 @@ pub struct Source {
     repair_pacer: Pacer,
     ncf_pacer: Pacer,
     flow_hold: u64,
+    elimination: Duration,
     first: u64,
     limits: Limits,
     closing: Closing,
@@ -150,6 +151,7 @@ impl Source {
             repair_pacer: Pacer::new(0, catch_up, Instant::ZERO),
             ncf_pacer: Pacer::new(0, NCF_BURST, Instant::ZERO),
             flow_hold: u64::MAX,
+            elimination: config.elimination_interval().or(ELIMINATION_START),
             first,
             limits: Limits::new(&config, &setup),
             closing: Closing::Open,
@@ -184,6 +186,15 @@ impl Source {
             self.spm
                 .set_spacing(time_of(spm_bytes, (rate / SPM_PART).max(1)));
         }
+    }
+
+    /// The longest round trip to a receiver. The elimination interval and the first heartbeat
+    /// follow it where they are not set: a NAK that was under way when the repair left comes that
+    /// much later at most.
+    pub fn set_round_trip(&mut self, round_trip: Duration) {
+        let measured = (round_trip + ELIMINATION_SLACK).clamp(ELIMINATION_MIN, ELIMINATION_MAX);
+        self.elimination = self.config.elimination_interval().or(measured);
+        self.spm.set_round_trip(round_trip);
     }
 
     /// Keeps everything from `position` on in the window, whatever that does to the offerer, and
@@ -565,5 +576,11 @@ const RUN_BYTES_MAX: usize = 64_000;
 const NCF_PART: u64 = 8;
 /// Confirmations after a pause may come this much time's worth at once.
 const NCF_BURST: Duration = Duration::from_millis(5);
+/// Elimination intervals that follow the round trip: the back-off of a LAN's whole group before it
+/// is known, then with what hosts are late by.
+const ELIMINATION_START: Duration = Duration::from_millis(4);
+const ELIMINATION_SLACK: Duration = Duration::from_micros(500);
+const ELIMINATION_MIN: Duration = Duration::from_millis(1);
+const ELIMINATION_MAX: Duration = Duration::from_millis(250);
 /// SPMs take at most this part of a limited rate.
 const SPM_PART: u64 = 16;

@@ -21,13 +21,14 @@ use std::time::Duration;
 
 use base::Instant;
 
-use crate::{Config, Intervals};
+use crate::{Config, Intervals, Timer};
 
 /// The SPM timers of one source.
 #[derive(Clone, Debug)]
 pub(super) struct SpmSchedule {
     active: Duration,
     ambient: Duration,
+    heartbeat_set: Timer,
     heartbeat_min: Duration,
     heartbeat_max: Duration,
     explicit: Intervals,
@@ -48,7 +49,8 @@ impl SpmSchedule {
         Self {
             active: config.spm_active(),
             ambient: config.spm_ambient(),
-            heartbeat_min: config.spm_heartbeat_min(),
+            heartbeat_set: config.spm_heartbeat_min(),
+            heartbeat_min: config.spm_heartbeat_min().or(HEARTBEAT_MAX),
             heartbeat_max: config.spm_heartbeat_max(),
             explicit: config.spm_heartbeat(),
             spacing: Duration::ZERO,
@@ -65,6 +67,13 @@ impl SpmSchedule {
     /// Keeps SPMs at least this far apart, so that they stay a small part of a low rate.
     pub(super) const fn set_spacing(&mut self, spacing: Duration) {
         self.spacing = spacing;
+    }
+
+    /// The longest round trip of the group: who misses the last packet hears of it about as soon
+    /// as an answer could have come.
+    pub(super) fn set_round_trip(&mut self, round_trip: Duration) {
+        let measured = round_trip.clamp(HEARTBEAT_MIN, HEARTBEAT_MAX);
+        self.heartbeat_min = self.heartbeat_set.or(measured.min(self.heartbeat_max));
     }
 
     /// ODATA or RDATA has left.
@@ -142,6 +151,10 @@ impl SpmSchedule {
 
 /// SPMs in quick succession at the start and at the end of a session.
 const QUICK_COUNT: u32 = 3;
+/// First heartbeats that follow the round trip: what a timer of a busy host can keep, and what is
+/// used while nothing is known.
+const HEARTBEAT_MIN: Duration = Duration::from_millis(1);
+const HEARTBEAT_MAX: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {
@@ -222,6 +235,30 @@ mod tests {
             [
                 2800, 2900, 3000, 3100, 3300, 3600, 3900, 4200, 4500, 4800, 5100
             ]
+        );
+    }
+
+    #[test]
+    fn the_first_heartbeat_follows_the_round_trip_unless_it_was_set() {
+        let first = |config: &Config, round_trip| {
+            let mut schedule = SpmSchedule::new(config, ms(0));
+            play(&mut schedule, ms(100));
+            schedule.data_sent(ms(200));
+            schedule.spm_sent(ms(200));
+            schedule.set_round_trip(round_trip);
+            schedule.data_sent(ms(201));
+            schedule.due().since(ms(201))
+        };
+        let (us, ms) = (Duration::from_micros, Duration::from_millis);
+        let auto = Config::default();
+        assert_eq!(
+            [us(50), ms(3), ms(90)].map(|at| first(&auto, at)),
+            [ms(1), ms(3), ms(5)]
+        );
+        assert_eq!(
+            first(&config(), us(50)),
+            ms(9),
+            "the active interval comes first"
         );
     }
 

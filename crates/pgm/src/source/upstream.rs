@@ -174,7 +174,7 @@ impl Source {
             self.counters.nak_eliminated += 1;
             return false;
         }
-        if repaired_at.is_some_and(|at| now.since(at) < self.config.elimination_interval()) {
+        if repaired_at.is_some_and(|at| now.since(at) < self.elimination) {
             self.counters.nak_eliminated += 1;
             return false;
         }

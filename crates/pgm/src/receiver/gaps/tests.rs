@@ -5,20 +5,13 @@ use super::*;
 const MS: Duration = Duration::from_millis(1);
 
 fn timing() -> Timing {
-    Timing {
-        group_size: 1,
-        round_trip: Duration::ZERO,
-        least: Duration::ZERO,
-        samples: 0,
-        back_off_min: MS,
-        back_off_max: 2 * MS,
-        wait_ncf: 10 * MS,
-        wait_data: 20 * MS,
-        ncf_tries_max: 3,
-        data_tries_max: 2,
-        repair_time_max: MS,
-        scan_interval: Duration::from_micros(50),
-    }
+    let mut timing = Timing::new(&crate::Config::default());
+    (timing.back_off_min, timing.back_off_max) = (MS, 2 * MS);
+    (timing.wait_ncf, timing.wait_data) = (10 * MS, 20 * MS);
+    (timing.ncf_tries_max, timing.data_tries_max) = (3, 2);
+    timing.repair_time_max = MS;
+    timing.scan_interval = Duration::from_micros(50);
+    timing
 }
 
 fn at(ms: u64) -> Instant {
@@ -45,6 +38,7 @@ fn expire_within(gaps: &mut Gaps, now: Instant, budget: u64, limit: u64) -> (Vec
         ranges: &mut asked,
         budget,
         limit,
+        fresh: None,
     };
     let lost = gaps.expire(now, &timing(), &mut Rng::new(1), &mut request);
     (asked, lost)

@@ -16,7 +16,6 @@ use crate::{
     receiver::{
         outbox::{Upstream, is_fit_for_naks},
         spmr::SpmRequest,
-        timing::Timing,
     },
 };
 
@@ -81,8 +80,7 @@ impl Peer {
             self.window.gaps.restart_back_off(due);
         }
         if let Some(mark) = &notes.mark {
-            self.timing
-                .count_group(mark.receiver_count, &shared.limits.timing);
+            self.timing.count_group(mark.receiver_count);
         }
         if notes.mark.is_some() && notes.mark != self.mark {
             self.mark = notes.mark;
@@ -113,7 +111,7 @@ impl Peer {
         let due = now + self.timing.wait_data;
         let mut verdict = Ok(());
         self.for_each_range(nak, list, |peer, first, end| {
-            peer.time_round_trip(now, first, end, &shared.limits.timing);
+            peer.time_confirmation(now, first, end);
             if end <= peer.window.next {
                 peer.window.gaps.confirm(first, end, due);
                 return;
@@ -130,9 +128,22 @@ impl Peer {
     }
 
     /// Learns the round trip when `first..end` holds the packet that is being timed.
-    fn time_round_trip(&mut self, now: Instant, first: u64, end: u64, configured: &Timing) {
-        if let Some((_, asked_at)) = self.timed.take_if(|(sqn, _)| (first..end).contains(sqn)) {
-            self.timing.confirmed_after(now.since(asked_at), configured);
+    fn time_confirmation(&mut self, now: Instant, first: u64, end: u64) {
+        if let Some(timed) = &mut self.timed
+            && !timed.is_confirmed
+            && (first..end).contains(&timed.sqn)
+        {
+            self.timing.confirmed_after(now.since(timed.since));
+            (timed.since, timed.is_confirmed) = (now, true);
+        }
+    }
+
+    /// Learns how long a repair takes when `position` is the packet that is being timed.
+    pub(super) fn time_repair(&mut self, now: Instant, position: u64) {
+        if let Some(timed) = self.timed.take_if(|timed| timed.sqn == position)
+            && timed.is_confirmed
+        {
+            self.timing.repaired_after(now.since(timed.since));
         }
     }
 

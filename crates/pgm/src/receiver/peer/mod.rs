@@ -87,8 +87,7 @@ pub(super) struct Peer {
     path_nla: Option<IpAddr>,
     spmr: SpmRequest,
     timing: Timing,
-    /// The packet whose confirmation will time the round trip, and when it was first asked for.
-    timed: Option<(u64, Instant)>,
+    timed: Option<Timed>,
     heard: Instant,
     /// Data packets accepted.
     data_packets: u64,
@@ -104,6 +103,15 @@ pub(super) struct Peer {
     is_short: bool,
     /// Nothing was given out or lost yet: pieces of a message begun earlier are no loss.
     is_joining: bool,
+}
+
+/// The packet whose confirmation and repair are timed, one at a time.
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    sqn: u64,
+    /// When it was first asked for, then when that was confirmed.
+    since: Instant,
+    is_confirmed: bool,
 }
 
 /// What the application has yet to be told.
@@ -238,6 +246,9 @@ impl Peer {
         let position = data.sqn.extend(self.window.next);
         if self.is_past_end(position) {
             return Err(DropReason::Ended);
+        }
+        if data.is_repair {
+            self.time_repair(now, position);
         }
         let certain = self.window.confirmed();
         let place = self.window.place(position);

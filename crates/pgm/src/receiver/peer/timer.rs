@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Instant;
 
-use super::{Farewell, Peer, Phase, Shared};
+use super::{Farewell, Peer, Phase, Shared, Timed};
 use crate::receiver::{Mode, gaps::Request, outbox::SQNS_A_NAK};
 
 /// Whether a session is still needed after its timers ran.
@@ -63,12 +63,15 @@ impl Peer {
         self.path_nla.is_some() && !self.is_over()
     }
 
-    /// Times one packet after the other: the first of this request, unless another is under way
-    /// and still missing.
-    fn start_timing(&mut self, now: Instant, shared: &Shared) {
-        let is_missing = |(sqn, _): &(u64, Instant)| self.window.gaps.locate(*sqn).is_some();
+    /// Times one packet after the other: `fresh`, unless another is under way and still missing.
+    fn start_timing(&mut self, now: Instant, fresh: Option<u64>) {
+        let is_missing = |timed: &Timed| self.window.gaps.locate(timed.sqn).is_some();
         if !self.timed.as_ref().is_some_and(is_missing) {
-            self.timed = shared.ranges.first().map(|&(first, _)| (first, now));
+            self.timed = fresh.map(|sqn| Timed {
+                sqn,
+                since: now,
+                is_confirmed: false,
+            });
         }
     }
 
@@ -85,7 +88,7 @@ impl Peer {
             // What was announced once only may be forged: a list at a time until more is known.
             self.window.confirmed() + SQNS_A_NAK as u64
         };
-        if now.since(self.turn.0) >= self.timing.back_off_max {
+        if now.since(self.turn.0) >= self.timing.back_off_max.max(TURN_MIN) {
             self.turn = (now, 0);
         }
         let budget = shared.outbox.room_sqns().min(SQNS_A_TURN - self.turn.1);
@@ -93,15 +96,16 @@ impl Peer {
             ranges: &mut shared.ranges,
             budget,
             limit,
+            fresh: None,
         };
         self.window
             .gaps
             .expire(now, &self.timing, &mut shared.rng, &mut request);
-        let asked = budget - request.budget;
+        let (asked, fresh) = (budget - request.budget, request.fresh);
         self.turn.1 += asked;
         shared.counters.withdrawn_sqns += self.window.withdraw();
         if asked > 0 {
-            self.start_timing(now, shared);
+            self.start_timing(now, fresh);
             let upstream = self.upstream(shared);
             shared.counters.nak_sqns += asked;
             shared.counters.nak_packets += shared.outbox.nak(&upstream, &shared.ranges);
@@ -146,6 +150,7 @@ impl Default for Pace {
 
 const PACE_MIN: u64 = 4;
 
-/// Sequence numbers that one session asks for within one back-off; the rest waits another. Bounds
-/// what a forged lead or a long stall of this host can make it send.
+/// Sequence numbers that one session asks for within one back-off, or this long; the rest waits for
+/// the next. Bounds what a forged lead or a long stall of this host can make it send.
 const SQNS_A_TURN: u64 = 64 * SQNS_A_NAK as u64;
+const TURN_MIN: Duration = Duration::from_millis(2);

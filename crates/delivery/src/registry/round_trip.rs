@@ -1,0 +1,93 @@
+//! How long it takes from an SPM of ours to the report that answers it, without what the receiver
+//! took.
+//!
+//! A report repeats the time that the last SPM told, and how long ago that came. Queues and busy
+//! hosts on the way make a sample longer, never shorter: the least of the last few counts.
+
+use std::time::Duration;
+
+use base::Instant;
+use wire::object::Pos;
+
+/// The round trip to one receiver.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RoundTrip {
+    /// The least sample of the turn before, and of this one so far.
+    before: Option<Duration>,
+    current: Option<Duration>,
+    samples: u8,
+    /// The last time that was repeated: the next report may repeat it again.
+    echo_us: u64,
+}
+
+impl RoundTrip {
+    /// Takes what a report says. Nothing when it repeats no time, or one that counted already.
+    pub(super) fn report(&mut self, now: Instant, pos: &Pos) {
+        if pos.echo_us == 0 || pos.echo_us == self.echo_us {
+            return;
+        }
+        let left_us = pos.echo_us.checked_add(pos.echo_age_us.into());
+        let sample = left_us.and_then(|left| (now.as_nanos() / 1000).checked_sub(left));
+        let Some(sample) = sample.map(Duration::from_micros) else {
+            return;
+        };
+        self.echo_us = pos.echo_us;
+        self.current = Some(self.current.map_or(sample, |least| least.min(sample)));
+        self.samples += 1;
+        if self.samples == SAMPLES {
+            (self.before, self.current, self.samples) = (self.current, None, 0);
+        }
+    }
+
+    /// The least of the last samples.
+    pub(super) fn least(&self) -> Option<Duration> {
+        match (self.before, self.current) {
+            (Some(before), Some(current)) => Some(before.min(current)),
+            (before, current) => before.or(current),
+        }
+    }
+}
+
+/// Samples of one turn: the least of the last turn and this one counts.
+const SAMPLES: u8 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A report at `at_us` that repeats a time `echo_us`, heard `age_us` before it left.
+    fn report(round_trip: &mut RoundTrip, at_us: u64, echo_us: u64, age_us: u32) {
+        let pos = Pos {
+            echo_us,
+            echo_age_us: age_us,
+            ..Pos::default()
+        };
+        round_trip.report(Instant::from_nanos(at_us * 1000), &pos);
+    }
+
+    #[test]
+    fn the_receivers_own_time_does_not_count_and_the_least_does() {
+        let mut round_trip = RoundTrip::default();
+        report(&mut round_trip, 5_000, 0, 0);
+        report(&mut round_trip, 5_000, 9_000, 0);
+        report(&mut round_trip, 5_000, u64::MAX, 7);
+        assert_eq!(
+            round_trip.least(),
+            None,
+            "no time, one to come, and nonsense"
+        );
+        report(&mut round_trip, 30_000, 10_000, 19_000);
+        assert_eq!(round_trip.least(), Some(Duration::from_millis(1)));
+        report(&mut round_trip, 90_000, 10_000, 19_000);
+        report(&mut round_trip, 90_000, 40_000, 48_000);
+        assert_eq!(round_trip.least(), Some(Duration::from_millis(1)));
+        for n in 0..u64::from(2 * SAMPLES) {
+            report(&mut round_trip, 200_000 + n, 100_000 + n, 0);
+        }
+        assert_eq!(
+            round_trip.least(),
+            Some(Duration::from_millis(100)),
+            "a longer way"
+        );
+    }
+}
