@@ -70,6 +70,11 @@ fn a_tree_is_proven_at_every_receiver_under_loss() {
         );
         let sent = End::start(towline(lab.host(0), &words)).report(LIMIT);
         assert_eq!(sent["is_proven"], true, "{sent:#}");
+        for row in sent["receivers"].as_array().unwrap() {
+            assert!(row["bytes_per_s"].as_f64().unwrap() > 0.0, "{row:#}");
+            // No --rate was given.
+            assert_ne!(row["limited_by"], "the rate set", "{row:#}");
+        }
         for (number, receiver) in (1..4).zip(receivers) {
             let report = receiver.report(LIMIT);
             assert_eq!(report["is_complete"], true, "{report:#}");
