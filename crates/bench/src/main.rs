@@ -24,6 +24,7 @@ mod round_trips;
 mod sample;
 mod soak;
 mod table;
+mod udp;
 
 use peer::{Aeron, Libpgm, Peer, RawUdp, Towline, ZeroMq};
 use sample::{Sample, Series};
@@ -109,6 +110,9 @@ fn run(request: &Request) -> Result<(), String> {
     }
     if request.wants("rtt") {
         println!("{}", round_trips::run(request.pairs, RTT_SECONDS)?);
+    }
+    if request.wants("udp") {
+        println!("{}", udp::run(request.pairs, UDP_SECONDS)?);
     }
     let parts = capture::PARTS.map(str::to_owned);
     let parts: Vec<String> = parts
@@ -252,12 +256,13 @@ fn measure(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 }
 
 const USAGE: &str = "\
-usage: make bench ARGS=\"[fec] [messages] [files] [trees] [rtt] [capture] [--pairs N] [--size B]\"
+usage: make bench ARGS=\"[fec] [messages] [files] [trees] [rtt] [udp] [capture] [--pairs N] [--size B]\"
        of capture also a part: capture-rate -cost -small -send -gaps -read
        make soak ARGS=[SECONDS], at least 8";
 /// What can be asked for by name; without any, all are run.
-const GROUPS: [&str; 6] = ["fec", "messages", "files", "trees", "rtt", "capture"];
+const GROUPS: [&str; 7] = ["fec", "messages", "files", "trees", "rtt", "udp", "capture"];
 const RTT_SECONDS: u32 = 5;
+const UDP_SECONDS: u32 = 2;
 const PAIRS: usize = 7;
 const TRIES: usize = 5;
 /// Runs of a peer that may fail before one that counts.

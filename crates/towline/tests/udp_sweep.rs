@@ -13,7 +13,7 @@ use std::{
 
 use lab::{Host, Lab, LabSpec, isolated};
 use towline::udp::{
-    Direction, Flow, Limit, Mode, PORT, Profile, ServeSpec, Server, Sweep, SweepReport,
+    Direction, Flow, Limit, Load, Mode, PORT, Profile, ServeSpec, Server, Sweep, SweepReport,
 };
 
 fn never() -> bool {
@@ -29,7 +29,7 @@ fn sweep(servers: Vec<IpAddr>) -> Sweep {
         modes: vec![Mode::One],
         profiles: vec![Profile::Tuned],
         directions: vec![Direction::There],
-        rate_per_s: None,
+        load: None,
         duration: Duration::from_millis(500),
         loss_max: 0.001,
         seed: 1,
@@ -141,7 +141,7 @@ fn losses_are_told_by_their_cause() {
         let mut sweep = sweep(vec![lab.host(1).ipv4().into()]);
         // Half of all packets vanish before the socket.
         lab.host(1).set_loss(1, 2).unwrap();
-        (sweep.rate_per_s, sweep.duration) = (Some(2_000), Duration::from_millis(300));
+        (sweep.load, sweep.duration) = (Some(Load::Rate(2_000)), Duration::from_millis(300));
         let report = swept(&lab, &sweep);
         let flow = &report.rows[0].flows[0];
         let (sent, losses) = (flow.dispatch.sent, flow.losses);
@@ -178,7 +178,7 @@ fn both_directions_modes_and_ipv6() {
             sweep.sizes = vec![20, 1_400, 9_000];
             sweep.modes = vec![Mode::One, Mode::Batch, Mode::Gso];
             sweep.directions = vec![Direction::There, Direction::Back, Direction::Both];
-            (sweep.rate_per_s, sweep.duration) = (Some(1_000), Duration::from_millis(100));
+            (sweep.load, sweep.duration) = (Some(Load::Rate(1_000)), Duration::from_millis(100));
             let report = swept(&lab, &sweep);
             assert_eq!(report.rows.len(), 27);
             for row in &report.rows {
@@ -213,7 +213,7 @@ fn a_group_reaches_every_server() {
         let servers = lab.hosts()[1..].iter().map(|host| host.ipv4().into());
         let mut sweep = sweep(servers.collect());
         sweep.group = Some("239.192.7.7:7788".parse().unwrap());
-        (sweep.rate_per_s, sweep.duration) = (Some(2_000), Duration::from_millis(300));
+        (sweep.load, sweep.duration) = (Some(Load::Rate(2_000)), Duration::from_millis(300));
         let report = swept(&lab, &sweep);
         assert_eq!(report.servers.len(), 2);
         // The worse of the two is told.

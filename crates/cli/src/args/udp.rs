@@ -75,6 +75,9 @@ pub(crate) struct UdpRunArgs {
     /// Measure at this rate in datagrams/s only, instead of finding the highest
     #[arg(long, value_name = "N", value_parser = rtt::rate)]
     pub(crate) rate: Option<u64>,
+    /// Send as fast as can be and count what arrives, instead of finding the highest rate
+    #[arg(long, conflicts_with = "rate")]
+    pub(crate) flood: bool,
     /// How long each trial sends; a row takes about eight
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500ms")]
     pub(crate) time: Duration,

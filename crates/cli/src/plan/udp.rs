@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use towline::{
     rtt::resolve_with,
-    udp::{PORT, SIZES, Sweep},
+    udp::{Load, PORT, SIZES, Sweep},
 };
 
 use crate::{
@@ -24,6 +24,7 @@ pub(crate) struct UdpRunPlan {
     directions: Vec<DirectionArg>,
     profiles: Vec<ProfileArg>,
     rate_per_s: Option<u64>,
+    is_flood: bool,
     time: Duration,
     loss_max_percent: f64,
     seed: u64,
@@ -76,6 +77,7 @@ impl UdpRunPlan {
             directions: args.direction.clone(),
             profiles: args.profile.clone(),
             rate_per_s: args.rate,
+            is_flood: args.flood,
             time: args.time,
             loss_max_percent: args.loss_max,
             seed: args.seed,
@@ -98,7 +100,10 @@ impl UdpRunPlan {
                 .map(|&profile| profile.into())
                 .collect(),
             directions: self.directions.iter().map(|&one| one.into()).collect(),
-            rate_per_s: self.rate_per_s,
+            load: match self.rate_per_s {
+                Some(rate) => Some(Load::Rate(rate)),
+                None => self.is_flood.then_some(Load::Flood),
+            },
             duration: self.time,
             loss_max: self.loss_max_percent / 100.0,
             seed: self.seed,

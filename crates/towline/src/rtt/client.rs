@@ -199,10 +199,8 @@ impl Client {
                         }
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => {
-                        refusal = Some(error);
-                        break;
-                    }
+                    // A reflector that is about to start listens a moment later.
+                    Err(error) => refusal = Some(error),
                 }
             }
         }

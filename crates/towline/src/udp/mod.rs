@@ -39,6 +39,8 @@ pub use server::{ServeSpec, Server};
 mod sweep;
 pub use sweep::Sweep;
 
+pub use measure::sweep::Load;
+
 /// Where a server listens unless told otherwise.
 pub const PORT: u16 = 7701;
 /// The shortest and the longest datagram: its header, and what IPv4 carries.

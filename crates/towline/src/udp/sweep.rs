@@ -41,8 +41,8 @@ pub struct Sweep {
     pub profiles: Vec<Profile>,
     /// Who sends.
     pub directions: Vec<Direction>,
-    /// One rate instead of the search for the highest.
-    pub rate_per_s: Option<u64>,
+    /// One trial at this load instead of the search for the highest rate.
+    pub load: Option<Load>,
     /// How long each trial sends.
     pub duration: Duration,
     /// Share of datagrams that a rate may lose and still count.
@@ -168,14 +168,14 @@ impl<'a> Bench<'a> {
         let mut search = RateSearch::new(self.sweep.loss_max);
         let (mut flooded, mut failed) = (Losses::default(), Losses::default());
         while let Some(load) = search.next().filter(|_| !is_stopped()) {
-            let load = self.sweep.rate_per_s.map_or(load, Load::Rate);
+            let load = self.sweep.load.unwrap_or(load);
             let flows = self.trial(size, mode, profile, direction, load)?;
             row.trials += 1;
             if load == Load::Flood {
                 row.flood_received_per_s = flows.iter().map(|flow| flow.received_per_s).collect();
             }
             let trial = outcome_of(&flows);
-            if self.sweep.rate_per_s.is_some() {
+            if self.sweep.load.is_some() {
                 (row.flows, row.limit) = (flows, Limit::Asked);
                 break;
             }
