@@ -80,8 +80,23 @@ pub struct Account {
     pub losses: Losses,
     /// What `delivered`, `cut` and `unwritten` count; all else is in frames as captured.
     pub unit: Unit,
+    /// The same by interface, in the order of their numbers in the sink.
+    pub interfaces: Vec<InterfaceAccount>,
+    /// What interfaces and their drivers lost, by their own names for it.
+    pub named_losses: Vec<(String, u64)>,
     /// The same, second for second; of the last day.
     pub seconds: Vec<Second>,
+}
+
+/// The account of one interface of a capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceAccount {
+    /// Frames that passed the filter.
+    pub passed: u64,
+    /// What was given to the sink, in [`Account::unit`].
+    pub delivered: u64,
+    /// What its source lost; those of a file stand with the file's first.
+    pub losses: Losses,
 }
 
 /// One second of a capture.

@@ -19,7 +19,7 @@
 #![cfg(target_os = "linux")]
 
 mod account;
-pub use account::{Account, Losses, Second, Unit};
+pub use account::{Account, InterfaceAccount, Losses, Second, Unit};
 
 mod address;
 pub use address::{SinkAddress, SourceAddress};

@@ -1,6 +1,6 @@
 //! A packet on its way from source to sink, and the interface that saw it.
 
-use sys::packet::{Checksum, Direction, Offload, RawPacket};
+use sys::packet::{Checksum, Direction, Offload, RawPacket, STUB_LEN};
 
 /// One packet; it borrows the memory of its source.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,8 @@ pub struct Packet<'a> {
     pub checksum: Checksum,
     /// What the kernel left to be done to it.
     pub offload: Option<Offload>,
+    /// The kernel's filter has rejected it: there are no bytes, and it is only to be counted.
+    pub is_rejected: bool,
 }
 
 impl<'a> Packet<'a> {
@@ -31,6 +33,7 @@ impl<'a> Packet<'a> {
             direction: Some(raw.direction),
             checksum: raw.checksum,
             offload: raw.offload,
+            is_rejected: raw.data.len() == STUB_LEN as usize,
         }
     }
 
@@ -81,6 +84,7 @@ pub(crate) mod tests {
             direction: None,
             checksum: Checksum::Unknown,
             offload: None,
+            is_rejected: false,
         }
     }
 

@@ -76,5 +76,6 @@ const fn on_the_wire<'a>(packet: &Packet<'_>, data: &'a [u8]) -> Packet<'a> {
         direction: packet.direction,
         checksum: Checksum::Valid,
         offload: None,
+        is_rejected: false,
     }
 }

@@ -13,9 +13,9 @@ use base::Instant;
 use sys::{Epoll, Interest, clock};
 
 use crate::{
-    Account, CaptureError, Edits, Filter, GapErrors, Losses, Pace, Pacer, Packet, Sink, Source,
-    Unit, account::Totals, edit::Editor, generated::SequenceCheck, segment::Segmenter,
-    source::Progress,
+    Account, CaptureError, Edits, Filter, GapErrors, InterfaceAccount, Losses, Pace, Pacer, Packet,
+    Sink, Source, Unit, account::Totals, edit::Editor, generated::SequenceCheck,
+    segment::Segmenter, source::Progress,
 };
 
 /// One capture, from its sources to its sink.
@@ -308,7 +308,13 @@ impl Session {
             ..Losses::default()
         };
         for tapped in &mut self.sources {
-            sum = sum.plus(&tapped.source.losses()?);
+            let losses = tapped.source.losses()?;
+            sum = sum.plus(&losses);
+            let first = tapped.interfaces.first().map(|number| *number as usize);
+            let interfaces = &mut self.path.account.interfaces;
+            if let Some(interface) = first.and_then(|first| interfaces.get_mut(first)) {
+                interface.losses = losses;
+            }
         }
         self.path.account.losses = sum;
         Ok(())
@@ -333,6 +339,10 @@ impl Session {
             }
         }
         self.read_losses()?;
+        for tapped in &mut self.sources {
+            let mut losses = tapped.source.named_losses();
+            self.path.account.named_losses.append(&mut losses);
+        }
         self.totals = self.path.account.end_second(self.seconds + 1, &self.totals);
         self.path.note_account();
         self.path.flush();
@@ -361,6 +371,7 @@ impl Tapped {
     fn introduce(&mut self, path: &mut Path) -> Result<(), CaptureError> {
         for interface in &self.source.interfaces()[self.interfaces.len()..] {
             path.sink.interface(interface)?;
+            path.account.interfaces.push(InterfaceAccount::default());
             self.interfaces.push(path.interface_count);
             path.interface_count += 1;
         }
@@ -381,11 +392,8 @@ impl Path {
             return ControlFlow::Break(());
         }
         self.account.received += 1;
-        if self
-            .filter
-            .as_ref()
-            .is_some_and(|filter| !filter.accepts(packet))
-        {
+        let filter = self.filter.as_ref();
+        if packet.is_rejected || filter.is_some_and(|filter| !filter.accepts(packet)) {
             self.account.filtered += 1;
             return ControlFlow::Continue(());
         }
@@ -393,6 +401,9 @@ impl Path {
         self.account.super_frames += u64::from(packet.is_super_packet());
         let interface = interfaces.get(packet.interface as usize);
         let interface = interface.copied().unwrap_or(0);
+        if let Some(account) = self.account.interfaces.get_mut(interface as usize) {
+            account.passed += 1;
+        }
         if interface == packet.interface {
             self.cut_up(packet, is_stopped);
         } else {
@@ -458,6 +469,9 @@ impl Path {
         self.account.delivered += 1;
         self.account.delivered_bytes += packet.data.len() as u64;
         self.account.cut += u64::from(packet.is_cut());
+        if let Some(account) = self.account.interfaces.get_mut(packet.interface as usize) {
+            account.delivered += 1;
+        }
         if let Err(failure) = self.sink.write(packet) {
             self.failure = Some(failure);
         }
@@ -471,6 +485,9 @@ impl Path {
             self.is_stopped = true;
             self.account.passed -= 1;
             self.account.received -= 1;
+            if let Some(account) = self.account.interfaces.get_mut(packet.interface as usize) {
+                account.passed -= 1;
+            }
             self.account.unread += 1;
             return;
         }

@@ -19,6 +19,9 @@ pub mod clock;
 
 pub mod datagram;
 
+mod driver;
+pub use driver::DriverCounters;
+
 /// The errno values that callers tell apart.
 pub mod errno {
     pub use libc::{
@@ -47,6 +50,8 @@ pub mod poll;
 pub use poll::{Epoll, Interest, Ready, TimerFd, WakeFd};
 
 pub mod reception;
+
+pub mod privilege;
 
 pub mod scheduler;
 

@@ -64,26 +64,23 @@ impl Sink for PcapngSink {
         })
     }
 
-    /// The account is one for all interfaces: it stands with the first, and says so where there
-    /// are several.
+    /// Each interface has its own figures; what is known of all together stands with the first.
     fn note(&mut self, account: &Account, stamp_ns: u64) -> Result<(), CaptureError> {
-        if self.interfaces == 0 {
-            return Ok(());
+        for (number, interface) in (0..self.interfaces).zip(&account.interfaces) {
+            let losses = &interface.losses;
+            let comment = (number == 0).then(|| comment(account, self.interfaces));
+            let values = StatisticsValues {
+                received: losses.seen.map(|seen| seen + losses.interface),
+                dropped: Some(losses.interface),
+                accepted: Some(interface.passed),
+                system_dropped: Some(losses.ring),
+                delivered: Some(interface.delivered),
+                comment: comment.as_deref(),
+            };
+            self.output
+                .append(|buffer| Encoder.statistics(buffer, number, stamp_ns, &values))?;
         }
-        let comment = comment(account, self.interfaces);
-        let values = StatisticsValues {
-            received: account
-                .losses
-                .seen
-                .map(|seen| seen + account.losses.interface),
-            dropped: Some(account.losses.interface),
-            accepted: Some(account.passed),
-            system_dropped: Some(account.losses.ring),
-            delivered: Some(account.delivered),
-            comment: Some(&comment),
-        };
-        self.output
-            .append(|buffer| Encoder.statistics(buffer, 0, stamp_ns, &values))
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), CaptureError> {
@@ -101,8 +98,12 @@ fn comment(account: &Account, interfaces: u32) -> String {
     } else {
         ""
     };
+    let named = account.named_losses.iter();
+    let named: String = named
+        .map(|(name, count)| format!("; {name} {count}"))
+        .collect();
     format!(
-        "{scope}filtered {}, cut {}, unread {}; delivered counts {}s",
+        "{scope}filtered {}, cut {}, unread {}; delivered counts {}s{named}",
         account.filtered,
         account.cut,
         account.unread,

@@ -1,11 +1,14 @@
-//! `pcap:FILE` and `pcapng:FILE`: packets of a file, as far as it can be read.
+//! `pcap:FILE` and `pcapng:FILE`: packets of a file, as far as it can be read; also of one that
+//! gzip or zstd has packed, which its first bytes tell.
 
 use std::{
     fs::File,
-    io::{self, Read, stdin},
+    io::{self, BufReader, Read, stdin},
     path::{Path, PathBuf},
 };
 
+use flate2::bufread::MultiGzDecoder;
+use ruzstd::decoding::StreamingDecoder;
 use sys::packet::{Checksum, Direction};
 use wire::{
     pcapng::{self, Block, OptionField},
@@ -19,6 +22,7 @@ use crate::{CaptureError, Interface, Losses, Packet};
 pub struct FileSource {
     path: PathBuf,
     input: Box<dyn Read + Send>,
+    is_compressed: bool,
     decoder: TraceDecoder,
     buffer: Vec<u8>,
     /// What was read and not decoded yet: `buffer[start..end]`.
@@ -54,9 +58,16 @@ impl FileSource {
     /// # Errors
     /// When it is no capture file.
     pub fn new(path: &Path, input: Box<dyn Read + Send>) -> Result<Self, CaptureError> {
+        let opened = decompressed(input).map_err(|cause| CaptureError::File {
+            operation: "read",
+            path: path.to_owned(),
+            cause,
+        });
+        let (input, is_compressed) = opened?;
         let mut source = Self {
             path: path.to_owned(),
             input,
+            is_compressed,
             decoder: TraceDecoder::new(),
             buffer: vec![0; BUFFER_BYTES],
             start: 0,
@@ -96,6 +107,14 @@ impl FileSource {
                 Ok(0) => self.is_at_end = true,
                 Ok(len) => self.end += len,
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) if self.is_compressed => {
+                    // What came out so far is good; how much is missing nobody knows.
+                    self.is_at_end = true;
+                    self.losses.damaged += 1;
+                    let path = self.path.display();
+                    let text = format!("{path}: {cause}; nothing behind it can be unpacked");
+                    self.remarks.push(text);
+                }
                 Err(cause) => {
                     return Err(CaptureError::File {
                         operation: "read",
@@ -191,6 +210,27 @@ impl std::fmt::Debug for FileSource {
     }
 }
 
+/// The input itself, or what it is the compressed form of.
+fn decompressed(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send>, bool)> {
+    let mut first = Vec::new();
+    input.by_ref().take(MAGIC_LEN).read_to_end(&mut first)?;
+    let is_gzip = first.starts_with(&GZIP);
+    let is_zstd = first.starts_with(&ZSTD);
+    let whole = io::Cursor::new(first).chain(input);
+    let opened: Box<dyn Read + Send> = if is_gzip {
+        Box::new(MultiGzDecoder::new(BufReader::with_capacity(
+            BUFFER_BYTES,
+            whole,
+        )))
+    } else if is_zstd {
+        let input = BufReader::with_capacity(BUFFER_BYTES, whole);
+        Box::new(StreamingDecoder::new(input).map_err(io::Error::other)?)
+    } else {
+        Box::new(whole)
+    };
+    Ok((opened, is_gzip || is_zstd))
+}
+
 #[inline]
 fn packet<'a>(record: &Record<'a>) -> Packet<'a> {
     Packet {
@@ -201,6 +241,7 @@ fn packet<'a>(record: &Record<'a>) -> Packet<'a> {
         direction: direction(record),
         checksum: Checksum::Unknown,
         offload: None,
+        is_rejected: false,
     }
 }
 
@@ -239,3 +280,6 @@ fn described(block: &Block<'_>) -> Option<Interface> {
 }
 
 const BUFFER_BYTES: usize = 1 << 20;
+const MAGIC_LEN: u64 = 4;
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

@@ -55,6 +55,7 @@ impl Source for GeneratorSource {
                 direction: Some(Direction::Outgoing),
                 checksum: Checksum::Valid,
                 offload: None,
+                is_rejected: false,
             };
             if visit(&packet) == ControlFlow::Break(()) {
                 break;

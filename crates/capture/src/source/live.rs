@@ -4,14 +4,17 @@ use std::{io, time::Duration};
 
 use sys::{
     netlink::Link,
-    packet::{PacketSocket, Packets, SocketDrops, Stamping, keep_all},
+    packet::{PacketSocket, Packets, STUB_LEN, SocketDrops, Stamping, keep_all},
 };
 
-use crate::{CaptureError, Interface, Losses, account::SocketTotals, link::LinkCounters};
+use crate::{CaptureError, Filter, Interface, Losses, account::SocketTotals, link::LinkCounters};
 
 /// How a live source is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveOptions {
+    /// Run in the kernel too: what it rejects takes a few bytes of the ring and is counted there.
+    /// Whoever reads still has to ask it of the packets that are given.
+    pub filter: Option<Filter>,
     /// Bytes of memory shared with the kernel, or of the socket's buffer.
     pub ring_bytes: usize,
     /// How long a block may be filled before it is given out; the delay at low rates.
@@ -31,6 +34,7 @@ pub struct LiveOptions {
 impl Default for LiveOptions {
     fn default() -> Self {
         Self {
+            filter: None,
             ring_bytes: 32 << 20,
             retire: Duration::from_millis(20),
             snap_len: SNAP_LEN,
@@ -93,8 +97,17 @@ impl Tap {
             } else {
                 Stamping::Software
             })?;
-            if options.snap_len < SNAP_LEN {
-                socket.set_snap_len(options.snap_len)?;
+            match options
+                .filter
+                .as_ref()
+                .and_then(|filter| filter.for_kernel(options.snap_len))
+            {
+                Some(program) => socket.attach_filter(&program)?,
+                None if options.snap_len < SNAP_LEN => {
+                    // One byte more than what tells a rejected packet.
+                    socket.set_snap_len(options.snap_len.max(STUB_LEN + 1))?;
+                }
+                None => {}
             }
             Ok(socket)
         };
@@ -135,6 +148,15 @@ impl Tap {
             interface: self.interface_drops,
             ..Losses::default()
         })
+    }
+
+    /// What the interface and its driver lost so far, by name.
+    pub(super) fn named_losses(&mut self) -> Vec<(String, u64)> {
+        let name = &self.interface[0].name;
+        let losses = self.counters.named_losses().into_iter();
+        losses
+            .map(|(what, count)| (format!("{name} {what}"), count))
+            .collect()
     }
 
     /// Notes why the socket is readable without a packet: its interface went down, or is gone.

@@ -48,6 +48,12 @@ pub trait Source: fmt::Debug + Send {
     /// When the kernel does not answer.
     fn losses(&mut self) -> Result<Losses, CaptureError>;
 
+    /// What interfaces and their drivers lost so far, by the names that they have for it, those
+    /// that are not zero.
+    fn named_losses(&mut self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// Takes no new packet from here on; those taken already can still be read. True when there may
     /// be such.
     ///

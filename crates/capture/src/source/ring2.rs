@@ -78,6 +78,10 @@ impl Source for SlotSource {
         Some(self.ring.as_fd())
     }
 
+    fn named_losses(&mut self) -> Vec<(String, u64)> {
+        self.tap.named_losses()
+    }
+
     fn take_remarks(&mut self) -> Vec<String> {
         std::mem::take(&mut self.tap.remarks)
     }

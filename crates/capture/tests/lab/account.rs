@@ -4,11 +4,13 @@ use std::{thread, time::Duration};
 
 use lab::isolated;
 use towline_capture::{
-    Account, CaptureError, Filter, Interface, Limits, LiveOptions, Pace, Packet, Session, Sink,
-    sink::NullSink, source,
+    Account, CaptureError, Checksum, Edits, Filter, Interface, Limits, LiveOptions, Losses, Pace,
+    Packet, SendOptions, Session, Sink, Source, TagEdit,
+    sink::{self, NullSink, Output, PcapngSink},
+    source::{self, Progress, Visit},
 };
 
-use crate::{assert_closed, capture, pair, send, small_ring};
+use crate::{Captured, OTHERS_MAX, assert_closed, capture, pair, send, send_edited, small_ring};
 
 /// Every kind of source sees every frame of a moderate load.
 #[test]
@@ -177,4 +179,166 @@ fn errors_name_what_to_do() {
             "{text}"
         );
     });
+}
+
+/// A filter that the kernel runs rejects the same packets as one that we run, and counts them; a
+/// tag, which the kernel has taken out before it looks, changes nothing.
+#[test]
+fn what_the_kernel_rejects_is_counted_too() {
+    isolated(|| {
+        let filter = match Filter::compile("udp src port 20001 or vlan 5") {
+            Err(error) if error.to_string().contains("need libpcap") => {
+                println!("skipped: {error}");
+                return;
+            }
+            filter => filter.unwrap(),
+        };
+        let lab = pair();
+        for kind in ["ring", "ring2", "int"] {
+            let options = LiveOptions {
+                ignores_outgoing: true,
+                filter: Some(filter.clone()),
+                ..LiveOptions::default()
+            };
+            let captured = capture(lab.host(1), kind, &options, Box::new(NullSink), || {
+                send(
+                    lab.host(0),
+                    "ring",
+                    "count=1000,flows=4",
+                    Pace::Packets(20_000),
+                );
+                let tagged = Edits {
+                    tag: TagEdit::Set(5),
+                    ..Edits::default()
+                };
+                send_edited(lab.host(0), "count=100", tagged);
+            });
+            let Captured { account, sequence } = captured;
+            assert_eq!(account.residual(), Some(0), "{kind}: {account:?}");
+            // Tagged frames are not looked into for their numbers: they are the others.
+            assert_eq!(sequence.frames, 250, "{kind}: {account:?}");
+            assert!(account.filtered >= 750, "{kind}: {account:?}");
+            assert!(
+                (350..350 + OTHERS_MAX).contains(&account.passed),
+                "{kind}: {account:?}"
+            );
+            assert_eq!(account.interfaces[0].passed, account.passed);
+            assert_eq!(account.interfaces[0].losses, account.losses);
+        }
+    });
+}
+
+/// Counts on beyond 32 bits, as a source does that has run for hours.
+#[derive(Debug, Default)]
+struct LongRunning {
+    interface: [Interface; 1],
+    reads: u64,
+}
+
+impl Source for LongRunning {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interface
+    }
+
+    fn read(&mut self, visit: &mut Visit<'_>) -> Result<Progress, CaptureError> {
+        self.reads += 1;
+        if self.reads > 3 {
+            return Ok(Progress::End);
+        }
+        let frame = [0; 60];
+        let packet = Packet {
+            data: &frame,
+            wire_len: 60,
+            stamp_ns: self.reads,
+            interface: 0,
+            direction: None,
+            checksum: Checksum::Unknown,
+            offload: None,
+            is_rejected: false,
+        };
+        let _goes_on = visit(&packet);
+        Ok(Progress::Some)
+    }
+
+    fn losses(&mut self) -> Result<Losses, CaptureError> {
+        Ok(Losses {
+            seen: Some(LOST + 3),
+            ring: LOST,
+            ..Losses::default()
+        })
+    }
+}
+
+const LOST: u64 = (1 << 32) + 7;
+
+/// After 2^32 packets the account still closes, also in the file.
+#[test]
+fn counters_of_64_bits_reach_the_file() {
+    let path = std::env::temp_dir().join(format!("towline-long-{}.pcapng", std::process::id()));
+    let address = format!("pcapng:{}", path.display()).parse().unwrap();
+    let sink = sink::open(&address, &SendOptions::default()).unwrap();
+    let limits = Limits::default();
+    let source: Box<dyn Source> = Box::<LongRunning>::default();
+    let mut session = Session::new(vec![source], sink, limits).unwrap();
+    session.run(&|| false, &mut |_| {}).unwrap();
+    let account = session.account();
+    assert_eq!((account.residual(), account.losses.ring), (Some(0), LOST));
+    let file = std::fs::read(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    let dropped = [[7, 0, 8, 0].as_slice(), &LOST.to_le_bytes()].concat();
+    assert!(file.windows(12).any(|bytes| bytes == dropped), "isb_osdrop");
+}
+
+/// A disk that is full, or slow, loses what it has no room or time for, and the account knows it.
+#[test]
+fn a_disk_that_fails_or_is_slow_leaves_an_account_that_closes() {
+    isolated(|| {
+        let lab = pair();
+        let at = std::env::temp_dir().join(format!("towline-disk-{}", std::process::id()));
+        std::fs::create_dir(&at).unwrap();
+        let disk = lab::Disk::new(&at, 2 << 20, lab::Access::ReadWrite).unwrap();
+        let address = format!("pcapng:{}", at.join("full.pcapng").display())
+            .parse()
+            .unwrap();
+        let made = disk.enter(|| sink::open(&address, &SendOptions::default()));
+        let sink = made.unwrap().unwrap();
+        let options = small_ring(4 << 20);
+        let mut sent = 0;
+        let captured = capture(lab.host(1), "ring", &options, sink, || {
+            sent = send(lab.host(0), "ring", "count=60000", Pace::Packets(60_000));
+        });
+        std::fs::remove_dir(&at).unwrap();
+        let account = captured.account;
+        assert_eq!((account.residual(), sent), (Some(0), 60_000), "{account:?}");
+        assert!(account.unwritten > 0, "{account:?}");
+        assert_eq!(
+            account.passed,
+            account.delivered + account.unwritten,
+            "{account:?}"
+        );
+
+        let captured = capture(lab.host(1), "ring", &options, slow_sink(), || {
+            sent = send(lab.host(0), "ring", "count=100000", Pace::Packets(50_000));
+        });
+        assert_closed(&captured, sent);
+        assert!(captured.account.losses.ring > 0, "{:?}", captured.account);
+    });
+}
+
+/// A file whose disk takes a mebibyte in a second.
+fn slow_sink() -> Box<dyn Sink> {
+    struct Slow;
+    impl std::io::Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let len = bytes.len().min(64 << 10);
+            thread::sleep(Duration::from_secs_f64(len as f64 / f64::from(1 << 20)));
+            Ok(len)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let output = Output::to_writer(std::path::Path::new("slow"), Box::new(Slow));
+    Box::new(PcapngSink::new(output))
 }

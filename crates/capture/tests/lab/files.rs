@@ -8,9 +8,10 @@ use std::{
 
 use lab::isolated;
 use towline_capture::{
-    Limits, LiveOptions, Pace, SendOptions, Session, SinkAddress,
+    Limits, LiveOptions, Pace, SendOptions, Session, SinkAddress, Source,
     generated::{Generator, GeneratorSpec},
-    sink, source,
+    sink::{self, NullSink},
+    source::{self, FileSource},
 };
 use wire::trace_file::{Step, TraceDecoder};
 
@@ -209,4 +210,52 @@ fn other_programs_agree() {
         .map(|_| format!("{}\t1", generator.next_frame().unwrap().len()))
         .collect();
     assert_eq!(rows.lines().collect::<Vec<_>>(), expected);
+}
+
+/// What gzip and zstd packed is read as what it was, and as far as it goes when it was cut.
+#[test]
+fn compressed_files_are_read_as_far_as_they_go() {
+    let plain = scratch("plain.pcap");
+    let source = "gen:count=20000,size=60-200".parse().unwrap();
+    let source = source::open(&source, &LiveOptions::default()).unwrap();
+    let address = format!("pcap:{}", plain.display()).parse().unwrap();
+    let sink = sink::open(&address, &SendOptions::default()).unwrap();
+    let limits = Limits::default();
+    let mut session = Session::new(vec![source], sink, limits).unwrap();
+    session.run(&|| false, &mut |_| {}).unwrap();
+    for program in ["gzip", "zstd"] {
+        let packed = match Command::new(program).arg("-c").arg(&plain).output() {
+            Ok(output) if output.status.success() => output.stdout,
+            _ => {
+                println!("skipped: {program} is not installed");
+                continue;
+            }
+        };
+        for (part, is_whole) in [(packed.len(), true), (packed.len() / 2, false)] {
+            let input = std::io::Cursor::new(packed[..part].to_vec());
+            let source = FileSource::new(&plain, Box::new(input)).unwrap();
+            let limits = Limits {
+                checks_sequence: true,
+                ..Limits::default()
+            };
+            let sources: Vec<Box<dyn Source>> = vec![Box::new(source)];
+            let mut session = Session::new(sources, Box::new(NullSink), limits).unwrap();
+            session.run(&|| false, &mut |_| {}).unwrap();
+            let check = session.sequence().unwrap();
+            assert_eq!((check.missing(), check.corrupt), (0, 0), "{program}");
+            assert_eq!(
+                check.frames == 20_000,
+                is_whole,
+                "{program}: {}",
+                check.frames
+            );
+            let damaged = session.account().losses.damaged;
+            assert_eq!(damaged > 0, !is_whole, "{program}");
+        }
+    }
+    fs::remove_file(plain).unwrap();
+}
+
+fn scratch(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("towline-capture-{}-{name}", process::id()))
 }

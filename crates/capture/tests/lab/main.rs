@@ -13,8 +13,8 @@ use std::{
 
 use lab::{Host, Lab, LabSpec, isolated};
 use towline_capture::{
-    Account, Limits, LiveOptions, Pace, SendOptions, Session, Sink, generated::SequenceCheck, sink,
-    source,
+    Account, Edits, Limits, LiveOptions, Pace, SendOptions, Session, Sink,
+    generated::SequenceCheck, sink, source,
 };
 
 /// What a capture came to.
@@ -83,6 +83,15 @@ fn capture_with(
 
 /// Sends generated frames from `host`; gives how many the kernel took.
 fn send(host: &Host, kind: &str, spec: &str, pace: Pace) -> u64 {
+    send_by(host, kind, spec, pace, Edits::default())
+}
+
+/// Sends changed frames.
+fn send_edited(host: &Host, spec: &str, edits: Edits) -> u64 {
+    send_by(host, "ring", spec, Pace::Packets(10_000), edits)
+}
+
+fn send_by(host: &Host, kind: &str, spec: &str, pace: Pace, edits: Edits) -> u64 {
     let source = format!("gen:{spec}").parse().unwrap();
     let address = format!("{kind}:{}", host.interface()).parse().unwrap();
     let sent = host.enter(|| {
@@ -93,6 +102,7 @@ fn send(host: &Host, kind: &str, spec: &str, pace: Pace) -> u64 {
             ..Limits::default()
         };
         let mut session = Session::new(vec![source], sink, limits).unwrap();
+        session.set_edits(edits);
         session.run(&|| false, &mut |_| {}).unwrap();
         session.account().delivered
     });

@@ -25,6 +25,9 @@ pub const fn keep_all(bytes: u32) -> [FilterOp; 1] {
     }]
 }
 
+/// Bytes kept of a packet that is rejected and to be counted: fewer than any frame has.
+pub const STUB_LEN: u32 = 2;
+
 /// `BPF_RET | BPF_K`.
 const RETURN_CONSTANT: u16 = 0x06;
 const _: () = assert!(size_of::<FilterOp>() == size_of::<libc::sock_filter>());

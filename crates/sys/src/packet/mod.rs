@@ -21,7 +21,7 @@ mod block_ring;
 pub use block_ring::{Block, BlockRing, BlockRingSpec};
 
 mod filter;
-pub use filter::{FilterOp, keep_all};
+pub use filter::{FilterOp, STUB_LEN, keep_all};
 
 mod frame;
 pub use frame::{Checksum, Direction, GsoKind, Offload, RawPacket, StampSource};

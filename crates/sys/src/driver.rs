@@ -1,0 +1,151 @@
+//! Counters of an interface's driver, by the driver's own names (`ethtool -S`).
+//!
+//! **Spec**: include/uapi/linux/ethtool.h, `ETHTOOL_GSSET_INFO`, `ETHTOOL_GSTRINGS`,
+//! `ETHTOOL_GSTATS`.
+
+use std::{
+    io,
+    mem::zeroed,
+    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+};
+
+use crate::call::check;
+
+/// The counters of one interface's driver.
+#[derive(Debug)]
+pub struct DriverCounters {
+    socket: OwnedFd,
+    interface: String,
+    names: Vec<String>,
+}
+
+impl DriverCounters {
+    /// Asks the driver of `interface` for the names of its counters, of which there may be none.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP for a driver without counters, ENODEV when there is no such interface.
+    pub fn open(interface: &str) -> io::Result<Self> {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+        // SAFETY: socket(2) takes three integers and touches no memory of ours.
+        let raw = check(unsafe { libc::socket(libc::AF_INET, kind, 0) })?;
+        // SAFETY: `raw` was just returned open and belongs to nobody else.
+        let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+        let mut counters = Self {
+            socket,
+            interface: interface.to_owned(),
+            names: Vec::new(),
+        };
+        counters.names = counters.read_names()?;
+        Ok(counters)
+    }
+
+    /// The names, in the driver's order.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The counters in the order of their names.
+    ///
+    /// # Errors
+    /// ENODEV when the interface is gone.
+    ///
+    /// **Cost**: a system call, and what the driver makes of it: microseconds to milliseconds.
+    pub fn read(&self) -> io::Result<Vec<u64>> {
+        if self.names.is_empty() {
+            return Ok(Vec::new());
+        }
+        // A header of 8 bytes, then the counters; the driver is asked for as many as it announced.
+        let mut words = vec![0_u64; 1 + self.names.len()];
+        words[0] = join(READ_COUNTERS, self.names.len() as u32);
+        self.request(&mut words)?;
+        words.remove(0);
+        Ok(words)
+    }
+
+    fn read_names(&self) -> io::Result<Vec<String>> {
+        // Command and reserved, mask of the sets wanted, then the length of each.
+        let mut sizes = [join(READ_SIZES, 0), 1 << COUNTERS, 0];
+        self.request(&mut sizes)?;
+        let count = if sizes[1] == 0 {
+            0
+        } else {
+            low(sizes[2]) as usize
+        };
+        if count == 0 || count > NAMES_MAX {
+            return Ok(Vec::new());
+        }
+        // Command, set and length are 12 bytes: the names begin in the middle of a word.
+        let mut words = vec![0_u64; 2 + count * NAME_LEN / 8];
+        words[0] = join(READ_NAMES, COUNTERS);
+        words[1] = join(count as u32, 0);
+        self.request(&mut words)?;
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let names = bytes[12..].chunks_exact(NAME_LEN).take(count);
+        let text = |name: &[u8]| {
+            let end = name.iter().position(|byte| *byte == 0);
+            String::from_utf8_lossy(&name[..end.unwrap_or(NAME_LEN)])
+                .trim()
+                .to_owned()
+        };
+        Ok(names.map(text).collect())
+    }
+
+    /// Has the driver answer into `words`, which begin with a command.
+    fn request(&self, words: &mut [u64]) -> io::Result<()> {
+        // SAFETY: a name, integers and pointers, for which zero is a value.
+        let mut request: libc::ifreq = unsafe { zeroed() };
+        let name = self.interface.as_bytes();
+        if name.len() >= request.ifr_name.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        for (place, byte) in request.ifr_name.iter_mut().zip(name) {
+            *place = byte.cast_signed();
+        }
+        request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+        // SAFETY: `request` is live, and points at `words`, which are exclusively borrowed and hold
+        // what the command in them announces: as many counters or names as the driver said it has.
+        // The driver does not change these numbers while its interface exists.
+        check(unsafe { libc::ioctl(self.socket.as_raw_fd(), ETHTOOL, &raw mut request) })?;
+        Ok(())
+    }
+}
+
+/// Two 32-bit fields that follow each other in memory.
+fn join(first: u32, second: u32) -> u64 {
+    let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// The first of two such fields.
+fn low(word: u64) -> u32 {
+    let [a, b, c, d, ..] = word.to_ne_bytes();
+    u32::from_ne_bytes([a, b, c, d])
+}
+
+/// `SIOCETHTOOL`.
+const ETHTOOL: libc::Ioctl = 0x8946;
+const READ_NAMES: u32 = 0x1b;
+const READ_COUNTERS: u32 = 0x1d;
+const READ_SIZES: u32 = 0x37;
+/// `ETH_SS_STATS`.
+const COUNTERS: u32 = 1;
+/// `ETH_GSTRING_LEN`.
+const NAME_LEN: usize = 32;
+/// Large adapters have some thousands.
+const NAMES_MAX: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_without_counters_says_so() {
+        let error = DriverCounters::open("lo").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP));
+        let error = DriverCounters::open("no-such-one").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
+        assert!(DriverCounters::open("a name that is too long for it").is_err());
+        assert_eq!((low(join(7, 9)), size_of::<libc::ifreq>() >= 32), (7, true));
+    }
+}
