@@ -216,7 +216,7 @@ fn other_programs_agree() {
 #[test]
 fn compressed_files_are_read_as_far_as_they_go() {
     let plain = scratch("plain.pcap");
-    let source = "gen:count=20000,size=60-200".parse().unwrap();
+    let source = "gen:count=80000,size=60-200".parse().unwrap();
     let source = source::open(&source, &LiveOptions::default()).unwrap();
     let address = format!("pcap:{}", plain.display()).parse().unwrap();
     let sink = sink::open(&address, &SendOptions::default()).unwrap();
@@ -244,7 +244,7 @@ fn compressed_files_are_read_as_far_as_they_go() {
             let check = session.sequence().unwrap();
             assert_eq!((check.missing(), check.corrupt), (0, 0), "{program}");
             assert_eq!(
-                check.frames == 20_000,
+                check.frames == 80_000,
                 is_whole,
                 "{program}: {}",
                 check.frames
