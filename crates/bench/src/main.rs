@@ -256,7 +256,8 @@ fn measure(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 }
 
 const USAGE: &str = "\
-usage: make bench ARGS=\"[fec] [messages] [files] [trees] [rtt] [udp] [capture] [--pairs N] [--size B]\"
+usage: make bench ARGS=\"[fec] [messages] [files] [trees] [rtt] [udp] [capture] \
+             [--pairs N] [--size B]\"
        of capture also a part: capture-rate -cost -small -send -gaps -read
        make soak ARGS=[SECONDS], at least 8";
 /// What can be asked for by name; without any, all are run.

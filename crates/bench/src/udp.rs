@@ -1,7 +1,7 @@
 //! Datagrams as fast as can be, one a call, beside iperf3: what the receiver counts each second.
 //!
-//! Both send from one thread and receive on another host's, through one cable. What a tool sends and
-//! nobody receives is no result.
+//! Both send from one thread and receive on another host's, through one cable. What a tool sends
+//! and nobody receives is no result.
 
 use std::{process::Command, time::Duration};
 

@@ -19,7 +19,7 @@ mod json;
 pub(crate) use json::MessageStream;
 
 mod mtu;
-pub(crate) use mtu::MtuReport;
+pub(crate) use mtu::{GroupMtuDocument, MtuReport};
 
 mod name;
 pub(crate) use name::shown;

@@ -25,6 +25,9 @@ use sys::{
 
 use crate::{Error, Interfaces};
 
+mod group;
+pub use group::{GroupMtuReport, group_mtu};
+
 /// What a path's MTU is, and how it is known. Sizes are those of whole IP packets, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathMtuReport {

@@ -1,5 +1,6 @@
 //! The MTU of paths in the lab, exact to the byte, by a reflector's answers and without one.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::print_stdout, reason = "a test says why it is skipped")]
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -9,10 +10,15 @@ use std::{
 };
 
 use lab::{Lab, LabSpec, isolated};
+use sys::namespace::run_in;
 use towline::{
-    mtu::{Confirmation, MtuVerdict, PathMtuReport, path_mtu},
+    mtu::{Confirmation, MtuVerdict, PathMtuReport, group_mtu, path_mtu},
     rtt::{Engine, PORT, ReflectSpec, Reflector, Wait},
 };
+
+mod middle;
+
+use middle::{Middle, RIGHT_ROUTED, did};
 
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// A port where nobody listens.
@@ -80,5 +86,112 @@ fn a_host_that_is_silent_is_told() {
         let found = lab.host(0).enter(|| path_mtu(there, brief, &never));
         let error = found.unwrap().unwrap_err().to_string();
         assert!(error.contains("answers nothing"), "{error}");
+    });
+}
+
+#[test]
+fn routers_that_tell_and_routers_that_drop_silently() {
+    isolated(|| {
+        let made = Middle::routed(1_500, 1_400);
+        let brief = Duration::from_millis(300);
+        let there: SocketAddr = format!("{RIGHT_ROUTED}:{PORT}").parse().unwrap();
+        // A reflector, as hosts limit how often they say that nobody listens.
+        let spec = ReflectSpec {
+            listen: there,
+            engine: Engine::Recv,
+            wait: Wait::Block,
+        };
+        let mut reflector = run_in(&[&made.right], || Reflector::open(spec).unwrap()).unwrap();
+        let stop = AtomicBool::new(false);
+        let mut beside = |body: &mut dyn FnMut() -> PathMtuReport| {
+            thread::scope(|scope| {
+                stop.store(false, Ordering::Relaxed);
+                scope.spawn(|| reflector.run(&|| stop.load(Ordering::Relaxed)).unwrap());
+                let found = body();
+                stop.store(true, Ordering::Relaxed);
+                found
+            })
+        };
+        let mut probe = || {
+            let found = run_in(&[&made.left], || path_mtu(there, brief, &never)).unwrap();
+            found.unwrap()
+        };
+        let told = beside(&mut probe);
+        assert_eq!(
+            (told.path_mtu, told.interface_mtu),
+            (1_400, 1_500),
+            "{told:?}"
+        );
+        assert_eq!(told.verdict, MtuVerdict::Told);
+        assert_eq!(told.claims[0].mtu, 1_400);
+        // The router goes on dropping, and its word about it is dropped, too.
+        let rules = [
+            "add table ip mute",
+            "add chain ip mute out { type filter hook output priority 0 ; }",
+            "add rule ip mute out icmp type destination-unreachable drop",
+        ];
+        if rules.iter().all(|rule| did(&made.middle, "nft", rule)) {
+            let silent = beside(&mut probe);
+            assert_eq!(silent.path_mtu, 1_400, "{silent:?}");
+            assert_eq!(silent.verdict, MtuVerdict::BlackHole);
+            assert!(silent.claims.is_empty());
+        }
+    });
+}
+
+#[test]
+fn ipv6_paths_are_exact() {
+    isolated(|| {
+        for mtu in [1_280, 1_500, 9_000] {
+            let lab = Lab::new(&LabSpec::new(2).mtu(mtu)).unwrap();
+            if !lab.host(1).has_ipv6() {
+                println!("skipped: the kernel has no IPv6");
+                return;
+            }
+            let found = probed(&lab, (lab.host(1).ipv6(), FREE_PORT).into());
+            assert_eq!((found.path_mtu, found.udp_payload_max), (mtu, mtu - 48));
+            assert_eq!(found.confirmation, Confirmation::PortUnreachable);
+        }
+    });
+}
+
+#[test]
+fn of_a_group_each_receiver_has_a_path_of_its_own() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3).mtu(1_500)).unwrap();
+        // One receiver is behind a smaller link: what is larger does not reach it.
+        let smaller = "add rule ip small in udp length > 1372 drop";
+        let rules = [
+            "add table ip small",
+            "add chain ip small in { type filter hook prerouting priority 0 ; }",
+            smaller,
+        ];
+        let has_small = rules
+            .iter()
+            .all(|rule| did(lab.host(2).namespace(), "nft", rule));
+        let group: SocketAddr = "239.192.0.9:7700".parse().unwrap();
+        let spec = ReflectSpec {
+            listen: group,
+            engine: Engine::Recv,
+            wait: Wait::Block,
+        };
+        let stop = AtomicBool::new(false);
+        let mut reflectors: Vec<Reflector> = lab.hosts()[1..]
+            .iter()
+            .map(|host| host.enter(|| Reflector::open(spec)).unwrap().unwrap())
+            .collect();
+        let found = thread::scope(|scope| {
+            for reflector in &mut reflectors {
+                scope.spawn(|| reflector.run(&|| stop.load(Ordering::Relaxed)).unwrap());
+            }
+            let brief = Duration::from_millis(300);
+            let found = lab.host(0).enter(|| group_mtu(group, 1, brief, &never));
+            stop.store(true, Ordering::Relaxed);
+            found.unwrap().unwrap()
+        });
+        let small = if has_small { 1_392 } else { 1_500 };
+        let expected = [(lab.host(1).ipv4(), 1_500), (lab.host(2).ipv4(), small)];
+        assert_eq!(found.receivers, expected.map(|(ip, mtu)| (ip.into(), mtu)));
+        assert_eq!((found.path_mtu(), found.interface_mtu), (small, 1_500));
     });
 }

@@ -54,7 +54,7 @@ Examples:
   towline rtt reflect
   towline rtt reflect --listen 10.0.0.1:7700 --wait spin --sched fifo --cpu 1")]
 pub(crate) struct RttReflectArgs {
-    /// Address and port, or only one of them
+    /// Address and port, or only one of them; a group is joined
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
     #[arg(default_value = "0.0.0.0:7700")]
     pub(crate) listen: SocketAddr,
@@ -66,7 +66,7 @@ pub(crate) struct RttReflectArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RUN_HELP)]
 pub(crate) struct RttRunArgs {
-    /// Where `towline rtt reflect` runs; port 7700 unless given
+    /// Where `towline rtt reflect` runs, or its group; port 7700 unless given
     #[arg(value_name = "HOST[:PORT]")]
     pub(crate) target: String,
     /// Messages each second; several make a sweep: 10k,20k,40k

@@ -1,24 +1,29 @@
 //! `towline mtu`.
 
 use serde::Serialize;
-use towline::{mtu::path_mtu, rtt::resolve};
+use towline::{
+    mtu::{group_mtu, path_mtu},
+    rtt::resolve,
+};
 
 use crate::{
     args::MtuArgs,
     failure::{Failure, Verdict},
     interrupt::Interrupt,
-    report::{MtuReport, Output},
+    report::{GroupMtuDocument, MtuReport, Output},
 };
 
 #[derive(Serialize)]
 struct Plan<'a> {
     target: &'a str,
+    hops: u8,
     timeout_ms: u128,
 }
 
 pub(super) fn run(args: &MtuArgs, output: &Output) -> Result<Verdict, Failure> {
     let plan = Plan {
         target: &args.target,
+        hops: args.hops,
         timeout_ms: args.timeout.as_millis(),
     };
     if output.shows_only("mtu", &plan)? {
@@ -26,6 +31,11 @@ pub(super) fn run(args: &MtuArgs, output: &Output) -> Result<Verdict, Failure> {
     }
     let interrupt = Interrupt::install()?;
     let peer = resolve(&args.target)?;
+    if peer.ip().is_multicast() {
+        let found = group_mtu(peer, args.hops, args.timeout, &|| interrupt.is_requested())?;
+        output.finish(&GroupMtuDocument::new(&args.target, &found))?;
+        return Ok(Verdict::of_session(interrupt.is_requested(), true));
+    }
     match path_mtu(peer, args.timeout, &|| interrupt.is_requested()) {
         Ok(found) => output.finish(&MtuReport::new(&args.target, &found))?,
         Err(_) if interrupt.is_requested() => return Ok(Verdict::Interrupted),

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use serde::Serialize;
-use towline::mtu::{Confirmation, MtuVerdict, PathMtuReport};
+use towline::mtu::{Confirmation, GroupMtuReport, MtuVerdict, PathMtuReport};
 
 use super::Document;
 
@@ -107,5 +107,68 @@ impl Document for MtuReport {
             self.pgm_payload_bytes_max,
             self.words,
         )
+    }
+}
+
+/// The paths to a group's receivers.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct GroupMtuDocument {
+    target: String,
+    interface: String,
+    interface_mtu_bytes: u32,
+    path_mtu_bytes: u32,
+    udp_payload_bytes_max: u32,
+    receivers: Vec<ReceiverRow>,
+    probes: u64,
+}
+
+/// One that answered.
+#[derive(Clone, Debug, Serialize)]
+struct ReceiverRow {
+    address: IpAddr,
+    path_mtu_bytes: u32,
+}
+
+impl GroupMtuDocument {
+    pub(crate) fn new(target: &str, found: &GroupMtuReport) -> Self {
+        let is_ipv6 = found.receivers.iter().any(|(address, _)| address.is_ipv6());
+        let headers = if is_ipv6 { 48 } else { 28 };
+        let row = |&(address, path_mtu_bytes): &(IpAddr, u32)| ReceiverRow {
+            address,
+            path_mtu_bytes,
+        };
+        Self {
+            target: target.to_owned(),
+            interface: found.interface.clone(),
+            interface_mtu_bytes: found.interface_mtu,
+            path_mtu_bytes: found.path_mtu(),
+            udp_payload_bytes_max: found.path_mtu().saturating_sub(headers),
+            receivers: found.receivers.iter().map(row).collect(),
+            probes: found.probes,
+        }
+    }
+}
+
+impl Document for GroupMtuDocument {
+    const SCHEMA: &'static str = "towline.mtu-group";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "path MTU      {} bytes to all {} receivers of {} ({}: {}); UDP payload {}\n",
+            self.path_mtu_bytes,
+            self.receivers.len(),
+            self.target,
+            self.interface,
+            self.interface_mtu_bytes,
+            self.udp_payload_bytes_max,
+        );
+        for row in &self.receivers {
+            text += &format!(
+                "receiver      {} bytes to {}\n",
+                row.path_mtu_bytes, row.address
+            );
+        }
+        text
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::{AsFd as _, BorrowedFd},
     time::Duration,
 };
@@ -11,7 +11,7 @@ use measure::{
     Counts, Mark, MarkKind, PROBE_BYTES_MIN, Probe, ProbeKind, Schedule,
     raw::{End, Setup},
 };
-use net::NetError;
+use net::{Interfaces, NetError};
 use sys::{Epoll, Family, Inbox, Interest, UdpSocket, datagram, stamp};
 
 use super::{
@@ -24,7 +24,10 @@ use crate::{Error, UsageMeter};
 /// A socket that a reflector answers.
 #[derive(Debug)]
 pub struct Client {
+    /// Connected to the reflector, or to a group of them.
     socket: UdpSocket,
+    /// Where the answers of a group's reflectors come in.
+    inbound: Option<UdpSocket>,
     epoll: Epoll,
     inbox: Inbox,
     peer: SocketAddr,
@@ -72,17 +75,27 @@ impl Client {
             move |error: io::Error| Error::from(NetError::system(operation, peer, &error))
         };
         let socket = UdpSocket::new(Family::of(&peer)).map_err(refused("open a socket to"))?;
-        datagram::connect(socket.as_fd(), peer).map_err(refused("find a way to"))?;
+        let inbound = if peer.ip().is_multicast() {
+            let choice = Interfaces::read()?.choose(None, peer.ip())?;
+            let (index, local) = (choice.interface.index, choice.local);
+            let answers = towards_group(&socket, peer, index, local);
+            Some(answers.map_err(refused("send to the group"))?)
+        } else {
+            datagram::connect(socket.as_fd(), peer).map_err(refused("find a way to"))?;
+            None
+        };
+        let receiving = inbound.as_ref().unwrap_or(&socket);
         // An echo must never be lost for want of room here.
-        let _granted = socket
+        let _granted = receiving
             .set_receive_buffer(BUFFER_BYTES)
             .map_err(refused("enlarge the receive buffer for"))?;
         let epoll = Epoll::new(1).map_err(refused("make a poll set for"))?;
         epoll
-            .add(socket.as_fd(), 0, Interest::READ)
+            .add(receiving.as_fd(), 0, Interest::READ)
             .map_err(refused("wait for"))?;
         let mut client = Self {
             socket,
+            inbound,
             epoll,
             inbox: Inbox::new(BATCH),
             peer,
@@ -103,11 +116,12 @@ impl Client {
     /// # Errors
     /// When the kernel cannot.
     pub fn set_stamping(&mut self, every: u64) -> Result<(), Error> {
-        let result = if every > 0 {
-            stamp::enable(self.fd())
+        let set = if every > 0 {
+            stamp::enable
         } else {
-            stamp::disable(self.fd())
+            stamp::disable
         };
+        let result = set(self.fd()).and_then(|()| set(self.receiving().as_fd()));
         result.map_err(|error| NetError::system("stamp messages to", self.peer, &error))?;
         self.stamp_every = every;
         Ok(())
@@ -186,10 +200,11 @@ impl Client {
                 if left.is_zero() {
                     break;
                 }
-                if !datagram::wait_readable(self.socket.as_fd(), left).unwrap_or(false) {
+                let fd = self.inbound.as_ref().unwrap_or(&self.socket).as_fd();
+                if !datagram::wait_readable(fd, left).unwrap_or(false) {
                     continue;
                 }
-                match datagram::receive(self.socket.as_fd(), &mut self.rooms, false) {
+                match datagram::receive(fd, &mut self.rooms, false) {
                     Ok(len) => {
                         let welcome = Probe::parse(&self.rooms[..len]);
                         let is_ours =
@@ -228,6 +243,10 @@ impl Client {
 
     fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    fn receiving(&self) -> &UdpSocket {
+        self.inbound.as_ref().unwrap_or(&self.socket)
     }
 }
 
@@ -276,7 +295,7 @@ impl<'a> Run<'a> {
         let is_realtime = setup.sched.starts_with("fifo");
         client.stamping.restart();
         // Of the calls that may wait only: the others say that they may not.
-        let _always = datagram::set_blocking(client.fd(), LOOK);
+        let _always = datagram::set_blocking(client.receiving().as_fd(), LOOK);
         let flight = Flight::new(room.clamp(1_024, FLIGHT_MAX));
         let start_ns = now_ns() + LEAD_NS;
         Self {
@@ -455,7 +474,9 @@ impl<'a> Run<'a> {
     }
 
     fn receive_one(&mut self) -> io::Result<()> {
-        let len = datagram::receive(self.client.socket.as_fd(), &mut self.client.rooms, false)?;
+        let client = &mut *self.client;
+        let fd = client.inbound.as_ref().unwrap_or(&client.socket).as_fd();
+        let len = datagram::receive(fd, &mut client.rooms, false)?;
         let now = self.now();
         self.take(0, len, now);
         Ok(())
@@ -463,7 +484,8 @@ impl<'a> Run<'a> {
 
     fn receive_stamped(&mut self) -> io::Result<()> {
         let client = &mut *self.client;
-        let (len, stamps) = stamp::receive_stamped(client.socket.as_fd(), &mut client.rooms)?;
+        let fd = client.inbound.as_ref().unwrap_or(&client.socket).as_fd();
+        let (len, stamps) = stamp::receive_stamped(fd, &mut client.rooms)?;
         let now = self.now();
         let sequence = self.take(0, len, now);
         let is_stamped = |sequence: &u64| sequence.is_multiple_of(self.client.stamp_every);
@@ -476,7 +498,8 @@ impl<'a> Run<'a> {
     fn receive_many(&mut self) -> io::Result<()> {
         let client = &mut *self.client;
         let rooms = client.rooms.chunks_mut(ROOM_BYTES);
-        let count = client.inbox.receive(client.socket.as_fd(), rooms)?;
+        let fd = client.inbound.as_ref().unwrap_or(&client.socket).as_fd();
+        let count = client.inbox.receive(fd, rooms)?;
         let now = self.now();
         for index in 0..count {
             let len = self.client.inbox.message(index).len;
@@ -558,7 +581,7 @@ impl<'a> Run<'a> {
             let ready = self.client.epoll.wait(Some(limit))?.len();
             debug_assert!(ready <= 1, "one socket is in the set");
         } else {
-            datagram::wait_readable(self.client.socket.as_fd(), limit)?;
+            datagram::wait_readable(self.client.receiving().as_fd(), limit)?;
         }
         // A wait is no pause.
         self.last_seen_ns = self.now();
@@ -569,7 +592,8 @@ impl<'a> Run<'a> {
     /// poll before each receive would be seen in every round trip.
     fn await_answer(&mut self) -> io::Result<()> {
         let client = &mut *self.client;
-        let received = datagram::receive(client.socket.as_fd(), &mut client.rooms, true);
+        let fd = client.inbound.as_ref().unwrap_or(&client.socket).as_fd();
+        let received = datagram::receive(fd, &mut client.rooms, true);
         let now = self.now();
         self.last_seen_ns = now;
         self.has_received = true;
@@ -619,6 +643,24 @@ impl<'a> Run<'a> {
     fn now(&self) -> u64 {
         now_ns().saturating_sub(self.start_ns)
     }
+}
+
+/// Connects a socket to a group; answers come to another one with the same address, which takes
+/// them from anybody.
+fn towards_group(
+    socket: &UdpSocket,
+    group: SocketAddr,
+    interface: u32,
+    local: IpAddr,
+) -> io::Result<UdpSocket> {
+    socket.set_reuse_address(true)?;
+    socket.bind(SocketAddr::new(local, 0))?;
+    socket.set_multicast_interface(interface, local)?;
+    let inbound = UdpSocket::new(Family::of(&group))?;
+    inbound.set_reuse_address(true)?;
+    inbound.bind(socket.local_addr()?)?;
+    datagram::connect(socket.as_fd(), group)?;
+    Ok(inbound)
 }
 
 fn now_ns() -> u64 {

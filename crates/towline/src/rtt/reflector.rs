@@ -2,13 +2,13 @@
 
 use std::{
     io::{self, IoSlice},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::AsFd as _,
     time::Duration,
 };
 
 use measure::{Probe, ProbeKind};
-use net::NetError;
+use net::{Interfaces, NetError};
 use sys::{Control, Epoll, Family, Inbox, Interest, RawAddress, UdpSocket, datagram, message};
 
 use super::{Engine, Wait};
@@ -17,7 +17,8 @@ use crate::Error;
 /// How a reflector works.
 #[derive(Clone, Copy, Debug)]
 pub struct ReflectSpec {
-    /// Where it listens.
+    /// Where it listens: an address of this host, or a group, which it joins on the interface of
+    /// the kernel's route.
     pub listen: SocketAddr,
     /// Which calls move the packets.
     pub engine: Engine,
@@ -60,7 +61,12 @@ impl Reflector {
         };
         let socket =
             UdpSocket::new(Family::of(&spec.listen)).map_err(refused("open a socket at"))?;
-        socket.bind(spec.listen).map_err(refused("listen at"))?;
+        if spec.listen.ip().is_multicast() {
+            let index = route(spec.listen.ip())?;
+            join(&socket, spec.listen, index).map_err(refused("join"))?;
+        } else {
+            socket.bind(spec.listen).map_err(refused("listen at"))?;
+        }
         let _granted = socket
             .set_receive_buffer(BUFFER_BYTES)
             .map_err(refused("enlarge the receive buffer at"))?;
@@ -220,6 +226,19 @@ impl ReflectCounts {
         }
         true
     }
+}
+
+/// The interface by which a group leaves, and should come.
+fn route(group: IpAddr) -> Result<u32, Error> {
+    Ok(Interfaces::read()?.choose(None, group)?.interface.index)
+}
+
+/// Answers to what comes through the group leave from this host's own address.
+fn join(socket: &UdpSocket, group: SocketAddr, interface: u32) -> io::Result<()> {
+    socket.set_reuse_address(true)?;
+    socket.bind(group)?;
+    socket.set_multicast_all(false)?;
+    socket.join(group.ip(), interface, None)
 }
 
 /// Errors that concern one client, or one moment.

@@ -1,0 +1,195 @@
+//! The MTU of the paths to the receivers of a group, each by its own answers.
+//!
+//! ```text
+//!   probe(size) to the group --> each reflector that it reaches answers at that size, by unicast
+//! ```
+//! One probe narrows what is known of every receiver; the next size is halfway for the first of
+//! those of whom too little is known.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::AsFd as _,
+    time::Duration,
+};
+
+use measure::{PROBE_BYTES_MIN, Probe, ProbeKind};
+use net::{Interfaces, NetError};
+use sys::{Family, PathMtu, RawAddress, UdpSocket, datagram, errno};
+
+use super::{PACKET_BYTES_MAX, UDP_HEADER};
+use crate::Error;
+
+/// What is known of the paths to a group's receivers. Sizes are those of whole IP packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupMtuReport {
+    /// The interface that the group is sent by.
+    pub interface: String,
+    /// Its MTU.
+    pub interface_mtu: u32,
+    /// Those that answered, with the largest packet that each did; ordered by address.
+    pub receivers: Vec<(IpAddr, u32)>,
+    /// Packets sent.
+    pub probes: u64,
+}
+
+impl GroupMtuReport {
+    /// What reaches all of them.
+    #[must_use]
+    pub fn path_mtu(&self) -> u32 {
+        let mtus = self.receivers.iter().map(|(_, mtu)| *mtu);
+        mtus.min().unwrap_or(self.interface_mtu)
+    }
+}
+
+/// Finds the MTU of the path to each reflector (`towline rtt reflect --listen GROUP`) that answers.
+///
+/// # Errors
+/// When nobody answers even a small packet, or the system refuses.
+///
+/// **Cost**: some 12 packets for each different MTU, each waited for as long as `timeout`.
+pub fn group_mtu(
+    group: SocketAddr,
+    hops: u8,
+    timeout: Duration,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<GroupMtuReport, Error> {
+    let choice = Interfaces::read()?.choose(None, group.ip())?;
+    let refused = |error: io::Error| NetError::system("probe the paths to", group, &error);
+    let socket = UdpSocket::new(Family::of(&group)).map_err(refused)?;
+    let ready = || {
+        socket.bind(SocketAddr::new(choice.local, 0))?;
+        socket.set_multicast_interface(choice.interface.index, choice.local)?;
+        socket.set_multicast_hops(hops)?;
+        socket.set_path_mtu(PathMtu::Probe)
+    };
+    ready().map_err(refused)?;
+    let mut search = Search {
+        socket,
+        group,
+        timeout,
+        receivers: Vec::new(),
+        probes: 0,
+    };
+    let (floor, most) = (
+        if group.is_ipv6() { 1_280 } else { 68 },
+        choice.interface.mtu.min(PACKET_BYTES_MAX),
+    );
+    search.probe(floor, most).map_err(refused)?;
+    if search.receivers.is_empty() {
+        return Err(Error::Measurement(format!(
+            "nobody answers at {group}: run `towline rtt reflect --listen {group}` on the receivers"
+        )));
+    }
+    let mut next = most;
+    while !is_stopped() {
+        search.probe(next, most).map_err(refused)?;
+        let open = search.receivers.iter().find(|it| it.good + 1 < it.bad);
+        let Some(open) = open else {
+            break;
+        };
+        next = open.good + (open.bad - open.good) / 2;
+    }
+    search.receivers.sort_by_key(|it| it.address);
+    let receivers = search.receivers.iter().map(|it| (it.address, it.good));
+    Ok(GroupMtuReport {
+        interface: choice.interface.name,
+        interface_mtu: choice.interface.mtu,
+        receivers: receivers.collect(),
+        probes: search.probes,
+    })
+}
+
+struct Search {
+    socket: UdpSocket,
+    group: SocketAddr,
+    timeout: Duration,
+    receivers: Vec<Receiver>,
+    probes: u64,
+}
+
+/// What is known of one: the largest that it answered, and the smallest that it did not.
+struct Receiver {
+    address: IpAddr,
+    good: u32,
+    bad: u32,
+}
+
+impl Search {
+    /// Sends packets of `size` bytes until all have answered, or three times.
+    fn probe(&mut self, size: u32, most: u32) -> io::Result<()> {
+        let headers = UDP_HEADER + if self.group.is_ipv6() { 40 } else { 20 };
+        let mut message = vec![0; (size.saturating_sub(headers) as usize).max(PROBE_BYTES_MIN)];
+        let to = RawAddress::from(self.group);
+        for _ in 0..super::TRIES {
+            self.probes += 1;
+            let (kind, token, sequence) = (ProbeKind::Hello, super::TOKEN, u64::from(size));
+            Probe {
+                kind,
+                token,
+                sequence,
+            }
+            .emit(&mut message);
+            match datagram::send_to(self.socket.as_fd(), &to, &message) {
+                Ok(_) => {}
+                // More than the interface takes, or than the far end of a virtual cable does.
+                Err(error) if error.raw_os_error() == Some(errno::EMSGSIZE) => break,
+                Err(error) if error.raw_os_error() == Some(errno::ENOBUFS) => continue,
+                Err(error) => return Err(error),
+            }
+            if self.listen(size, message.len(), most)? {
+                return Ok(());
+            }
+        }
+        for receiver in &mut self.receivers {
+            if receiver.good < size {
+                receiver.bad = receiver.bad.min(size);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes who answers; true when all that are known have.
+    fn listen(&mut self, size: u32, len: usize, most: u32) -> io::Result<bool> {
+        let end = sys::clock::monotonic() + self.timeout;
+        let mut room = vec![0; PACKET_BYTES_MAX as usize];
+        loop {
+            let left = end.since(sys::clock::monotonic());
+            // The first time it is not known how many there are.
+            let is_known = !self.receivers.is_empty() && self.probes > u64::from(super::TRIES);
+            if is_known && self.receivers.iter().all(|it| it.good >= size) {
+                return Ok(true);
+            }
+            if left.is_zero() {
+                return Ok(false);
+            }
+            if !datagram::wait_readable(self.socket.as_fd(), left)? {
+                continue;
+            }
+            let mut from = RawAddress::empty();
+            let fd = self.socket.as_fd();
+            let Ok(got) = datagram::receive_from(fd, &mut room, &mut from, false) else {
+                continue;
+            };
+            let is_ours = Probe::parse(&room[..got]).is_ok_and(|it| {
+                it.kind == ProbeKind::Welcome
+                    && it.token == super::TOKEN
+                    && it.sequence == u64::from(size)
+                    && got == len
+            });
+            let Some(address) = from.to_socket_addr().filter(|_| is_ours) else {
+                continue;
+            };
+            let address = address.ip();
+            let known = self.receivers.iter_mut().find(|it| it.address == address);
+            if let Some(known) = known {
+                known.good = known.good.max(size);
+            } else if self.receivers.len() < RECEIVERS_MAX {
+                let (good, bad) = (size, most + 1);
+                self.receivers.push(Receiver { address, good, bad });
+            }
+        }
+    }
+}
+
+const RECEIVERS_MAX: usize = 4_096;
