@@ -144,10 +144,13 @@ parameters! {
 
     tx_window_bytes: usize = 64 << 20, 4096 => 1 << 31, "bytes", Source,
         "measurement: 0.3 s of history at 1.6 M packets of 1400 bytes lost to no stall of a host",
-        "memory that holds sent packets for repair and packets not yet sent (TXW_BYTES)";
+        "memory that holds sent messages for repair and those not yet sent (TXW_BYTES)";
     tx_window_sqns: u32 = 1 << 20, 16 => 1 << 24, "packets", Source,
         "tx_window_bytes in packets of 64 bytes",
         "packets that the transmit window holds at most (TXW_SQNS); 16 bytes of memory each";
+    object_window_bytes: usize = 24 << 20, 4096 => 1 << 31, "bytes", Source,
+        "judgement: what has left it is read again from its file and sent in the next pass",
+        "tx_window_bytes of a sender of files, with at most a packet for every 256 of its bytes";
     tx_backlog_bytes: usize = 4 << 20, 1 => 1 << 31, "bytes", Source,
         "judgement: tens of runs; more would only crowd out the history that repairs need",
         "unsent data taken before the offerer is held back, at most a quarter of the window";
@@ -401,13 +404,30 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+impl Config {
+    /// The same for a source of objects: its transmit window is `object_window_bytes`.
+    #[must_use]
+    pub fn for_objects(mut self) -> Self {
+        self.tx_window_bytes = self.object_window_bytes;
+        let packets = u32::try_from(self.object_window_bytes / 256).unwrap_or(u32::MAX);
+        self.tx_window_sqns = self.tx_window_sqns.min(packets.max(16));
+        self
+    }
+}
+
 /// The rules between parameters. The first that is broken is reported.
 fn check_rules(config: &Config) -> Result<(), ConfigError> {
     let c = config;
-    let rules: [(bool, &'static str, &'static str, &'static str); 7] = [
+    let rules: [(bool, &'static str, &'static str, &'static str); 8] = [
         (
             c.tx_window_bytes >= 4 * c.mtu,
             "tx_window_bytes",
+            "must hold at least four packets of mtu bytes",
+            "mtu",
+        ),
+        (
+            c.object_window_bytes >= 4 * c.mtu,
+            "object_window_bytes",
             "must hold at least four packets of mtu bytes",
             "mtu",
         ),

@@ -157,6 +157,9 @@ impl SessionBuilder {
     /// Gives the session's id too.
     pub(crate) fn open_source(&self, profile: Profile) -> Result<(Opened, Source, u64), Error> {
         let mut opened = self.open(net::Role::Source)?;
+        if profile == Profile::Objects {
+            opened.config = opened.config.for_objects();
+        }
         let session_id = random_u64()?;
         let destination = opened.destination;
         let mut mark = Mark::new(profile, session_id);

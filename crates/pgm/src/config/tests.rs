@@ -39,6 +39,7 @@ fn text_forms_are_exact() {
         ("elimination_interval", "0", "0s"),
         ("nak_rdata_interval", "auto", "auto"),
         ("tx_window_bytes", "64MiB", "64MiB"),
+        ("object_window_bytes", "1MiB", "1MiB"),
         ("mtu", "9kB", "9000"),
         ("mtu", "1500", "1500"),
         ("rate", "100MB/s", "100MB/s"),
@@ -106,4 +107,15 @@ fn ranges_and_rules_name_what_to_change() {
     assert_eq!(error.to_string(), "fragments_max: 0 is outside 1..1048576");
     let beats = Intervals::new(&[Duration::ZERO]).unwrap();
     assert!(Config::builder().spm_heartbeat(beats).build().is_err());
+}
+
+#[test]
+fn a_source_of_objects_has_a_window_of_its_own() {
+    let mut builder = Config::builder();
+    builder.set("object_window_bytes", "1MiB").unwrap();
+    let config = builder.build().unwrap();
+    assert_eq!(config.tx_window_bytes(), 64 << 20);
+    let objects = config.for_objects();
+    assert_eq!(objects.tx_window_bytes(), 1 << 20);
+    assert_eq!(objects.tx_window_sqns(), 4096);
 }
