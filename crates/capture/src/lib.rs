@@ -54,4 +54,6 @@ pub use sink::{SendOptions, Sink};
 pub mod source;
 pub use source::{LiveOptions, Source};
 
+pub use sys::privilege::drop_capabilities;
+
 pub use sys::packet::{Checksum, Direction, GsoKind, Offload};

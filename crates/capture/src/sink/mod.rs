@@ -19,6 +19,9 @@ pub use pcap::PcapSink;
 mod pcapng;
 pub use pcapng::PcapngSink;
 
+mod rotating;
+pub use rotating::{RotatingSink, Rotation};
+
 mod ring;
 pub use ring::{RingSink, SendOptions};
 
@@ -47,6 +50,11 @@ pub trait Sink: fmt::Debug + Send {
     /// # Errors
     /// When not all of it could be kept.
     fn flush(&mut self) -> Result<(), CaptureError>;
+
+    /// Bytes of the file so far, for a sink that is one.
+    fn bytes(&self) -> u64 {
+        0
+    }
 
     /// Packets that were taken and could not be kept.
     fn unwritten(&self) -> u64 {

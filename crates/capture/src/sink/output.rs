@@ -147,6 +147,11 @@ impl Output {
         }
     }
 
+    /// Bytes written, and those gathered to be.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
     /// Packets that were appended and are not in the file.
     pub(super) const fn lost_packets(&self) -> u64 {
         self.lost_packets

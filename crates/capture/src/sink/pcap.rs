@@ -59,6 +59,10 @@ impl Sink for PcapSink {
         self.output.flush()
     }
 
+    fn bytes(&self) -> u64 {
+        self.output.bytes()
+    }
+
     fn unwritten(&self) -> u64 {
         self.output.lost_packets()
     }

@@ -87,6 +87,10 @@ impl Sink for PcapngSink {
         self.output.flush()
     }
 
+    fn bytes(&self) -> u64 {
+        self.output.bytes()
+    }
+
     fn unwritten(&self) -> u64 {
         self.output.lost_packets()
     }

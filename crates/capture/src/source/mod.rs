@@ -25,7 +25,7 @@ mod repeated;
 pub use repeated::{Reopen, RepeatedSource};
 
 mod ring;
-pub use ring::RingSource;
+pub use ring::{RING_BYTES_MAX, RingSource};
 
 mod ring2;
 pub use ring2::SlotSource;

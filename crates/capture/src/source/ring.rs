@@ -28,7 +28,11 @@ impl RingSource {
     /// No such interface, no permission, or a refusal.
     pub fn open(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
         let mut tap = Tap::find(name, "TPACKET_V3 ring", options.snap_len)?;
-        let mut bytes = options.ring_bytes.max(BLOCK_BYTES_LEAST * 2);
+        let wanted = match options.ring_bytes {
+            RING_BYTES_MAX => largest(),
+            bytes => bytes,
+        };
+        let mut bytes = wanted.max(BLOCK_BYTES_LEAST * 2);
         let ring = loop {
             let (block_bytes, blocks) = shape(bytes);
             let spec = BlockRingSpec {
@@ -49,10 +53,12 @@ impl RingSource {
                 }
             }
         };
-        if ring.bytes() < options.ring_bytes {
+        if options.ring_bytes == RING_BYTES_MAX {
+            tap.remarks
+                .push(format!("{name}: a ring of {} bytes", ring.bytes()));
+        } else if ring.bytes() < wanted {
             tap.remarks.push(format!(
-                "the kernel has no memory for a ring of {} bytes: {} are used",
-                options.ring_bytes,
+                "the kernel has no memory for a ring of {wanted} bytes: {} are used",
                 ring.bytes()
             ));
         }
@@ -121,6 +127,17 @@ impl Source for RingSource {
     }
 }
 
+/// A quarter of the memory that is free, as whole as the kernel gives it: the rest is for the file
+/// that is written.
+fn largest() -> usize {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = info
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free = free.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
+    (free.unwrap_or(0) * 1024 / 4).clamp(DEFAULT_BYTES, LARGEST_BYTES)
+}
+
 /// Bytes of a block and number of blocks for a ring of about `bytes`: blocks of 1 MiB where there
 /// are enough, otherwise as large as leaves 16 of them, or 4 of the least.
 fn shape(bytes: usize) -> (usize, usize) {
@@ -130,6 +147,11 @@ fn shape(bytes: usize) -> (usize, usize) {
     (block, (bytes / block).max(2))
 }
 
+/// For [`LiveOptions::ring_bytes`]: as much as there is.
+pub const RING_BYTES_MAX: usize = usize::MAX;
+const DEFAULT_BYTES: usize = 32 << 20;
+/// Beyond this the kernel's request does not go.
+const LARGEST_BYTES: usize = 2 << 30;
 const BLOCK_BYTES: usize = 1 << 20;
 const BLOCK_BYTES_LEAST: usize = 4096;
 /// Blocks read before the session looks at its clock.

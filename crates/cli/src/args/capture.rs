@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use towline::capture::{LiveOptions, SinkAddress, SourceAddress};
+use towline::capture::{LiveOptions, SinkAddress, SourceAddress, sink::Rotation};
 
 use super::{FailOn, bytes, duration, seconds};
 
@@ -34,16 +34,40 @@ pub(crate) struct CaptureArgs {
     /// Look for generated frames, and count what is missing of them by their numbers
     #[arg(long)]
     pub(crate) check_gen: bool,
+    /// Begin another file when one has so many bytes
+    #[arg(long, value_name = "SIZE", value_parser = bytes, help_heading = "Files")]
+    pub(crate) rotate_size: Option<u64>,
+    /// Begin another file when one spans this time
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Files")]
+    pub(crate) rotate_time: Option<Duration>,
+    /// Keep so many files, and remove the oldest
+    #[arg(long, value_name = "COUNT", help_heading = "Files")]
+    pub(crate) rotate_files: Option<usize>,
+    /// Keep capabilities; otherwise they are given up once all is open, unless files follow
+    #[arg(long, help_heading = "Files")]
+    pub(crate) keep_privileges: bool,
     /// Exit 1 when packets were lost
     #[arg(long, value_name = "WHAT", default_value = "none")]
     pub(crate) fail_on: FailOn,
 }
 
+impl CaptureArgs {
+    /// When files follow each other, if they do.
+    pub(crate) fn rotation(&self) -> Option<Rotation> {
+        let rotation = Rotation {
+            bytes: self.rotate_size,
+            time: self.rotate_time,
+            files: self.rotate_files,
+        };
+        (rotation != Rotation::default()).then_some(rotation)
+    }
+}
+
 /// How interfaces are captured from.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LiveArgs {
-    /// Memory shared with the kernel, for each interface
-    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "32MiB")]
+    /// Memory shared with the kernel, for each interface; 'max' is a quarter of what is free
+    #[arg(long, value_name = "SIZE", value_parser = ring, default_value = "32MiB")]
     #[arg(help_heading = "Interfaces")]
     pub(crate) ring: u64,
     /// Longest time that a packet waits in the ring at low rates
@@ -82,6 +106,15 @@ impl LiveArgs {
     }
 }
 
+/// A size, or the most there is.
+fn ring(text: &str) -> Result<u64, String> {
+    if text == "max" {
+        Ok(u64::MAX)
+    } else {
+        bytes(text)
+    }
+}
+
 const CAPTURE_HELP: &str = "\
 Ctrl-C ends a capture properly: the packets in the ring are read, the file is closed, the account
 is printed, and the exit code is that of any other end: 0, or 1 by --fail-on.
@@ -94,5 +127,6 @@ Examples:
   towline capture ring:eth0 -o pcapng:trace.pcapng
   towline capture ring:eth0 ring:eth1 -o pcapng:both.pcapng --for 10s --json
   towline capture ring:eth0 --filter 'udp port 7500' -o pcapng:trace.pcapng
+  towline capture ring:eth0 --ring max -o pcapng:day.pcapng --rotate-time 1h --rotate-files 24
   towline capture ring2:lo -o pcap:- | tshark -r -
   towline capture pcap:old.pcap -o pcapng:new.pcapng";

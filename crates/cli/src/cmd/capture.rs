@@ -4,7 +4,8 @@ use std::io::{IsTerminal as _, Write as _, stderr};
 
 use serde_json::json;
 use towline::capture::{
-    Account, CaptureError, Ended, Filter, Limits, SendOptions, Session, sink, source,
+    Account, CaptureError, Ended, Filter, Limits, LiveOptions, SendOptions, Session, Sink,
+    drop_capabilities, sink, sink::RotatingSink, source,
 };
 
 use crate::{
@@ -27,7 +28,11 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;
-    let live = args.live.options();
+    let filter = args.filter.as_deref().map(Filter::compile).transpose()?;
+    let live = LiveOptions {
+        filter: filter.clone(),
+        ..args.live.options()
+    };
     let sources = args
         .sources
         .iter()
@@ -41,17 +46,22 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
         checks_sequence: args.check_gen,
         ..Limits::default()
     };
-    let mut session = Session::new(
-        sources,
-        sink::open(&args.output, &SendOptions::default())?,
-        limits,
-    )?;
+    let sink: Box<dyn Sink> = match args.rotation() {
+        Some(rotation) => Box::new(RotatingSink::open(&args.output, rotation)?),
+        None => sink::open(&args.output, &SendOptions::default())?,
+    };
+    let mut session = Session::new(sources, sink, limits)?;
+    if !args.keep_privileges && args.rotation().is_none() {
+        // Nothing is opened from here on; a kernel that does not let go of them is no reason to
+        // capture nothing.
+        let _kept = drop_capabilities();
+    }
     session
         .take_remarks()
         .iter()
         .for_each(|remark| output.note(remark));
-    if let Some(text) = &args.filter {
-        session.set_filter(Filter::compile(text)?);
+    if let Some(filter) = filter {
+        session.set_filter(filter);
     }
     let mut status = Status::new(output);
     let is_stopped = || interrupt.is_requested();

@@ -1,6 +1,6 @@
 //! The account of a capture, as document and as text.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::Serialize;
 use towline::capture::{Account, Ended, Session, generated::SequenceCheck};
@@ -34,15 +34,29 @@ pub(crate) struct CaptureReport {
     pub(crate) residual: Option<i128>,
     /// What came of generated frames, with `--check-gen`.
     pub(crate) generated: Option<SequenceReport>,
+    /// In the order of the interfaces' numbers in the file.
+    pub(crate) interfaces: Vec<InterfaceReport>,
     pub(crate) per_second: Vec<SecondReport>,
 }
 
-/// What was lost, by cause.
+/// One interface's part.
 #[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct InterfaceReport {
+    pub(crate) seen: Option<u64>,
+    pub(crate) passed: u64,
+    pub(crate) delivered: u64,
+    pub(crate) lost_ring: u64,
+    pub(crate) lost_interface: u64,
+}
+
+/// What was lost, by cause.
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct LostReport {
     pub(crate) ring: u64,
     pub(crate) ring_full_times: u64,
     pub(crate) interface: u64,
+    /// By the names that interfaces and drivers have for it; they overlap, and do not add up.
+    pub(crate) by_name: BTreeMap<String, u64>,
     pub(crate) damaged_records: u64,
     pub(crate) unreadable_bytes: u64,
 }
@@ -203,12 +217,24 @@ impl CaptureReport {
                 ring: losses.ring,
                 ring_full_times: losses.freezes,
                 interface: losses.interface,
+                by_name: account.named_losses.iter().cloned().collect(),
                 damaged_records: losses.damaged,
                 unreadable_bytes: losses.lost_bytes,
             },
             seen: losses.seen,
             residual: account.residual(),
             generated: session.sequence().map(SequenceReport::from),
+            interfaces: account
+                .interfaces
+                .iter()
+                .map(|interface| InterfaceReport {
+                    seen: interface.losses.seen,
+                    passed: interface.passed,
+                    delivered: interface.delivered,
+                    lost_ring: interface.losses.ring,
+                    lost_interface: interface.losses.interface,
+                })
+                .collect(),
             per_second: account
                 .seconds
                 .iter()
@@ -277,6 +303,9 @@ impl Document for CaptureReport {
                 &format!("lost: no room in the ring ({times} times full)"),
             );
             line(self.lost.interface, "lost: by interface and driver");
+            for (name, count) in &self.lost.by_name {
+                line(*count, &format!("as {name}"));
+            }
             line(seen, "seen by the socket, ring losses included");
         }
         if let Some(check) = &self.generated {

@@ -1,0 +1,223 @@
+//! Files that follow each other: the next begins when one is large or old enough, and the oldest
+//! goes when there are as many as wanted.
+//!
+//! ```text
+//! trace.pcapng  ->  trace.00001.pcapng  trace.00002.pcapng  trace.00003.pcapng  ...
+//! ```
+//! Every file is whole by itself: it begins with the descriptions of all interfaces. Age is told by
+//! the packets' stamps, so that a file made of a file is cut where a live one would be.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::{SendOptions, Sink};
+use crate::{Account, CaptureError, Interface, Packet, SinkAddress};
+
+/// When a file is followed by the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// When it has as many bytes.
+    pub bytes: Option<u64>,
+    /// When its packets span as much time.
+    pub time: Option<Duration>,
+    /// Files that are kept; none for all.
+    pub files: Option<usize>,
+}
+
+/// A sink of several files.
+#[derive(Debug)]
+pub struct RotatingSink {
+    address: SinkAddress,
+    rotation: Rotation,
+    sink: Box<dyn Sink>,
+    interfaces: Vec<Interface>,
+    kept: VecDeque<PathBuf>,
+    number: u64,
+    first_ns: Option<u64>,
+    /// Of the files before this one.
+    unwritten: u64,
+    last_note: Option<(Account, u64)>,
+}
+
+impl RotatingSink {
+    /// Makes the first file. `address` names them all, and must be a file's.
+    ///
+    /// # Errors
+    /// When it is no file's, or the file cannot be made.
+    pub fn open(address: &SinkAddress, rotation: Rotation) -> Result<Self, CaptureError> {
+        let (sink, path) = make(address, 1)?;
+        Ok(Self {
+            address: address.clone(),
+            rotation,
+            sink,
+            interfaces: Vec::new(),
+            kept: VecDeque::from([path]),
+            number: 1,
+            first_ns: None,
+            unwritten: 0,
+            last_note: None,
+        })
+    }
+
+    fn is_due(&self, packet: &Packet<'_>) -> bool {
+        let is_large = self
+            .rotation
+            .bytes
+            .is_some_and(|bytes| self.sink.bytes() >= bytes);
+        let is_old = self.rotation.time.is_some_and(|time| {
+            let age_ns = packet
+                .stamp_ns
+                .saturating_sub(self.first_ns.unwrap_or(packet.stamp_ns));
+            u128::from(age_ns) >= time.as_nanos()
+        });
+        is_large || is_old
+    }
+
+    fn begin_next(&mut self) -> Result<(), CaptureError> {
+        if let Some((account, stamp_ns)) = &self.last_note {
+            self.sink.note(account, *stamp_ns)?;
+        }
+        let flushed = self.sink.flush();
+        self.unwritten += self.sink.unwritten();
+        flushed?;
+        let (mut sink, path) = make(&self.address, self.number + 1)?;
+        for interface in &self.interfaces {
+            sink.interface(interface)?;
+        }
+        self.sink = sink;
+        self.number += 1;
+        self.first_ns = None;
+        self.kept.push_back(path);
+        if self
+            .rotation
+            .files
+            .is_some_and(|files| self.kept.len() > files.max(1))
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            fs::remove_file(&oldest).map_err(|cause| CaptureError::File {
+                operation: "remove",
+                path: oldest,
+                cause,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Sink for RotatingSink {
+    fn interface(&mut self, interface: &Interface) -> Result<(), CaptureError> {
+        self.interfaces.push(interface.clone());
+        self.sink.interface(interface)
+    }
+
+    fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
+        if self.is_due(packet) {
+            self.begin_next()?;
+        }
+        self.first_ns.get_or_insert(packet.stamp_ns);
+        self.sink.write(packet)
+    }
+
+    fn note(&mut self, account: &Account, stamp_ns: u64) -> Result<(), CaptureError> {
+        // The seconds of a long capture are many, and are not what a file says.
+        let account = Account {
+            seconds: Vec::new(),
+            interfaces: account.interfaces.clone(),
+            named_losses: account.named_losses.clone(),
+            ..*account
+        };
+        self.sink.note(&account, stamp_ns)?;
+        self.last_note = Some((account, stamp_ns));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), CaptureError> {
+        self.sink.flush()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.sink.bytes()
+    }
+
+    fn unwritten(&self) -> u64 {
+        self.unwritten + self.sink.unwritten()
+    }
+}
+
+/// The file of that number.
+fn make(address: &SinkAddress, number: u64) -> Result<(Box<dyn Sink>, PathBuf), CaptureError> {
+    let (address, path) = match address {
+        SinkAddress::Pcap(path) if path != Path::new("-") => {
+            let path = numbered(path, number);
+            (SinkAddress::Pcap(path.clone()), path)
+        }
+        SinkAddress::Pcapng(path) if path != Path::new("-") => {
+            let path = numbered(path, number);
+            (SinkAddress::Pcapng(path.clone()), path)
+        }
+        other => {
+            return Err(CaptureError::Address {
+                address: other.to_string(),
+                what: "sink of several files",
+                reason: "only pcapng:FILE and pcap:FILE can be".to_owned(),
+            });
+        }
+    };
+    Ok((super::open(&address, &SendOptions::default())?, path))
+}
+
+/// The number goes in front of the name's end.
+fn numbered(path: &Path, number: u64) -> PathBuf {
+    let end = path
+        .extension()
+        .map(|end| end.to_string_lossy().into_owned());
+    let end = end.unwrap_or_else(|| "pcapng".to_owned());
+    path.with_extension(format!("{number:05}.{end}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::tests::packet;
+
+    #[test]
+    fn files_follow_each_other_and_the_oldest_goes() {
+        let folder = std::env::temp_dir().join(format!("towline-rotate-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let address = SinkAddress::Pcap(folder.join("x.pcap"));
+        let rotation = Rotation {
+            bytes: Some(24 + 3 * 76),
+            time: Some(Duration::from_secs(10)),
+            files: Some(3),
+        };
+        let mut sink = RotatingSink::open(&address, rotation).unwrap();
+        let interface = Interface {
+            link_type: 1,
+            ..Interface::default()
+        };
+        sink.interface(&interface).unwrap();
+        let frame = [7; 60];
+        // Three to a file by size; the last one is alone by time.
+        for second in [0, 1, 2, 3, 4, 5, 6, 7, 8, 20] {
+            sink.write(&packet(&frame, second * 1_000_000_000)).unwrap();
+        }
+        sink.flush().unwrap();
+        let len = |number: u64| {
+            let path = numbered(&folder.join("x.pcap"), number);
+            fs::metadata(path).ok().map(|metadata| metadata.len())
+        };
+        let (full, single) = (Some(24 + 3 * 76), Some(24 + 76));
+        assert_eq!([len(1), len(2), len(3), len(4)], [None, full, full, single]);
+        assert_eq!(sink.unwritten(), 0);
+        fs::remove_dir_all(&folder).unwrap();
+        let error = RotatingSink::open(&SinkAddress::Null, rotation).unwrap_err();
+        assert!(
+            error.to_string().contains("no sink of several files"),
+            "{error}"
+        );
+    }
+}
