@@ -54,6 +54,8 @@ pub use sink::{SendOptions, Sink};
 pub mod source;
 pub use source::{LiveOptions, Source};
 
+pub mod stats;
+
 pub use sys::privilege::drop_capabilities;
 
 pub use sys::packet::{Checksum, Direction, GsoKind, Offload};

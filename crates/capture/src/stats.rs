@@ -1,0 +1,471 @@
+//! What packets are: counts and bytes by filter, protocol, size, pair of addresses and time, in one
+//! pass.
+//!
+//! [`StatsSink`] takes packets as any other sink does and counts them; [`StatsSink::summary`] gives
+//! a handle from which the sums can be had while, and after, a session owns the sink.
+//!
+//! Memory is bounded: a number of pairs of addresses ([`PAIRS_MAX`]), beyond which the rest is
+//! counted together, and of steps of time, which grow twice as long when they become too many.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use wire::link::Layers;
+
+use crate::{Account, CaptureError, Filter, Interface, Packet, Sink};
+
+/// Packets, and bytes that they had on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, without check sequence.
+    pub bytes: u64,
+}
+
+impl Count {
+    #[inline]
+    fn add(&mut self, bytes: u64) {
+        self.packets += 1;
+        self.bytes += bytes;
+    }
+
+    const fn plus(self, other: Self) -> Self {
+        Self {
+            packets: self.packets + other.packets,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+}
+
+/// The sums so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Everything.
+    pub all: Count,
+    /// By filter, in the order given; a packet may count for several.
+    pub filters: Vec<(String, Count)>,
+    /// By protocol, most bytes first: what the IP header says, or else the type of the frame.
+    pub protocols: Vec<(String, Count)>,
+    /// By size on the wire without check sequence; each up to and including.
+    pub sizes: Vec<(u32, Count)>,
+    /// Pairs of source and destination with most bytes, those first.
+    pub talkers: Vec<(IpAddr, IpAddr, Count)>,
+    /// Pairs beyond those that could be told apart.
+    pub untold: Count,
+    /// Number of pairs that were told apart.
+    pub pairs: u64,
+    /// Frames with a VLAN tag.
+    pub tagged: Count,
+    /// Parts of IP packets.
+    pub fragments: Count,
+    /// The first stamp and the last in time, in nanoseconds since 1970.
+    pub stamps_ns: Option<(u64, u64)>,
+    /// Length of a step of `rate`.
+    pub step: Duration,
+    /// By time, from the first stamp on; what is stamped earlier counts for the first step.
+    pub rate: Vec<Count>,
+}
+
+/// The sums of a sink that a session owns.
+#[derive(Clone, Debug, Default)]
+pub struct SharedSummary(Arc<Mutex<Summary>>);
+
+impl SharedSummary {
+    /// As of the last second of a running session; complete when it has ended.
+    #[must_use]
+    pub fn read(&self) -> Summary {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// Counts packets.
+#[derive(Debug)]
+pub struct StatsSink {
+    filters: Vec<(Filter, Count)>,
+    talkers_max: usize,
+    counts: Counts,
+    shared: SharedSummary,
+}
+
+impl StatsSink {
+    /// Counts for each of `filters` besides everything, and names `talkers_max` pairs.
+    #[must_use]
+    pub fn new(filters: Vec<Filter>, talkers_max: usize) -> Self {
+        let zero = |filter| (filter, Count::default());
+        Self {
+            filters: filters.into_iter().map(zero).collect(),
+            talkers_max,
+            counts: Counts::default(),
+            shared: SharedSummary::default(),
+        }
+    }
+
+    /// Where the sums are to be had.
+    #[must_use]
+    pub fn summary(&self) -> SharedSummary {
+        self.shared.clone()
+    }
+}
+
+impl Sink for StatsSink {
+    fn interface(&mut self, _: &Interface) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
+        for (filter, count) in &mut self.filters {
+            if filter.accepts(packet) {
+                count.add(packet.wire_len.into());
+            }
+        }
+        self.counts.add(packet);
+        Ok(())
+    }
+
+    fn note(&mut self, _: &Account, _: u64) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), CaptureError> {
+        let mut summary = self.counts.summary(self.talkers_max);
+        let named = |(filter, count): &(Filter, Count)| (filter.text().to_owned(), *count);
+        summary.filters = self.filters.iter().map(named).collect();
+        *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner) = summary;
+        Ok(())
+    }
+}
+
+/// The sums as they are kept.
+#[derive(Debug)]
+struct Counts {
+    all: Count,
+    by_protocol: Box<[Count; 256]>,
+    /// Frames without IP, by their type; few kinds, so a list.
+    by_type: Vec<(u16, Count)>,
+    by_size: [Count; SIZES.len()],
+    v4: Pairs<u64>,
+    v6: Pairs<[u8; 32]>,
+    untold: Count,
+    tagged: Count,
+    fragments: Count,
+    first_ns: Option<u64>,
+    earliest_ns: u64,
+    latest_ns: u64,
+    step_ns: u64,
+    rate: Vec<Count>,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            all: Count::default(),
+            by_protocol: Box::new([Count::default(); 256]),
+            by_type: Vec::new(),
+            by_size: [Count::default(); SIZES.len()],
+            v4: Pairs::default(),
+            v6: Pairs::default(),
+            untold: Count::default(),
+            tagged: Count::default(),
+            fragments: Count::default(),
+            first_ns: None,
+            earliest_ns: u64::MAX,
+            latest_ns: 0,
+            step_ns: STEP_NS,
+            rate: Vec::new(),
+        }
+    }
+}
+
+impl Counts {
+    #[inline]
+    fn add(&mut self, packet: &Packet<'_>) {
+        let bytes = u64::from(packet.wire_len);
+        self.all.add(bytes);
+        let size = SIZES.iter().position(|limit| packet.wire_len <= *limit);
+        self.by_size[size.unwrap_or(SIZES.len() - 1)].add(bytes);
+        self.add_time(packet.stamp_ns, bytes);
+        let layers = Layers::parse(packet.data);
+        if layers.tags > 0 {
+            self.tagged.add(bytes);
+        }
+        let Some(ip) = layers.ip else {
+            self.add_type(layers.ether_type, bytes);
+            return;
+        };
+        self.by_protocol[usize::from(ip.protocol)].add(bytes);
+        if ip.is_fragment {
+            self.fragments.add(bytes);
+        }
+        // Layers are found only where the whole header is.
+        let is_told = if ip.version == 4 {
+            let at = layers.network + 12;
+            let pair = packet.data[at..].first_chunk::<8>();
+            pair.is_some_and(|pair| self.v4.add(u64::from_be_bytes(*pair), bytes))
+        } else {
+            let at = layers.network + 8;
+            let pair = packet.data[at..].first_chunk::<32>();
+            pair.is_some_and(|pair| self.v6.add(*pair, bytes))
+        };
+        if !is_told {
+            self.untold.add(bytes);
+        }
+    }
+
+    #[inline]
+    fn add_time(&mut self, stamp_ns: u64, bytes: u64) {
+        let first_ns = *self.first_ns.get_or_insert(stamp_ns);
+        self.earliest_ns = self.earliest_ns.min(stamp_ns);
+        self.latest_ns = self.latest_ns.max(stamp_ns);
+        let since_ns = stamp_ns.saturating_sub(first_ns);
+        while since_ns / self.step_ns >= STEPS_MAX {
+            self.step_ns *= 2;
+            let pairs = self.rate.chunks(2);
+            let sum = |pair: &[Count]| pair.iter().fold(Count::default(), |a, b| a.plus(*b));
+            self.rate = pairs.map(sum).collect();
+        }
+        let step = (since_ns / self.step_ns) as usize;
+        if step >= self.rate.len() {
+            self.rate.resize(step + 1, Count::default());
+        }
+        self.rate[step].add(bytes);
+    }
+
+    #[cold]
+    fn add_type(&mut self, ether_type: u16, bytes: u64) {
+        let known = self
+            .by_type
+            .iter()
+            .position(|(kind, _)| *kind == ether_type);
+        match known {
+            Some(at) => self.by_type[at].1.add(bytes),
+            None if self.by_type.len() < TYPES_MAX => {
+                self.by_type.push((ether_type, Count { packets: 1, bytes }));
+            }
+            None => self.by_type[TYPES_MAX - 1].1.add(bytes),
+        }
+    }
+
+    fn summary(&self, talkers_max: usize) -> Summary {
+        let by_protocol = self.by_protocol.iter().enumerate();
+        let named = by_protocol.map(|(number, count)| (protocol_name(number), *count));
+        let others = self.by_type.iter();
+        let others = others.map(|(kind, count)| (type_name(*kind), *count));
+        let mut protocols: Vec<(String, Count)> = named
+            .chain(others)
+            .filter(|(_, count)| count.packets > 0)
+            .collect();
+        protocols.sort_by_key(|(_, count)| std::cmp::Reverse(count.bytes));
+        let v4 = self.v4.counts.iter().map(|(pair, count)| {
+            let [a, b, c, d, e, f, g, h] = pair.to_be_bytes();
+            let from = IpAddr::from(Ipv4Addr::new(a, b, c, d));
+            (from, IpAddr::from(Ipv4Addr::new(e, f, g, h)), *count)
+        });
+        let v6 = self.v6.counts.iter().map(|(pair, count)| {
+            let half = |at: usize| <[u8; 16]>::try_from(&pair[at..at + 16]).unwrap_or_default();
+            let from = IpAddr::from(Ipv6Addr::from(half(0)));
+            (from, IpAddr::from(Ipv6Addr::from(half(16))), *count)
+        });
+        let mut talkers: Vec<_> = v4.chain(v6).collect();
+        let pairs = talkers.len() as u64;
+        talkers.sort_by_key(|(from, to, count)| (std::cmp::Reverse(count.bytes), *from, *to));
+        talkers.truncate(talkers_max);
+        Summary {
+            all: self.all,
+            filters: Vec::new(),
+            protocols,
+            sizes: SIZES.into_iter().zip(self.by_size).collect(),
+            talkers,
+            untold: self.untold,
+            pairs,
+            tagged: self.tagged,
+            fragments: self.fragments,
+            stamps_ns: self.first_ns.map(|_| (self.earliest_ns, self.latest_ns)),
+            step: Duration::from_nanos(self.step_ns),
+            rate: self.rate.clone(),
+        }
+    }
+}
+
+/// Counts by pair of addresses.
+#[derive(Debug)]
+struct Pairs<K> {
+    counts: HashMap<K, Count, BuildHasherDefault<Mixer>>,
+}
+
+impl<K> Default for Pairs<K> {
+    fn default() -> Self {
+        Self {
+            counts: HashMap::default(),
+        }
+    }
+}
+
+impl<K: Eq + std::hash::Hash> Pairs<K> {
+    /// False when there are too many pairs to tell this one from others.
+    #[inline]
+    fn add(&mut self, pair: K, bytes: u64) -> bool {
+        if let Some(count) = self.counts.get_mut(&pair) {
+            count.add(bytes);
+            return true;
+        }
+        let has_room = self.counts.len() < PAIRS_MAX;
+        if has_room {
+            self.counts.insert(pair, Count { packets: 1, bytes });
+        }
+        has_room
+    }
+}
+
+/// Mixes addresses in a few nanoseconds. Whoever forges addresses can have some thousands of pairs
+/// meet in one place, which costs time and, by [`PAIRS_MAX`], no more than that.
+#[derive(Debug, Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        words
+            .iter()
+            .for_each(|word| self.write_u64(u64::from_le_bytes(*word)));
+        rest.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word) * u128::from(MULTIPLIER);
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+}
+
+/// IANA's name, for those that are met.
+fn protocol_name(number: usize) -> String {
+    let name = match number {
+        1 => "ICMP",
+        2 => "IGMP",
+        6 => "TCP",
+        17 => "UDP",
+        46 => "RSVP",
+        47 => "GRE",
+        50 => "ESP",
+        51 => "AH",
+        58 => "ICMPv6",
+        89 => "OSPF",
+        103 => "PIM",
+        112 => "VRRP",
+        113 => "PGM",
+        132 => "SCTP",
+        136 => "UDP-Lite",
+        other => return format!("IP protocol {other}"),
+    };
+    name.to_owned()
+}
+
+fn type_name(kind: u16) -> String {
+    match kind {
+        0x0806 => "ARP".to_owned(),
+        0x0800 => "IPv4, cut or damaged".to_owned(),
+        0x86DD => "IPv6, cut or damaged".to_owned(),
+        0x88CC => "LLDP".to_owned(),
+        0x88F7 => "PTP".to_owned(),
+        0x8847 => "MPLS".to_owned(),
+        OTHER_TYPES => "other types".to_owned(),
+        0..=1500 => "802.3".to_owned(),
+        other => format!("type {other:#06x}"),
+    }
+}
+
+/// Pairs of addresses that are told apart, of each family.
+pub const PAIRS_MAX: usize = 65_536;
+/// Upper ends of the classes of sizes, without check sequence: those of RFC 2819 less 4.
+const SIZES: [u32; 8] = [60, 123, 251, 507, 1019, 1514, 9014, u32::MAX];
+const TYPES_MAX: usize = 256;
+/// A reserved type, for those beyond.
+const OTHER_TYPES: u16 = 0xFFFF;
+/// The first length of a step, and how many there are at most.
+const STEP_NS: u64 = 1_000_000;
+const STEPS_MAX: u64 = 4096;
+/// The odd number next to 2^64 divided by the golden ratio.
+const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{generated::Generator, packet::tests::packet};
+
+    #[test]
+    fn everything_is_counted_once() {
+        let mut sink = StatsSink::new(Vec::new(), 5);
+        let summary = sink.summary();
+        let mut generator = Generator::new("count=500,size=60-1514".parse().unwrap());
+        let mut bytes = 0;
+        let mut at_ns = 1_000_000_000;
+        while let Some(frame) = generator.next_frame() {
+            bytes += frame.len() as u64;
+            at_ns += 10_000_000;
+            sink.write(&packet(frame, at_ns)).unwrap();
+        }
+        let mut arp = [0; 60];
+        arp[12..14].copy_from_slice(&[8, 6]);
+        sink.write(&packet(&arp, at_ns)).unwrap();
+        sink.write(&packet(&arp[..3], 5)).unwrap();
+        assert_eq!(summary.read(), Summary::default(), "nothing before a flush");
+        sink.flush().unwrap();
+        let summary = summary.read();
+        assert_eq!((summary.all.packets, summary.all.bytes), (502, bytes + 63));
+        let [udp, arp, cut] = summary.protocols.as_slice() else {
+            panic!("{:?}", summary.protocols);
+        };
+        assert_eq!(
+            (udp.0.as_str(), udp.1.packets, udp.1.bytes),
+            ("UDP", 500, bytes)
+        );
+        assert_eq!((arp.0.as_str(), cut.0.as_str()), ("ARP", "802.3"));
+        let sum =
+            |counts: &mut dyn Iterator<Item = Count>| counts.fold(Count::default(), Count::plus);
+        assert_eq!(
+            sum(&mut summary.sizes.iter().map(|(_, count)| *count)),
+            summary.all
+        );
+        assert_eq!(sum(&mut summary.rate.iter().copied()), summary.all);
+        assert_eq!(summary.stamps_ns, Some((5, at_ns)));
+        let (from, to, count) = summary.talkers[0];
+        assert_eq!(
+            (from.to_string(), to.to_string()),
+            ("198.18.0.1".into(), "198.18.0.2".into())
+        );
+        assert_eq!((summary.pairs, count.packets), (1, 500));
+        // Five seconds in steps of milliseconds are too many: they grew.
+        assert_eq!(summary.step, Duration::from_millis(2));
+    }
+
+    #[test]
+    fn pairs_are_bounded_and_the_rest_is_counted_together() {
+        let mut counts = Counts::default();
+        let mut frame = Generator::new("count=1".parse().unwrap())
+            .next_frame()
+            .unwrap()
+            .to_vec();
+        for number in 0..PAIRS_MAX as u32 + 10 {
+            frame[26..30].copy_from_slice(&number.to_be_bytes());
+            counts.add(&packet(&frame, 1));
+        }
+        let summary = counts.summary(3);
+        assert_eq!(
+            (summary.pairs, summary.untold.packets),
+            (PAIRS_MAX as u64, 10)
+        );
+        assert_eq!(summary.talkers.len(), 3);
+    }
+}
