@@ -28,8 +28,8 @@ pub(crate) use replay::ReplayArgs;
 
 mod rtt;
 pub(crate) use rtt::{
-    EngineArg, FIFO_PRIORITY, PictureArgs, RttCommand, RttPlotArgs, RttReflectArgs, RttRunArgs,
-    ThreadArgs, ViewArg, WaitArg,
+    EngineArg, FIFO_PRIORITY, OverArg, PictureArgs, RttCommand, RttPlotArgs, RttReflectArgs,
+    RttRunArgs, ThreadArgs, ViewArg, WaitArg,
 };
 
 mod session;

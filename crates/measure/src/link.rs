@@ -10,12 +10,30 @@ use serde::{Deserialize, Serialize};
 pub enum Transport {
     /// Plain datagrams.
     Udp,
+    /// One connection.
+    Tcp,
+    /// Messages of a PGM session over UDP, and of another one back.
+    Pgm,
+}
+
+impl Transport {
+    /// Bytes of headers that a message has more than as a plain datagram: TCP's with its time
+    /// stamps, or PGM's.
+    #[must_use]
+    pub const fn extra_bytes(self) -> usize {
+        match self {
+            Self::Udp => 0,
+            Self::Tcp | Self::Pgm => 24,
+        }
+    }
 }
 
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Udp => "UDP",
+            Self::Tcp => "TCP",
+            Self::Pgm => "PGM",
         })
     }
 }

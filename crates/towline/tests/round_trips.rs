@@ -17,6 +17,7 @@ use measure::Probe;
 use towline::rtt::{
     Client, Cut, Engine, Latencies, Recorder, ReflectSpec, Reflector, Transport, Wait,
     raw::{self, Manifest, Setup},
+    reflect_over,
 };
 
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -303,6 +304,66 @@ fn a_group_of_reflectors_answers() {
             );
         });
     });
+}
+
+#[test]
+fn over_tcp_and_over_pgm() {
+    lab::isolated(|| {
+        let lab = lab::Lab::new(&lab::LabSpec::new(2)).unwrap();
+        let stop = AtomicBool::new(false);
+        let tcp: SocketAddr = (lab.host(1).ipv4(), 7_700).into();
+        let pgm: SocketAddr = "239.192.0.6:7720".parse().unwrap();
+        thread::scope(|scope| {
+            let (lab, stop) = (&lab, &stop);
+            for (transport, listen) in [(Transport::Tcp, tcp), (Transport::Pgm, pgm)] {
+                scope.spawn(move || {
+                    let is_stopped = || stop.load(Ordering::Relaxed);
+                    let host = lab.host(1);
+                    let reflected = host
+                        .enter(|| reflect_over(transport, listen, Wait::Block, &is_stopped))
+                        .unwrap();
+                    let counts = reflected.unwrap();
+                    assert!(counts.greeted > 0 && counts.answered > 100, "{counts:?}");
+                });
+            }
+            for (transport, peer) in [(Transport::Tcp, tcp), (Transport::Pgm, pgm)] {
+                for (rate, size) in [(Some(500), 64), (None, 3_000)] {
+                    let mut setup = setup(rate, None);
+                    (setup.size, setup.transport) = (size, transport);
+                    let (cut, file) = lab.host(0).enter(|| carried(peer, &setup)).unwrap();
+                    let counts = file.runs[0].end.unwrap().counts;
+                    assert_eq!(cut, None, "{transport} {counts:?}");
+                    assert_eq!(counts.sent + counts.missed + counts.refused, counts.slots);
+                    assert!(
+                        counts.answered > 50 && counts.lost == 0,
+                        "{transport} {counts:?}"
+                    );
+                    assert_eq!(file.runs[0].setup.transport, transport);
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    });
+}
+
+/// Measures over another carrier, as soon as its reflector is there.
+fn carried(peer: SocketAddr, setup: &Setup) -> (Option<Cut>, raw::File) {
+    let connect = || Client::connect_over(setup.transport, peer, 7, TIMEOUT);
+    let client = (0..20).find_map(|_| {
+        connect()
+            .inspect_err(|_| thread::sleep(Duration::from_millis(100)))
+            .ok()
+    });
+    let bytes = Shared::default();
+    let mut recorder = Recorder::start(bytes.clone(), &Manifest::default()).unwrap();
+    let (engine, duration) = ((Engine::Recv, Wait::Block), Duration::from_millis(400));
+    let outcome = client
+        .unwrap()
+        .run(setup, engine, duration, Some(&mut recorder), &never)
+        .unwrap();
+    recorder.finish().unwrap();
+    let file = raw::read(&bytes.0.lock().unwrap()[..]).unwrap();
+    (outcome.cut, file)
 }
 
 #[test]

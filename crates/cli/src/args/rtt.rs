@@ -58,6 +58,9 @@ pub(crate) struct RttReflectArgs {
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
     #[arg(default_value = "0.0.0.0:7700")]
     pub(crate) listen: SocketAddr,
+    /// What carries the messages
+    #[arg(long, value_enum, value_name = "PROTOCOL", default_value = "udp")]
+    pub(crate) over: OverArg,
     #[command(flatten)]
     pub(crate) thread: ThreadArgs,
 }
@@ -69,6 +72,9 @@ pub(crate) struct RttRunArgs {
     /// Where `towline rtt reflect` runs, or its group; port 7700 unless given
     #[arg(value_name = "HOST[:PORT]")]
     pub(crate) target: String,
+    /// What carries the messages; PGM needs a group, and the port after its own for answers
+    #[arg(long, value_enum, value_name = "PROTOCOL", default_value = "udp")]
+    pub(crate) over: OverArg,
     /// Messages each second; several make a sweep: 10k,20k,40k
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = rate)]
     #[arg(default_value = "10k")]
@@ -161,6 +167,28 @@ pub(crate) struct PictureArgs {
     /// Print the heat maps as text, too; a terminal gets them anyway
     #[arg(long, help_heading = "Pictures")]
     pub(crate) map: bool,
+}
+
+/// What carries messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OverArg {
+    /// Datagrams
+    Udp,
+    /// One connection
+    Tcp,
+    /// PGM (RFC 3208) over UDP, through a group
+    Pgm,
+}
+
+impl From<OverArg> for rtt::Transport {
+    fn from(over: OverArg) -> Self {
+        match over {
+            OverArg::Udp => Self::Udp,
+            OverArg::Tcp => Self::Tcp,
+            OverArg::Pgm => Self::Pgm,
+        }
+    }
 }
 
 /// How a thread waits.

@@ -12,9 +12,11 @@ use towline::rtt::{
     plot::{self, Options},
     prepare,
     raw::{self, Host},
+    reflect_over,
 };
 
 use crate::{
+    args::OverArg,
     failure::{Failure, Verdict, unreadable},
     interrupt::Interrupt,
     plan::{PicturePlan, RttPlotPlan, RttReflectPlan, RttRunPlan},
@@ -26,8 +28,18 @@ pub(super) fn reflect(plan: &RttReflectPlan, output: &Output) -> Result<Verdict,
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;
-    let mut reflector = Reflector::open(plan.spec())?;
     let thread = &plan.thread;
+    if plan.over != OverArg::Udp {
+        output.note(&format!("reflecting at {}; Ctrl-C ends it", plan.listen));
+        for remark in prepare(thread.scheduling, thread.cpu, thread.locks_memory).remarks {
+            output.note(&remark);
+        }
+        let (over, wait) = (plan.over.into(), plan.spec().wait);
+        let counts = reflect_over(over, plan.listen, wait, &|| interrupt.is_requested())?;
+        output.finish(&RttReflectReport::from(counts))?;
+        return Ok(Verdict::Done);
+    }
+    let mut reflector = Reflector::open(plan.spec())?;
     for remark in prepare(thread.scheduling, thread.cpu, thread.locks_memory).remarks {
         output.note(&remark);
     }

@@ -12,8 +12,8 @@ use towline::rtt::{
 
 use crate::{
     args::{
-        EngineArg, FIFO_PRIORITY, PictureArgs, RttPlotArgs, RttReflectArgs, RttRunArgs, ThreadArgs,
-        ViewArg, WaitArg,
+        EngineArg, FIFO_PRIORITY, OverArg, PictureArgs, RttPlotArgs, RttReflectArgs, RttRunArgs,
+        ThreadArgs, ViewArg, WaitArg,
     },
     failure::Failure,
 };
@@ -47,6 +47,7 @@ impl ThreadPlan {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RttReflectPlan {
     pub(crate) listen: SocketAddr,
+    pub(crate) over: OverArg,
     pub(crate) thread: ThreadPlan,
 }
 
@@ -54,6 +55,7 @@ impl RttReflectPlan {
     pub(crate) fn new(args: &RttReflectArgs) -> Self {
         Self {
             listen: args.listen,
+            over: args.over,
             // A reflector may run for days: it takes a processor only when told to.
             thread: ThreadPlan::new(&args.thread, WaitArg::Block),
         }
@@ -72,6 +74,7 @@ impl RttReflectPlan {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RttRunPlan {
     pub(crate) target: String,
+    pub(crate) over: OverArg,
     pub(crate) variants: Vec<String>,
     pub(crate) size: usize,
     pub(crate) time: Duration,
@@ -114,9 +117,15 @@ impl RttRunPlan {
                         no stamps";
             return Err(Failure::usage(text));
         }
+        let is_other = args.over != OverArg::Udp;
+        if is_other && runs.iter().any(|run| run.engine != Engine::Recv) {
+            let text = "--over tcp and pgm take their messages one by one: leave --engine out";
+            return Err(Failure::usage(text));
+        }
         let is_comparing = args.compare_sched || !args.compare_engine.is_empty();
         Ok(Self {
             target: args.target.clone(),
+            over: args.over,
             variants: runs.iter().map(|run| run.label.clone()).collect(),
             size,
             time: args.time,
@@ -135,10 +144,27 @@ impl RttRunPlan {
         })
     }
 
+    /// PGM goes through groups, TCP to hosts.
+    fn peer(&self) -> Result<SocketAddr, Failure> {
+        let peer = resolve(&self.target)?;
+        match (self.over, peer.ip().is_multicast()) {
+            (OverArg::Tcp, true) => {
+                let text = format!("--over tcp: {peer} is a group; name a host");
+                Err(Failure::usage(text))
+            }
+            (OverArg::Pgm, false) => {
+                let text = format!("--over pgm: {peer} is no group; both ends name the same group");
+                Err(Failure::usage(text))
+            }
+            _ => Ok(peer),
+        }
+    }
+
     /// What the library is to do; resolves the target.
     pub(crate) fn campaign(&self) -> Result<Campaign, Failure> {
         Ok(Campaign {
-            peer: resolve(&self.target)?,
+            peer: self.peer()?,
+            transport: self.over.into(),
             target: self.target.clone(),
             variants: self.runs.clone(),
             size: self.size,

@@ -54,6 +54,7 @@ pub(crate) struct RttReport {
 pub(crate) struct RttRow {
     label: String,
     size_bytes: usize,
+    over: String,
     sched: String,
     engine: String,
     wait: String,
@@ -98,7 +99,11 @@ impl RttRow {
             wait: setup.wait.clone(),
             lasted_s: series.lasted_ns as f64 / 1e9,
             sent_per_s: series.sent_per_s(),
-            link_max_per_s: link.map(|link| link.datagrams_per_s(setup.size, setup.is_ipv6)),
+            link_max_per_s: link.map(|link| {
+                let bytes = setup.size + setup.transport.extra_bytes();
+                link.datagrams_per_s(bytes, setup.is_ipv6)
+            }),
+            over: setup.transport.to_string(),
             counts: series.counts,
             rtt_intended: series.latencies.intended(),
             rtt_actual: series.latencies.actual(),
@@ -138,8 +143,8 @@ impl RttRow {
         line(
             "run",
             &format!(
-                "{}, {} B, {}, engine {}, wait {}",
-                self.label, self.size_bytes, self.sched, self.engine, self.wait
+                "{}, {} B over {}, {}, engine {}, wait {}",
+                self.label, self.size_bytes, self.over, self.sched, self.engine, self.wait
             ),
         );
         let most = self.link_max_per_s.map_or_else(

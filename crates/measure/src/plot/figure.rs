@@ -5,7 +5,7 @@ use super::{
     palette::{self, ALARM, FAINT, GREY, INK},
     scene::shade,
 };
-use crate::{Latencies, Percentiles, Series, Transport, Which, raw::Manifest};
+use crate::{Latencies, Percentiles, Series, Which, raw::Manifest};
 
 /// How a page is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,10 +208,12 @@ fn headlines(series: &Series<'_>, figures: &Percentiles) -> [String; 2] {
 }
 
 fn ceiling(series: &Series<'_>) -> String {
-    let Transport::Udp = series.setup.transport;
     match series.manifest.link {
         Some(link) => {
-            let most = link.datagrams_per_s(series.setup.size, series.setup.is_ipv6);
+            let most = link.datagrams_per_s(
+                series.setup.size + series.setup.transport.extra_bytes(),
+                series.setup.is_ipv6,
+            );
             format!("the link takes {most}/s")
         }
         None => "link speed not known".to_owned(),

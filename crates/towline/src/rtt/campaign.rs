@@ -22,6 +22,8 @@ use crate::Error;
 pub struct Campaign {
     /// The reflector.
     pub peer: SocketAddr,
+    /// What carries the messages.
+    pub transport: Transport,
     /// As the user wrote it.
     pub target: String,
     /// What is compared: each becomes a panel of the picture.
@@ -111,9 +113,13 @@ impl Campaign {
         is_stopped: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<Vec<RunOutcome>, Error> {
-        let mut client = Client::connect(self.peer, self.seed, self.timeout)?;
+        let mut client = Client::connect_over(self.transport, self.peer, self.seed, self.timeout)?;
         let mut remarks = Vec::new();
-        if let Err(error) = client.set_stamping(self.stamp_every) {
+        let stamp_every = match self.transport {
+            Transport::Udp => self.stamp_every,
+            Transport::Tcp | Transport::Pgm => 0,
+        };
+        if let Err(error) = client.set_stamping(stamp_every) {
             remarks.push(error.to_string());
         }
         // Tried before the manifest is written, so that it says what could not be had; on a thread
@@ -139,6 +145,9 @@ impl Campaign {
         let result = self.turns(&mut client, &mut recorder, is_stopped, tell);
         let _ordinary = prepare(Scheduling::Other, None, false);
         recorder.finish()?;
+        if self.transport == Transport::Pgm {
+            tell(&repairs(&client.snapshot()));
+        }
         result
     }
 
@@ -187,7 +196,7 @@ impl Campaign {
             label: variant.label.clone(),
             per_second: variant.per_second,
             size: self.size,
-            transport: Transport::Udp,
+            transport: self.transport,
             is_ipv6: self.peer.is_ipv6(),
             sched: ready.scheduling.to_string(),
             engine: variant.engine.to_string(),
@@ -236,6 +245,24 @@ impl Campaign {
             ),
         }
     }
+}
+
+/// What PGM had to do, at this end, for the whole measurement.
+fn repairs(snapshot: &crate::Snapshot) -> String {
+    let count = |name: &str| {
+        let parts = name.split_once('.');
+        let mut all = snapshot.iter();
+        let found = all.find(|(set, info, _)| parts == Some((*set, info.name)));
+        found.map_or(0, |(_, _, value)| value)
+    };
+    format!(
+        "PGM here: {} NAKs received, {} repairs ({} B) sent; {} NAKs sent, {} repairs received",
+        count("source.naks"),
+        count("source.rdata_packets"),
+        count("source.rdata_bytes"),
+        count("receiver.nak_packets"),
+        count("receiver.rdata_packets"),
+    )
 }
 
 /// What the kernel does to a real-time thread that never waits.

@@ -15,11 +15,12 @@ use net::{Interfaces, NetError};
 use sys::{Epoll, Family, Inbox, Interest, UdpSocket, datagram, stamp};
 
 use super::{
-    Engine, MESSAGE_BYTES_MAX, Recorder, Wait,
+    Engine, MESSAGE_BYTES_MAX, Recorder, Transport, Wait,
     flight::Flight,
     stamping::{Clocks, Outcome, Stamping},
+    stream::Carrier,
 };
-use crate::{Error, UsageMeter};
+use crate::{Error, Snapshot, UsageMeter};
 
 /// A socket that a reflector answers.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct Client {
     socket: UdpSocket,
     /// Where the answers of a group's reflectors come in.
     inbound: Option<UdpSocket>,
+    /// What carries the messages instead of the sockets, when it is no plain datagrams.
+    carrier: Option<Box<dyn Carrier>>,
     epoll: Epoll,
     inbox: Inbox,
     peer: SocketAddr,
@@ -96,6 +99,7 @@ impl Client {
         let mut client = Self {
             socket,
             inbound,
+            carrier: None,
             epoll,
             inbox: Inbox::new(BATCH),
             peer,
@@ -108,6 +112,51 @@ impl Client {
         };
         client.greet()?;
         Ok(client)
+    }
+
+    /// Opens a connection, or the sessions of a group, to a reflector over `transport` and makes
+    /// sure that it answers. [`Transport::Udp`] is [`Client::connect`].
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn connect_over(
+        transport: Transport,
+        peer: SocketAddr,
+        seed: u64,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        if transport == Transport::Udp {
+            return Self::connect(peer, seed, timeout);
+        }
+        let refused = |error: io::Error| NetError::system("prepare for", peer, &error);
+        let mut client = Self {
+            // It carries nothing; what asks for this end's address is answered by its route.
+            socket: UdpSocket::new(Family::of(&peer)).map_err(refused)?,
+            inbound: None,
+            carrier: Some(super::stream::open(transport, peer, timeout)?),
+            epoll: Epoll::new(1).map_err(refused)?,
+            inbox: Inbox::new(1),
+            peer,
+            token: seed,
+            timeout,
+            stamp_every: 0,
+            stamping: Stamping::default(),
+            message: Vec::new(),
+            rooms: vec![0; ROOM_BYTES],
+        };
+        datagram::connect(client.fd(), peer).map_err(refused)?;
+        client.greet()?;
+        Ok(client)
+    }
+
+    /// What the protocol underneath has counted, where it does: of PGM the NAKs and repairs.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        if let Some(carrier) = &self.carrier {
+            carrier.count(&mut snapshot);
+        }
+        snapshot
     }
 
     /// Has the kernel stamp every `every`-th message; 0 for none. The receive path then asks for
@@ -192,7 +241,7 @@ impl Client {
                 sequence,
             }
             .emit(&mut hello);
-            let sent = datagram::send(self.fd(), &hello);
+            let sent = self.send(&hello);
             refusal = sent.err().or(refusal);
             let end = sys::clock::monotonic() + self.timeout / HELLOS as u32;
             loop {
@@ -200,11 +249,10 @@ impl Client {
                 if left.is_zero() {
                     break;
                 }
-                let fd = self.inbound.as_ref().unwrap_or(&self.socket).as_fd();
-                if !datagram::wait_readable(fd, left).unwrap_or(false) {
-                    continue;
+                if self.wait(left).is_err() {
+                    break;
                 }
-                match datagram::receive(fd, &mut self.rooms, false) {
+                match self.receive() {
                     Ok(len) => {
                         let welcome = Probe::parse(&self.rooms[..len]);
                         let is_ours =
@@ -238,6 +286,29 @@ impl Client {
                 self.timeout,
                 peer.port()
             ),
+        }
+    }
+
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        match &mut self.carrier {
+            Some(carrier) => carrier.send(message),
+            None => datagram::send(self.fd(), message).map(|_len| ()),
+        }
+    }
+
+    /// Takes a message into the first room, without waiting.
+    fn receive(&mut self) -> io::Result<usize> {
+        if let Some(carrier) = &mut self.carrier {
+            return carrier.receive(&mut self.rooms);
+        }
+        let fd = self.inbound.as_ref().unwrap_or(&self.socket).as_fd();
+        datagram::receive(fd, &mut self.rooms, false)
+    }
+
+    fn wait(&mut self, limit: Duration) -> io::Result<()> {
+        match &mut self.carrier {
+            Some(carrier) => carrier.wait(limit),
+            None => datagram::wait_readable(self.receiving().as_fd(), limit).map(|_ready| ()),
         }
     }
 
@@ -397,16 +468,18 @@ impl<'a> Run<'a> {
         let clocks = is_stamped.then(Clocks::now);
         // Read at last: all the above is part of being late, none of the round trip.
         let sent_ns = self.now();
-        let (fd, message) = (self.client.socket.as_fd(), &self.client.message);
-        let result = if is_stamped {
-            stamp::send_stamped(fd, message)
-        } else {
-            datagram::send(fd, message)
+        let client = &mut *self.client;
+        let result = match &mut client.carrier {
+            Some(carrier) => carrier.send(&client.message),
+            None if is_stamped => {
+                stamp::send_stamped(client.socket.as_fd(), &client.message).map(|_len| ())
+            }
+            None => datagram::send(client.socket.as_fd(), &client.message).map(|_len| ()),
         };
         self.slot += 1;
         self.counts.slots += 1;
         match result {
-            Ok(_) => {
+            Ok(()) => {
                 self.counts.sent += 1;
                 let intended_ns = if self.schedule.is_some() {
                     due
@@ -474,9 +547,7 @@ impl<'a> Run<'a> {
     }
 
     fn receive_one(&mut self) -> io::Result<()> {
-        let client = &mut *self.client;
-        let fd = client.inbound.as_ref().unwrap_or(&client.socket).as_fd();
-        let len = datagram::receive(fd, &mut client.rooms, false)?;
+        let len = self.client.receive()?;
         let now = self.now();
         self.take(0, len, now);
         Ok(())
@@ -573,7 +644,9 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let is_held = self.flight.waiting() >= self.window && self.flight.waiting() > 0;
-        let is_plain = self.engine == Engine::Recv && self.wait == Wait::Block;
+        let is_plain = self.engine == Engine::Recv
+            && self.wait == Wait::Block
+            && self.client.carrier.is_none();
         if is_held && is_plain && !self.client.stamping.is_waiting() {
             return self.await_answer();
         }
@@ -581,7 +654,7 @@ impl<'a> Run<'a> {
             let ready = self.client.epoll.wait(Some(limit))?.len();
             debug_assert!(ready <= 1, "one socket is in the set");
         } else {
-            datagram::wait_readable(self.client.receiving().as_fd(), limit)?;
+            self.client.wait(limit)?;
         }
         // A wait is no pause.
         self.last_seen_ns = self.now();

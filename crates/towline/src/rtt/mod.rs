@@ -37,6 +37,9 @@ pub use reflector::{ReflectCounts, ReflectSpec, Reflector};
 
 mod stamping;
 
+mod stream;
+pub use stream::reflect_over;
+
 pub use measure::{
     Counts, Latencies, Link, Mark, MarkKind, PROBE_BYTES_MIN, Percentiles, Sample, Schedule,
     ScheduleError, Series, Split, Transport, Which, plot, raw, write_log,

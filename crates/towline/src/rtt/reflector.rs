@@ -214,6 +214,14 @@ impl Reflector {
 }
 
 impl ReflectCounts {
+    /// Adds those of another client.
+    pub(super) const fn add(&mut self, other: &Self) {
+        self.greeted += other.greeted;
+        self.answered += other.answered;
+        self.foreign += other.foreign;
+        self.refused += other.refused;
+    }
+
     /// Makes an answer of a message in place; false when it deserves none.
     fn answer(&mut self, message: &mut [u8]) -> bool {
         match Probe::answer(message).map(|asked| asked.kind) {
