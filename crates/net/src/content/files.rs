@@ -84,14 +84,17 @@ impl Files {
             let outcome = self
                 .file(plan, index, is_all)?
                 .read_exact_at(piece, file_offset);
-            outcome.map_err(|error| {
+            if let Err(error) = outcome {
+                // What it is not any more says more than how it fails to be read.
+                let (_, file) = &self.open[0];
+                self.check(plan, index, file)?;
                 let path = self.path_of(plan, index);
-                if error.kind() == io::ErrorKind::UnexpectedEof {
+                return Err(if error.kind() == io::ErrorKind::UnexpectedEof {
                     changed(&path)
                 } else {
                     content_error(&path, &error)
-                }
-            })?;
+                });
+            }
             // Changed in place meanwhile, its bytes would be hashed as a mixture.
             if is_last {
                 let (_, file) = &self.open[0];
@@ -154,10 +157,10 @@ impl Files {
     }
 
     /// What was put there since the walk must neither hold the opening up, as a pipe does, nor lead
-    /// elsewhere, as a link does.
+    /// elsewhere, as a link does. [`Files::check`] finds out whether it is the file.
     fn open_path(&mut self, path: &Path) -> io::Result<fs::File> {
         let (directory, name) = self.parents.of(path)?;
-        directory.open_to_read(name)
+        directory.open_unchecked(name)
     }
 
     /// Refuses what is not the file that was planned.

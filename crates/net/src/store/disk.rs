@@ -54,9 +54,11 @@ pub struct DiskFault {
 }
 
 /// The disk, with or without a fault.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Disk {
     fault: Option<Arc<Planned>>,
+    /// The bits that a file is made without; all where that is unknown.
+    mask: u32,
 }
 
 #[derive(Debug)]
@@ -73,6 +75,7 @@ impl Disk {
         };
         Self {
             fault: fault.map(planned),
+            mask: sys::file::creation_mask().unwrap_or(0o777),
         }
     }
 
@@ -93,6 +96,21 @@ impl Disk {
         self.before(DiskCall::Create)?;
         // The content is nobody else's before its mode is set.
         within.create(path, 0o600)
+    }
+
+    /// Makes a file that is written at once, in a directory where nobody else looks, with its final
+    /// mode. The flag is true when it has that: the process's mask may forbid it.
+    pub(super) fn create_as(
+        &self,
+        within: &Directory,
+        path: &Path,
+        mode: u32,
+    ) -> io::Result<(File, bool)> {
+        if mode & (self.mask | !0o777) != 0 || mode & 0o600 != 0o600 {
+            return self.create(within, path).map(|file| (file, false));
+        }
+        self.before(DiskCall::Create)?;
+        within.create(path, mode).map(|file| (file, true))
     }
 
     pub(super) fn open_to_write(&self, within: &Directory, path: &Path) -> io::Result<File> {
@@ -154,8 +172,12 @@ impl Disk {
     }
 
     pub(super) fn set_attributes(&self, file: &File, mode: u32, time: FileTime) -> io::Result<()> {
-        self.before(DiskCall::SetAttributes)?;
         file.set_permissions(Permissions::from_mode(mode))?;
+        self.set_time(file, time)
+    }
+
+    pub(super) fn set_time(&self, file: &File, time: FileTime) -> io::Result<()> {
+        self.before(DiskCall::SetAttributes)?;
         let since = Duration::from_secs(time.seconds.unsigned_abs());
         let second = if time.seconds < 0 {
             SystemTime::UNIX_EPOCH.checked_sub(since)

@@ -202,6 +202,9 @@ impl Staging {
             self.files[index] = FileState::Staged;
         }
         let (disk, is_new) = (self.disk.clone(), self.files[index] == FileState::Absent);
+        if is_new && bytes.len() as u64 == place.size {
+            return self.write_whole(index, bytes);
+        }
         let file = self.file(index)?;
         disk.write(file, bytes, file_offset)?;
         if is_new && (bytes.len() as u64) < place.size {
@@ -214,6 +217,32 @@ impl Staging {
             self.finish(index)?;
             self.close(index);
         }
+        Ok(())
+    }
+
+    /// Makes a file of which all is at hand: it needs no second look.
+    fn write_whole(&mut self, index: usize, bytes: &[u8]) -> io::Result<()> {
+        let place = self.plan.files()[index];
+        if let Some(reserve) = &mut self.reserve {
+            reserve.give(place.size)?;
+        }
+        let (plan, disk) = (Arc::clone(&self.plan), self.disk.clone());
+        let entry = plan.entry(place.entry as usize);
+        let (mode, time) = (mode_of(&entry), time_of(&entry));
+        let (parent, name) = self.staged_at(path_of(&entry))?;
+        let (file, has_mode) = disk.create_as(parent, name, mode)?;
+        self.files[index] = FileState::Staged;
+        disk.write(&file, bytes, 0)?;
+        if mode & 0o600 != 0o600 {
+            // It could not be opened again to put a slab right: the commit sets the mode.
+            return Ok(());
+        }
+        if has_mode {
+            disk.set_time(&file, time)?;
+        } else {
+            disk.set_attributes(&file, mode, time)?;
+        }
+        self.files[index] = FileState::Finished;
         Ok(())
     }
 

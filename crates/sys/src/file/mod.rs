@@ -29,7 +29,7 @@ use libc::c_int;
 use crate::call::check;
 
 mod status;
-pub use status::{FileTime, Kind, Space, Status};
+pub use status::{FileTime, Kind, Space, Status, creation_mask};
 
 /// A directory that everything is done beneath.
 #[derive(Debug)]
@@ -73,6 +73,16 @@ impl Directory {
     /// `NotFound`, a link on the way, or `InvalidInput` for anything but a regular file.
     pub fn open_to_read(&self, path: &Path) -> io::Result<File> {
         self.regular(path, libc::O_RDONLY, 0)
+    }
+
+    /// Opens whatever is at `path` for reading, without waiting, for who checks what it is
+    /// afterwards.
+    ///
+    /// # Errors
+    /// `NotFound`, or a link on the way.
+    pub fn open_unchecked(&self, path: &Path) -> io::Result<File> {
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
+        self.beneath(path, flags, 0).map(File::from)
     }
 
     /// Opens an existing regular file for reading and writing.

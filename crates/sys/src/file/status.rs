@@ -143,6 +143,19 @@ pub(super) fn check_readable(directory: BorrowedFd<'_>, name: &CStr) -> io::Resu
     check(c_int::try_from(raw).unwrap_or(-1)).map(drop)
 }
 
+/// The permission bits that this process's mask takes from every file it makes.
+///
+/// **Cost**: reads a file of `/proc`; the call that tells the mask would change it.
+///
+/// # Errors
+/// When `/proc` does not tell (before Linux 4.7).
+pub fn creation_mask() -> io::Result<u32> {
+    let text = std::fs::read_to_string("/proc/self/status")?;
+    let mask = text.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let mask = mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok());
+    mask.ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
 pub(super) fn set_modified(
     directory: BorrowedFd<'_>,
     name: &CStr,

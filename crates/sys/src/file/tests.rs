@@ -258,3 +258,12 @@ fn whether_a_file_may_be_read_is_known_without_opening_it() {
     let checked = root.check_readable(path("file"));
     assert_eq!(checked.is_ok(), opened.is_ok());
 }
+
+#[test]
+fn the_mask_of_new_files_is_what_they_lack() {
+    let scratch = Scratch::new();
+    let root = scratch.directory();
+    root.create(path("file"), 0o777).unwrap();
+    let mask = creation_mask().unwrap();
+    assert_eq!(root.status(path("file")).unwrap().mode, 0o777 & !mask);
+}
