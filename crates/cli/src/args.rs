@@ -3,7 +3,7 @@
 use clap::{ArgAction, Parser, Subcommand};
 
 mod capture;
-pub(crate) use capture::CaptureArgs;
+pub(crate) use capture::{CaptureArgs, LiveArgs};
 
 mod inspect;
 pub(crate) use inspect::{CompletionsArgs, DocsArgs, IfacesArgs, ManArgs, StatArgs, TopArgs};
@@ -36,6 +36,9 @@ mod session;
 pub(crate) use session::{
     Given, Receiving, SESSION_OPTIONS, Sending, SessionArgs, check_unit, dscp, flag,
 };
+
+mod stats;
+pub(crate) use stats::StatsArgs;
 
 mod transfer;
 pub(crate) use transfer::{DemoArgs, ExistingArg, RecvArgs, SendArgs, SlowArg};
@@ -107,6 +110,8 @@ pub(crate) enum Command {
     Capture(CaptureArgs),
     /// Send packets of a file, or generated ones, at a pace that is kept and reported
     Replay(ReplayArgs),
+    /// Count packets by protocol, size, pair of addresses, filter and time
+    Stats(StatsArgs),
     /// Measure round trips, and draw them
     #[command(subcommand)]
     Rtt(RttCommand),

@@ -57,6 +57,8 @@ mod spool;
 
 mod stat;
 
+mod stats;
+
 mod station;
 pub(crate) use station::TICK;
 
@@ -79,6 +81,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Load(LoadCommand::Recv(args)) => load_recv::run(&LoadRecvPlan::new(args)?, output),
         Command::Capture(args) => capture::run(args, output),
         Command::Replay(args) => replay::run(args, output),
+        Command::Stats(args) => stats::run(args, output),
         Command::Rtt(RttCommand::Reflect(args)) => rtt::reflect(&RttReflectPlan::new(args), output),
         Command::Rtt(RttCommand::Run(args)) => rtt::run(&RttRunPlan::new(args)?, output),
         Command::Rtt(RttCommand::Plot(args)) => rtt::plot(&RttPlotPlan::new(args)?, output),

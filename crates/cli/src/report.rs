@@ -36,6 +36,9 @@ pub(crate) use reach::ReachDocument;
 mod rtt;
 pub(crate) use rtt::{RttReflectReport, RttReport, RttRow};
 
+mod stats;
+pub(crate) use stats::{StatsReport, rate_svg};
+
 mod text;
 
 mod transfer;

@@ -37,6 +37,14 @@ fn start_capture(host: &Host, file: &std::path::Path, args: &[&str]) -> Child {
     child
 }
 
+/// Tells a capture to stop; gives its account.
+fn interrupt(capture: Child) -> Value {
+    let pid = capture.id().to_string();
+    let told = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(told.unwrap().success());
+    json(&capture.wait_with_output().unwrap())
+}
+
 /// A capture that is told to stop writes its file out and closes its account.
 #[test]
 fn a_signal_ends_a_capture_with_everything_in_its_file() {
@@ -180,10 +188,7 @@ fn files_follow_each_other_and_are_sent_again() {
         );
         let said = String::from_utf8_lossy(&sent.stderr).into_owned();
         assert_eq!(json(&sent)["sent"], 6000, "{said}");
-        let pid = capture.id().to_string();
-        let told = Command::new("kill").args(["-INT", &pid]).status().unwrap();
-        assert!(told.success());
-        let account = json(&capture.wait_with_output().unwrap());
+        let account = interrupt(capture);
         let generated = &account["generated"];
         // Every checksum is right; the second round has the numbers of the first.
         assert_eq!(
@@ -198,5 +203,49 @@ fn files_follow_each_other_and_are_sent_again() {
         let changed = [&[10, 1, 2, 3][..], &[198, 18, 0, 2]].concat();
         assert!(bytes.windows(8).any(|window| window == changed));
         std::fs::remove_dir_all(&folder).unwrap();
+    });
+}
+
+/// One pass counts everything, and each filter for itself.
+#[test]
+fn stats_say_what_packets_are() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        let picture = std::env::temp_dir().join(format!("towline-{}.svg", std::process::id()));
+        let drawn = picture.display().to_string();
+        let mut args = vec![
+            "stats",
+            "gen:count=1000,size=100,flows=4",
+            "--json",
+            "--plot",
+            &drawn,
+        ];
+        let filters = ["--filter", "udp src port 20001", "--filter", "arp"];
+        let has_filters = run(lab.host(0), &["capture", "gen:count=1", "-f", "arp"]);
+        let has_filters = has_filters.status.success();
+        if has_filters {
+            args.extend(filters);
+        }
+        let output = run(lab.host(0), &args);
+        let stats = json(&output);
+        let svg = std::fs::read_to_string(&picture).unwrap();
+        std::fs::remove_file(&picture).unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        assert_eq!(
+            (&stats["packets"], &stats["bytes"]),
+            (&1000.into(), &100_000.into())
+        );
+        assert_eq!(stats["protocols"][0]["name"], "UDP");
+        assert_eq!(stats["sizes"][1]["packets"], 1000, "61 to 123 bytes");
+        assert_eq!(stats["talkers"][0]["to"], "198.18.0.2");
+        if has_filters {
+            assert_eq!(stats["filters"][0]["packets"], 250);
+            assert_eq!(stats["filters"][1]["packets"], 0);
+        } else {
+            println!("skipped: filters need libpcap");
+        }
+        let text = run(lab.host(0), &["stats", "gen:count=1000,size=100"]);
+        let text = String::from_utf8_lossy(&text.stdout).into_owned();
+        assert!(text.contains("100.00 %  198.18.0.1 > 198.18.0.2"), "{text}");
     });
 }

@@ -1,0 +1,281 @@
+//! What packets are, as document, as text, and as a picture of their rate.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use towline::capture::{
+    Session,
+    stats::{Count, Summary},
+};
+
+use super::{Document, quantity};
+use crate::args::StatsArgs;
+
+/// `stats`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct StatsReport {
+    pub(crate) sources: Vec<String>,
+    /// What each packet is: `frame as captured` or `packet on the wire`.
+    pub(crate) unit: &'static str,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    /// From the first stamp to the last.
+    pub(crate) span_s: f64,
+    pub(crate) packets_per_s: f64,
+    pub(crate) bits_per_s: f64,
+    pub(crate) filters: Vec<Row>,
+    pub(crate) protocols: Vec<Row>,
+    /// Bytes on the wire without check sequence, each up to and including.
+    pub(crate) sizes: Vec<SizeRow>,
+    pub(crate) talkers: Vec<TalkerRow>,
+    /// Pairs of addresses that were told apart, and packets beyond them.
+    pub(crate) pairs: u64,
+    pub(crate) packets_of_other_pairs: u64,
+    pub(crate) tagged_packets: u64,
+    pub(crate) fragments: u64,
+    pub(crate) lost_ring: u64,
+    pub(crate) lost_interface: u64,
+    pub(crate) damaged_records: u64,
+    /// Sources' packets less those accounted for: 0 when the account closes.
+    pub(crate) residual: Option<i128>,
+    pub(crate) step_s: f64,
+    /// By steps of time from the first stamp on.
+    pub(crate) rate: Vec<StepRow>,
+}
+
+/// Something by its name.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A class of sizes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct SizeRow {
+    /// None for the largest.
+    pub(crate) up_to_bytes: Option<u32>,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A pair of addresses.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct TalkerRow {
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A step of time.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct StepRow {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+impl StatsReport {
+    pub(crate) fn new(args: &StatsArgs, session: &Session, summary: &Summary) -> Self {
+        let account = session.account();
+        let span_ns = summary.stamps_ns.map_or(0, |(first, last)| last - first);
+        let span_s = span_ns as f64 / 1e9;
+        let named = |rows: &[(String, Count)]| {
+            let row = |(name, count): &(String, Count)| Row {
+                name: name.clone(),
+                packets: count.packets,
+                bytes: count.bytes,
+            };
+            rows.iter().map(row).collect()
+        };
+        Self {
+            sources: args.sources.iter().map(ToString::to_string).collect(),
+            unit: account.unit.name(),
+            packets: summary.all.packets,
+            bytes: summary.all.bytes,
+            span_s,
+            packets_per_s: quantity::per_second(summary.all.packets, span_s),
+            bits_per_s: quantity::per_second(summary.all.bytes * 8, span_s),
+            filters: named(&summary.filters),
+            protocols: named(&summary.protocols),
+            sizes: summary
+                .sizes
+                .iter()
+                .map(|(limit, count)| SizeRow {
+                    up_to_bytes: (*limit < u32::MAX).then_some(*limit),
+                    packets: count.packets,
+                    bytes: count.bytes,
+                })
+                .collect(),
+            talkers: summary
+                .talkers
+                .iter()
+                .map(|(from, to, count)| TalkerRow {
+                    from: from.to_string(),
+                    to: to.to_string(),
+                    packets: count.packets,
+                    bytes: count.bytes,
+                })
+                .collect(),
+            pairs: summary.pairs,
+            packets_of_other_pairs: summary.untold.packets,
+            tagged_packets: summary.tagged.packets,
+            fragments: summary.fragments.packets,
+            lost_ring: account.losses.ring,
+            lost_interface: account.losses.interface,
+            damaged_records: account.losses.damaged,
+            residual: account.residual(),
+            step_s: summary.step.as_secs_f64(),
+            rate: summary
+                .rate
+                .iter()
+                .map(|count| StepRow {
+                    packets: count.packets,
+                    bytes: count.bytes,
+                })
+                .collect(),
+        }
+    }
+
+    fn rows(&self, text: &mut String, name: &str, packets: u64, bytes: u64) {
+        let share = 100.0 * bytes as f64 / self.bytes.max(1) as f64;
+        let bytes = quantity::bytes(bytes);
+        writeln!(text, "{packets:>14}  {bytes:>12} {share:>6.2} %  {name}")
+            .expect("text grows in memory");
+    }
+}
+
+impl Document for StatsReport {
+    const SCHEMA: &'static str = "towline.stats";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{}: {} packets, {}, in {:.3} s: {:.0} packets/s, {}\n",
+            self.sources.join(" "),
+            self.packets,
+            quantity::bytes(self.bytes),
+            self.span_s,
+            self.packets_per_s,
+            quantity::bits(self.bits_per_s),
+        );
+        let lost = [
+            (self.lost_ring, "lost: no room in the ring"),
+            (self.lost_interface, "lost: by interface and driver"),
+            (self.damaged_records, "records damaged"),
+            (self.fragments, "parts of IP packets"),
+            (self.tagged_packets, "with a VLAN tag"),
+        ];
+        for (count, what) in lost.iter().filter(|(count, _)| *count > 0) {
+            writeln!(text, "{count:>14}  {what}").expect("text grows in memory");
+        }
+        for (title, rows) in [("filters", &self.filters), ("protocols", &self.protocols)] {
+            if !rows.is_empty() {
+                writeln!(text, "{title}").expect("text grows in memory");
+            }
+            for row in rows {
+                self.rows(&mut text, &row.name, row.packets, row.bytes);
+            }
+        }
+        text += "sizes\n";
+        for row in self.sizes.iter().filter(|row| row.packets > 0) {
+            let name = match row.up_to_bytes {
+                Some(limit) => format!("up to {limit} bytes"),
+                None => "longer".to_owned(),
+            };
+            self.rows(&mut text, &name, row.packets, row.bytes);
+        }
+        writeln!(text, "talkers, of {} pairs", self.pairs).expect("text grows in memory");
+        for row in &self.talkers {
+            let name = format!("{} > {}", row.from, row.to);
+            self.rows(&mut text, &name, row.packets, row.bytes);
+        }
+        if self.packets_of_other_pairs > 0 {
+            let count = self.packets_of_other_pairs;
+            writeln!(text, "{count:>14}  of pairs beyond these").expect("text grows in memory");
+        }
+        let bits: Vec<f64> = self
+            .rate
+            .iter()
+            .map(|step| step.bytes as f64 * 8.0)
+            .collect();
+        if bits.len() > 1 {
+            let line = sparkline(&bits, SPARK_COLUMNS);
+            writeln!(text, "rate over {:.3} s  |{line}|", self.span_s)
+                .expect("text grows in memory");
+        }
+        text
+    }
+}
+
+/// A line of bars; each column is the mean of what falls into it.
+fn sparkline(values: &[f64], columns: usize) -> String {
+    let columns = columns.min(values.len());
+    let mean = |column: usize| {
+        let from = column * values.len() / columns;
+        let to = ((column + 1) * values.len() / columns).max(from + 1);
+        values[from..to].iter().sum::<f64>() / (to - from) as f64
+    };
+    let means: Vec<f64> = (0..columns).map(mean).collect();
+    let most = means.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let bar = |value: &f64| {
+        let height = (value / most * (BARS.len() - 1) as f64).round() as usize;
+        BARS[height.min(BARS.len() - 1)]
+    };
+    means.iter().map(bar).collect()
+}
+
+/// The rate over time: bits a second as a line, with its greatest value.
+pub(crate) fn rate_svg(summary: &Summary) -> String {
+    let step_s = summary.step.as_secs_f64();
+    let rates: Vec<f64> = summary
+        .rate
+        .iter()
+        .map(|count| count.bytes as f64 * 8.0 / step_s)
+        .collect();
+    let most = rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let (width, height, margin) = (800.0, 300.0, 50.0);
+    let across = (width - 2.0 * margin) / rates.len().max(1) as f64;
+    let mut points = String::new();
+    for (at, rate) in rates.iter().enumerate() {
+        let x = margin + (at as f64 + 0.5) * across;
+        let y = height - margin - rate / most * (height - 2.0 * margin);
+        write!(points, "{x:.1},{y:.1} ").expect("text grows in memory");
+    }
+    let lasted_s = step_s * rates.len() as f64;
+    let base = height - margin;
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         font-family=\"monospace\" font-size=\"12\">\n\
+         <rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n\
+         <polyline points=\"{margin},{margin} {margin},{base} {right},{base}\" fill=\"none\" \
+         stroke=\"#888\"/>\n\
+         <polyline points=\"{points}\" fill=\"none\" stroke=\"#20609f\"/>\n\
+         <text x=\"{margin}\" y=\"{top}\">{most}, by {step:.3} s</text>\n\
+         <text x=\"{margin}\" y=\"{below}\">0 s</text>\n\
+         <text x=\"{right}\" y=\"{below}\" text-anchor=\"end\">{lasted_s:.3} s</text>\n</svg>\n",
+        right = width - margin,
+        top = margin - 10.0,
+        below = base + 18.0,
+        most = quantity::bits(most),
+        step = step_s,
+    )
+}
+
+const SPARK_COLUMNS: usize = 64;
+const BARS: [char; 9] = [
+    ' ', '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
+    '\u{2588}',
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_high_as_their_means() {
+        assert_eq!(sparkline(&[0.0, 8.0, 4.0, 4.0], 2), "\u{2588}\u{2588}");
+        assert_eq!(sparkline(&[0.0, 8.0], 9), " \u{2588}");
+    }
+}
