@@ -5,6 +5,9 @@ use clap::{ArgAction, Parser, Subcommand};
 mod capture;
 pub(crate) use capture::{CaptureArgs, LiveArgs};
 
+mod clock;
+pub(crate) use clock::ClockArgs;
+
 mod inspect;
 pub(crate) use inspect::{CompletionsArgs, DocsArgs, IfacesArgs, ManArgs, StatArgs, TopArgs};
 
@@ -122,6 +125,8 @@ pub(crate) enum Command {
     Udp(UdpCommand),
     /// Find out why a group does not arrive
     Reach(ReachArgs),
+    /// Show what this host's clocks are good for
+    Clock(ClockArgs),
     /// Show the machine's network interfaces and what they can do
     Ifaces(IfacesArgs),
     /// Watch the sessions of this user's running processes

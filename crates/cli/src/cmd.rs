@@ -15,6 +15,8 @@ mod capture;
 
 mod completions;
 
+mod clock;
+
 mod demo;
 
 mod docs;
@@ -89,6 +91,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Udp(UdpCommand::Serve(args)) => udp::serve(args, output),
         Command::Udp(UdpCommand::Run(args)) => udp::run(&UdpRunPlan::new(args)?, output),
         Command::Reach(args) => reach::run(args, output),
+        Command::Clock(args) => clock::run(args, output),
         Command::Ifaces(args) => ifaces::run(args, output),
         Command::Top(args) => top::run(args, output),
         Command::Stat(args) => stat::run(args, output),

@@ -9,6 +9,9 @@ use crate::{args::OutputArgs, failure::Failure};
 mod capture;
 pub(crate) use capture::{CaptureReport, ReplayReport};
 
+mod clock;
+pub(crate) use clock::ClockDocument;
+
 mod document;
 pub(crate) use document::{
     Counters, InterfaceRow, InterfacesReport, InterruptedDemo, LoadRecvReport, LoadSendReport,

@@ -22,6 +22,8 @@ pub mod datagram;
 mod driver;
 pub use driver::DriverCounters;
 
+pub mod discipline;
+
 /// The errno values that callers tell apart.
 pub mod errno {
     pub use libc::{

@@ -20,6 +20,8 @@
 mod batch;
 pub use batch::{Batch, Received};
 
+pub mod clock;
+
 pub mod demo;
 
 mod error;

@@ -1,0 +1,67 @@
+//! How the kernel's wall clock is kept right, as the daemon that does it has told the kernel.
+
+use std::io;
+
+use crate::call::check;
+
+/// What the kernel knows of its wall clock.
+/// <https://man7.org/linux/man-pages/man2/adjtimex.2.html>
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discipline {
+    /// A daemon says that it is synchronised.
+    pub is_synchronised: bool,
+    /// The bound of its error that the daemon states, which grows while it is silent; nanoseconds.
+    pub error_ns_max: u64,
+    /// Its estimate of the error, in nanoseconds.
+    pub error_ns_estimated: u64,
+    /// What is still to be corrected, in nanoseconds.
+    pub offset_ns: i64,
+    /// How fast the clock is made to run, in thousandths of a millionth.
+    pub frequency_ppb: i64,
+    /// International atomic time less UTC, in seconds; 0 when nobody has set it.
+    pub tai_offset_s: i32,
+    /// A leap second is to come.
+    pub has_leap: bool,
+}
+
+/// Asks the kernel; changes nothing.
+///
+/// # Errors
+/// Never in practice.
+pub fn read() -> io::Result<Discipline> {
+    // SAFETY: `timex` is a C structure of integers; all zero is a valid value, and `modes` zero
+    // means that nothing is to be changed.
+    let mut found: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` is live and exclusively borrowed; the kernel writes one timex into it.
+    let state = check(unsafe { libc::adjtimex(&raw mut found) })?;
+    let is_nano = found.status & libc::STA_NANO != 0;
+    let offset = found.offset;
+    let micros = |us: libc::c_long| u64::try_from(us).unwrap_or(0).saturating_mul(1_000);
+    Ok(Discipline {
+        is_synchronised: found.status & libc::STA_UNSYNC == 0 && state != libc::TIME_ERROR,
+        error_ns_max: micros(found.maxerror),
+        error_ns_estimated: micros(found.esterror),
+        offset_ns: if is_nano {
+            offset
+        } else {
+            offset.saturating_mul(1_000)
+        },
+        // Parts in a million, with 16 bits behind the point.
+        frequency_ppb: found.freq.saturating_mul(1_000) >> 16,
+        tai_offset_s: found.tai,
+        has_leap: found.status & (libc::STA_INS | libc::STA_DEL) != 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_tells_and_bounds_are_above_estimates() {
+        let found = read().unwrap();
+        assert!(found.error_ns_max >= found.error_ns_estimated || !found.is_synchronised);
+        // The kernel corrects by 500 parts in a million at most.
+        assert!(found.frequency_ppb.abs() <= 500_000, "{found:?}");
+    }
+}

@@ -1,0 +1,167 @@
+//! What the clocks of this host are good for: where time comes from, who keeps it right, how wrong
+//! it may be, and whether one-way delays can be had from it.
+
+use std::{fs, path::Path};
+
+use serde::Serialize;
+
+use crate::Error;
+
+/// This host's clocks.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClockReport {
+    /// What the kernel's clocks run on.
+    pub source: String,
+    /// What they could run on.
+    pub sources: Vec<String>,
+    /// PTP hardware clocks.
+    pub ptp: Vec<PtpClock>,
+    /// A daemon says that the wall clock is synchronised.
+    pub is_synchronised: bool,
+    /// The bound of its error that the daemon states, in nanoseconds.
+    pub error_ns_max: u64,
+    /// The daemon's estimate of the error, in nanoseconds.
+    pub error_ns_estimated: u64,
+    /// What is still to be corrected, in nanoseconds.
+    pub offset_ns: i64,
+    /// How fast the clock is made to run, in thousandths of a millionth.
+    pub frequency_ppb: i64,
+    /// International atomic time less UTC, in seconds; 0 when nobody has set it.
+    pub tai_offset_s: i32,
+    /// A leap second is to come.
+    pub has_leap: bool,
+    /// Smallest step that two readings of the monotonic clock differ by, in nanoseconds.
+    pub step_ns: u64,
+    /// What a reading costs, in nanoseconds.
+    pub reading_ns: u64,
+    /// Whether and how far one-way delays can be believed, in words.
+    pub one_way: String,
+    /// False when they cannot.
+    pub has_one_way: bool,
+}
+
+/// A clock in a network adapter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PtpClock {
+    /// Its device: `/dev/ptp0`.
+    pub device: String,
+    /// What the driver calls it.
+    pub name: String,
+    /// The largest correction that it takes, in thousandths of a millionth.
+    pub adjustment_ppb_max: u64,
+}
+
+/// Looks at this host's clocks. It changes nothing and needs no privileges.
+///
+/// # Errors
+/// When the kernel does not tell the state of its wall clock.
+pub fn clock() -> Result<ClockReport, Error> {
+    let found = sys::discipline::read()
+        .map_err(|error| net::NetError::system("read the state of", "the wall clock", &error))?;
+    let home = Path::new("/sys/devices/system/clocksource/clocksource0");
+    let (step_ns, reading_ns) = resolution();
+    let sources = text(&home.join("available_clocksource"));
+    let (has_one_way, one_way) = one_way(found.is_synchronised, found.error_ns_max);
+    Ok(ClockReport {
+        source: text(&home.join("current_clocksource")),
+        sources: sources.split_whitespace().map(str::to_owned).collect(),
+        ptp: ptp_clocks(Path::new("/sys/class/ptp")),
+        is_synchronised: found.is_synchronised,
+        error_ns_max: found.error_ns_max,
+        error_ns_estimated: found.error_ns_estimated,
+        offset_ns: found.offset_ns,
+        frequency_ppb: found.frequency_ppb,
+        tai_offset_s: found.tai_offset_s,
+        has_leap: found.has_leap,
+        step_ns,
+        reading_ns,
+        one_way,
+        has_one_way,
+    })
+}
+
+/// What follows for one-way delays: each end contributes its own bound.
+fn one_way(is_synchronised: bool, error_ns_max: u64) -> (bool, String) {
+    let bound_us = error_ns_max.div_ceil(1_000);
+    if !is_synchronised {
+        let text = "refused: nobody keeps this clock synchronised (start chrony, ntpd or ptp4l \
+                    with phc2sys); round trips need no such clock";
+        return (false, text.to_owned());
+    }
+    if error_ns_max > ERROR_NS_MAX {
+        let text = format!(
+            "refused: this clock may be wrong by {bound_us} us, more than the delays of a local \
+             network; round trips need no such clock"
+        );
+        return (false, text);
+    }
+    let text = format!(
+        "this end adds at most {bound_us} us to the error of a one-way delay; the other end adds \
+         its own"
+    );
+    (true, text)
+}
+
+fn ptp_clocks(home: &Path) -> Vec<PtpClock> {
+    let entries = fs::read_dir(home).into_iter().flatten().flatten();
+    let mut clocks: Vec<PtpClock> = entries
+        .map(|entry| PtpClock {
+            device: format!("/dev/{}", entry.file_name().to_string_lossy()),
+            name: text(&entry.path().join("clock_name")),
+            adjustment_ppb_max: text(&entry.path().join("max_adjustment"))
+                .parse()
+                .unwrap_or(0),
+        })
+        .collect();
+    clocks.sort_by(|a, b| a.device.cmp(&b.device));
+    clocks
+}
+
+/// The smallest step between readings, and what one costs.
+fn resolution() -> (u64, u64) {
+    let now = || sys::clock::monotonic().as_nanos();
+    let (start, mut last, mut step) = (now(), now(), u64::MAX);
+    for _ in 0..READINGS {
+        let next = now();
+        if next > last {
+            step = step.min(next - last);
+        }
+        last = next;
+    }
+    (step, (last - start) / READINGS)
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path)
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
+/// Errors above a millisecond say nothing about delays of microseconds.
+const ERROR_NS_MAX: u64 = 1_000_000;
+const READINGS: u64 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_way_delays_are_refused_with_the_reason() {
+        let (has, text) = one_way(false, 10);
+        assert!(!has && text.contains("chrony"), "{text}");
+        let (has, text) = one_way(true, 16_000_000);
+        assert!(!has && text.contains("16000 us"), "{text}");
+        let (has, text) = one_way(true, 2_500);
+        assert!(has && text.contains("at most 3 us"), "{text}");
+    }
+
+    #[test]
+    fn this_host_has_a_clock_that_advances() {
+        let found = clock().unwrap();
+        assert!(
+            found.step_ns > 0 && found.step_ns < 1_000_000_000,
+            "{found:?}"
+        );
+    }
+}
