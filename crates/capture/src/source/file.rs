@@ -279,7 +279,8 @@ fn described(block: &Block<'_>) -> Option<Interface> {
     }
 }
 
-const BUFFER_BYTES: usize = 1 << 20;
+/// Read at once: what fits the second-level cache is still there when it is looked at.
+const BUFFER_BYTES: usize = 256 << 10;
 const MAGIC_LEN: u64 = 4;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
