@@ -43,6 +43,9 @@ pub use plan::{
 mod range;
 pub use range::{RangeSet, TooManyRanges};
 
+mod rate;
+pub use rate::{RateCause, RateConfig, RateControl, RateLimit, RateReport, Sending};
+
 mod receiver;
 pub use receiver::{
     BlockVerdict, Offer, PlanReceiver, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent,

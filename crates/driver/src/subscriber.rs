@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
-use delivery::{LinkCommand, Reporter, ReporterEvent};
-use pgm::{Ready, Receiver};
+use delivery::{LinkCommand, ReceiverStats, Reporter, ReporterEvent};
+use pgm::{Position, Ready, Receiver};
 use wire::{
     object::{ErrorCode, Refusal},
     pgm::Tsi,
@@ -88,6 +88,9 @@ pub struct Subscriber {
     /// Sessions that were broken off because their senders gave this receiver up, and why.
     dropped: BTreeMap<u32, ErrorCode>,
     messages: u64,
+    /// Packets handled when the last turn ended, and what the kernel has dropped.
+    seen_packets: u64,
+    host_drops: u64,
 }
 
 /// The parts of a [`Subscriber`].
@@ -109,6 +112,8 @@ impl Subscriber {
             reporter,
             dropped: BTreeMap::new(),
             messages: 0,
+            seen_packets: 0,
+            host_drops: 0,
         }
     }
 
@@ -120,6 +125,11 @@ impl Subscriber {
     /// The reporting side.
     pub const fn reporter(&self) -> Option<&Reporter> {
         self.reporter.as_ref()
+    }
+
+    /// Packets that the kernel has dropped so far for want of buffer space: the owner knows.
+    pub const fn set_host_drops(&mut self, packets: u64) {
+        self.host_drops = packets;
     }
 
     /// Packets thrown away, by reason.
@@ -231,6 +241,17 @@ impl Subscriber {
     }
 }
 
+/// What the next report tells of a session besides its place.
+fn stats_of(at: &Position, host_drops: u64) -> ReceiverStats {
+    ReceiverStats {
+        held: (at.lead + 1).saturating_sub(at.contiguous + at.missing),
+        bytes: at.arrived.bytes + at.arrived.packets * PACKET_OVERHEAD_BYTES,
+        host_drops,
+        lost: 0,
+        missed: at.arrived.missed,
+    }
+}
+
 impl<S: MessageSink + ?Sized> Handle<S> for Subscriber {
     #[inline]
     fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8], sink: &mut S) {
@@ -251,12 +272,18 @@ impl<S: MessageSink + ?Sized> Handle<S> for Subscriber {
     fn drain(&mut self, now: Instant, sink: &mut S) {
         self.pop_said(sink);
         self.pop_ready(now, sink);
+        let seen = self.receiver.counters().seen_packets;
+        let is_empty = std::mem::replace(&mut self.seen_packets, seen) == seen;
         if let Some(reporter) = &mut self.reporter {
+            if is_empty {
+                reporter.caught_up(now);
+            }
             for session in self.receiver.sessions() {
                 let Some(at) = self.receiver.position(session) else {
                     continue;
                 };
                 if at.mark.is_some() {
+                    reporter.stats(now, session, &stats_of(&at, self.host_drops));
                     reporter.position(now, session, at.contiguous, at.lead);
                 }
             }
@@ -312,3 +339,6 @@ impl Endpoint for Subscriber {
         base::earliest(self.receiver.next_timeout(), reports)
     }
 }
+
+/// IPv4, UDP and PGM headers of a data packet.
+const PACKET_OVERHEAD_BYTES: u64 = 20 + 8 + 24;

@@ -18,7 +18,7 @@
 use std::{fmt, time::Duration};
 
 mod value;
-pub use value::{Intervals, LateJoin, Timer};
+pub use value::{Intervals, LateJoin, Rate, Timer};
 use value::{Value, fixed};
 
 #[cfg(test)]
@@ -154,8 +154,8 @@ parameters! {
     tx_backlog_bytes: usize = 4 << 20, 1 => 1 << 31, "bytes", Source,
         "judgement: tens of runs; more would only crowd out the history that repairs need",
         "unsent data taken before the offerer is held back, at most a quarter of the window";
-    rate: u64 = 0, 0 => 125_000_000_000, "bytes a second", Source,
-        "RFC 3208 section 5.1.1: TXW_MAX_RTE has no default",
+    rate: Rate = Rate::Limit(0), 0 => 125_000_000_000, "bytes a second", Source,
+        "RFC 3208 section 5.1.1: TXW_MAX_RTE has no default; auto follows reports of messages",
         "limit over everything a source sends, with IP and UDP headers; 0 means none";
     pacing_quantum: Duration = fixed::us(250), fixed::us(10) => fixed::ms(100), "time", Source,
         "measurement: run length decides the packet rate; 250 us is below any queue that matters",

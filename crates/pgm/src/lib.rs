@@ -88,13 +88,16 @@
 
 mod config;
 pub use config::{
-    Config, ConfigBuilder, ConfigError, Intervals, LateJoin, PARAMETERS, Parameter, Role, Timer,
+    Config, ConfigBuilder, ConfigError, Intervals, LateJoin, PARAMETERS, Parameter, Rate, Role,
+    Timer,
 };
 
 pub mod fec;
 
 mod receiver;
-pub use receiver::{Mode, Position, Ready, Receiver, ReceiverCounters, ReceiverSetup, Status};
+pub use receiver::{
+    Arrived, Mode, Position, Ready, Receiver, ReceiverCounters, ReceiverSetup, Status,
+};
 
 mod source;
 pub use source::{Burst, Full, Slot, Source, SourceCounters, SourceSetup};

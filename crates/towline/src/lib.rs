@@ -84,8 +84,8 @@ pub use net::{
     WaitStrategy, Waker, interface::Selector,
 };
 pub use pgm::{
-    Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Parameter, Role,
-    Status,
+    Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Parameter, Rate,
+    Role, Status, Timer,
 };
 pub use wire::{
     object::{EntryKind, ErrorCode, Phase, Refusal},

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use base::Instant;
-use delivery::{Policy, Registry, RegistryConfig, RegistryEvent};
+use delivery::{Policy, RateConfig, Registry, RegistryConfig, RegistryEvent};
 use driver::{PublisherSetup, Turn};
-use pgm::{Full, Source};
+use pgm::{Full, Rate, Source};
 use wire::pgm::Profile;
 
 use crate::{
@@ -67,6 +67,11 @@ impl PublisherBuilder {
         config.expected = self.expected;
         config.stall_timeout = self.stall_timeout;
         config.report_sqns = report_sqns(&opened.config, self.expected);
+        config.rate = (opened.config.rate() == Rate::Auto).then_some(RateConfig {
+            // Who is slow in himself loses by this policy, and slows nobody.
+            follows_hosts: self.policy != Policy::Lose,
+            ..RateConfig::default()
+        });
         let registry = Registry::new(config);
         let endpoint = driver::Publisher::new(PublisherSetup { source, registry });
         Ok(Publisher {

@@ -52,7 +52,7 @@ impl Subscriber {
     pub fn try_recv(&mut self) -> Result<Result<Received<'_>, Status>, Error> {
         if self.batch.is_empty() {
             self.batch.clear();
-            self.end.turn(&mut self.batch)?;
+            turn(&mut self.end, &mut self.batch)?;
         }
         if self.batch.is_empty() {
             return Ok(Err(self.status()));
@@ -68,7 +68,7 @@ impl Subscriber {
         let mut until = None;
         while self.batch.is_empty() {
             self.batch.clear();
-            let turn = self.end.turn(&mut self.batch)?;
+            let turn = turn(&mut self.end, &mut self.batch)?;
             if !self.batch.is_empty() {
                 break;
             }
@@ -89,7 +89,7 @@ impl Subscriber {
     /// # Errors
     /// Sockets beyond use.
     pub fn turn<S: MessageSink + ?Sized>(&mut self, sink: &mut S) -> Result<Turn, Error> {
-        self.end.turn(sink)
+        turn(&mut self.end, sink)
     }
 
     /// Waits until something is due, at most until `until`.
@@ -114,7 +114,7 @@ impl Subscriber {
         let mut ignored = Batch::default();
         loop {
             ignored.clear();
-            self.end.turn(&mut ignored)?;
+            turn(&mut self.end, &mut ignored)?;
             let is_told = self
                 .end
                 .driver
@@ -139,6 +139,16 @@ impl Subscriber {
     pub fn arm(&mut self) {
         self.end.arm(None);
     }
+}
+
+/// One turn; what the kernel drops is reported, as the sender is to follow it.
+fn turn<S: MessageSink + ?Sized>(
+    end: &mut End<driver::Subscriber>,
+    sink: &mut S,
+) -> Result<Turn, Error> {
+    let drops = end.driver.io.inner().counters().kernel_drops;
+    end.driver.endpoint.set_host_drops(drops);
+    end.turn(sink)
 }
 
 face!(Subscriber, driver::Subscriber);

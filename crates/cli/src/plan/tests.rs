@@ -94,7 +94,10 @@ fn a_flag_goes_before_the_file_and_the_file_before_the_default() {
     );
     let plan = SessionPlan::new(&given(&[("mtu", "1400")], Some(path.clone()))).unwrap();
     assert_eq!((plan.hops, plan.group.port(), plan.dscp), (7, 80, 0));
-    assert_eq!((plan.config.mtu(), plan.config.rate()), (1400, 1_000_000));
+    assert_eq!(
+        (plan.config.mtu(), plan.config.rate().limit()),
+        (1400, 1_000_000)
+    );
 
     std::fs::write(&path, "group = '239.1.1.1'\nhops = 'many'").unwrap();
     let text = refused(SessionPlan::new(&given(&[], Some(path.clone()))));

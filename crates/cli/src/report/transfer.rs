@@ -193,7 +193,7 @@ pub(crate) fn limit(limit: Limit, plan: &SendPlan) -> &'static str {
         Limit::Network => "the network",
         Limit::Disk => "its disk",
         Limit::Host => "its CPU",
-        Limit::Rate if plan.session.config.rate() > 0 => "the rate set",
+        Limit::Rate if plan.session.config.rate().limit() > 0 => "the rate set",
         Limit::Rate => "the sender",
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::RateConfig;
+
 /// What happens when a receiver is slower than the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
@@ -36,6 +38,8 @@ pub struct RegistryConfig {
     /// A receiver reports at the latest after this many positions: a share of the transmit window,
     /// so that waiting for reports never limits the rate. Default 0, never.
     pub report_sqns: u32,
+    /// Steers the sender's rate by what receivers report. Default none.
+    pub rate: Option<RateConfig>,
 }
 
 impl RegistryConfig {
@@ -51,6 +55,7 @@ impl RegistryConfig {
             greeting_timeout: Duration::from_secs(5),
             report_interval: Duration::from_millis(50),
             report_sqns: 0,
+            rate: None,
         }
     }
 

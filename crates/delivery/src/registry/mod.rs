@@ -26,7 +26,10 @@ use wire::{
     object::{ErrorCode, Hello, Message, Pos, Refusal, VERSION, Welcome},
 };
 
-use crate::link::{LinkCommand, Links};
+use crate::{
+    RateControl, RateLimit, RateReport, Sending,
+    link::{LinkCommand, Links},
+};
 
 mod config;
 pub use config::{Policy, RegistryConfig};
@@ -54,6 +57,7 @@ pub struct Registry {
     check_at: Option<Instant>,
     /// The longest round trip to a receiver, renewed with every check.
     round_trip: Option<Duration>,
+    rate: Option<RateControl>,
     events: VecDeque<RegistryEvent>,
     counters: RegistryCounters,
     is_closed: bool,
@@ -87,6 +91,7 @@ impl Registry {
     #[must_use]
     pub fn new(config: RegistryConfig) -> Self {
         Self {
+            rate: None,
             config,
             links: Links::default(),
             greeting: BTreeMap::new(),
@@ -123,6 +128,17 @@ impl Registry {
     /// are read near it, and slowness is measured against it. To be called once a turn.
     pub const fn set_lead(&mut self, lead: u64) {
         self.lead = Some(lead);
+    }
+
+    /// Steers the rate: the limit in bytes a second, 0 for none; `None` when nobody wants that.
+    /// `sending` need not say whether receivers hold the source back. To be called once a turn.
+    pub fn steer(&mut self, now: Instant, sending: Sending) -> Option<u64> {
+        let config = self.config.rate?;
+        let is_held = self.config.policy != Policy::Lose && !self.order.is_empty();
+        let control = self
+            .rate
+            .get_or_insert_with(|| RateControl::new(config, now));
+        Some(control.steer(now, &Sending { is_held, ..sending }))
     }
 
     /// Does what is due at `now`.
@@ -233,6 +249,12 @@ impl Registry {
         let &(position, link) = self.order.first()?;
         let is_behind = self.lead.is_none_or(|lead| position <= lead);
         is_behind.then(|| self.tracked[&link].slot)
+    }
+
+    /// Who sets the rate, and why; `None` while nobody does.
+    #[must_use]
+    pub fn rate_limit(&self) -> Option<RateLimit> {
+        self.rate.as_ref().and_then(RateControl::limit)
     }
 
     /// The longest of the shortest recent round trips to the receivers; `None` while none of them
@@ -422,7 +444,12 @@ impl Registry {
         let contiguous = claimed.min(end);
         tracked.pos = *pos;
         tracked.round_trip.report(now, pos);
-        self.round_trip = self.round_trip.max(tracked.round_trip.least());
+        let round_trip = tracked.round_trip.least();
+        self.round_trip = self.round_trip.max(round_trip);
+        if let Some(control) = &mut self.rate {
+            let report = rate_report(pos, round_trip.unwrap_or_default());
+            control.report(now, tracked.slot, &report);
+        }
         if contiguous > tracked.contiguous || !tracked.has_reported {
             self.order.remove(&(tracked.contiguous, link));
             tracked.contiguous = contiguous.max(tracked.contiguous);
@@ -537,6 +564,9 @@ impl Registry {
     fn take(&mut self, link: LinkId) -> Option<Tracked> {
         let tracked = self.tracked.remove(&link)?;
         self.order.remove(&(tracked.contiguous, link));
+        if let Some(control) = &mut self.rate {
+            control.forget(tracked.slot);
+        }
         Some(tracked)
     }
 
@@ -572,6 +602,19 @@ impl Tracked {
             is_stalled: false,
             round_trip: RoundTrip::default(),
         }
+    }
+}
+
+/// What a report says of the rate.
+fn rate_report(pos: &Pos, round_trip: Duration) -> RateReport {
+    RateReport {
+        echo: Instant::from_nanos(pos.echo_us.saturating_mul(1000)),
+        round_trip,
+        delivery: pos.rate,
+        queue_delay: Duration::from_micros(pos.queue_delay_us.into()),
+        lead: pos.lead,
+        missed: pos.naks,
+        host_drops: pos.host_drops,
     }
 }
 

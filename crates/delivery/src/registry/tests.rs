@@ -251,7 +251,7 @@ fn a_cut_connection_is_dialled_again() {
 fn a_second_receiver_of_one_name_is_refused() {
     let mut world = World::new(2, Policy::Wait);
     world.reporters[1] = Reporter::new(ReporterConfig::new("r1", 99));
-    world.run(500);
+    world.run(1_500);
     assert_eq!(world.registry.receiver_count(), 1);
     let told: Vec<_> = world
         .reporters

@@ -77,31 +77,26 @@ pub enum ReporterEvent {
     },
 }
 
-/// What a session suffers, beside its position. Totals since the session was found, but for the
-/// rate and the delay.
+/// What a session suffers, beside its position. Totals since the session was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
     /// Positions received beyond the first gap.
     pub held: u64,
-    /// Bytes delivered per second.
-    pub rate: u64,
-    /// Time that packets spent queued above the least seen, in microseconds.
-    pub queue_delay_us: u32,
+    /// Bytes that arrived, headers included.
+    pub bytes: u64,
     /// Packets the kernel dropped for want of buffer space.
     pub host_drops: u64,
     /// Positions lost for good.
     pub lost: u64,
-    /// NAKs sent.
-    pub naks: u64,
+    /// Positions that were missed, each once.
+    pub missed: u64,
 }
 
 impl ReceiverStats {
     pub(crate) const fn apply(&self, pos: &mut Pos) {
         pos.held = self.held;
-        pos.rate = self.rate;
-        pos.queue_delay_us = self.queue_delay_us;
         pos.host_drops = self.host_drops;
         pos.lost = self.lost;
-        pos.naks = self.naks;
+        pos.naks = self.missed;
     }
 }

@@ -30,6 +30,9 @@ use wire::{
 
 use crate::link::{LinkCommand, Links};
 
+mod arrival;
+use arrival::ArrivalMeter;
+
 mod config;
 pub use config::{ReceiverStats, ReporterConfig, ReporterCounters, ReporterEvent};
 
@@ -46,6 +49,8 @@ pub struct Reporter {
     events: VecDeque<ReporterEvent>,
     counters: ReporterCounters,
     is_leaving: bool,
+    /// When nothing waited in the receive socket.
+    empty_at: Instant,
 }
 
 /// One sender that asks for reports.
@@ -58,6 +63,7 @@ struct Session {
     limiting: u32,
     echo_us: u64,
     echo_at: Instant,
+    arrival: ArrivalMeter,
     pos: Pos,
     has_position: bool,
     sent: Pos,
@@ -104,6 +110,7 @@ impl Reporter {
             events: VecDeque::new(),
             counters: ReporterCounters::default(),
             is_leaving: false,
+            empty_at: Instant::ZERO,
         }
     }
 
@@ -114,6 +121,7 @@ impl Reporter {
                 known.limiting = mark.limiting_receiver;
                 known.echo_us = mark.tx_time_us;
                 known.echo_at = now;
+                known.arrival.mark(now, mark.tx_time_us, self.empty_at);
                 known.count = mark.receiver_count.min(COUNT_MAX);
                 return;
             }
@@ -142,10 +150,17 @@ impl Reporter {
         }
     }
 
-    /// What `session` suffers, for the next report.
-    pub fn stats(&mut self, session: u32, stats: &ReceiverStats) {
+    /// Nothing waits in the receive socket: what comes next was not kept waiting by this host.
+    pub const fn caught_up(&mut self, now: Instant) {
+        self.empty_at = now;
+    }
+
+    /// What `session` suffers, for the next report. Cheap; to be called once a turn, before
+    /// [`Reporter::position`].
+    pub fn stats(&mut self, now: Instant, session: u32, stats: &ReceiverStats) {
         if let Some(known) = self.sessions.get_mut(&session) {
             stats.apply(&mut known.pos);
+            known.arrival.arrived(now, stats.bytes);
         }
     }
 
@@ -472,6 +487,9 @@ impl Reporter {
         known.pos.echo_us = known.echo_us;
         let age = now.since(known.echo_at).as_micros();
         known.pos.echo_age_us = u32::try_from(age).unwrap_or(u32::MAX);
+        known.pos.rate = known.arrival.rate();
+        let queue_us = known.arrival.queue_delay().as_micros();
+        known.pos.queue_delay_us = u32::try_from(queue_us).unwrap_or(u32::MAX);
         let pos = known.pos;
         known.sent = pos;
         known.sent_at = now;
@@ -508,6 +526,7 @@ impl Session {
             limiting: mark.limiting_receiver,
             echo_us: mark.tx_time_us,
             echo_at: now,
+            arrival: ArrivalMeter::new(now),
             pos: Pos::default(),
             has_position: false,
             sent: Pos::default(),

@@ -80,6 +80,26 @@ impl Timer {
     }
 }
 
+/// How fast a source sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// As fast as the network and the receivers take it. The owner of the source steers.
+    Auto,
+    /// At most so many bytes a second; 0 for no limit.
+    Limit(u64),
+}
+
+impl Rate {
+    /// The limit that was set, in bytes a second; 0 for none.
+    #[must_use]
+    pub const fn limit(self) -> u64 {
+        match self {
+            Self::Auto => 0,
+            Self::Limit(rate) => rate,
+        }
+    }
+}
+
 /// Where a receiver that joins a running session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LateJoin {
@@ -189,6 +209,33 @@ impl Value for u64 {
 
     fn range(low: Self, high: Self) -> String {
         format!("{}..{}", low.print(), high.print())
+    }
+}
+
+impl Value for Rate {
+    type Bound = u64;
+    const FORM: &'static str = "auto or a rate such as 100MB/s, 1Gbit/s or 0";
+
+    fn parse(text: &str) -> Option<Self> {
+        match text.trim() {
+            "auto" => Some(Self::Auto),
+            rate => <u64 as Value>::parse(rate).map(Self::Limit),
+        }
+    }
+
+    fn print(self) -> String {
+        match self {
+            Self::Auto => "auto".to_owned(),
+            Self::Limit(rate) => Value::print(rate),
+        }
+    }
+
+    fn is_within(self, low: u64, high: u64) -> bool {
+        self.limit().is_within(low, high)
+    }
+
+    fn range(low: u64, high: u64) -> String {
+        format!("auto, {}", u64::range(low, high))
     }
 }
 

@@ -18,7 +18,7 @@ use wire::{
     },
 };
 
-use crate::{Config, Full, Source, SourceSetup, Timer};
+use crate::{Config, Full, Rate, Source, SourceSetup, Timer};
 
 /// One thing that happens to a source.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ impl SourcePlan {
             .tx_window_sqns([16, 40, 300][usize::from(size / 16 % 3)])
             .apdu_bytes_max(2000)
             .flow_window_sqns(64)
-            .rate(u64::from(rate_kb) * 1000)
+            .rate(Rate::Limit(u64::from(rate_kb) * 1000))
             .send_syn(flags & 1 != 0)
             .send_join(flags & 2 != 0)
             .strict_pgm(flags & 4 != 0)

@@ -51,7 +51,7 @@ use held::Entry;
 use peer::{Fate, Incoming, Peer, Shared, SpmNotes, Step};
 
 mod ready;
-pub use ready::{Position, Ready, Status};
+pub use ready::{Arrived, Position, Ready, Status};
 
 mod setup;
 use setup::Limits;
@@ -208,6 +208,7 @@ impl Receiver {
             trail: window.trail,
             missing: window.gaps.missing(),
             held_bytes: peer.held_bytes(),
+            arrived: peer.arrived(),
         })
     }
 

@@ -88,6 +88,19 @@ pub struct Position {
     pub missing: u64,
     /// Payload bytes held until their turn.
     pub held_bytes: u64,
+    /// What arrived so far, and what did not at first.
+    pub arrived: Arrived,
+}
+
+/// Data of one session since it was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrived {
+    /// Packets accepted, repairs included.
+    pub packets: u64,
+    /// Their payload bytes.
+    pub bytes: u64,
+    /// Positions noticed as missing, each once.
+    pub missed: u64,
 }
 
 /// What a receiver waits for.

@@ -147,7 +147,7 @@ impl Source {
             // Below 2^31: OpenPGM compares a new peer's first SPM with 0, and takes none from the
             // upper half of the number space; without an SPM it then gives up what it misses.
             spm_sqn: Sqn(Rng::new(setup.seed).next_u32() >> 1),
-            pacer: Pacer::new(config.rate(), catch_up, now),
+            pacer: Pacer::new(config.rate().limit(), catch_up, now),
             repair_pacer: Pacer::new(0, catch_up, Instant::ZERO),
             ncf_pacer: Pacer::new(0, NCF_BURST, Instant::ZERO),
             flow_hold: u64::MAX,
@@ -165,7 +165,7 @@ impl Source {
             counters: SourceCounters::default(),
             drops: DropCounters::default(),
         };
-        source.set_rate(config.rate());
+        source.set_rate(config.rate().limit());
         source
     }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use base::{Instant, Io as _, PathId, RecvBatch};
-use delivery::{Policy, Registry, RegistryConfig, Reporter, ReporterConfig};
+use delivery::{Policy, RateConfig, RateLimit, Registry, RegistryConfig, Reporter, ReporterConfig};
 use driver::{
     Driver, MessageSink, Publisher, PublisherSetup, SessionEvent, Subscriber, SubscriberSetup,
 };
@@ -41,6 +41,10 @@ pub(crate) struct Flow {
     pub(crate) receive_buffer_bytes: usize,
     /// When which receiver's host stops for how long.
     pub(crate) pauses: Vec<(Duration, usize, Duration)>,
+    /// Steers the rate.
+    pub(crate) rate: Option<RateConfig>,
+    /// What a datagram costs the first receiver's host.
+    pub(crate) first_datagram_cost: Duration,
     /// How long messages are sent; a second more is waited for the last.
     pub(crate) length: Duration,
 }
@@ -60,7 +64,20 @@ impl Flow {
             receivers: receivers.iter().map(|faults| faults.to_vec()).collect(),
             receive_buffer_bytes: 4 << 20,
             pauses: Vec::new(),
+            rate: None,
+            first_datagram_cost: Duration::from_nanos(500),
             length: Duration::from_secs(5),
+        }
+    }
+
+    /// Messages of 1,400 bytes as fast as they are taken, at a rate that sets itself.
+    pub(crate) fn flood(receivers: &[&[Fault]]) -> Self {
+        Self {
+            bytes: 1400,
+            gap: Duration::ZERO,
+            rate: Some(RateConfig::default()),
+            policy: Policy::Wait,
+            ..Self::to(receivers)
         }
     }
 
@@ -89,6 +106,9 @@ impl Flow {
             let host = world.add_host(address(i + 1), &[], &way(faults));
             let mut setup = EndpointSetup::new(host, Some(group()));
             setup.receive_buffer_bytes = self.receive_buffer_bytes;
+            if i == 0 {
+                setup.datagram_cost = self.first_datagram_cost;
+            }
             world.add_endpoint(&setup);
         }
         let start = world.now();
@@ -136,6 +156,21 @@ pub(crate) struct Sent {
     pub(crate) messages: u64,
     pub(crate) repairs: u64,
     pub(crate) spms: u64,
+    /// What was so every 100 ms.
+    pub(crate) samples: Vec<Sample>,
+}
+
+/// The sender at one time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// 0 for no limit.
+    pub(crate) rate: u64,
+    pub(crate) packets: u64,
+    pub(crate) repairs: u64,
+    pub(crate) wire_bytes: u64,
+    pub(crate) limit: Option<RateLimit>,
+    /// The host of the receiver that sets it.
+    pub(crate) limiting_host: Option<IpAddr>,
 }
 
 /// A receiver's part.
@@ -184,6 +219,8 @@ struct Sends {
     burst_at: Instant,
     end: Instant,
     message: Vec<u8>,
+    samples: Vec<Sample>,
+    sample_at: Instant,
 }
 
 struct Takes {
@@ -237,6 +274,8 @@ impl Sends {
         };
         let mut registry = RegistryConfig::new(SESSION);
         registry.policy = flow.policy;
+        registry.rate = flow.rate;
+        registry.report_sqns = 700;
         let endpoint = Publisher::new(PublisherSetup {
             source: Source::new(flow.config, setup, now),
             registry: Registry::new(registry),
@@ -248,11 +287,17 @@ impl Sends {
             burst_at: now + WARM_UP,
             end: now + flow.length,
             message: vec![7; flow.bytes],
+            samples: Vec::new(),
+            sample_at: now,
         }
     }
 
     fn turn(&mut self) {
         let now = self.driver.io.now();
+        while now >= self.sample_at {
+            self.sample_at += Duration::from_millis(100);
+            self.samples.push(self.sample());
+        }
         while now >= self.burst_at && now < self.end && self.offer(now) {
             self.next += 1;
             if self.next.is_multiple_of(self.flow.burst) {
@@ -275,12 +320,33 @@ impl Sends {
         self.driver.endpoint.offer(&self.message).is_ok()
     }
 
+    fn sample(&self) -> Sample {
+        let (source, registry) = (
+            self.driver.endpoint.source(),
+            self.driver.endpoint.registry(),
+        );
+        let counters = source.counters();
+        let slot = registry.rate_limit().and_then(|limit| limit.slot);
+        Sample {
+            rate: source.rate(),
+            packets: counters.odata_packets,
+            repairs: counters.rdata_packets,
+            wire_bytes: counters.wire_bytes,
+            limit: registry.rate_limit(),
+            limiting_host: registry
+                .receivers()
+                .find(|receiver| Some(receiver.slot) == slot)
+                .map(|receiver| receiver.peer.ip()),
+        }
+    }
+
     fn summary(&self) -> Sent {
         let counters = self.driver.endpoint.source().counters();
         Sent {
             messages: self.next,
             repairs: counters.rdata_packets,
             spms: counters.spms,
+            samples: self.samples.clone(),
         }
     }
 }
@@ -313,6 +379,9 @@ impl Takes {
 
     fn turn(&mut self) {
         let now = self.driver.io.now();
+        let id = self.driver.io.endpoint();
+        let drops = self.driver.io.world().borrow().counts(id).overflowed;
+        self.driver.endpoint.set_host_drops(drops);
         if self.driver.turn(&mut self.sink).unwrap().is_idle() {
             self.driver.wait(None);
         } else {

@@ -247,7 +247,7 @@ impl Peer {
             .window
             .announce(end, notes.is_fin || notes.is_reset, now, due)
         {
-            shared.counters.missed_sqns += self.window.next - before;
+            self.count_missed(self.window.next - before, shared);
         }
         let certain = self.window.confirmed();
         self.window.see_trail(end.saturating_sub(span), certain);

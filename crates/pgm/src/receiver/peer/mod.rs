@@ -31,6 +31,7 @@ use super::{
     counters::ReceiverCounters,
     held::{Content, Entry, HeldQueue, HeldStore},
     outbox::Outbox,
+    ready::Arrived,
     setup::{Limits, ReceiverSetup},
     spmr::SpmRequest,
     timing::Timing,
@@ -91,6 +92,9 @@ pub(super) struct Peer {
     heard: Instant,
     /// Data packets accepted.
     data_packets: u64,
+    data_bytes: u64,
+    /// Packets noticed as missing, each once.
+    missed: u64,
     notices: Notices,
     mark: Option<Mark>,
     /// When the current turn of asking began, and what it has asked for.
@@ -187,6 +191,8 @@ impl Peer {
             timed: None,
             heard: now,
             data_packets: 0,
+            data_bytes: 0,
+            missed: 0,
             notices: Notices {
                 found: true,
                 ..Notices::default()
@@ -228,6 +234,7 @@ impl Peer {
         self.window.take_next(!is_held);
         self.heard = now;
         self.data_packets += 1;
+        self.data_bytes += payload.len() as u64;
         Some((position, !is_held))
     }
 
@@ -353,6 +360,14 @@ impl Peer {
         self.held.payload_bytes()
     }
 
+    pub(super) const fn arrived(&self) -> Arrived {
+        Arrived {
+            packets: self.data_packets,
+            bytes: self.data_bytes,
+            missed: self.missed,
+        }
+    }
+
     pub(super) const fn mark(&self) -> Option<&Mark> {
         self.mark.as_ref()
     }
@@ -380,13 +395,14 @@ impl Peer {
         let mut due = Instant::NEVER;
         if place == Place::Ahead {
             due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
-            shared.counters.missed_sqns += position - self.window.next;
+            self.count_missed(position - self.window.next, shared);
         }
         self.window.take(position, place, now, due);
         if self.mode == Mode::Sequence && matches!(kept, Ok(Kept::InTurn | Kept::Skipped)) {
             self.window.base = position + 1;
         }
         self.data_packets += 1;
+        self.data_bytes += data.payload.len() as u64;
         match (kept, content) {
             (Err(reason), _) => Err(reason),
             (Ok(Kept::Broken), Content::Part(_)) => Err(DropReason::Incompatible),
@@ -554,6 +570,11 @@ impl Peer {
         let (span_max, gaps_max) = (shared.limits.span_max, shared.limits.gaps_max);
         self.window = Window::new(self.mode == Mode::Sequence, start, span_max, gaps_max);
         self.is_established = true;
+    }
+
+    fn count_missed(&mut self, count: u64, shared: &mut Shared) {
+        self.missed += count;
+        shared.counters.missed_sqns += count;
     }
 
     fn finish(&mut self, end: u64) {

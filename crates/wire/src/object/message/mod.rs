@@ -196,7 +196,7 @@ numbers! {
         lead: u64,
         /// Positions received beyond the first gap.
         held: u64,
-        /// Bytes delivered per second since the last report.
+        /// Bytes that arrive per second, headers included.
         rate: u64,
         /// Time that packets spent queued above the least seen, in microseconds.
         queue_delay_us: u32,
@@ -204,7 +204,7 @@ numbers! {
         host_drops: u64,
         /// Positions lost for good.
         lost: u64,
-        /// NAKs sent.
+        /// Positions asked for in NAKs, each once.
         naks: u64,
         /// Transmission time in the last mark received, in the sender's clock.
         echo_us: u64,

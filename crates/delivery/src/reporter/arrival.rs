@@ -1,0 +1,143 @@
+//! How fast packets arrive, and how long they waited in the network.
+//!
+//! It does not see packets: it is told totals, and when marks left and came. The queue is the time
+//! of a mark above the least of the last 10 s, without what it may have waited in this host: since
+//! the receive socket was last seen empty. A receiver that is starved thus sees no queue, one that
+//! keeps up sees the network's.
+
+use std::time::Duration;
+
+use base::Instant;
+
+/// What is measured of one session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ArrivalMeter {
+    /// Bytes at the beginning of the interval, and the rates of the last two whole ones.
+    since: Instant,
+    bytes: u64,
+    rates: [u64; 2],
+    /// What had arrived when something last did.
+    last_bytes: u64,
+    last_at: Instant,
+    /// The least travel time, in the difference of the two clocks, of this half and the one before.
+    least_ns: i64,
+    least_before_ns: i64,
+    half_since: Instant,
+    queue_delay: Duration,
+}
+
+impl ArrivalMeter {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            bytes: 0,
+            rates: [0; 2],
+            last_bytes: 0,
+            last_at: now,
+            least_ns: i64::MAX,
+            least_before_ns: i64::MAX,
+            half_since: now,
+            queue_delay: Duration::ZERO,
+        }
+    }
+
+    /// `bytes` have arrived in all.
+    pub(super) fn arrived(&mut self, now: Instant, bytes: u64) {
+        let is_resuming = now.since(self.last_at) >= INTERVAL;
+        if bytes != self.last_bytes {
+            if is_resuming {
+                // A pause is the sender's, not the network's.
+                (self.since, self.bytes) = (now, bytes);
+            }
+            (self.last_bytes, self.last_at) = (bytes, now);
+        }
+        let span = now.since(self.since);
+        if span < INTERVAL || is_resuming {
+            return;
+        }
+        let new = u128::from(bytes.saturating_sub(self.bytes));
+        let rate = new * 1_000_000_000 / span.as_nanos().max(1);
+        self.rates = [u64::try_from(rate).unwrap_or(u64::MAX), self.rates[0]];
+        (self.since, self.bytes) = (now, bytes);
+    }
+
+    /// A mark came that left at `left_us` of its sender's clock; the socket was last seen empty at
+    /// `empty_at`.
+    pub(super) fn mark(&mut self, now: Instant, left_us: u64, empty_at: Instant) {
+        let left_ns = left_us.saturating_mul(1000).cast_signed();
+        let travel_ns = now.as_nanos().cast_signed().saturating_sub(left_ns);
+        if now.since(self.half_since) >= HALF {
+            (self.least_before_ns, self.least_ns) = (self.least_ns, travel_ns);
+            self.half_since = now;
+        }
+        self.least_ns = self.least_ns.min(travel_ns);
+        let least = self.least_ns.min(self.least_before_ns);
+        let above = u64::try_from(travel_ns.saturating_sub(least)).unwrap_or(0);
+        self.queue_delay = Duration::from_nanos(above).saturating_sub(now.since(empty_at));
+    }
+
+    /// Bytes a second, the higher of the last two intervals: packets come in bursts.
+    pub(super) fn rate(&self) -> u64 {
+        self.rates[0].max(self.rates[1])
+    }
+
+    /// Of the last mark.
+    pub(super) const fn queue_delay(&self) -> Duration {
+        self.queue_delay
+    }
+}
+
+/// Shorter intervals measure bursts.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// Half of the time of which the least travel time counts.
+const HALF: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(1_000_000_000 + ms * 1_000_000)
+    }
+
+    #[test]
+    fn a_queue_is_what_a_mark_takes_longer_but_for_the_host() {
+        let mut meter = ArrivalMeter::new(at(0));
+        // The sender's clock is 900 s ahead.
+        let left = |ms| 900_000_000 + 1_000_000 + ms * 1000;
+        meter.mark(at(3), left(0), at(3));
+        assert_eq!(meter.queue_delay(), Duration::ZERO);
+        meter.mark(at(18), left(10), at(17));
+        assert_eq!(meter.queue_delay(), Duration::from_millis(4));
+        meter.mark(at(28), left(20), at(10));
+        assert_eq!(
+            meter.queue_delay(),
+            Duration::ZERO,
+            "in the socket all the time"
+        );
+        for ms in (1_000..12_000).step_by(1_000) {
+            meter.mark(at(ms + 8), left(ms), at(ms + 8));
+        }
+        assert_eq!(meter.queue_delay(), Duration::ZERO, "a longer way by now");
+    }
+
+    #[test]
+    fn the_rate_is_that_of_whole_intervals() {
+        let mut meter = ArrivalMeter::new(at(0));
+        for (ms, bytes, rate) in [
+            (5, 1_000, 0),
+            (14, 10_000, 714_285),
+            (15, 90_000, 714_285),
+            (24, 100_000, 9_000_000),
+            (200, 100_000, 9_000_000),
+            (201, 110_000, 9_000_000),
+            (209, 111_000, 9_000_000),
+            (211, 120_000, 9_000_000),
+            (220, 130_000, 9_000_000),
+            (221, 130_000, 1_000_000),
+        ] {
+            meter.arrived(at(ms), bytes);
+            assert_eq!(meter.rate(), rate, "{ms}");
+        }
+    }
+}
