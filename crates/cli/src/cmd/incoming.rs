@@ -100,7 +100,13 @@ impl<'a> Incoming<'a> {
                 ));
             }
             ObjectReceiverEvent::Plan { transfer, event } => self.plan(transfer, event, receiver),
-            ObjectReceiverEvent::Left { transfer } => self.finish(transfer)?,
+            ObjectReceiverEvent::Left { transfer, progress } => {
+                // One that was short was never looked at on the way.
+                if let Some(transfer) = self.transfers.get_mut(&transfer) {
+                    transfer.progress = Some(progress);
+                }
+                self.finish(transfer)?;
+            }
         }
         Ok(())
     }

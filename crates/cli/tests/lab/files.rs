@@ -279,7 +279,8 @@ fn a_service_takes_two_senders_at_once_and_runs_a_program_after_each() {
         let words = format!("recv --config {} --json", config.display());
         let service = End::start(towline(lab.host(2), &words));
         thread::sleep(Duration::from_millis(300));
-        let more = "--rate 10MB/s";
+        // So fast that nobody looks at the second on its way.
+        let more = "--rate 200MB/s";
         let senders = [("one", 0), ("two", 1)]
             .map(|(tree, host)| sender(lab.host(host), &root.join(tree), more));
         for sender in senders {
@@ -295,7 +296,12 @@ fn a_service_takes_two_senders_at_once_and_runs_a_program_after_each() {
             .map(Result::unwrap)
             .collect();
         assert_eq!(documents.len(), 3, "{text}");
+        for each in &documents[..2] {
+            let bytes = ["bytes", "bytes_held"].map(|key| &each[key]);
+            assert_eq!(bytes, [&Value::from(5_070_001); 2], "{each:#}");
+        }
         let total = &documents[2];
+        assert_eq!(total["bytes"], 2 * 5_070_001, "{total:#}");
         assert_eq!(total["schema"], "towline.recv-serve");
         let counts = ["complete", "failed", "exec_runs", "exec_failures"].map(|key| &total[key]);
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use delivery::{Offer, PlanReceiverConfig, PlanReceiverEvent, Store};
+use delivery::{Offer, PlanReceiverConfig, PlanReceiverEvent, ReceiverProgress, Store};
 use wire::object::ErrorCode;
 
 base::counters! {
@@ -132,6 +132,8 @@ pub enum ObjectReceiverEvent {
     Left {
         /// Which transfer.
         transfer: u32,
+        /// How far it came.
+        progress: ReceiverProgress,
     },
 }
 

@@ -413,8 +413,9 @@ impl<I: Intake> ObjectReceiver<I> {
         }
         let plan = &self.transfers[index].plan;
         if plan.is_over() && plan.is_idle() && !self.config.is_single {
+            let progress = plan.progress();
             self.leave(index);
-            self.event(ObjectReceiverEvent::Left { transfer });
+            self.event(ObjectReceiverEvent::Left { transfer, progress });
         }
     }
 
