@@ -271,7 +271,8 @@ impl<C: Content> PlanSender<C> {
     /// receiver is not overrun; `lead` is the highest position it has.
     ///
     /// A receiver whose place has not moved for a second is not waited for: what it misses comes
-    /// with the next pass.
+    /// with the next pass. One that goes on reporting while its disk is what it waits for is: for
+    /// as long as the policy for slow receivers allows.
     #[must_use]
     pub fn hold(&self, lead: u64) -> Option<u64> {
         if !matches!(
@@ -280,10 +281,14 @@ impl<C: Content> PlanSender<C> {
         ) {
             return None;
         }
-        let is_awake = |at: Instant| self.now.since(at) < HOLD_PATIENCE;
+        let is_awake = |member: &&Member, at: Instant| {
+            let has_moved = self.now.since(at) < HOLD_PATIENCE;
+            let is_at_disk = member.progress.store_waits > 0;
+            has_moved || is_at_disk && self.now.since(member.heard_at) < DISK_PATIENCE
+        };
         let held_by = self.members.iter().filter(|member| {
             let is_followed = member.is_active() && member.is_in_pass && member.is_expected;
-            is_followed && member.moved_at.is_some_and(is_awake)
+            is_followed && member.moved_at.is_some_and(|at| is_awake(member, at))
         });
         let position = |member: &Member| Sqn::of(member.pos.contiguous).extend(lead).min(lead + 1);
         held_by.map(position).min()
@@ -476,6 +481,10 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// A receiver that stands still holds the rest back for so long.
 const HOLD_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Silence after which a receiver whose disk was behind is not thought to be waiting for it: it
+/// reports once a second.
+const DISK_PATIENCE: Duration = Duration::from_millis(2_500);
 
 /// Events kept for an owner that does not take them.
 const EVENTS_MAX: usize = 16_384;
