@@ -13,6 +13,7 @@ base::counters! {
         greetings_late: Events, "connections closed because no greeting came";
         violations: Events, "connections closed because the peer broke the protocol";
         messages_ignored: Events, "control messages without a meaning here";
+        reconnected: Events, "receivers that dialled again before their old link was known dead";
         left: Events, "receivers that left or were cut off";
         dropped: Events, "receivers dropped by policy";
         events_lost: Events, "events overwritten because nobody took them";

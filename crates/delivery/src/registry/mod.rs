@@ -34,7 +34,7 @@ use crate::{
 mod config;
 pub use config::{Policy, RegistryConfig};
 
-mod round_trip;
+pub(crate) mod round_trip;
 use round_trip::RoundTrip;
 
 mod event;
@@ -75,6 +75,7 @@ struct Greeting {
 struct Tracked {
     slot: u32,
     name: String,
+    instance: u64,
     peer: SocketAddr,
     /// The next position its application has not been given, in the sender's numbering; 0 until
     /// its first report, so that nothing is forgotten in between.
@@ -378,15 +379,22 @@ impl Registry {
         }
         self.links.greeted(link);
         self.slots.insert(hello.name.to_owned(), slot);
-        self.order.insert((0, link));
-        let name = hello.name.to_owned();
-        self.tracked
-            .insert(link, Tracked::new(now, slot, name, peer));
-        self.event(RegistryEvent::Joined {
-            slot,
-            name: hello.name.to_owned(),
-            peer,
-        });
+        // It knows better: its old connection is dead. Where it stands is not forgotten.
+        let old = self.earlier(hello);
+        if let Some(earlier) = old.and_then(|old| self.take(old)) {
+            self.order.insert((earlier.contiguous, link));
+            self.tracked.insert(link, Tracked { peer, ..earlier });
+        } else {
+            self.order.insert((0, link));
+            self.tracked
+                .insert(link, Tracked::new(now, slot, hello, peer));
+            let name = hello.name.to_owned();
+            self.event(RegistryEvent::Joined { slot, name, peer });
+        }
+        if let Some(old) = old {
+            self.counters.reconnected += 1;
+            self.links.abort(old);
+        }
         self.schedule(now);
     }
 
@@ -402,6 +410,9 @@ impl Registry {
         if hello.session != self.config.session {
             return Some(Refusal::WrongSession);
         }
+        if self.earlier(hello).is_some() {
+            return None;
+        }
         let is_known = self.slots.contains_key(hello.name);
         if self.tracked.len() >= self.config.receivers_max as usize
             || (!is_known && self.slots.len() >= self.config.names_max())
@@ -413,6 +424,14 @@ impl Registry {
             .values()
             .any(|tracked| tracked.name == hello.name);
         is_taken.then_some(Refusal::DuplicateName)
+    }
+
+    /// The connection that the receiver which greets had before, when that is still believed in.
+    fn earlier(&self, hello: &Hello<'_>) -> Option<LinkId> {
+        let is_same =
+            |tracked: &Tracked| tracked.name == hello.name && tracked.instance == hello.instance;
+        let mut all = self.tracked.iter();
+        all.find_map(|(&link, tracked)| is_same(tracked).then_some(link))
     }
 
     fn refuse(&mut self, link: LinkId, peer: SocketAddr, reason: Refusal) {
@@ -590,10 +609,11 @@ impl Registry {
 }
 
 impl Tracked {
-    fn new(now: Instant, slot: u32, name: String, peer: SocketAddr) -> Self {
+    fn new(now: Instant, slot: u32, hello: &Hello<'_>, peer: SocketAddr) -> Self {
         Self {
             slot,
-            name,
+            name: hello.name.to_owned(),
+            instance: hello.instance,
             peer,
             contiguous: 0,
             pos: Pos::default(),

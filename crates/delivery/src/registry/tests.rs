@@ -251,7 +251,7 @@ fn a_cut_connection_is_dialled_again() {
 fn a_second_receiver_of_one_name_is_refused() {
     let mut world = World::new(2, Policy::Wait);
     world.reporters[1] = Reporter::new(ReporterConfig::new("r1", 99));
-    world.run(1_500);
+    world.run(50_000);
     assert_eq!(world.registry.receiver_count(), 1);
     let told: Vec<_> = world
         .reporters
@@ -374,6 +374,33 @@ fn hostile_greetings_end_the_connection_and_nothing_else() {
         );
         assert!(registry.is_idle(), "{what}");
     }
+}
+
+#[test]
+fn a_receiver_that_dials_again_takes_its_old_connections_place_and_loses_nothing() {
+    let mut config = RegistryConfig::new(SESSION);
+    config.receivers_max = 1;
+    let mut registry = Registry::new(config);
+    let peer = Fabric::address(1);
+    let (old, new, now) = (LinkId(1), LinkId(2), Instant::ZERO);
+    registry.set_lead(FIRST + 9);
+    registry.handle_link(now, old, LinkEvent::Accepted { peer }, &[]);
+    registry.handle_link(now, old, LinkEvent::Data, &hello("r"));
+    let pos = Pos {
+        contiguous: FIRST + 4,
+        ..Pos::default()
+    };
+    registry.handle_link(now, old, LinkEvent::Data, &frame(&Message::Pos(pos)));
+    // The old connection is cut, and its end has not been heard here.
+    registry.handle_link(now, new, LinkEvent::Accepted { peer }, &[]);
+    registry.handle_link(now, new, LinkEvent::Data, &hello("r"));
+    assert_eq!(registry.counters().refused, 0);
+    assert_eq!(registry.counters().reconnected, 1);
+    registry.handle_link(now, old, LinkEvent::Closed, &[]);
+    assert_eq!(registry.receiver_count(), 1);
+    assert_eq!(registry.hold(), Some(FIRST + 4), "as before");
+    let told = std::iter::from_fn(|| registry.pop_event());
+    assert_eq!(told.count(), 1, "it joined once, and has not left");
 }
 
 #[test]

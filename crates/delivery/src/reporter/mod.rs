@@ -60,6 +60,8 @@ struct Session {
     session_id: u64,
     state: State,
     attempts: u32,
+    /// Since when the sender has said that our name is taken.
+    taken_since: Option<Instant>,
     limiting: u32,
     echo_us: u64,
     echo_at: Instant,
@@ -364,7 +366,7 @@ impl Reporter {
             Message::Welcome(welcome) => self.welcomed(now, link, session, welcome),
             // An earlier connection of our own may not have ended yet at the sender.
             Message::Refused { reason, .. }
-                if *reason == Refusal::DuplicateName && self.may_try_again(session) =>
+                if *reason == Refusal::DuplicateName && self.may_try_again(now, session) =>
             {
                 self.links.close(link);
                 self.lost(now, link);
@@ -416,6 +418,7 @@ impl Reporter {
             sqns: welcome.report_sqns,
         };
         known.attempts = 0;
+        known.taken_since = None;
         known.count = known.count.max(welcome.receiver_count.min(COUNT_MAX));
         known.has_reported = false;
         known.held_until = None;
@@ -424,9 +427,13 @@ impl Reporter {
         self.check_report(now, session);
     }
 
-    fn may_try_again(&self, session: u32) -> bool {
-        let attempts = self.sessions.get(&session).map(|known| known.attempts);
-        attempts.is_some_and(|attempts| attempts < DUPLICATE_TRIES)
+    /// Whether the one that has our name may be a dead one that the sender still believes in.
+    fn may_try_again(&mut self, now: Instant, session: u32) -> bool {
+        let known = self.sessions.get_mut(&session);
+        known.is_some_and(|known| {
+            let since = *known.taken_since.get_or_insert(now);
+            now.since(since) < DUPLICATE_PATIENCE
+        })
     }
 
     /// The sender is done with this receiver: no further dialling in this session.
@@ -523,6 +530,7 @@ impl Session {
             session_id: mark.session_id,
             state: State::Waiting { until },
             attempts: 0,
+            taken_since: None,
             limiting: mark.limiting_receiver,
             echo_us: mark.tx_time_us,
             echo_at: now,
@@ -613,8 +621,9 @@ fn is_unicast(address: IpAddr) -> bool {
 
 /// Greetings of many receivers spread over one millisecond for each, at most this long.
 const DIAL_JITTER_MAX: Duration = Duration::from_secs(2);
-/// Times in a row that our name may be taken before that is believed: under a second together.
-const DUPLICATE_TRIES: u32 = 3;
+/// A sender lets go of a connection after 30 s of silence; the last wait between two attempts comes
+/// on top.
+const DUPLICATE_PATIENCE: Duration = Duration::from_secs(40);
 const REDIAL_MIN: Duration = Duration::from_millis(100);
 const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(1);
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(5);

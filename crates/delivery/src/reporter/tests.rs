@@ -155,29 +155,77 @@ fn hostile_answers_are_survived_and_dialled_again_later() {
     }
 }
 
-#[test]
-fn a_name_that_is_taken_is_tried_again_before_that_is_believed() {
-    let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
-    reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(u32::MAX));
-    let mut refusals = 0;
-    let mut now = at(0);
-    while let Some(due) = reporter.next_timeout() {
+/// Dials as often as the reporter wants until it rests or a minute is over; `answer` says what
+/// comes of a connection, `None` that none comes about. The time and the number of answers.
+fn dialled(
+    reporter: &mut Reporter,
+    mut answer: impl FnMut(Instant) -> Option<Message<'static>>,
+) -> (Instant, u32) {
+    let (mut now, mut answers) = (at(0), 0);
+    while let Some(due) = reporter.next_timeout().filter(|&due| due < at(60_000)) {
         now = now.max(due);
         reporter.handle_timeout(now);
         let Some(LinkCommand::Open { key, .. }) = reporter.poll_link() else {
             continue;
         };
         reporter.link_opened(key, LINK);
+        let Some(message) = answer(now) else {
+            reporter.handle_link(now, LINK, LinkEvent::Closed, &[]);
+            continue;
+        };
         reporter.handle_link(now, LINK, LinkEvent::Opened, &[]);
-        sent(&mut reporter);
+        sent(reporter);
         let mut bytes = Vec::new();
-        let (reason, text) = (Refusal::DuplicateName, "taken");
-        Message::Refused { reason, text }.emit(&mut bytes);
+        message.emit(&mut bytes);
         reporter.handle_link(now, LINK, LinkEvent::Data, &bytes);
-        while let Some(LinkCommand::Close { .. }) = reporter.poll_link() {}
-        refusals += 1;
-        assert_eq!(reporter.pop_event().is_some(), refusals == DUPLICATE_TRIES);
+        while let Some(LinkCommand::Close { .. } | LinkCommand::Send { .. }) = reporter.poll_link()
+        {
+            sent(reporter);
+        }
+        answers += 1;
     }
-    assert_eq!(refusals, DUPLICATE_TRIES);
-    assert!(now < at(1000), "{now:?}");
+    (now, answers)
+}
+
+const TAKEN: Message<'_> = Message::Refused {
+    reason: Refusal::DuplicateName,
+    text: "taken",
+};
+
+#[test]
+fn a_name_that_stays_taken_is_believed_once_a_dead_connection_would_be_gone() {
+    let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
+    reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(u32::MAX));
+    let (ended, refusals) = dialled(&mut reporter, |_| Some(TAKEN));
+    let told = reporter.pop_event();
+    assert!(matches!(told, Some(ReporterEvent::Refused { .. })));
+    assert_eq!(reporter.next_timeout(), None, "no more of it");
+    assert!(ended >= at(40_000) && refusals < 30, "{ended:?} {refusals}");
+}
+
+#[test]
+fn a_name_taken_by_our_own_dead_connection_is_waited_for_after_dials_that_failed() {
+    let mut reporter = Reporter::new(ReporterConfig::new("r", 1));
+    reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(u32::MAX));
+    let welcome = Welcome {
+        version: VERSION,
+        slot: 0,
+        plan: [0; 16],
+        session: 5,
+        receiver_count: 1,
+        report_interval_us: 50_000,
+        report_sqns: 100,
+        manifest_bytes: 0,
+        is_late: false,
+    };
+    // The link is cut for two seconds; the sender lets go of the old connection after thirty.
+    let (welcomed, _) = dialled(&mut reporter, |now| {
+        let answer = match now < at(32_000) {
+            true => TAKEN,
+            false => Message::Welcome(welcome),
+        };
+        (now >= at(2_000)).then_some(answer)
+    });
+    assert!(reporter.is_reporting(0), "{:?}", reporter.pop_event());
+    assert!(reporter.counters().dialled > 5 && welcomed >= at(32_000));
 }
