@@ -210,6 +210,13 @@ impl<'a> Incoming<'a> {
             }
             PlanReceiverEvent::Delivered { root, numbers } => {
                 transfer.root = Some(hex(&root));
+                if let Some(why) = transfer.given_up.take() {
+                    self.output.note(&format!(
+                        "{} is whole and in place, but the sender does not know: it had given \
+                         this receiver up: {why}",
+                        report::shown(&transfer.path)
+                    ));
+                }
                 transfer.end();
                 let offer = transfer.offer;
                 self.hook.push(Completed {

@@ -169,7 +169,8 @@ pub enum PlanReceiverEvent {
         /// Its file.
         path: String,
     },
-    /// Everything is verified, synced and in place; the sender has been told.
+    /// Everything is verified, synced and in place; the sender has been told, unless it had given
+    /// this receiver up while the store was at work: then the transfer is over with this.
     Delivered {
         /// One hash over everything.
         root: Hash,

@@ -465,6 +465,7 @@ impl<S: Store> PlanReceiver<S> {
         }
         self.dialler.state = State::Open { link };
         self.dialler.attempts = 0;
+        self.dialler.is_duplicate = false;
         if self
             .welcome
             .as_ref()

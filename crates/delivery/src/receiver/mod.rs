@@ -71,6 +71,8 @@ pub struct PlanReceiver<S> {
     pos: Pos,
     pos_sent: Pos,
     pos_sent_at: Instant,
+    /// When the time came that the next POS repeats.
+    echo_at: Instant,
     /// A POS that is due waits until then, as all receivers see the same packet at once.
     pos_held_until: Option<Instant>,
     reported: Progress,
@@ -144,6 +146,7 @@ impl<S: Store> PlanReceiver<S> {
             pos: Pos::default(),
             pos_sent: Pos::default(),
             pos_sent_at: Instant::ZERO,
+            echo_at: Instant::ZERO,
             pos_held_until: None,
             reported,
             reported_at: now,
@@ -187,6 +190,13 @@ impl<S: Store> PlanReceiver<S> {
             self.try_answer(now);
         }
         self.check_pos(now);
+    }
+
+    /// A mark of the sender said that it left at `tx_time_us`, the sender's time: the reports
+    /// repeat it, and the sender learns the round trip.
+    pub const fn heard_time(&mut self, now: Instant, tx_time_us: u64) {
+        self.pos.echo_us = tx_time_us;
+        self.echo_at = now;
     }
 
     /// What the packet stream suffers, for the reports.
@@ -579,6 +589,10 @@ impl<S: Store> PlanReceiver<S> {
         self.done = Some(done);
         self.events
             .push_back(PlanReceiverEvent::Delivered { root, numbers });
+        if self.is_given_up() {
+            // Nobody wants to know any more.
+            return self.over(now);
+        }
         // Without content all is in place before the end of pass 0 is answered: with that, then.
         if self.is_have_told {
             self.tell(now, &Message::Done(done));
@@ -720,6 +734,8 @@ impl<S: Store> PlanReceiver<S> {
         self.pos.host_drops = self.stats.host_drops;
         self.pos.lost = self.stats.lost;
         self.pos.naks = self.stats.repairs_asked;
+        let age = now.since(self.echo_at).as_micros();
+        self.pos.echo_age_us = u32::try_from(age).unwrap_or(u32::MAX);
         self.pos_sent = self.pos;
         self.pos_sent_at = now;
         self.pos_held_until = None;

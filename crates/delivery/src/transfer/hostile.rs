@@ -136,6 +136,55 @@ fn once_taken_in_a_refusal_is_the_end() {
 }
 
 #[test]
+fn a_name_that_was_taken_at_first_is_forgotten_once_the_sender_takes_the_receiver_in() {
+    let (plan, _) = MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
+    let config = PlanReceiverConfig::new("r", 1);
+    let mut receiver = PlanReceiver::new(config, MemoryStore::default(), now());
+    receiver.dial(now(), Fabric::address(0), SESSION, 0);
+    let refused = |reason| {
+        frame(&Message::Refused {
+            reason,
+            text: "why",
+        })
+    };
+    // Its predecessor was killed, and looks alive to the sender for some seconds.
+    dial_again(&mut receiver, LINK);
+    let taken = refused(Refusal::DuplicateName);
+    receiver.handle_link(now(), LINK, LinkEvent::Data, &taken);
+    let (second, third) = (LinkId(LINK.0 + 1), LinkId(LINK.0 + 2));
+    dial_again(&mut receiver, second);
+    let welcome = welcome(plan.manifest(), SESSION);
+    receiver.handle_link(now(), second, LinkEvent::Data, &welcome);
+    assert!(receiver.is_connected());
+    // Its host is cut off, and the sender gives it up meanwhile.
+    receiver.handle_link(now(), second, LinkEvent::Closed, &[]);
+    dial_again(&mut receiver, third);
+    let over = refused(Refusal::Over);
+    receiver.handle_link(now(), third, LinkEvent::Data, &over);
+    assert_eq!(failure(&mut receiver), None);
+    assert!(receiver.is_given_up() && !receiver.is_over());
+}
+
+/// Lets a receiver dial when it wants to, and greet.
+fn dial_again(receiver: &mut PlanReceiver<MemoryStore>, link: LinkId) {
+    let later = receiver.next_timeout().unwrap();
+    receiver.handle_timeout(later);
+    let key = loop {
+        match receiver.poll_link() {
+            Some(LinkCommand::Open { key, .. }) => break key,
+            Some(LinkCommand::Close { .. }) => {}
+            Some(LinkCommand::Send { link, bytes }) => {
+                let len = bytes.len();
+                receiver.link_sent(link, len);
+            }
+            other => panic!("it does not dial: {other:?}"),
+        }
+    };
+    receiver.link_opened(key, link);
+    receiver.handle_link(later, link, LinkEvent::Opened, &[]);
+}
+
+#[test]
 fn a_sender_that_gives_a_receiver_up_is_waited_for_and_then_named() {
     let (plan, _) = MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
     let words = [
@@ -544,4 +593,28 @@ proptest! {
     ) {
         fuzzing::plan(&data);
     }
+}
+
+#[test]
+fn a_receiver_given_up_while_its_disk_was_slow_ends_when_all_is_in_place() {
+    let mut config = PlanSenderConfig::new(SESSION, 2);
+    config.progress_timeout = Duration::from_secs(2);
+    let mut world = World::with(24, 2, vec![Entry::file("f", 1 << 20)], config);
+    world.nodes[0].store_mut().faults.commit_hangs = true;
+    let is_given_up = |world: &World| world.nodes[0].receiver.is_given_up();
+    assert!(world.run_until(Duration::from_secs(600), is_given_up));
+    assert!(!world.nodes[0].receiver.is_over(), "its store is at work");
+    let store = world.nodes[0].store_mut();
+    store.faults.commit_hangs = false;
+    crate::Store::commit(store);
+    let now = world.now;
+    world.nodes[0].receiver.poll_store(now);
+    assert!(world.nodes[0].receiver.is_over(), "it waits for nobody");
+    world.step();
+    let told = world.nodes[0].events.last();
+    assert!(
+        matches!(told, Some(PlanReceiverEvent::Delivered { .. })),
+        "{told:?}"
+    );
+    assert!(!world.sender.outcome().is_proven());
 }
