@@ -250,7 +250,9 @@ impl<C: Content> PlanSender<C> {
         for &slot in wanting {
             let member = &mut self.members[slot];
             let bytes = member.need.bytes();
-            let is_unreached = !member.is_alone() && bytes / 3 > member.need_before / 4;
+            // Who lacked nothing was sent nothing.
+            let had_need = member.need_before > 0 && !member.is_alone();
+            let is_unreached = had_need && bytes / 3 > member.need_before / 4;
             member.need_before = bytes;
             if is_unreached {
                 self.demote_one(slot, Demotion::Unreached);
