@@ -211,8 +211,9 @@ impl Subscriber {
         while let Some(event) = self.reporter.as_mut().and_then(Reporter::pop_event) {
             match event {
                 ReporterEvent::Dropped { session, code, .. } => {
-                    self.dropped.insert(session, code);
-                    self.receiver.abort(session);
+                    if self.receiver.abort(session) {
+                        self.dropped.insert(session, code);
+                    }
                 }
                 ReporterEvent::Refused {
                     session, reason, ..

@@ -182,13 +182,14 @@ impl Receiver {
 
     /// Breaks a session off from this end: what was received is given out, what is missing is
     /// reported as lost, and [`Ready::Reset`] comes last. Its packets are dropped from here on,
-    /// until it falls silent. Nothing for a session that is over or unknown.
-    pub fn abort(&mut self, session: u32) {
+    /// until it falls silent. False, and nothing happens, for a session that is over or unknown.
+    pub fn abort(&mut self, session: u32) -> bool {
         let Some(peer) = self.peers.get_mut(session).filter(|peer| !peer.is_over()) else {
-            return;
+            return false;
         };
         peer.abort();
         self.settle(session);
+        true
     }
 
     /// Where a session stands, or stood at its end while its number names no other; `None` for one
