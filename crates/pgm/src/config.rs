@@ -170,7 +170,7 @@ parameters! {
         "judgement: a third of what one core sends",
         "limit for repairs when no rate is set, so that forged NAKs cannot fill the network";
     elimination_interval: Timer = Timer::Auto, fixed::ZERO => fixed::s(10), "time", Source,
-        "the longest round trip that receivers report, and a little; 4 ms without reports",
+        "the longest round trip that receivers report, at most 50 ms; 4 ms without reports",
         "a packet is repaired at most once in this time, however many NAKs ask for it";
     ncf_rate: u32 = 20_000, 1 => 10_000_000, "packets a second", Source,
         "RFC 3208 section 5.2: a source should detect a NAK storm",
@@ -183,7 +183,7 @@ parameters! {
         "longest time without an SPM";
     spm_heartbeat_min: Timer = Timer::Auto, fixed::ms(1) => fixed::s(60), "time", Source,
         "the round trip that receivers report, 1 to 5 ms: finds the loss of a last packet",
-        "first interval of SPMs after the last data; answers to SPMRs keep it too (IHB_MIN)";
+        "first interval of SPMs after the last data; answers to SPMRs keep it, and 5 ms (IHB_MIN)";
     spm_heartbeat_max: Duration = fixed::s(5), fixed::ms(1) => fixed::s(3600), "time", Source,
         "judgement: half of spm_ambient",
         "interval to which heartbeat SPMs slow down by doubling (IHB_MAX)";
@@ -416,9 +416,8 @@ impl Config {
 }
 
 /// The rules between parameters. The first that is broken is reported.
-fn check_rules(config: &Config) -> Result<(), ConfigError> {
-    let c = config;
-    let rules: [(bool, &'static str, &'static str, &'static str); 8] = [
+fn check_rules(c: &Config) -> Result<(), ConfigError> {
+    let rules: [(bool, &'static str, &'static str, &'static str); 9] = [
         (
             c.tx_window_bytes >= 4 * c.mtu,
             "tx_window_bytes",
@@ -468,16 +467,22 @@ fn check_rules(config: &Config) -> Result<(), ConfigError> {
             "must not exceed nak_rdata_interval, or a repeated NAK goes unanswered",
             "nak_rdata_interval",
         ),
+        (
+            c.elimination_interval
+                .is_at_most(Timer::Fixed(c.repair_time_max / 5)),
+            "elimination_interval",
+            "must be at most a fifth of repair_time_max, or a lost repair is not sent in time",
+            "repair_time_max",
+        ),
     ];
     let Some(&(_, name, rule, other)) = rules.iter().find(|(holds, ..)| !holds) else {
         return Ok(());
     };
-    let text = |name| c.value(name).unwrap_or_default();
     Err(ConfigError::Conflict {
         name,
-        value: text(name),
+        value: c.value(name).unwrap_or_default(),
         rule,
         other,
-        limit: text(other),
+        limit: c.value(other).unwrap_or_default(),
     })
 }

@@ -287,7 +287,11 @@ impl Run {
     }
 }
 
-fn quick() -> towline_pgm::ConfigBuilder {
+/// Timers of a few milliseconds, or such as set themselves, which begin with no more.
+fn quick(is_auto: bool) -> towline_pgm::ConfigBuilder {
+    if is_auto {
+        return Config::builder();
+    }
     Config::builder()
         .nak_backoff_max(Timer::Fixed(Duration::from_millis(1)))
         .nak_repeat_interval(Timer::Fixed(Duration::from_millis(4)))
@@ -303,10 +307,11 @@ proptest! {
     #[test]
     fn a_stream_in_sequence_is_given_out_once_and_in_order(
         start in start(),
+        is_auto in any::<bool>(),
         parts in prop::collection::vec(prop_oneof![3 => Just(1_usize), 1 => 1..6_usize], 1..200),
         ops in prop::collection::vec(op(), 1..80),
     ) {
-        let config = quick().build().unwrap();
+        let config = quick(is_auto).build().unwrap();
         let mut run = Run::new(Mode::Sequence, config, Stream::new(start, &parts));
         ops.iter().for_each(|op| run.step(op));
         run.finish();
@@ -316,10 +321,11 @@ proptest! {
     #[test]
     fn a_stream_on_arrival_is_given_out_once(
         start in start(),
+        is_auto in any::<bool>(),
         count in 1..400_usize,
         ops in prop::collection::vec(op(), 1..80),
     ) {
-        let config = quick().build().unwrap();
+        let config = quick(is_auto).build().unwrap();
         let mut run = Run::new(Mode::Arrival, config, Stream::new(start, &vec![1; count]));
         ops.iter().for_each(|op| run.step(op));
         run.finish();
@@ -329,12 +335,13 @@ proptest! {
     #[test]
     fn little_room_for_gaps_and_data_costs_repairs_and_no_message(
         start in start(),
+        is_auto in any::<bool>(),
         parts in prop::collection::vec(prop_oneof![3 => Just(1_usize), 1 => 1..6_usize], 1..200),
         ops in prop::collection::vec(op(), 1..80),
         gaps in 16..24_u32,
         bytes in 4096..8192_usize,
     ) {
-        let config = quick()
+        let config = quick(is_auto)
             .apdu_bytes_max(1000)
             .fragments_max(8)
             .mtu(576)

@@ -282,7 +282,7 @@ fn config(rng: &mut Rng, session: SessionPlan) -> BTreeMap<String, String> {
     if rng.chance(1, 3) && session.policy != PolicyPlan::Wait {
         set("nak_ncf_retries", rng.between(2, 10).to_string());
         set("nak_data_retries", rng.between(2, 10).to_string());
-        set("repair_time_max", format!("{}ms", rng.between(10, 500)));
+        set("repair_time_max", format!("{}ms", rng.between(50, 500)));
     }
     if rng.chance(1, 6) {
         set("send_syn", "true".into());

@@ -105,6 +105,13 @@ fn ranges_and_rules_name_what_to_change() {
     assert_eq!(config, Config::default());
     let error = Config::builder().fragments_max(0).build().unwrap_err();
     assert_eq!(error.to_string(), "fragments_max: 0 is outside 1..1048576");
+    for time in ["10s", "2001ms"] {
+        let error = config.set("elimination_interval", time).unwrap_err();
+        assert!(error.to_string().contains("a fifth of repair_time_max"));
+    }
+    config.set("elimination_interval", "2s").unwrap();
+    let error = config.set("nak_rdata_interval", "1s").unwrap_err();
+    assert!(error.to_string().contains("must not exceed nak_rdata"));
     let beats = Intervals::new(&[Duration::ZERO]).unwrap();
     assert!(Config::builder().spm_heartbeat(beats).build().is_err());
 }

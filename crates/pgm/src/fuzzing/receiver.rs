@@ -17,7 +17,7 @@ use wire::{
     },
 };
 
-use crate::{Config, LateJoin, Mode, Ready, Receiver, ReceiverSetup};
+use crate::{Config, LateJoin, Mode, Ready, Receiver, ReceiverSetup, Timer};
 
 /// Plays arbitrary bytes as operations on a receiver.
 ///
@@ -67,6 +67,10 @@ impl Play {
         };
         let joins = [LateJoin::Now, LateJoin::Offered, LateJoin::Window];
         let small = choice & 2 != 0;
+        let timer = |ms| match choice & 0x40 {
+            0 => Timer::Auto,
+            _ => Timer::Fixed(Duration::from_millis(ms)),
+        };
         let builder = Config::builder()
             .mtu(576)
             .apdu_bytes_max(2000)
@@ -77,6 +81,9 @@ impl Play {
             .rx_total_bytes(if small { 8192 } else { 1 << 18 })
             .peers_max(if small { 2 } else { 5 })
             .late_join(joins[usize::from(choice >> 2) % 3])
+            .nak_backoff_max(timer(1))
+            .nak_repeat_interval(timer(4))
+            .nak_rdata_interval(timer(6))
             .nak_ncf_retries(3)
             .nak_data_retries(3)
             .repair_time_max(Duration::from_millis(100));

@@ -101,9 +101,10 @@ impl SourcePlan {
             .send_syn(flags & 1 != 0)
             .send_join(flags & 2 != 0)
             .strict_pgm(flags & 4 != 0)
-            .elimination_interval(Timer::Fixed(Duration::from_micros(
-                u64::from(flags >> 4) * 500,
-            )))
+            .elimination_interval(match flags >> 4 {
+                15 => Timer::Auto,
+                halves => Timer::Fixed(Duration::from_micros(u64::from(halves) * 500)),
+            })
             .pacing_catch_up(Duration::from_micros(u64::from(flags >> 3 & 1) * 1000))
             .build()
             .expect("the small configuration obeys the table's rules")
@@ -450,7 +451,7 @@ impl Model {
         assert!(self.asked.contains_key(&position), "nobody asked for it");
         if let Some(&last) = self.repaired.get(&position) {
             assert!(
-                self.now.since(last) >= self.config.elimination_interval().or(Duration::ZERO),
+                self.now.since(last) >= self.config.elimination_interval().or(ELIMINATION_AUTO),
                 "repaired twice within the elimination interval"
             );
         }
@@ -672,5 +673,7 @@ const BUDGET: Budget = Budget {
 };
 /// From this number on, the network takes the whole run.
 const TAKE_ALL: usize = 100;
+/// What sets itself while nobody tells a round trip.
+const ELIMINATION_AUTO: Duration = Duration::from_millis(4);
 const OPS_MAX: usize = 2000;
 const ROUNDS_MAX: usize = 100_000;

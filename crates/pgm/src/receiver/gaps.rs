@@ -63,6 +63,8 @@ pub(super) struct Gap {
     pub(super) data_tries: u16,
     /// Times in a row that another receiver's NAK silenced ours.
     pub(super) silenced: u8,
+    /// Another's NAK or a confirmation was heard: an answer may be on its way already.
+    pub(super) is_heard: bool,
 }
 
 /// Where the repair of a range stands.
@@ -87,8 +89,8 @@ pub(super) struct Request<'a> {
     pub(super) budget: u64,
     /// Only positions before this one are asked for.
     pub(super) limit: u64,
-    /// The first that is asked for and was never asked for before: only its answer can be timed,
-    /// as that to an earlier NAK may be on its way for the others.
+    /// The first that is asked for and was never asked for before, by nobody: only its answer can
+    /// be timed, as that to an earlier NAK may be on its way for the others.
     pub(super) fresh: Option<u64>,
 }
 
@@ -118,7 +120,7 @@ impl Gaps {
         if let Some(last) = self.list.back_mut().filter(|last| last.end == first) {
             // A gap that grows at its end was not asked for yet, or is one too many: either way
             // its own timer serves.
-            let waiting = last.state == NakState::BackOff && last.ncf_tries + last.data_tries == 0;
+            let waiting = last.state == NakState::BackOff && last.is_untried();
             let full = self.list.len() >= self.count_max;
             let last = self.list.back_mut().expect("the list has a last range");
             if waiting || (full && last.state != NakState::Lost) {
@@ -287,6 +289,7 @@ impl Gaps {
             gap.state = NakState::WaitData;
             gap.due = due;
             gap.silenced = 0;
+            gap.is_heard = true;
         });
     }
 
@@ -295,6 +298,7 @@ impl Gaps {
     /// Only so often in a row: who asks for ever must not keep us from asking.
     pub(super) fn silence(&mut self, first: u64, end: u64, due: Instant) {
         self.restate(first, end, |gap| {
+            gap.is_heard = true;
             if gap.silenced < SILENCED_MAX {
                 gap.silenced += 1;
                 gap.due = due;
@@ -431,7 +435,13 @@ impl Gap {
             ncf_tries: 0,
             data_tries: 0,
             silenced: 0,
+            is_heard: false,
         }
+    }
+
+    /// True when no asking for it was in vain yet.
+    const fn is_untried(&self) -> bool {
+        self.ncf_tries == 0 && self.data_tries == 0
     }
 
     pub(super) const fn len(&self) -> u64 {
@@ -468,11 +478,11 @@ impl Gap {
             NakState::BackOff => {
                 if self.end <= request.limit && self.len() <= request.budget {
                     request.ask(self.first, self.end);
-                    if self.ncf_tries + self.data_tries == 0 {
+                    if self.is_untried() && !self.is_heard {
                         request.fresh = request.fresh.or(Some(self.first));
                     }
                     self.state = NakState::WaitNcf;
-                    self.due = now + timing.wait_ncf;
+                    self.due = now + timing.wait_confirmed(self.is_untried());
                 } else {
                     self.due = again;
                 }
@@ -501,6 +511,7 @@ impl Gap {
     fn grow(&mut self, next: &Self) {
         self.end = next.end;
         self.found = self.found.max(next.found);
+        self.is_heard |= next.is_heard;
     }
 
     /// True when `next` begins where this ends and differs in nothing that its timer looks

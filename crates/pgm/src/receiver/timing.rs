@@ -11,8 +11,8 @@
 //!
 //!   back_off_min  a sixteenth of the round trip, 200 us to 2 ms: what reordering needs
 //!   back_off_max  and up to four round trips for many: who asks first silences the others
-//!   wait_ncf      1.5 round trips and four times the lateness of confirmations
-//!   wait_data     half a round trip, and the time that repairs take with four times its lateness
+//!   wait_ncf      1.25 round trips and four times the lateness of confirmations
+//!   wait_data     1/8 round trip, and the time that repairs take with four times its lateness
 //!
 //!   density of the back-off, group of 1:   |              group of 1,000:            __/
 //!                                         min                            min ______--  max
@@ -60,10 +60,11 @@ pub(super) struct Timing {
     /// The least of the samples since the round trip was last renewed, and their number.
     least: Duration,
     samples: u8,
-    /// From a confirmation to the repair, and how that varies; `None` before the first.
+    /// From a confirmation to the repair, and by how much it is exceeded; `None` before the first.
     data: Option<(Duration, Duration)>,
-    /// Repairs in a row that came later than was waited for.
+    /// Repairs in a row that came later than was waited for, and the least late of them.
     late_repairs: u8,
+    late_repair: Duration,
 }
 
 /// The timers that somebody set.
@@ -100,6 +101,7 @@ impl Timing {
             samples: 0,
             data: None,
             late_repairs: 0,
+            late_repair: ROUND_TRIP_MAX,
         };
         timing.set_back_off(BACK_OFF_MIN, SPREAD_START);
         timing.scan_interval = (timing.back_off_max / 16).min(SCAN_INTERVAL_MAX);
@@ -118,43 +120,54 @@ impl Timing {
     /// A confirmation came `sample` after the first NAK for its packet.
     ///
     /// What is lost on the way makes a sample longer, never shorter, and longer timers make such
-    /// samples longer still: so the least of several is the round trip, and a sample so long that
-    /// the NAK was repeated meanwhile says nothing about lateness.
+    /// samples longer still: so the least of several is the round trip. A sample so long that the
+    /// NAK was repeated meanwhile is no round trip by itself (Karn): it only makes the next wait
+    /// longer, by no more than half.
     pub(super) fn confirmed_after(&mut self, sample: Duration) {
         let sample = sample.min(ROUND_TRIP_MAX);
+        let is_repeated = sample > self.wait_ncf;
         self.least = self.least.min(sample);
         self.samples += 1;
         if self.samples == SAMPLES {
             self.round_trip = self.least;
             (self.least, self.samples) = (ROUND_TRIP_MAX, 0);
-        } else if self.round_trip.is_zero() || sample < self.round_trip {
+        } else if !is_repeated && (self.round_trip.is_zero() || sample < self.round_trip) {
             self.round_trip = sample;
         }
-        if sample <= self.wait_ncf {
-            let late = sample.saturating_sub(self.round_trip);
-            self.confirmation_late = (self.confirmation_late * 7 + late) / 8;
+        if self.round_trip.is_zero() {
+            let longer = (self.wait_ncf * 2).min(sample * 3 / 2);
+            self.wait_ncf = self.set.wait_ncf.or(longer);
+            return;
         }
+        let late = sample.saturating_sub(self.round_trip);
+        self.confirmation_late = (self.confirmation_late * 7 + late.min(self.wait_ncf / 2)) / 8;
         self.follow();
     }
 
     /// A repair came `sample` after its confirmation. A longer time than the wait is mostly that of
-    /// a repair that was lost and asked for again: it counts when it has come several times in a
-    /// row, as it does when the source has much to repair.
+    /// a repair that was lost and asked for again, or of a host that stood still: the least of
+    /// several in a row counts, as they come when the source has much to repair.
     pub(super) fn repaired_after(&mut self, sample: Duration) {
         let sample = sample.min(ROUND_TRIP_MAX);
         let is_late = sample > self.wait_data;
-        self.late_repairs = if is_late { self.late_repairs + 1 } else { 0 };
+        if is_late {
+            self.late_repairs += 1;
+            self.late_repair = self.late_repair.min(sample);
+            if self.late_repairs < LATE_REPAIRS {
+                return;
+            }
+        }
         self.data = match self.data {
-            Some(known) if is_late && self.late_repairs < LATE_REPAIRS => Some(known),
             Some((mean, late)) if !is_late => {
-                let late = (late * 3 + sample.abs_diff(mean)) / 4;
+                let late = (late * 3 + sample.saturating_sub(mean)) / 4;
                 Some(((mean * 7 + sample) / 8, late))
             }
             _ => {
-                self.late_repairs = 0;
+                let sample = sample.min(self.late_repair);
                 Some((sample, sample / 4))
             }
         };
+        (self.late_repairs, self.late_repair) = (0, ROUND_TRIP_MAX);
         self.follow();
     }
 
@@ -163,15 +176,16 @@ impl Timing {
         // Who is alone has nobody to listen for. Few cannot make many NAKs: they listen for what a
         // LAN takes, and do not make repairs on a long way later still.
         let doublings = self.group_size.ilog2();
-        let nearby = LISTENING_MIN * doublings.min(8);
+        let many = doublings.saturating_sub(FEW_DOUBLINGS).min(MANY_DOUBLINGS);
+        let nearby = LISTENING_FEW * doublings.min(FEW_DOUBLINGS) + LISTENING_MANY * many;
         if round_trip.is_zero() {
             self.set_back_off(BACK_OFF_MIN, SPREAD_START * doublings.min(4) / 4);
             return;
         }
-        let wait = round_trip * 3 / 2 + self.confirmation_late * 4;
+        let wait = round_trip * 5 / 4 + self.confirmation_late * 4;
         self.wait_ncf = self.set.wait_ncf.or(wait.max(WAIT_MIN));
         if let Some((mean, late)) = self.data {
-            let wait = round_trip / 2 + mean + late * 4;
+            let wait = round_trip / 8 + mean + late * 4;
             self.wait_data = self.set.wait_data.or(wait.max(WAIT_MIN));
         }
         let factor = doublings.saturating_sub(FEW_DOUBLINGS).min(4);
@@ -199,12 +213,24 @@ impl Timing {
         (self.back_off_min + wait).max(Duration::from_nanos(1))
     }
 
+    /// How long a NAK waits for its confirmation. Where one was in vain, those that follow on a
+    /// long way do not wait for each other: the delay of a packet whose repairs are lost too would
+    /// be several round trips.
+    pub(super) fn wait_confirmed(&self, is_first: bool) -> Duration {
+        if is_first || self.set.wait_ncf != Timer::Auto {
+            return self.wait_ncf;
+        }
+        self.wait_ncf.min(WAIT_AGAIN_MAX)
+    }
+
     /// What is added to the back-off after asking `tries` times in vain, doubling from the second
     /// time on: a source that cannot answer, or not yet, is not to be shouted at.
     pub(super) fn patience(&self, tries: u16) -> Duration {
         let doublings = u32::from(tries.saturating_sub(1)).min(PATIENCE_DOUBLINGS_MAX);
-        let more = self.wait_ncf * ((1 << doublings) - 1);
-        more.min(self.wait_ncf.max(PATIENCE_MAX))
+        // On a long way the wait for a confirmation is patience enough: no more is added than on a
+        // LAN.
+        let step = self.wait_ncf.min(self.set.wait_ncf.or(WAIT_NCF_START));
+        (step * ((1 << doublings) - 1)).min(step.max(PATIENCE_MAX))
     }
 
     /// How long another receiver's NAK silences ours.
@@ -243,8 +269,13 @@ const WAIT_NCF_START: Duration = Duration::from_millis(10);
 const WAIT_DATA_START: Duration = Duration::from_millis(20);
 /// Judgement: a busy host is late by this much without anything being lost.
 const WAIT_MIN: Duration = Duration::from_millis(1);
-/// What a group listens for on a LAN, for each doubling of its size, up to eight.
-const LISTENING_MIN: Duration = Duration::from_micros(100);
+/// What a group listens for on a LAN: so much for each doubling of its size while it is few, and so
+/// much for each further one, until it is as long as before anything is measured.
+const LISTENING_FEW: Duration = Duration::from_micros(100);
+const LISTENING_MANY: Duration = Duration::from_micros(500);
+const MANY_DOUBLINGS: u32 = 3;
+/// A little more than sources eliminate NAKs for.
+const WAIT_AGAIN_MAX: Duration = Duration::from_millis(60);
 /// Late repairs in a row that are believed.
 const LATE_REPAIRS: u8 = 4;
 /// A longer round trip is believed when so many samples in a row were longer.
@@ -300,10 +331,10 @@ mod tests {
         let mut timing = Timing::new(&Config::default());
         assert_eq!((timing.wait_ncf, timing.wait_data), (ms(10), ms(20)));
         measured(&mut timing, ms(100), ms(4));
-        assert!((ms(150)..ms(160)).contains(&timing.wait_ncf), "{timing:?}");
-        assert!((ms(54)..ms(60)).contains(&timing.wait_data), "{timing:?}");
+        assert!((ms(125)..ms(150)).contains(&timing.wait_ncf), "{timing:?}");
+        assert!((ms(16)..ms(20)).contains(&timing.wait_data), "{timing:?}");
         assert!(
-            (ms(400)..ms(420)).contains(&timing.back_off_max),
+            (ms(400)..ms(430)).contains(&timing.back_off_max),
             "{timing:?}"
         );
         measured(&mut timing, Duration::from_micros(50), Duration::ZERO);
@@ -312,7 +343,7 @@ mod tests {
             measured(&mut timing, Duration::from_micros(50), Duration::ZERO);
         }
         assert_eq!((timing.wait_ncf, timing.wait_data), (ms(1), ms(1)));
-        assert_eq!(timing.back_off_max, Duration::from_micros(900));
+        assert_eq!(timing.back_off_max, ms(2));
     }
 
     #[test]
@@ -326,6 +357,95 @@ mod tests {
         assert_eq!(
             [1, 8, 16, 32, 1000, 0].map(&mut longest),
             [0, 0, 16, 32, 64, 64]
+        );
+    }
+
+    #[test]
+    fn on_a_lan_many_listen_as_long_as_before_anything_is_measured() {
+        let mut timing = Timing::new(&Config::default());
+        measured(&mut timing, Duration::from_micros(50), ms(0));
+        let mut longest = |group| {
+            timing.count_group(group);
+            (timing.back_off_max - timing.back_off_min).as_micros()
+        };
+        assert_eq!(
+            [1, 2, 8, 16, 32, 64, 1000, 0].map(&mut longest),
+            [0, 100, 300, 800, 1300, 1800, 1800, 1800]
+        );
+    }
+
+    #[test]
+    fn a_first_confirmation_of_a_repeated_nak_is_no_round_trip() {
+        let mut timing = Timing::new(&Config::default());
+        timing.confirmed_after(ms(13));
+        assert!(timing.round_trip.is_zero(), "{timing:?}");
+        assert_eq!(timing.wait_ncf, Duration::from_micros(19_500));
+        timing.confirmed_after(ms(2));
+        assert_eq!(timing.round_trip, ms(2));
+        // A long way is found by longer waits: no sample of more than the wait was believed.
+        let mut timing = Timing::new(&Config::default());
+        let samples = (0..20).find(|_| {
+            timing.confirmed_after(ms(200));
+            !timing.round_trip.is_zero()
+        });
+        assert_eq!((samples, timing.round_trip), (Some(5), ms(200)));
+    }
+
+    #[test]
+    fn a_first_repair_that_was_late_is_not_believed_alone() {
+        let mut timing = Timing::new(&Config::default());
+        timing.confirmed_after(ms(1));
+        for _ in 1..LATE_REPAIRS {
+            timing.repaired_after(ms(900));
+            assert_eq!(timing.wait_data, ms(20));
+        }
+        timing.repaired_after(ms(30));
+        assert!((ms(30)..ms(70)).contains(&timing.wait_data), "{timing:?}");
+        let mut timing = Timing::new(&Config::default());
+        timing.confirmed_after(ms(1));
+        timing.repaired_after(ms(900));
+        timing.repaired_after(ms(2));
+        assert!(timing.wait_data < ms(5), "{timing:?}");
+    }
+
+    #[test]
+    fn repairs_that_come_sooner_are_not_late() {
+        let mut timing = Timing::new(&Config::default());
+        measured(&mut timing, ms(1), ms(16));
+        let before = timing.wait_data;
+        for _ in 0..4 {
+            timing.repaired_after(ms(0));
+            assert!(timing.wait_data < before, "{before:?} {timing:?}");
+        }
+    }
+
+    #[test]
+    fn confirmations_later_than_the_wait_make_it_longer_and_not_without_bound() {
+        let mut timing = Timing::new(&Config::default());
+        measured(&mut timing, ms(1), ms(0));
+        let before = timing.wait_ncf;
+        timing.confirmed_after(ms(900));
+        assert!(timing.wait_ncf > before, "{timing:?}");
+        assert!(timing.wait_ncf < before * 3 / 2, "{timing:?}");
+        // One NAK in ten is lost, for long.
+        for n in 0..1000 {
+            let repeated = timing.wait_ncf + ms(2);
+            timing.confirmed_after(if n % 10 == 0 { repeated } else { ms(1) });
+        }
+        assert!(timing.wait_ncf < ms(4), "{timing:?}");
+    }
+
+    #[test]
+    fn on_a_long_way_only_the_first_nak_waits_a_round_trip() {
+        let mut timing = Timing::new(&Config::default());
+        measured(&mut timing, ms(1), ms(0));
+        assert_eq!(timing.wait_confirmed(false), timing.wait_confirmed(true));
+        measured(&mut timing, ms(200), ms(0));
+        assert!(timing.wait_confirmed(true) > ms(200));
+        assert_eq!(timing.wait_confirmed(false), ms(60));
+        assert_eq!(
+            [1, 2, 3, 9].map(|tries| timing.patience(tries)),
+            [0, 10, 30, 150].map(ms)
         );
     }
 

@@ -151,7 +151,7 @@ impl Source {
             repair_pacer: Pacer::new(0, catch_up, Instant::ZERO),
             ncf_pacer: Pacer::new(0, NCF_BURST, Instant::ZERO),
             flow_hold: u64::MAX,
-            elimination: config.elimination_interval().or(ELIMINATION_START),
+            elimination: elimination(&config, ELIMINATION_START),
             first,
             limits: Limits::new(&config, &setup),
             closing: Closing::Open,
@@ -190,10 +190,10 @@ impl Source {
 
     /// The longest round trip to a receiver. The elimination interval and the first heartbeat
     /// follow it where they are not set: a NAK that was under way when the repair left comes that
-    /// much later at most.
+    /// much later at most. Neither goes above 50 ms, or above a fixed `nak_rdata_interval`.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         let measured = (round_trip + ELIMINATION_SLACK).clamp(ELIMINATION_MIN, ELIMINATION_MAX);
-        self.elimination = self.config.elimination_interval().or(measured);
+        self.elimination = elimination(&self.config, measured);
         self.spm.set_round_trip(round_trip);
     }
 
@@ -557,6 +557,13 @@ base::counters! {
     }
 }
 
+/// The elimination interval that is set, or `measured`: then no longer than receivers wait for a
+/// repair, where that is set, as a NAK that they repeat is to be answered.
+fn elimination(config: &Config, measured: Duration) -> Duration {
+    let measured = measured.min(config.nak_rdata_interval().or(measured));
+    config.elimination_interval().or(measured)
+}
+
 const UDP_HEADER: usize = 8;
 /// Header and body of ODATA.
 const DATA_HEAD: usize = wire::pgm::Data::HEAD_LEN;
@@ -581,6 +588,8 @@ const NCF_BURST: Duration = Duration::from_millis(5);
 const ELIMINATION_START: Duration = Duration::from_millis(4);
 const ELIMINATION_SLACK: Duration = Duration::from_micros(500);
 const ELIMINATION_MIN: Duration = Duration::from_millis(1);
-const ELIMINATION_MAX: Duration = Duration::from_millis(250);
+/// Judgement: what one receiver that tells a long round trip can make another wait for a repair
+/// that was lost; a repair too many on ways longer than this.
+const ELIMINATION_MAX: Duration = Duration::from_millis(50);
 /// SPMs take at most this part of a limited rate.
 const SPM_PART: u64 = 16;

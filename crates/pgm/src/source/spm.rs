@@ -7,7 +7,7 @@
 //!   data   d S d d d S d d S    at once after a pause, then every spm_active
 //!   idle   d h S 2h S 4h S ...  IHB_MIN doubling to IHB_MAX; each data packet starts over
 //!   always                      never more than spm_ambient apart
-//!   SPMR                        at once, but IHB_MIN after the last SPM
+//!   SPMR                        at once, but IHB_MIN and 5 ms after the last SPM
 //!   end    F h F h F 2h F ...   as at the start, doubling to an eighth of the time left at most
 //! ```
 //!
@@ -101,7 +101,8 @@ impl SpmSchedule {
         if self.requested.is_some() {
             return false;
         }
-        let earliest = self.last.map_or(now, |last| last + self.heartbeat_min);
+        let spacing = self.heartbeat_min.max(ANSWER_SPACING);
+        let earliest = self.last.map_or(now, |last| last + spacing);
         self.requested = Some(earliest.max(now));
         true
     }
@@ -155,6 +156,8 @@ const QUICK_COUNT: u32 = 3;
 /// used while nothing is known.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(1);
 const HEARTBEAT_MAX: Duration = Duration::from_millis(5);
+/// Answers to SPMRs come no closer, whatever the round trip: anybody can send those.
+const ANSWER_SPACING: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {
@@ -272,6 +275,18 @@ mod tests {
         schedule.spm_sent(ms(1200));
         assert!(schedule.request(ms(1201)));
         assert_eq!(schedule.due(), ms(1300));
+    }
+
+    #[test]
+    fn requests_on_a_lan_are_not_answered_every_millisecond() {
+        let mut schedule = SpmSchedule::new(&Config::default(), ms(0));
+        play(&mut schedule, ms(1000));
+        schedule.set_round_trip(Duration::from_micros(50));
+        schedule.data_sent(ms(2000));
+        schedule.spm_sent(ms(2000));
+        schedule.heartbeat_due = Instant::NEVER;
+        assert!(schedule.request(ms(2001)));
+        assert_eq!(schedule.due(), ms(2005));
     }
 
     #[test]

@@ -157,6 +157,9 @@ impl Peer {
     ) {
         let due = now + self.timing.wait_silenced();
         self.for_each_range(nak, list, |peer, first, end| {
+            // The next confirmation may answer that one, which may have had the shorter way.
+            peer.timed
+                .take_if(|timed| !timed.is_confirmed && (first..end).contains(&timed.sqn));
             peer.window.gaps.silence(first, end, due);
         });
     }
