@@ -258,8 +258,10 @@ impl Registry {
         self.rate.as_ref().and_then(RateControl::limit)
     }
 
-    /// The longest of the shortest recent round trips to the receivers; `None` while none of them
-    /// has told. Rises with any report, falls within a quarter of a second.
+    /// The longest of the shortest recent round trips to the receivers, a second at most; `None`
+    /// while none of them has told. Rises with a receiver's first report, later only when eight to
+    /// sixteen in a row told longer ones; falls at the next look at who is slow. It is
+    /// the receivers' word: what follows it needs a bound of its own.
     #[must_use]
     pub const fn round_trip(&self) -> Option<Duration> {
         self.round_trip

@@ -2,7 +2,9 @@
 //! took.
 //!
 //! A report repeats the time that the last SPM told, and how long ago that came. Queues and busy
-//! hosts on the way make a sample longer, never shorter: the least of the last few counts.
+//! hosts on the way make a sample longer, never shorter: the least of the last few counts. What a
+//! receiver repeats is only its word: a time older than a second, or one to come, counts for
+//! nothing.
 
 use std::time::Duration;
 
@@ -26,8 +28,9 @@ impl RoundTrip {
         if pos.echo_us == 0 || pos.echo_us == self.echo_us {
             return;
         }
-        let left_us = pos.echo_us.checked_add(pos.echo_age_us.into());
-        let sample = left_us.and_then(|left| (now.as_nanos() / 1000).checked_sub(left));
+        let since_us = (now.as_nanos() / 1000).checked_sub(pos.echo_us);
+        let since_us = since_us.filter(|&since_us| since_us <= ECHO_AGE_MAX_US);
+        let sample = since_us.and_then(|us| us.checked_sub(pos.echo_age_us.into()));
         let Some(sample) = sample.map(Duration::from_micros) else {
             return;
         };
@@ -48,6 +51,9 @@ impl RoundTrip {
     }
 }
 
+/// The oldest time whose repetition counts: SPMs come far more often while data flows. A sample is
+/// never longer.
+const ECHO_AGE_MAX_US: u64 = 1_000_000;
 /// Samples of one turn: the least of the last turn and this one counts.
 const SAMPLES: u8 = 8;
 
@@ -81,6 +87,13 @@ mod tests {
         report(&mut round_trip, 90_000, 10_000, 19_000);
         report(&mut round_trip, 90_000, 40_000, 48_000);
         assert_eq!(round_trip.least(), Some(Duration::from_millis(1)));
+        report(&mut round_trip, 1_095_002, 95_001, 999_999);
+        report(&mut round_trip, u64::MAX / 1000, 5, 0);
+        assert_eq!(
+            round_trip.least(),
+            Some(Duration::from_millis(1)),
+            "too old to be believed"
+        );
         for n in 0..u64::from(2 * SAMPLES) {
             report(&mut round_trip, 200_000 + n, 100_000 + n, 0);
         }
