@@ -96,6 +96,9 @@ impl<C: Content> ObjectSender<C> {
         let lead = self.source.unsent() - 1;
         let hold = self.plan.hold(lead);
         self.source.set_hold(hold);
+        if let Some(round_trip) = self.plan.round_trip() {
+            self.source.set_round_trip(round_trip);
+        }
         self.feed(now);
         // Whichever of the flow window's two bounds is reached first.
         let config = self.source.config();

@@ -304,6 +304,7 @@ fn windows(rng: &mut Rng, set: &mut dyn FnMut(&str, String)) {
         _ => (8 << 10, 65_536),
     };
     set("tx_window_bytes", format!("{tx_kib}KiB"));
+    set("object_window_bytes", format!("{tx_kib}KiB"));
     set("tx_window_sqns", tx_sqns.to_string());
     set("apdu_bytes_max", "20000".into());
     // Half the window, and enough for 20,000 bytes in packets of 576.

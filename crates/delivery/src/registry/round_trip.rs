@@ -13,7 +13,7 @@ use wire::object::Pos;
 
 /// The round trip to one receiver.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RoundTrip {
+pub(crate) struct RoundTrip {
     /// The least sample of the turn before, and of this one so far.
     before: Option<Duration>,
     current: Option<Duration>,
@@ -24,7 +24,7 @@ pub(super) struct RoundTrip {
 
 impl RoundTrip {
     /// Takes what a report says. Nothing when it repeats no time, or one that counted already.
-    pub(super) fn report(&mut self, now: Instant, pos: &Pos) {
+    pub(crate) fn report(&mut self, now: Instant, pos: &Pos) {
         if pos.echo_us == 0 || pos.echo_us == self.echo_us {
             return;
         }
@@ -43,7 +43,7 @@ impl RoundTrip {
     }
 
     /// The least of the last samples.
-    pub(super) fn least(&self) -> Option<Duration> {
+    pub(crate) fn least(&self) -> Option<Duration> {
         match (self.before, self.current) {
             (Some(before), Some(current)) => Some(before.min(current)),
             (before, current) => before.or(current),

@@ -110,7 +110,11 @@ impl<C: Content> PlanSender<C> {
                 let work_max = self.config.commit_timeout() - self.config.progress_timeout;
                 self.members[slot].note(now, report, work_max);
             }
-            Message::Pos(pos) => self.members[slot].place(now, pos),
+            Message::Pos(pos) => {
+                let member = &mut self.members[slot];
+                member.place(now, pos);
+                self.round_trip = self.round_trip.max(member.round_trip.least());
+            }
             Message::Done(done) => self.done(now, slot, done),
             Message::Error { code, text } => self.failed(now, slot, *code, text),
             Message::Bye => self.bye(now, slot, link),

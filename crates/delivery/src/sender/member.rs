@@ -9,7 +9,7 @@ use super::{
     config::{Demotion, Limit, ReceiverReport, ReceiverState},
     pass::{Needs, Place},
 };
-use crate::RangeSet;
+use crate::{RangeSet, registry::round_trip::RoundTrip};
 
 /// A receiver that was taken in, until the end of the transfer.
 #[derive(Debug)]
@@ -57,6 +57,7 @@ pub(super) struct Member {
     pub(super) phase: Phase,
     pub(super) progress: Progressed,
     pub(super) pos: Pos,
+    pub(super) round_trip: RoundTrip,
     pub(super) progress_at: Instant,
     /// Since when its store has been at work, with no bytes to count.
     pub(super) working_since: Option<Instant>,
@@ -117,6 +118,7 @@ impl Member {
             phase: Phase::Joining,
             progress: Progressed::default(),
             pos: Pos::default(),
+            round_trip: RoundTrip::default(),
             progress_at: now,
             working_since: None,
             moved_at: None,
@@ -163,6 +165,7 @@ impl Member {
             self.moved_at = Some(now);
         }
         self.pos = *pos;
+        self.round_trip.report(now, pos);
     }
 
     /// Notes a report, and the time if it shows progress. A store at work shows none for a while,

@@ -87,6 +87,8 @@ pub struct PlanSender<C> {
     /// The last time that was handed in.
     now: Instant,
     tick_at: Instant,
+    /// The longest round trip to a receiver, renewed with every tick.
+    round_trip: Option<Duration>,
     /// Where a block is put together on its way to a connection.
     scratch: Vec<u8>,
     events: VecDeque<PlanSenderEvent>,
@@ -155,6 +157,7 @@ impl<C: Content> PlanSender<C> {
             slow_at: now,
             now,
             tick_at: now + TICK,
+            round_trip: None,
             scratch: Vec::new(),
             events: VecDeque::new(),
             counters: PlanSenderCounters::default(),
@@ -307,6 +310,8 @@ impl<C: Content> PlanSender<C> {
             return;
         }
         self.tick_at = now + TICK;
+        let active = self.members.iter().filter(|member| member.is_active());
+        self.round_trip = active.filter_map(|m| m.round_trip.least()).max();
         self.expire_greetings(now);
         match self.stage {
             Stage::Gathering if now >= self.join_deadline => self.gathered(now),
@@ -453,6 +458,13 @@ impl<C: Content> PlanSender<C> {
     #[must_use]
     pub fn announced_count(&self) -> u32 {
         self.receiver_count().max(self.config.expected_count())
+    }
+
+    /// The longest of the shortest recent round trips to the receivers that are connected; `None`
+    /// while none of them has told. Rises with any report, falls within a tenth of a second.
+    #[must_use]
+    pub const fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
     }
 
     /// Where content comes from.

@@ -268,3 +268,15 @@ fn the_table_of_timers_has_the_defaults() {
         assert!(TEXT.contains(&row), "{row}");
     }
 }
+
+#[test]
+fn the_sender_learns_the_round_trip_from_the_times_that_reports_repeat() {
+    let mut world = World::new(8, 1, tree());
+    assert_eq!(world.sender.round_trip(), None);
+    let said_us = world.now.as_nanos() / 1000;
+    world.nodes[0].receiver.heard_time(world.now, said_us);
+    let is_known = |world: &World| world.sender.round_trip().is_some();
+    assert!(world.run_until(Duration::from_secs(60), is_known));
+    let round_trip = world.sender.round_trip().unwrap();
+    assert!(round_trip < Duration::from_millis(50), "{round_trip:?}");
+}

@@ -291,6 +291,7 @@ impl<I: Intake> ObjectReceiver<I> {
                 transfer.session = Some(session);
                 transfer.plan.session_back();
             }
+            transfer.plan.heard_time(now, mark.tx_time_us);
             return;
         }
         if self.is_cancelled || self.is_barred(&sender) {

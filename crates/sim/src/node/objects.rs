@@ -73,13 +73,14 @@ impl SenderNode {
         let mut rng = Rng::new(plan.seed);
         let session = rng.next_u64();
         let setup = source_setup(plan, Profile::Objects, session, &mut rng);
-        let source = Source::new(plan.config, setup, now);
+        let transport = plan.config.for_objects();
+        let source = Source::new(transport, setup, now);
         let expected = u32::try_from(objects.expected).unwrap_or(u32::MAX);
         let mut config = PlanSenderConfig::new(session, expected);
         config.join_timeout = objects.join_timeout.0;
         config.progress_timeout = objects.progress_timeout.0;
         config.receivers_max = config.receivers_max.max(expected);
-        config.report_sqns = plan.config.tx_window_sqns() / 8;
+        config.report_sqns = transport.tx_window_sqns() / 8;
         let sender = PlanSender::new(config, tree.plan, tree.content, now);
         let driver = Driver::new(io, ObjectSender::new(source, sender), batch());
         Self {
