@@ -247,6 +247,18 @@ fn whoever_joins_in_time_is_served() {
     });
 }
 
+fn write_program(path: &Path, script: &str) {
+    fs::write(path, script).unwrap();
+    let mut mode = fs::metadata(path).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
+    fs::set_permissions(path, mode).unwrap();
+}
+
+fn documents(text: &str) -> Vec<Value> {
+    let documents = serde_json::Deserializer::from_str(text).into_iter();
+    documents.map(Result::unwrap).collect()
+}
+
 #[test]
 fn a_service_takes_two_senders_at_once_and_runs_a_program_after_each() {
     isolated(|| {
@@ -264,10 +276,7 @@ fn a_service_takes_two_senders_at_once_and_runs_a_program_after_each() {
              case $TOWLINE_PATH in *two) exit 3;; esac\n",
             root.join("log").display()
         );
-        fs::write(&hook, script).unwrap();
-        let mut mode = fs::metadata(&hook).unwrap().permissions();
-        std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
-        fs::set_permissions(&hook, mode).unwrap();
+        write_program(&hook, &script);
         let config = root.join("recv.toml");
         let (one, two) = (lab.host(0).ipv4(), lab.host(1).ipv4());
         let (to_shown, hook_shown) = (to.display(), hook.display());
@@ -291,10 +300,7 @@ fn a_service_takes_two_senders_at_once_and_runs_a_program_after_each() {
         service.signal("-TERM");
         let (status, text) = service.finish(LIMIT);
         assert_eq!(status.code(), Some(130), "{text}");
-        let documents: Vec<Value> = serde_json::Deserializer::from_str(&text)
-            .into_iter()
-            .map(Result::unwrap)
-            .collect();
+        let documents = documents(&text);
         assert_eq!(documents.len(), 3, "{text}");
         for each in &documents[..2] {
             let bytes = ["bytes", "bytes_held"].map(|key| &each[key]);
