@@ -158,7 +158,13 @@ impl SessionBuilder {
     pub(crate) fn open_source(&self, profile: Profile) -> Result<(Opened, Source, u64), Error> {
         let mut opened = self.open(net::Role::Source)?;
         if profile == Profile::Objects {
+            let given = opened.config.tx_window_bytes();
             opened.config = opened.config.for_objects();
+            if given != Config::default().tx_window_bytes() {
+                let text = "tx_window_bytes is of messages and changes nothing here: the window \
+                            of a sender of files is object_window_bytes";
+                opened.warnings.push(text.to_owned());
+            }
         }
         let session_id = random_u64()?;
         let destination = opened.destination;
