@@ -141,8 +141,14 @@ mod tests {
 
     #[test]
     fn an_interface_without_counters_says_so() {
-        let error = DriverCounters::open("lo").unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP));
+        // Kernels differ in whether loopback knows the question.
+        match DriverCounters::open("lo") {
+            Ok(counters) => assert_eq!(
+                (counters.names().len(), counters.read().unwrap().len()),
+                (0, 0)
+            ),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP)),
+        }
         let error = DriverCounters::open("no-such-one").unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
         assert!(DriverCounters::open("a name that is too long for it").is_err());
