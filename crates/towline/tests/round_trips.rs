@@ -139,12 +139,14 @@ fn ping_pong_and_stamps() {
     }
 }
 
-/// A reflector of the test's own that once sleeps for `stall`, at message `at`, or dies there.
-fn moody_reflector(at: u64, stall: Option<Duration>) -> (SocketAddr, thread::JoinHandle<()>) {
+/// A reflector of the test's own, which asks `before` before each answer, by the message's number;
+/// false, and it dies. Without messages it waits for `patience`.
+fn reflector(
+    patience: Duration,
+    before: impl Fn(u64) -> bool + Send + 'static,
+) -> (SocketAddr, thread::JoinHandle<()>) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_secs(3)))
-        .unwrap();
+    socket.set_read_timeout(Some(patience)).unwrap();
     let address = socket.local_addr().unwrap();
     let thread = thread::spawn(move || {
         let mut message = [0; 2_048];
@@ -152,15 +154,23 @@ fn moody_reflector(at: u64, stall: Option<Duration>) -> (SocketAddr, thread::Joi
             let Some(asked) = Probe::answer(&mut message[..len]) else {
                 continue;
             };
-            match stall {
-                Some(stall) if asked.sequence == at => thread::sleep(stall),
-                None if asked.sequence == at => return,
-                _ => {}
+            if !before(asked.sequence) {
+                return;
             }
             socket.send_to(&message[..len], from).unwrap();
         }
     });
     (address, thread)
+}
+
+/// One that once sleeps for `stall`, at message `at`, or dies there.
+fn moody_reflector(at: u64, stall: Option<Duration>) -> (SocketAddr, thread::JoinHandle<()>) {
+    reflector(Duration::from_secs(3), move |sequence| {
+        if sequence != at {
+            return true;
+        }
+        stall.inspect(|&stall| thread::sleep(stall)).is_some()
+    })
 }
 
 #[test]
@@ -201,29 +211,17 @@ fn a_stall_shows_from_intended_times_and_not_from_actual_ones() {
     );
 }
 
-/// A reflector of the test's own that holds every `every`-th answer back for `delay`.
+/// One that holds every `every`-th answer back for `delay`.
 fn slow_reflector(every: u64, delay: Duration) -> (SocketAddr, thread::JoinHandle<()>) {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_secs(1)))
-        .unwrap();
-    let address = socket.local_addr().unwrap();
-    let thread = thread::spawn(move || {
-        let mut message = [0; 2_048];
-        while let Ok((len, from)) = socket.recv_from(&mut message) {
-            let Some(asked) = Probe::answer(&mut message[..len]) else {
-                continue;
-            };
-            if asked.sequence % every == every - 1 {
-                let end = std::time::Instant::now() + delay;
-                while std::time::Instant::now() < end {
-                    std::hint::spin_loop();
-                }
+    reflector(Duration::from_secs(1), move |sequence| {
+        if sequence % every == every - 1 {
+            let end = std::time::Instant::now() + delay;
+            while std::time::Instant::now() < end {
+                std::hint::spin_loop();
             }
-            socket.send_to(&message[..len], from).unwrap();
         }
-    });
-    (address, thread)
+        true
+    })
 }
 
 #[test]

@@ -5,16 +5,18 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    process::Command,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
-use lab::{Host, Lab, LabSpec, isolated};
+use lab::{Lab, LabSpec, isolated};
 use towline::udp::{
     Direction, Flow, Limit, Load, Mode, PORT, Profile, ServeSpec, Server, Sweep, SweepReport,
 };
+
+mod middle;
+use middle::did;
 
 fn never() -> bool {
     false
@@ -68,24 +70,6 @@ fn swept(lab: &Lab, sweep: &Sweep) -> SweepReport {
     })
 }
 
-/// Runs a program on a host; false, with a word about it, when it is missing or refuses.
-fn did(host: &Host, program: &str, words: &str) -> bool {
-    let mut command: Command = host.command(program);
-    command.env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin");
-    match command.args(words.split_whitespace()).output() {
-        Ok(output) if output.status.success() => true,
-        Ok(output) => {
-            let text = String::from_utf8_lossy(&output.stderr).into_owned();
-            println!("skipped: {program} {words}: {}", text.trim());
-            false
-        }
-        Err(error) => {
-            println!("skipped: {program}: {error}");
-            false
-        }
-    }
-}
-
 const TRIES: usize = 6;
 /// Whole Ethernet frames of datagrams of 1,000 bytes, without preamble: what TBF counts.
 const FRAME_BITS: f64 = (1_000 + 28 + 14) as f64 * 8.0;
@@ -102,7 +86,7 @@ fn a_limited_link_is_found_within_three_percent() {
         // A bucket of 5 ms, which late timers do not empty, and a queue of 8 ms: both short against
         // a trial.
         let limited = "qdisc add dev e0 root tbf rate 50mbit burst 30000 limit 50000";
-        if !did(lab.host(0), "tc", limited) {
+        if !did(lab.host(0).namespace(), "tc", limited) {
             return;
         }
         let mut sweep = sweep(vec![lab.host(1).ipv4().into()]);
