@@ -222,12 +222,9 @@ impl Staging {
 
     /// Makes a file of which all is at hand: it needs no second look.
     fn write_whole(&mut self, index: usize, bytes: &[u8]) -> io::Result<()> {
-        let place = self.plan.files()[index];
-        if let Some(reserve) = &mut self.reserve {
-            reserve.give(place.size)?;
-        }
+        self.give_room(index)?;
         let (plan, disk) = (Arc::clone(&self.plan), self.disk.clone());
-        let entry = plan.entry(place.entry as usize);
+        let entry = plan.entry(plan.files()[index].entry as usize);
         let (mode, time) = (mode_of(&entry), time_of(&entry));
         let (parent, name) = self.staged_at(path_of(&entry))?;
         let (file, has_mode) = disk.create_as(parent, name, mode)?;
@@ -246,11 +243,20 @@ impl Staging {
         Ok(())
     }
 
+    /// Gives a new file its share of the space that was taken for all.
+    fn give_room(&mut self, index: usize) -> io::Result<()> {
+        let bytes = self.plan.files()[index].size;
+        match &mut self.reserve {
+            Some(reserve) => reserve.give(bytes),
+            None => Ok(()),
+        }
+    }
+
     fn open_or_make(&mut self, index: usize) -> io::Result<File> {
         let place = self.plan.files()[index];
         let is_new = self.files[index] == FileState::Absent;
-        if is_new && let Some(reserve) = &mut self.reserve {
-            reserve.give(place.size)?;
+        if is_new {
+            self.give_room(index)?;
         }
         let (plan, disk) = (Arc::clone(&self.plan), self.disk.clone());
         let entry = plan.entry(place.entry as usize);
