@@ -218,7 +218,9 @@ impl Subscriber {
                 ReporterEvent::Refused {
                     session, reason, ..
                 } => sink.event(SessionEvent::Refused { session, reason }),
-                ReporterEvent::Joined { .. } | ReporterEvent::Closed { .. } => {}
+                // Who answers from the address of the packets is no forgery.
+                ReporterEvent::Joined { session, .. } => self.receiver.vouch(session),
+                ReporterEvent::Closed { .. } => {}
             }
         }
     }

@@ -276,6 +276,30 @@ fn proven_sessions_are_kept_and_others_refused() {
 }
 
 #[test]
+fn a_session_vouched_for_outlives_a_flood_before_its_first_data() {
+    for is_vouched_for in [true, false] {
+        let mut bench = Bench::with(Mode::Sequence, Config::builder().peers_max(8));
+        bench.spm(9, &[]);
+        let session = bench.receiver.sessions().next().unwrap();
+        if is_vouched_for {
+            bench.receiver.vouch(session);
+        }
+        for number in 0..100 {
+            let forged = downstream_of(stranger(number));
+            let body = Body::Odata(data(7, 7));
+            bench.packet_from(NEIGHBOUR, &made(&forged, &body, &[], b"forged"));
+        }
+        bench.take_events();
+        // The first packet is lost: only who was there from the start knows.
+        bench.odata(11, b"second");
+        bench.rdata(10, b"first");
+        let texts = bench.take_texts();
+        let is_whole = texts == ["first", "second"];
+        assert_eq!(is_whole, is_vouched_for, "{texts:?}");
+    }
+}
+
+#[test]
 fn an_evicted_session_is_reported_before_its_number_is_used_again() {
     let config = Config::builder().peers_max(1);
     let mut bench = Bench::with(Mode::Sequence, config);

@@ -292,6 +292,10 @@ impl<I: Intake> ObjectReceiver<I> {
                 transfer.plan.session_back();
             }
             transfer.plan.heard_time(now, mark.tx_time_us);
+            if transfer.state == State::Accepted {
+                // It answered from the address of the packets: no forgery.
+                self.receiver.vouch(session);
+            }
             return;
         }
         if self.is_cancelled || self.is_barred(&sender) {

@@ -180,6 +180,20 @@ impl Receiver {
         }
     }
 
+    /// The owner knows by other means that the sender of `session` is real, as by a connection to
+    /// it: however little it has sent, its session gives way to no other until it is over. Nothing
+    /// happens for a session that is unknown.
+    ///
+    /// Without this, a sender counts as real once it has sent a few data packets. One that has yet
+    /// to send its first, and whose heartbeats have become rare, would give way to a flood of
+    /// forged sessions, and what it sends then would be joined in the middle.
+    pub fn vouch(&mut self, session: u32) {
+        if let Some(peer) = self.peers.get_mut(session) {
+            peer.vouch();
+            self.peers.touch(session);
+        }
+    }
+
     /// Breaks a session off from this end: what was received is given out, what is missing is
     /// reported as lost, and [`Ready::Reset`] comes last. Its packets are dropped from here on,
     /// until it falls silent. False, and nothing happens, for a session that is over or unknown.

@@ -2,8 +2,8 @@
 //!
 //! Does not judge packets. When the table is full, the sender that has shown least makes room: one
 //! that is over, or that sent only a few packets, and of those the one not heard of for longest. A
-//! sender that proved itself is never displaced, so that a million forged TSIs cost a bounded table
-//! and no real session.
+//! sender that proved itself, or that the owner vouches for, is never displaced, so that a million
+//! forged TSIs cost a bounded table and no real session.
 //!
 //! Invariants: `index` and `slots` agree; the evictable slots form one list, least recently heard
 //! first; a session number is the index of its slot.

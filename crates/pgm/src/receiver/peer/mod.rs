@@ -107,6 +107,8 @@ pub(super) struct Peer {
     is_short: bool,
     /// Nothing was given out or lost yet: pieces of a message begun earlier are no loss.
     is_joining: bool,
+    /// The owner knows the sender by other means than its packets.
+    is_vouched_for: bool,
 }
 
 /// The packet whose confirmation and repair are timed, one at a time.
@@ -203,6 +205,7 @@ impl Peer {
             pace: Pace::default(),
             is_short: false,
             is_joining: true,
+            is_vouched_for: false,
         }
     }
 
@@ -315,7 +318,12 @@ impl Peer {
         } else {
             PROVEN_DATA_PACKETS_WITHOUT_SPM
         };
-        self.data_packets >= enough && !self.is_over()
+        (self.is_vouched_for || self.data_packets >= enough) && !self.is_over()
+    }
+
+    /// The owner knows that the sender is real.
+    pub(super) const fn vouch(&mut self) {
+        self.is_vouched_for = true;
     }
 
     /// True when the application knows the session number as this sender's, and not as over.
