@@ -113,7 +113,7 @@ setup_tests() {
 setup_bench() {
   setup_packages \
     gcc:gcc :libc6-dev pkg-config:pkg-config :libpgm-dev :libzmq3-dev \
-    uftp:uftp udp-sender:udpcast sockperf:sockperf iperf3:iperf3 \
+    uftp:uftp udp-sender:udpcast sockperf:sockperf iperf3:iperf3 nuttcp:nuttcp \
     tcpdump:tcpdump dumpcap:wireshark-common capinfos:wireshark-common \
     netsniff-ng:netsniff-ng trafgen:netsniff-ng tracestats:libtrace-tools tcpreplay:tcpreplay \
     javac:default-jdk-headless mvn:maven

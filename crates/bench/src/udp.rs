@@ -1,20 +1,28 @@
-//! Datagrams as fast as can be, one a call, beside iperf3: what the receiver counts each second.
+//! Datagrams as fast as can be, beside nuttcp and iperf3: what the receiver counts each second.
 //!
-//! Both send from one thread and receive on another host's, through one cable. What a tool sends
-//! and nobody receives is no result.
+//! All send from one thread and receive on another host's, through one cable, with sockets of 8 MiB
+//! as far as the system permits. What a tool sends and nobody receives is no result.
+//!
+//! nuttcp is the peer of the same mode: one call for each datagram at both ends. iperf3 (3.12) asks
+//! `pselect` before each `read` and before each ten `write`s, so its receiver makes two calls for
+//! each datagram, and its rate is that of another mode.
 
 use std::{process::Command, time::Duration};
 
 use lab::{Host, Lab};
 
-use crate::program::{self, Running};
+use crate::program::{self, Running, number_after};
 
 /// The table of `pairs` pairs at each size.
 pub(crate) fn run(pairs: usize, seconds: u32) -> Result<String, String> {
     let lab = Lab::new(&lab::LabSpec::new(2).direct()).map_err(|error| error.to_string())?;
-    let is_there = Command::new("iperf3").arg("--version").output().is_ok();
-    if !is_there {
-        eprintln!("skipped: iperf3 is not installed (Debian: iperf3)");
+    let mut peers: Vec<(&str, Measure)> = Vec::new();
+    for (program, version, name, measure) in PEERS {
+        if Command::new(program).arg(version).output().is_ok() {
+            peers.push((name, measure));
+        } else {
+            eprintln!("skipped: {program} is not installed (Debian: {program})");
+        }
     }
     let mut text = format!(
         "{:<10} {:<16} {:>14} {:>14} {:>14}\n",
@@ -22,9 +30,7 @@ pub(crate) fn run(pairs: usize, seconds: u32) -> Result<String, String> {
     );
     for size in SIZES {
         let mut runs: Vec<(&str, Measure)> = vec![("towline udp", ours)];
-        if is_there {
-            runs.push(("iperf3 -u", iperf3));
-        }
+        runs.extend(&peers);
         runs.push(("towline (again)", ours));
         let mut figures = vec![Vec::new(); runs.len()];
         for pair in 1..=pairs {
@@ -98,6 +104,28 @@ fn iperf3(lab: &Lab, size: usize, seconds: u32) -> Result<[f64; 2], String> {
         .ok_or_else(|| format!("iperf3: {}", report["error"]))
 }
 
+fn nuttcp(lab: &Lab, size: usize, seconds: u32) -> Result<[f64; 2], String> {
+    let there: &Host = lab.host(1);
+    let mut server = there.command("nuttcp");
+    server.args(["-S", "-1", "--nofork"]);
+    let mut server = Running::start(&mut server)?;
+    std::thread::sleep(START);
+    let mut here = lab.host(0).command("nuttcp");
+    here.args(["-u", "-Ru", "-w8m", "-fparse"]);
+    here.args([format!("-l{size}"), format!("-T{seconds}")]);
+    let output = here.arg(there.ipv4().to_string()).output();
+    server.stop();
+    let output = output.map_err(|error| format!("nuttcp: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // Of the datagrams that were sent, those that did not come.
+    let found = [" pkt=", " drop=", " real_seconds="].map(|key| number_after(&text, key));
+    let [Some(sent), Some(lost), Some(lasted_s)] = found else {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("nuttcp: no figures in {text} {said}"));
+    };
+    Ok([(sent - lost) / lasted_s, sent / lasted_s])
+}
+
 /// Runs a client and reads its report; the server ends with it.
 fn answer(command: &mut Command, mut server: Running) -> Result<serde_json::Value, String> {
     let output = command.output().map_err(|error| error.to_string());
@@ -115,6 +143,11 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
+/// Program, how it is asked for its version, the row's title, and how it is run.
+const PEERS: [(&str, &str, &str, Measure); 2] = [
+    ("nuttcp", "-V", "nuttcp -u", nuttcp),
+    ("iperf3", "--version", "iperf3 -u", iperf3),
+];
 const SIZES: [usize; 5] = [64, 512, 1_024, 1_472, 8_192];
 /// A server needs a moment before it listens.
 const START: Duration = Duration::from_millis(300);
