@@ -1,9 +1,9 @@
 //! The erasure code of RFC 3208: parity packets of a group, and lost members from them.
 //!
-//! Sees payloads, not packets: which group and index a parity packet has, when it is asked for and
-//! sent, is for the source and the receiver. A group has k members (k a power of two up to
-//! 128); parity packet j is row k + j of the code, up to n = 255 rows in all. Any k of the n give
-//! all k members back.
+//! Sees payloads, numbers and the one option that belongs to payloads: when a parity packet is
+//! asked for and sent is for the source and the receiver, neither of which uses it so far. A group
+//! has k members (k a power of two up to 128); parity packet j is row k + j of the code, up to
+//! n = 255 rows in all. Any k of the n give all k members back.
 //!
 //! ```text
 //! members 0 .. k-1 --Encoder--> parity j (any j below 255 - k), of the longest member's length
@@ -38,6 +38,14 @@ pub use encode::{Encoder, Parities};
 
 mod field;
 pub use field::{Combine, combine};
+
+mod fragment;
+pub use fragment::{
+    FRAGMENT_BYTES, encoded_contents, encoded_fragment, fragment_contents, fragment_of,
+};
+
+mod numbering;
+pub use numbering::Numbering;
 
 /// Bytes that the encoded length takes at the end of a parity packet with OPT_VAR_PKTLEN.
 pub const LENGTH_BYTES: usize = 2;
