@@ -8,7 +8,7 @@ use std::{
 
 use sys::{
     namespace::{Namespace, NamespaceId, end_processes_in},
-    netlink::{Link, LinkState, Rtnetlink, Veth},
+    netlink::{Link, LinkState, Rtnetlink, TokenBucket, Veth},
 };
 
 use crate::{
@@ -67,6 +67,33 @@ impl Lab {
         &self.hosts
     }
 
+    /// Has the switch send at most `bytes_per_s`, link headers included, to the host at `index`, and
+    /// keep `queue_bytes` waiting: packets one by one, as a slow cable would.
+    ///
+    /// # Errors
+    /// When the hosts are joined directly, or the kernel lacks `sch_tbf`.
+    pub fn set_bottleneck(
+        &self,
+        index: usize,
+        bytes_per_s: u32,
+        queue_bytes: u32,
+    ) -> Result<(), LabError> {
+        let bucket = TokenBucket {
+            bytes_per_s,
+            burst_bytes: (bytes_per_s / BURSTS_PER_S).max(BURST_BYTES_MIN),
+            queue_bytes,
+        };
+        self.switch()?.set_bottleneck(&self.hosts[index], &bucket)
+    }
+
+    /// Bytes that the switch has sent to the host at `index`, link headers included.
+    ///
+    /// # Errors
+    /// When the hosts are joined directly, or the kernel does not answer.
+    pub fn bytes_to(&self, index: usize) -> Result<u64, LabError> {
+        Ok(self.switch()?.sent_to(&self.hosts[index])?.tx_bytes)
+    }
+
     /// Pulls the cable of the host at `index` and waits until its kernel has noticed: its interface
     /// keeps its addresses and routes, and loses its carrier.
     ///
@@ -103,10 +130,13 @@ impl Lab {
     }
 
     fn set_cable(&self, index: usize, up: bool) -> Result<(), LabError> {
-        let switch = self.switch.as_ref().ok_or(LabError::Spec(
-            "hosts that are joined directly have no switch to pull a cable from",
-        ))?;
-        switch.set_port(&self.hosts[index], up)
+        self.switch()?.set_port(&self.hosts[index], up)
+    }
+
+    fn switch(&self) -> Result<&Switch, LabError> {
+        self.switch.as_ref().ok_or(LabError::Spec(
+            "hosts that are joined directly have no switch to pull a cable from, or to slow down",
+        ))
     }
 
     /// The other end of a host's cable.
@@ -193,6 +223,9 @@ fn await_that(what: &str, is_ready: impl Fn() -> Result<bool, LabError>) -> Resu
     Ok(())
 }
 
+/// A slow link's timer is late on a busy machine: so much goes at once, two packets at least.
+const BURSTS_PER_S: u32 = 4_000;
+const BURST_BYTES_MIN: u32 = 3_028;
 /// The number of the first host's interface when joined directly: above what is in use.
 const NEAR_INDEX: u32 = 1_000;
 /// The kernel may take a second for a carrier, and two for IPv6 where it insists on detection.

@@ -4,7 +4,7 @@ use std::os::fd::AsFd as _;
 
 use sys::{
     namespace::Namespace,
-    netlink::{Ethtool, Link, Rtnetlink, Veth},
+    netlink::{Ethtool, Link, LinkStatistics, Rtnetlink, TokenBucket, Veth},
 };
 
 use crate::{
@@ -58,6 +58,24 @@ impl Switch {
             let mut netlink = Rtnetlink::open()?;
             let index = netlink.link_index(&port_name(host))?;
             Ok(netlink.set_up(index, up)?)
+        })?
+    }
+
+    /// Slows what goes to one host down.
+    pub(crate) fn set_bottleneck(&self, host: &Host, bucket: &TokenBucket) -> Result<(), LabError> {
+        in_namespace(&self.namespace, || {
+            let mut netlink = Rtnetlink::open()?;
+            let index = netlink.link_index(&port_name(host))?;
+            Ok(netlink.set_token_bucket(index, bucket)?)
+        })?
+    }
+
+    /// What went to one host so far.
+    pub(crate) fn sent_to(&self, host: &Host) -> Result<LinkStatistics, LabError> {
+        in_namespace(&self.namespace, || {
+            let mut netlink = Rtnetlink::open()?;
+            let index = netlink.link_index(&port_name(host))?;
+            Ok(netlink.statistics(index)?)
         })?
     }
 

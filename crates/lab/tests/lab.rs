@@ -223,6 +223,31 @@ fn a_cable_can_be_pulled_and_an_interface_switched_off() {
 }
 
 #[test]
+fn a_slow_cable_carries_its_rate_and_drops_what_its_queue_cannot_hold() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(3)).unwrap();
+        // A queue of 20 packets; 10 a second leave it.
+        lab.set_bottleneck(1, 10_000, 20_840).unwrap();
+        let port = next_port();
+        let members = [1, 2].map(|host| member(lab.host(host), GROUP_V4, port));
+        let source = sender(lab.host(0), GROUP_V4);
+        for _ in 0..60 {
+            source.send_to(&[7; 1000], (GROUP_V4, port)).unwrap();
+        }
+        let counts = members.map(|member| {
+            let mut bytes = [0; 1500];
+            let come = (0..60).map_while(|_| member.recv(&mut bytes).ok());
+            come.count()
+        });
+        assert!((20..40).contains(&counts[0]), "{} packets", counts[0]);
+        assert_eq!(counts[1], 60);
+        assert!(lab.bytes_to(1).unwrap() < lab.bytes_to(2).unwrap());
+        let direct = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        assert!(direct.set_bottleneck(0, 10_000, 20_000).is_err());
+    });
+}
+
+#[test]
 fn dropping_a_lab_ends_its_processes() {
     isolated(|| {
         let lab = Lab::new(&LabSpec::new(2)).unwrap();

@@ -1,7 +1,7 @@
 //! Synchronous netlink: interfaces, addresses, routes, device features, packet loss.
 //!
 //! [`Rtnetlink`] lists and changes what `ip` does, without running `ip`; [`Ethtool`] switches
-//! device features; [`RandomLoss`] makes the network lose packets. [`Request`] and [`Reply`] are
+//! device features; [`RandomLoss`] makes the network lose packets, [`TokenBucket`] slows it. [`Request`] and [`Reply`] are
 //! the codec, pure and bounds-checked; [`NetlinkSocket`] the one place with system calls. It holds
 //! no state: each call asks the kernel.
 //!
@@ -9,6 +9,9 @@
 
 mod address;
 pub use address::{Address, AddressFlags, Scope};
+
+mod bucket;
+pub use bucket::TokenBucket;
 
 mod ethtool;
 pub use ethtool::Ethtool;
