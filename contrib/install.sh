@@ -40,7 +40,7 @@ fi
 mkdir -p "$root/bin" "$man1" "$(dirname "$bash")" "$(dirname "$zsh")" "$(dirname "$fish")" \
   "$(dirname "$unit")" "$(dirname "$sample")"
 install -m 755 "$program" "$root/bin/towline"
-"$program" man --quiet "$man1"
+"$program" man --quiet --to "$man1"
 "$program" completions bash > "$bash"
 "$program" completions zsh > "$zsh"
 "$program" completions fish > "$fish"

@@ -75,7 +75,8 @@ pub(crate) struct Args {
 /// What every command prints, and how.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct OutputArgs {
-    /// Print one JSON document instead of text
+    /// Print one JSON document instead of text; recv --serve one a line, for each transfer and at
+    /// the end
     #[arg(long, global = true, help_heading = "Output")]
     pub(crate) json: bool,
     /// Say nothing on standard error but errors
@@ -90,7 +91,8 @@ pub(crate) struct OutputArgs {
     /// Say more on standard error; twice for more still
     #[arg(long, short, global = true, help_heading = "Output", action = ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// Check flags and configuration, print what would be done as JSON, and stop
+    /// Check flags and configuration, print what would be done as JSON, and stop; send lists the
+    /// files, as JSON with --json
     #[arg(long, global = true, help_heading = "Output", hide_short_help = true)]
     pub(crate) dry_run: bool,
 }
@@ -137,7 +139,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Print what a shell needs to complete this command line
     Completions(CompletionsArgs),
-    /// Print the manual page, or write those of all commands
+    /// Print a manual page, or write those of all commands
     Man(ManArgs),
     /// Write the table of parameters
     #[command(hide = true)]

@@ -124,21 +124,28 @@ impl Output {
 
     /// The end of a command: its document as JSON, or as text where the text belongs.
     pub(crate) fn finish<D: Document>(&self, document: &D) -> Result<(), Failure> {
+        self.tell(document, json::write)
+    }
+
+    /// One of several documents of a command, each on a line of its own as JSON.
+    pub(crate) fn one_of_many<D: Document>(&self, document: &D) -> Result<(), Failure> {
+        self.tell(document, json::write_line)
+    }
+
+    fn tell<D: Document>(&self, document: &D, write: JsonWriter<D>) -> Result<(), Failure> {
         if self.is_json || D::IS_DATA {
-            self.progress.suspend(|| self.print(document))?;
+            self.progress.suspend(|| {
+                let mut output = io::stdout().lock();
+                if self.is_json {
+                    write(&mut output, D::SCHEMA, D::VERSION, document)
+                } else {
+                    output.write_all(document.text().as_bytes())
+                }
+            })?;
         } else {
             self.note(document.text().trim_end());
         }
         Ok(())
-    }
-
-    fn print<D: Document>(&self, document: &D) -> io::Result<()> {
-        let mut output = io::stdout().lock();
-        if self.is_json {
-            json::write(&mut output, D::SCHEMA, D::VERSION, document)
-        } else {
-            output.write_all(document.text().as_bytes())
-        }
     }
 
     #[expect(clippy::print_stderr, reason = "the log goes to standard error")]
@@ -146,6 +153,9 @@ impl Output {
         self.progress.suspend(|| eprintln!("{text}"));
     }
 }
+
+/// One of the ways in which a document is written as JSON.
+type JsonWriter<D> = fn(&mut io::StdoutLock<'static>, &str, u32, &D) -> io::Result<()>;
 
 /// Something a command has to say when it ends.
 pub(crate) trait Document: Serialize {

@@ -71,10 +71,26 @@ fn commands(above: &[String]) -> Vec<Vec<String>> {
 }
 
 #[test]
+fn a_word_that_is_no_command_has_no_page_and_makes_no_directory() {
+    let place = place("no-page");
+    let path = place.join("share");
+    let output = Command::new(env!("CARGO_BIN_EXE_towline"))
+        .arg("man")
+        .arg(&path)
+        .output()
+        .unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("towline man --to DIR"), "{said}");
+    assert!(!path.exists());
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
 fn every_command_has_a_manual_page_that_formatters_take() {
     let place = place("man");
     let directory = place.to_str().unwrap();
-    towline(&["man", directory]);
+    towline(&["man", "--to", directory]);
     let pages: BTreeSet<String> = fs::read_dir(&place)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -94,6 +110,9 @@ fn every_command_has_a_manual_page_that_formatters_take() {
         let name = [&["towline".to_owned()], &words[..]].concat().join("-") + ".1";
         let path = place.join(&name);
         let page = fs::read(&path).unwrap();
+        let words_of: Vec<&str> = words.iter().map(String::as_str).collect();
+        let printed = towline(&[&["man"], &words_of[..]].concat());
+        assert_eq!(page, printed.into_bytes(), "{name}");
         if let Some(output) = ask("mandoc", &["-T", "lint", "-W", "warning"], &page) {
             let said = said(&output);
             // A page without a date is the same in every build.

@@ -83,13 +83,12 @@ impl<C: Content> ObjectSender<C> {
         }
     }
 
-    /// Tells how many receivers there are, or are going to be: they spread what all of them do at
-    /// once. A few need not, and ask for repairs as in a group of unknown size.
+    /// Tells how many receivers there are, or are going to be: many spread what all of them do at
+    /// once, one alone asks for repairs without listening for others.
     fn announce(&mut self) {
-        let count = Some(self.plan.announced_count()).filter(|&count| count >= MANY);
+        let count = self.plan.announced_count();
         let rate = self.source.rate();
-        self.source
-            .set_announced(rate, count.unwrap_or(0), Mark::NO_RECEIVER);
+        self.source.set_announced(rate, count, Mark::NO_RECEIVER);
     }
 
     fn follow_plan(&mut self, now: Instant) {
@@ -163,8 +162,6 @@ impl<C: Content> Endpoint for ObjectSender<C> {
     }
 }
 
-/// From so many receivers on, what all of them do at once is spread.
-const MANY: u32 = 25;
 /// Enough waits in the window for the next runs; more would only be older when it leaves.
 const BACKLOG_BYTES: usize = 512 << 10;
 /// Read and committed in one go: about one run.

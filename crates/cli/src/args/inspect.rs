@@ -66,16 +66,20 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: Shell,
 }
 
-/// Print the manual page, or write those of all commands.
+/// Print a manual page, or write those of all commands.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   towline man | man -l -
-  towline man ~/.local/share/man/man1")]
+  towline man load send | man -l -
+  towline man --to ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
+    /// Print the page of this command; without one, of towline itself
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
     /// Write the pages of all commands into this directory; made when it is not there
-    #[arg(value_name = "DIR")]
-    pub(crate) directory: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub(crate) to: Option<PathBuf>,
 }
 
 /// Write the table of parameters.

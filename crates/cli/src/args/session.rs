@@ -261,9 +261,15 @@ fn check_switch(text: &str) -> Result<(), String> {
     }
 }
 
-fn check_name(text: &str) -> Result<(), String> {
+pub(super) fn check_name(text: &str) -> Result<(), String> {
     if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
         return Err("a name has 1 to 255 bytes and no control characters".into());
+    }
+    // It could not be expected: the list of --expect is split at commas, and its blanks are cut.
+    if text.contains(',') || text.trim() != text {
+        let text = "a name holds no comma and neither begins nor ends with a blank, so that it \
+                    can stand in the list of send --expect";
+        return Err(text.into());
     }
     Ok(())
 }
@@ -350,7 +356,8 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("NAME"),
         default: None,
         role: Role::Both,
-        help: "What this end is called in reports; otherwise by host name and process number",
+        help: "What this end is called in reports, without a comma; otherwise by host name and \
+               process number",
         check: check_name,
     },
     SessionOption {

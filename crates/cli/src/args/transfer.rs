@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum,
 use serde::Serialize;
 use towline::{Allowed, Existing, SlowPolicy};
 
-use super::{Receiving, Sending, SessionArgs, bytes, duration, long};
+use super::{Receiving, Sending, SessionArgs, bytes, duration, long, session::check_name};
 
 /// Send files or trees; done when every receiver has confirmed them.
 #[derive(Debug, Args)]
@@ -15,9 +15,9 @@ pub(crate) struct SendArgs {
     /// Files and directories to send; - for standard input, whose length need not be known
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// The name that standard input is delivered under
-    #[arg(long, value_name = "NAME", default_value = "stdin", value_parser = file_name)]
-    pub(crate) stdin_name: String,
+    /// The name that standard input is delivered under [default: stdin]
+    #[arg(long, value_name = "NAME", value_parser = file_name)]
+    pub(crate) stdin_name: Option<String>,
     #[command(flatten)]
     pub(crate) rules: RuleArgs,
     /// Print the checksums of all files as b3sum does; with --dry-run without sending them
@@ -28,13 +28,9 @@ pub(crate) struct SendArgs {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) receivers: u32,
     /// Begin when the receivers of these names have the list of files; others are served too, and
-    /// neither waited for nor asked for proof
-    #[arg(
-        long,
-        value_name = "NAME,...",
-        value_delimiter = ',',
-        conflicts_with = "receivers"
-    )]
+    /// neither waited for nor asked for proof. Commas separate names, blanks around them are cut
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = receiver_name,
+          conflicts_with = "receivers")]
     pub(crate) expect: Vec<String>,
     /// Begin after this time, with whoever has joined
     #[arg(long, value_name = "TIME", value_parser = duration,
@@ -239,6 +235,16 @@ fn file_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// One name of a list.
+fn receiver_name(text: &str) -> Result<String, String> {
+    let name = text.trim();
+    if name.is_empty() {
+        return Err("a name is empty; names are separated by one comma each, and hold none".into());
+    }
+    check_name(name)?;
+    Ok(name.to_owned())
+}
+
 fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
         Ok(percent) if (0.0..=90.0).contains(&percent) => Ok(percent),
@@ -253,6 +259,12 @@ const SEND_NOTES: &str = "\
 Exit code 0 says that every expected receiver has all bytes, that the hashes are equal, and that the
 files are synced and under their names. Otherwise (1) the receivers that lack something are named.
 What cannot be read is found before anybody is waited for (2).
+
+--dry-run lists what would be sent, with --hash its checksums; with --json that is one document,
+towline.plan.send: plan (every setting), files, bytes, entries (kind, bytes and path of each) and
+sums (path and blake3 of each file, with --hash). Without --dry-run, --json prints one document at
+the end, towline.send: is_proven, a row for each receiver, and sums too. The lines of --hash are
+those of b3sum 1.5.5 and later; older ones do not escape carriage returns in names.
 
 A pattern without / matches the last component of a path anywhere, one with a leading / the whole
 path as it is delivered, any other the end of a path; one with a trailing / only directories. * and
@@ -269,6 +281,10 @@ const RECV_NOTES: &str = "\
 Files appear under their names when they are complete and their hashes are right. An interrupted
 transfer leaves nothing under final names; what it has is kept, in .towline beneath the directory,
 and not sent again.
+
+--json prints one document at the end, towline.recv. With --serve there are several, each on one
+line as JSON Lines has it: a towline.recv for each transfer when it is over, and at the end one
+towline.recv-serve with the sums and the counters of all.
 
 The file of --config takes the long flags as keys, those of this command too: directory, existing,
 serve, from, key-file, exec and timeout. The program of --exec finds TOWLINE_PATH (the directory, or

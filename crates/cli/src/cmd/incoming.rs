@@ -262,7 +262,7 @@ impl<'a> Incoming<'a> {
         } else {
             self.failed += 1;
         }
-        self.output.finish(&report)
+        self.output.one_of_many(&report)
     }
 
     fn report_of(&self, transfer: &Transfer) -> RecvReport {

@@ -24,9 +24,9 @@ use crate::{
 
 pub(super) fn run(args: &ManArgs, output: &Output) -> Result<Verdict, Failure> {
     let pages = pages()?;
-    let Some(directory) = &args.directory else {
-        let main = pages.last().expect("the command itself has a page");
-        io::stdout().write_all(main.text.as_bytes())?;
+    let Some(directory) = &args.to else {
+        let text = page_of(&pages, &args.command)?;
+        io::stdout().write_all(text.as_bytes())?;
         return Ok(Verdict::Done);
     };
     write(directory, &pages).map_err(|error| {
@@ -38,6 +38,22 @@ pub(super) fn run(args: &ManArgs, output: &Output) -> Result<Verdict, Failure> {
         directory.display()
     ));
     Ok(Verdict::Done)
+}
+
+/// The page of the command of these words, as in `load send`.
+fn page_of<'a>(pages: &'a [Page], words: &[String]) -> Result<&'a str, Failure> {
+    let mut name = vec!["towline"];
+    name.extend(words.iter().map(String::as_str));
+    let name = name.join("-");
+    let found = pages.iter().find(|page| page.name == name);
+    let page = found.ok_or_else(|| {
+        let words = words.join(" ");
+        Failure::usage(format!(
+            "there is no command {words}: towline -h lists them; to write the pages of all into a \
+             directory, say towline man --to DIR"
+        ))
+    })?;
+    Ok(&page.text)
 }
 
 fn write(directory: &Path, pages: &[Page]) -> io::Result<()> {

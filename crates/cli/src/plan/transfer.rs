@@ -54,6 +54,17 @@ impl SendPlan {
                 "standard input can be sent once: name - once",
             ));
         }
+        let stdin_name = match (
+            &args.stdin_name,
+            args.paths.iter().any(|path| is_stdin(&path)),
+        ) {
+            (Some(name), false) => {
+                let text = "--stdin-name names what comes by standard input, and nothing does: \
+                            give - among the paths";
+                return Err(Failure::usage(format!("{text}, or leave {name} out")));
+            }
+            (name, _) => name.clone().unwrap_or_else(|| "stdin".to_owned()),
+        };
         let mut selection = Selection::default();
         for (is_included, pattern) in &args.rules.rules {
             let added = match is_included {
@@ -65,12 +76,9 @@ impl SendPlan {
         let mut names = args.expect.clone();
         names.sort_unstable();
         names.dedup();
-        if names.iter().any(String::is_empty) {
-            return Err(Failure::usage("--expect: a receiver has a name"));
-        }
         Ok(Self {
             paths: args.paths.clone(),
-            stdin_name: args.stdin_name.clone(),
+            stdin_name,
             rules: args.rules.rules.clone(),
             selection,
             is_hashing: args.hash,

@@ -1,22 +1,48 @@
-//! JSON: one document a command, with its schema's name and version in front.
+//! JSON: one document a command, or one a line of a command that has several, with its schema's name
+//! and version in front.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// Writes one document and a line end.
+/// Writes one document, laid out for people too, and a line end.
 pub(super) fn write(
     output: &mut impl Write,
     schema: &str,
     version: u32,
     body: &impl Serialize,
 ) -> io::Result<()> {
-    let envelope = Envelope {
-        schema,
-        version,
-        body,
-    };
-    serde_json::to_writer_pretty(&mut *output, &envelope).map_err(io::Error::from)?;
+    serde_json::to_writer_pretty(
+        &mut *output,
+        &Envelope {
+            schema,
+            version,
+            body,
+        },
+    )?;
+    end_line(output)
+}
+
+/// Writes one document as one line: JSON Lines.
+pub(super) fn write_line(
+    output: &mut impl Write,
+    schema: &str,
+    version: u32,
+    body: &impl Serialize,
+) -> io::Result<()> {
+    serde_json::to_writer(
+        &mut *output,
+        &Envelope {
+            schema,
+            version,
+            body,
+        },
+    )?;
+    end_line(output)
+}
+
+/// Ends a document, which whoever reads on is to have at once.
+fn end_line(output: &mut impl Write) -> io::Result<()> {
     output.write_all(b"\n")?;
     output.flush()
 }

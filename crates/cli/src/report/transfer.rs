@@ -355,7 +355,9 @@ pub(crate) struct RecvReport {
     pub(crate) passed_over: u64,
     pub(crate) passed_over_why: Option<String>,
     pub(crate) exec_failures: u64,
-    pub(crate) counters: Counters,
+    /// Of the session, which is this transfer's alone; of a service they are in its own report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) counters: Option<Counters>,
 }
 
 impl RecvReport {
@@ -381,7 +383,7 @@ impl RecvReport {
             passed_over: 0,
             passed_over_why: None,
             exec_failures: 0,
-            counters: Counters::default(),
+            counters: None,
         }
     }
 }

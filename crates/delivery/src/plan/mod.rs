@@ -326,17 +326,19 @@ impl fmt::Display for PlanId {
 }
 
 /// Writes the line that `b3sum` prints for a file called `path`, with its line end.
+///
+/// That is b3sum since its version 1.5.5: what is not UTF-8 becomes U+FFFD, and a name with a
+/// backslash, a line feed or a carriage return has these escaped and a backslash before the line.
+/// Older ones leave carriage returns as they are, and agree about all other names.
 pub fn write_sum_line(out: &mut Vec<u8>, root: &Hash, path: &[u8]) {
-    let is_escaped = path
-        .iter()
-        .any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'));
-    if is_escaped {
+    let path = String::from_utf8_lossy(path);
+    if path.contains(['\\', '\n', '\r']) {
         out.push(b'\\');
     }
     let root = blake3::Hash::from_bytes(*root);
     out.extend_from_slice(root.to_hex().as_bytes());
     out.extend_from_slice(b"  ");
-    for &byte in path {
+    for &byte in path.as_bytes() {
         match byte {
             b'\\' => out.extend_from_slice(b"\\\\"),
             b'\n' => out.extend_from_slice(b"\\n"),

@@ -62,8 +62,8 @@ pub enum InterfaceError {
     },
     /// The kernel knows no way to the destination, and no single interface suggests itself.
     #[error(
-        "no route to {destination}; choose an interface with --iface: {}",
-        list(candidates)
+        "no route to {destination}{}",
+        way_out(*destination, candidates)
     )]
     NoRoute {
         /// The group or host to reach.
@@ -94,6 +94,26 @@ fn list(names: &[String]) -> String {
     } else {
         names.join(", ")
     }
+}
+
+/// What to do where the kernel has no route.
+fn way_out(destination: IpAddr, candidates: &[String]) -> String {
+    if !candidates.is_empty() {
+        let names = candidates.join(", ");
+        return format!("; several interfaces could do it, choose one with --iface: {names}");
+    }
+    if !destination.is_multicast() {
+        return ": check the address, or add a route with `ip route add`".to_owned();
+    }
+    let family = if destination.is_ipv4() {
+        "IPv4"
+    } else {
+        "IPv6"
+    };
+    format!(
+        ", and no interface that is up carries multicast and has an {family} address: set one up \
+         (`towline ifaces` shows what there is), or stay on this machine with --iface lo"
+    )
 }
 
 fn because(detail: &Option<String>) -> String {

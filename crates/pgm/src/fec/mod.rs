@@ -44,6 +44,9 @@ pub use fragment::{
     FRAGMENT_BYTES, encoded_contents, encoded_fragment, fragment_contents, fragment_of,
 };
 
+mod group;
+pub use group::{Group, Parity, Workspace};
+
 mod numbering;
 pub use numbering::Numbering;
 

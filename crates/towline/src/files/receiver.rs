@@ -119,7 +119,9 @@ fn name_of(directory: &Path) -> String {
         .unwrap_or_else(|_| directory.to_path_buf());
     let hash = delivery::hash_bytes(whole.as_os_str().as_encoded_bytes());
     let last = whole.file_name().unwrap_or(whole.as_os_str());
-    format!("{}-{:02x}{:02x}", last.display(), hash[0], hash[1])
+    // A sender that expects names has them in a list, which commas separate.
+    let last = last.display().to_string().replace(',', "-");
+    format!("{last}-{:02x}{:02x}", hash[0], hash[1])
 }
 
 /// Receives transfers into a directory, or one file to a stream.

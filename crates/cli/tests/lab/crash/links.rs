@@ -2,13 +2,11 @@
 
 use std::{thread, time::Duration};
 
-use lab::{Host, isolated};
-use serde_json::Value;
-
 use super::{
-    scene::{LIMIT, Scene, assert_failed, assert_proven, ended, row},
+    scene::{LIMIT, Scene, assert_failed, assert_proven, ended, reports, row},
     watch::Watch,
 };
+use lab::{Host, isolated};
 
 #[test]
 fn a_link_cut_for_seconds_delays_and_loses_nothing() {
@@ -111,7 +109,13 @@ fn a_sender_that_is_cut_off_names_everybody_and_goes_on_when_it_is_back() {
         let [service, single] = receivers;
         service.signal("-TERM");
         let (_, text) = service.finish(LIMIT);
-        assert!(text.contains("\"complete\": 1"), "{text}");
+        let reports = reports(&text);
+        assert_eq!(reports.last().unwrap()["complete"], 1, "{text}");
+        // The counters are the service's, whatever it received.
+        for report in &reports {
+            let is_sum = report["schema"] == "towline.recv-serve";
+            assert_eq!(report.get("counters").is_some(), is_sum, "{text}");
+        }
         let (code, report) = ended(single);
         assert_eq!(
             (code, &report["is_complete"]),
@@ -173,8 +177,7 @@ fn a_service_whose_transfer_stands_still_gives_that_up_and_goes_on() {
         scene.assert_economy(&sent, 1, held, "given up by a service");
         service.signal("-TERM");
         let (_, text) = service.finish(LIMIT);
-        let documents = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
-        let reports: Vec<Value> = documents.map(Result::unwrap).collect();
+        let reports = reports(&text);
         let error = reports[0]["error"].as_str().unwrap();
         assert!(
             error.contains("nothing moved for the time allowed"),

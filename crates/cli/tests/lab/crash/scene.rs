@@ -167,6 +167,12 @@ pub(super) fn ended(end: End) -> (Option<i32>, Value) {
     (status.code(), report)
 }
 
+/// The reports of a service, each on a line of its own.
+pub(super) fn reports(text: &str) -> Vec<Value> {
+    let reports = text.lines().map(serde_json::from_str);
+    reports.collect::<Result<_, _>>().unwrap()
+}
+
 /// The sender's line about a receiver.
 pub(super) fn row(sent: &Value, number: usize) -> &Value {
     let name = format!("r{number}");
