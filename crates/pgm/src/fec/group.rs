@@ -1,0 +1,408 @@
+//! One group at a receiver: what came of it, and what of it can be recovered.
+//!
+//! It does not know numbers, sessions or times. In: members and parity packets, each once or more
+//! often. Out: the lost members with their OPT_FRAGMENT, as soon as there are as many packets as
+//! the group has members.
+//!
+//! ```text
+//!   members 0 .. size-1   [x][x][ ][x][ ][x]        as soon as there are `size` of both:
+//!   parities              [j 0][j 7]                members 2 and 4
+//! ```
+//!
+//! Whoever can forge a data packet can forge a parity packet, and the code cannot tell. What it can
+//! tell is that packets contradict each other (lengths, sizes, options): then no parity of this
+//! group is worth anything, and the group is [`Group::is_barred`]: ask for its members one by one.
+//!
+//! Invariants: at most `group_size` packets are kept, none longer than `payload_bytes_max` and
+//! [`LENGTH_BYTES`]; memory follows the bytes that came, never a claim.
+//!
+//! **Spec**: RFC 3208 sections 11.2 and 11.5.
+
+use wire::pgm::Fragment;
+
+use super::{
+    Code, Decoder, FRAGMENT_BYTES, Irreparable, LENGTH_BYTES, fragment_contents, fragment_of,
+};
+
+/// Members and parity packets of one group.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    rows: Vec<Row>,
+    bytes: Vec<u8>,
+    /// Members of the group, when a packet said that it is short.
+    size: Option<usize>,
+    /// Whether the parity packets say OPT_VAR_PKTLEN, and have an encoded OPT_FRAGMENT.
+    shape: Option<(bool, bool)>,
+    is_barred: bool,
+}
+
+/// One packet of a group.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    /// The member's place, or the parity packet's index.
+    at: usize,
+    is_parity: bool,
+    start: usize,
+    len: usize,
+    fragment: [u8; FRAGMENT_BYTES],
+}
+
+/// A parity packet, as far as the code goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Parity<'a> {
+    /// Which of the code's parity packets.
+    pub index: usize,
+    /// Its payload.
+    pub payload: &'a [u8],
+    /// Whether it says OPT_VAR_PKTLEN.
+    pub is_variable: bool,
+    /// The contents of its encoded OPT_FRAGMENT.
+    pub fragment: Option<[u8; FRAGMENT_BYTES]>,
+    /// The group's size, when it says OPT_CURR_TGSIZE.
+    pub size: Option<usize>,
+}
+
+/// Decoders of payloads and of options, which all groups of a session share.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    payloads: Decoder,
+    fragments: Decoder,
+    payload_bytes_max: usize,
+}
+
+impl Workspace {
+    /// For payloads of at most `payload_bytes_max` bytes, in groups of the code's size.
+    #[must_use]
+    pub fn new(combine: super::Combine, code: &Code, payload_bytes_max: usize) -> Self {
+        Self {
+            payloads: Decoder::new(combine, code.group_size(), payload_bytes_max),
+            fragments: Decoder::new(combine, code.group_size(), FRAGMENT_BYTES),
+            payload_bytes_max,
+        }
+    }
+}
+
+impl Group {
+    /// Keeps member `at`; false when it is there already or cannot belong here.
+    pub fn add_member(
+        &mut self,
+        code: &Code,
+        work: &Workspace,
+        at: usize,
+        payload: &[u8],
+        fragment: Option<&Fragment>,
+    ) -> bool {
+        let fits = at < self.size(code) && payload.len() <= work.payload_bytes_max;
+        if !fits || self.is_barred || self.holds(at, false) || self.is_full(code) {
+            return false;
+        }
+        self.keep(at, false, payload, fragment_contents(fragment));
+        true
+    }
+
+    /// Keeps a parity packet; false when it is there already, is of no use, or contradicts what is
+    /// there, which bars the group.
+    pub fn add_parity(&mut self, code: &Code, work: &Workspace, parity: &Parity<'_>) -> bool {
+        let is_known = self.holds(parity.index, true) || parity.index >= code.parities_max();
+        if self.is_barred || is_known || self.is_full(code) {
+            return false;
+        }
+        let size = parity.size.unwrap_or(code.group_size());
+        let beyond = |row: &Row| !row.is_parity && row.at >= size;
+        let shape = (parity.is_variable, parity.fragment.is_some());
+        let is_sound = (1..=code.group_size()).contains(&size)
+            && self.size.is_none_or(|known| known == size)
+            && self.shape.is_none_or(|known| known == shape)
+            && !self.rows.iter().any(beyond)
+            && parity.payload.len() <= work.payload_bytes_max + LENGTH_BYTES;
+        if !is_sound {
+            self.bar();
+            return false;
+        }
+        (self.size, self.shape) = (Some(size), Some(shape));
+        if !self.is_full(code) {
+            let fragment = parity.fragment.unwrap_or_default();
+            self.keep(parity.index, true, parity.payload, fragment);
+        }
+        true
+    }
+
+    /// How many packets are lacking, counted from a full group as a parity NAK does.
+    #[must_use]
+    pub fn lacking(&self, code: &Code) -> usize {
+        code.group_size() - self.rows.len()
+    }
+
+    /// True when [`Group::recover`] has what it needs.
+    #[must_use]
+    pub fn is_full(&self, code: &Code) -> bool {
+        self.rows.len() >= self.size(code)
+    }
+
+    /// True when packets of this group contradicted each other: parity is of no use to it.
+    #[must_use]
+    pub const fn is_barred(&self) -> bool {
+        self.is_barred
+    }
+
+    /// Calls `visit` with each member that did not come: place, payload, OPT_FRAGMENT.
+    ///
+    /// # Errors
+    /// [`Irreparable::TooFewParities`] is a reason to wait; anything else bars the group.
+    pub fn recover(
+        &mut self,
+        code: &Code,
+        work: &mut Workspace,
+        mut visit: impl FnMut(usize, &[u8], Option<Fragment>),
+    ) -> Result<(), Irreparable> {
+        if self.is_barred || !self.is_full(code) {
+            return Err(Irreparable::TooFewParities);
+        }
+        let recovered = self.decode(code, work, &mut visit);
+        if recovered.is_err() {
+            self.bar();
+        }
+        recovered
+    }
+
+    fn decode(
+        &self,
+        code: &Code,
+        work: &mut Workspace,
+        visit: &mut impl FnMut(usize, &[u8], Option<Fragment>),
+    ) -> Result<(), Irreparable> {
+        let (is_variable, has_fragments) = self.shape.unwrap_or_default();
+        let size = self.size(code);
+        let mut payloads: Vec<Option<&[u8]>> = vec![None; size];
+        let mut contents: Vec<Option<&[u8]>> = vec![None; size];
+        let (mut parities, mut options) = (Vec::new(), Vec::new());
+        for row in &self.rows {
+            let payload = &self.bytes[row.start..row.start + row.len];
+            if row.is_parity {
+                parities.push((row.at, payload));
+                options.push((row.at, &row.fragment[..]));
+            } else {
+                payloads[row.at] = Some(payload);
+                contents[row.at] = Some(&row.fragment[..]);
+            }
+        }
+        let none = fragment_contents(None);
+        let has_option = |at: &&[u8]| **at != none[..];
+        if !has_fragments && !parities.is_empty() && contents.iter().flatten().any(has_option) {
+            return Err(Irreparable::Length);
+        }
+        let options = if has_fragments { &options[..] } else { &[] };
+        let mut found = vec![none; size];
+        if has_fragments {
+            let decoded = work.fragments.decode(code, &contents, options, false)?;
+            for (at, bytes) in decoded.members() {
+                found[at].copy_from_slice(bytes);
+            }
+        }
+        let decoded = work
+            .payloads
+            .decode(code, &payloads, &parities, is_variable)?;
+        for (at, payload) in decoded.members() {
+            visit(at, payload, fragment_of(&found[at]));
+        }
+        Ok(())
+    }
+
+    fn size(&self, code: &Code) -> usize {
+        self.size.unwrap_or(code.group_size())
+    }
+
+    fn holds(&self, at: usize, is_parity: bool) -> bool {
+        let same = |row: &Row| row.at == at && row.is_parity == is_parity;
+        self.rows.iter().any(same)
+    }
+
+    fn keep(&mut self, at: usize, is_parity: bool, payload: &[u8], fragment: [u8; FRAGMENT_BYTES]) {
+        let (start, len) = (self.bytes.len(), payload.len());
+        self.bytes.extend_from_slice(payload);
+        self.rows.push(Row {
+            at,
+            is_parity,
+            start,
+            len,
+            fragment,
+        });
+    }
+
+    fn bar(&mut self) {
+        *self = Self {
+            is_barred: true,
+            ..Self::default()
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Encoder, combine},
+        *,
+    };
+    use wire::Sqn;
+
+    /// Parity packets 0 and 1 of `members`, some of which are fragments.
+    fn parities(code: &Code, members: &[&[u8]], size: Option<usize>) -> Vec<(Vec<u8>, bool)> {
+        let mut encoder = Encoder::new(combine, 2, 100);
+        let encoded = encoder.encode(code, members, &[0, 1]);
+        assert!(size.is_none_or(|size| size == members.len()));
+        let is_variable = encoded.is_variable();
+        encoded
+            .payloads()
+            .map(|payload| (payload.to_vec(), is_variable))
+            .collect()
+    }
+
+    fn parity(index: usize, from: &(Vec<u8>, bool), size: Option<usize>) -> Parity<'_> {
+        Parity {
+            index,
+            payload: &from.0,
+            is_variable: from.1,
+            fragment: None,
+            size,
+        }
+    }
+
+    fn recovered(group: &mut Group, code: &Code, work: &mut Workspace) -> Vec<(usize, Vec<u8>)> {
+        let mut all = Vec::new();
+        group
+            .recover(code, work, |at, payload, fragment| {
+                assert_eq!(fragment, None);
+                all.push((at, payload.to_vec()));
+            })
+            .unwrap();
+        all
+    }
+
+    #[test]
+    fn any_two_lost_come_back_in_full_and_short_groups_whatever_comes_first() {
+        let code = Code::new(8).unwrap();
+        let all: [&[u8]; 8] = [b"a", b"bcd", b"", b"efghij", b"k", b"lm", b"n", b"opq"];
+        for size in [3, 5, 8] {
+            let members = &all[..size];
+            let claimed = (size < 8).then_some(size);
+            let sent = parities(&code, members, claimed);
+            for (one, two) in (0..size).flat_map(|one| (one + 1..size).map(move |two| (one, two))) {
+                for is_parity_first in [false, true] {
+                    let mut work = Workspace::new(combine, &code, 100);
+                    let mut group = Group::default();
+                    let add_parities = |group: &mut Group| {
+                        for (index, sent) in sent.iter().enumerate() {
+                            let packet = parity(index, sent, claimed);
+                            assert!(group.add_parity(&code, &work, &packet));
+                        }
+                    };
+                    if is_parity_first {
+                        add_parities(&mut group);
+                    }
+                    for (at, member) in members.iter().enumerate() {
+                        if at != one && at != two {
+                            assert!(!group.is_full(&code));
+                            assert!(group.add_member(&code, &work, at, member, None));
+                        }
+                    }
+                    if !is_parity_first {
+                        assert_eq!(group.lacking(&code), 8 - size + 2);
+                        add_parities(&mut group);
+                    }
+                    let expected = [one, two].map(|at| (at, members[at].to_vec()));
+                    assert_eq!(recovered(&mut group, &code, &mut work), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_forged_parity_packet_that_contradicts_bars_the_group_and_frees_it() {
+        let code = Code::new(4).unwrap();
+        let members: [&[u8]; 4] = [b"one", b"two", b"six", b"ten"];
+        let sent = parities(&code, &members, None);
+        let good = parity(0, &sent[0], None);
+        let long = [0; 200];
+        for bad in [
+            Parity {
+                is_variable: true,
+                ..parity(1, &sent[1], None)
+            },
+            Parity {
+                size: Some(3),
+                ..parity(1, &sent[1], None)
+            },
+            Parity {
+                size: Some(0),
+                ..parity(1, &sent[1], None)
+            },
+            Parity {
+                size: Some(1 << 40),
+                ..parity(1, &sent[1], None)
+            },
+            Parity {
+                fragment: Some([0; 13]),
+                ..parity(1, &sent[1], None)
+            },
+            Parity {
+                payload: &long,
+                ..parity(1, &sent[1], None)
+            },
+        ] {
+            let work = Workspace::new(combine, &code, 100);
+            let mut group = Group::default();
+            assert!(group.add_parity(&code, &work, &good));
+            assert!(!group.add_parity(&code, &work, &bad), "{bad:?}");
+            assert!(group.is_barred() && group.bytes.capacity() == 0);
+            assert!(!group.add_member(&code, &work, 0, b"one", None));
+        }
+    }
+
+    #[test]
+    fn lengths_that_contradict_are_found_when_decoding() {
+        let code = Code::new(2).unwrap();
+        let mut work = Workspace::new(combine, &code, 100);
+        let mut group = Group::default();
+        assert!(group.add_member(&code, &work, 0, b"longer", None));
+        let forged = (b"abc".to_vec(), false);
+        assert!(group.add_parity(&code, &work, &parity(3, &forged, None)));
+        let visit = |_, _: &[u8], _| panic!("something was made up");
+        assert_eq!(
+            group.recover(&code, &mut work, visit),
+            Err(Irreparable::Length)
+        );
+        assert!(group.is_barred());
+    }
+
+    #[test]
+    fn a_fragment_comes_back_with_its_option() {
+        let code = Code::new(2).unwrap();
+        let fragment = Fragment {
+            first: Sqn(6),
+            offset: 5,
+            apdu_len: 9,
+        };
+        let contents = [fragment_contents(None), fragment_contents(Some(&fragment))];
+        let (mut payloads, mut options) = (
+            Encoder::new(combine, 1, 100),
+            Encoder::new(combine, 1, FRAGMENT_BYTES),
+        );
+        let payload = payloads.encode(&code, &[b"whole", b"part"], &[0]);
+        let option = options.encode(&code, &[&contents[0], &contents[1]], &[0]);
+        let packet = Parity {
+            index: 0,
+            payload: payload.payloads().next().unwrap(),
+            is_variable: payload.is_variable(),
+            fragment: option.payloads().next().unwrap().try_into().ok(),
+            size: None,
+        };
+        let mut work = Workspace::new(combine, &code, 100);
+        let mut group = Group::default();
+        assert!(group.add_member(&code, &work, 0, b"whole", None));
+        assert!(group.add_parity(&code, &work, &packet));
+        let mut found = None;
+        let visit = |at, payload: &[u8], option| found = Some((at, payload.to_vec(), option));
+        group.recover(&code, &mut work, visit).unwrap();
+        assert_eq!(found, Some((1, b"part".to_vec(), Some(fragment))));
+    }
+}
