@@ -67,8 +67,8 @@ impl Lab {
         &self.hosts
     }
 
-    /// Has the switch send at most `bytes_per_s`, link headers included, to the host at `index`, and
-    /// keep `queue_bytes` waiting: packets one by one, as a slow cable would.
+    /// Has the switch send at most `bytes_per_s`, link headers included, to the host at `index`,
+    /// and keep `queue_bytes` waiting: packets one by one, as a slow cable would.
     ///
     /// # Errors
     /// When the hosts are joined directly, or the kernel lacks `sch_tbf`.
