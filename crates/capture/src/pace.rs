@@ -4,8 +4,9 @@
 //! until shortly before the deadline and then looks at the clock without pause: the kernel wakes
 //! sleepers tens of microseconds late. Time that was lost, as when another process had the
 //! processor, is regained a sixteenth of each gap at a time: packets that followed each other at
-//! once would have no gaps left, and overrun whoever is to receive them. Packets that leave in bursts have one deadline for each
-//! burst, and are slept for: a processor is left to others, at the price of that lateness.
+//! once would have no gaps left, and overrun whoever is to receive them. Packets that leave in
+//! bursts have one deadline for each burst, and are slept for: a processor is left to others, at
+//! the price of that lateness.
 
 use std::time::Duration;
 
