@@ -390,8 +390,7 @@ struct IdMaps {
 
 impl IdMaps {
     fn of_this_process() -> Self {
-        // SAFETY: geteuid(2) takes nothing and cannot fail.
-        let user = unsafe { libc::geteuid() };
+        let user = crate::file::effective_user();
         // SAFETY: getegid(2) takes nothing and cannot fail.
         let group = unsafe { libc::getegid() };
         Self {

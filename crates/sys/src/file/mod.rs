@@ -29,7 +29,7 @@ use libc::c_int;
 use crate::call::check;
 
 mod status;
-pub use status::{FileTime, Kind, Space, Status, creation_mask};
+pub use status::{FileTime, Kind, Space, Status, creation_mask, effective_user};
 
 /// A directory that everything is done beneath.
 #[derive(Debug)]

@@ -22,6 +22,8 @@ pub struct Status {
     pub kind: Kind,
     /// Permission bits, including set-user-id and the like.
     pub mode: u32,
+    /// Number of the user whose it is.
+    pub owner: u32,
     /// Length in bytes; of a link, that of its text.
     pub bytes: u64,
     /// When the contents were last modified.
@@ -68,6 +70,14 @@ pub struct Space {
 }
 
 impl Status {
+    /// True when `user` owns the file and has kept the right to read it: an owner's own bits, not
+    /// the group's nor an access list, decide for the owner. Says nothing about the way there, nor
+    /// about filesystems that ask another host.
+    #[must_use]
+    pub const fn is_readable_by_owner(&self, user: u32) -> bool {
+        self.owner == user && self.mode & libc::S_IRUSR != 0
+    }
+
     pub(super) fn at(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Self> {
         let mut stat = MaybeUninit::<libc::stat>::uninit();
         // SAFETY: `name` is a live nul-terminated string, only read; `stat` is room for the
@@ -90,6 +100,7 @@ impl Status {
                 _ => Kind::Other,
             },
             mode: stat.st_mode & 0o7777,
+            owner: stat.st_uid,
             bytes: u64::try_from(stat.st_size).unwrap_or(0),
             modified: FileTime {
                 seconds: stat.st_mtime,
@@ -141,6 +152,13 @@ pub(super) fn check_readable(directory: BorrowedFd<'_>, name: &CStr) -> io::Resu
     // SAFETY: `name` is a live nul-terminated string, only read; the directory is open.
     let raw = unsafe { libc::syscall(libc::SYS_faccessat2, at, name, libc::R_OK, flags) };
     check(c_int::try_from(raw).unwrap_or(-1)).map(drop)
+}
+
+/// The user by whose rights this process opens files.
+#[must_use]
+pub fn effective_user() -> u32 {
+    // SAFETY: geteuid(2) takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
 }
 
 /// The permission bits that this process's mask takes from every file it makes.

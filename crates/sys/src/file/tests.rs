@@ -250,10 +250,14 @@ fn whether_a_file_may_be_read_is_known_without_opening_it() {
     root.make_link(path("file"), path("link")).unwrap();
     root.check_readable(path("file")).unwrap();
     root.check_readable(path("link")).unwrap();
+    let (me, status) = (effective_user(), root.status(path("file")).unwrap());
+    assert!(status.is_readable_by_owner(me) && !status.is_readable_by_owner(me + 1));
     let error = root.check_readable(path("none")).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
     root.set_mode_of(path("file"), 0o000).unwrap();
     // Whoever may read everything may read this too.
+    let status = root.status(path("file")).unwrap();
+    assert!(!status.is_readable_by_owner(effective_user()));
     let opened = root.open_to_read(path("file")).map(drop);
     let checked = root.check_readable(path("file"));
     assert_eq!(checked.is_ok(), opened.is_ok());
