@@ -254,14 +254,17 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Takes the space of the small files in one piece.
+    /// Takes the space of the small files in one piece, unless there is so much that nobody is
+    /// going to use it up meanwhile: it would be taken twice over, page by page.
     fn reserve(&self, place: &Directory) -> Result<Option<Reserve>, Fault> {
         let path = Path::new(RESERVE);
         let small = self.absent().map(|(_, file)| on_disk(file.size));
         let bytes = small.fold(0_u64, u64::saturating_add);
         // An earlier attempt's is too long by now.
         drop(place.remove_file(path));
-        if bytes == 0 {
+        let space = self.of.directory.space();
+        let is_ample = space.is_ok_and(|space| space.available_bytes / AMPLE >= bytes);
+        if bytes == 0 || is_ample {
             return Ok(None);
         }
         let disk = &self.of.disk;
@@ -340,5 +343,7 @@ pub(super) fn is_below(path: &[u8], directory: &[u8]) -> bool {
 
 const TREE: &str = "tree";
 pub(super) const RESERVE: &str = "reserve";
+/// From so many times what the small files need on, free space is not reserved for them.
+const AMPLE: u64 = 16;
 /// Longer files are made and allocated beforehand.
 const SMALL_BYTES_MAX: u64 = 64 << 10;
