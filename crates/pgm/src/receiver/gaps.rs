@@ -89,6 +89,8 @@ pub(super) struct Request<'a> {
     pub(super) budget: u64,
     /// Only positions before this one are asked for.
     pub(super) limit: u64,
+    /// Nothing is known from this position on: a gap that ends here is the last.
+    pub(super) next: u64,
     /// The first that is asked for and was never asked for before, by nobody: only its answer can
     /// be timed, as that to an earlier NAK may be on its way for the others.
     pub(super) fresh: Option<u64>,
@@ -444,6 +446,11 @@ impl Gap {
         self.ncf_tries == 0 && self.data_tries == 0
     }
 
+    /// True of a few packets that nothing came after: the sender pauses.
+    const fn is_short_tail(&self, next: u64) -> bool {
+        self.end == next && self.len() <= TAIL_LEN_MAX
+    }
+
     pub(super) const fn len(&self) -> u64 {
         self.end - self.first
     }
@@ -482,7 +489,8 @@ impl Gap {
                         request.fresh = request.fresh.or(Some(self.first));
                     }
                     self.state = NakState::WaitNcf;
-                    self.due = now + timing.wait_confirmed(self.is_untried());
+                    let is_patient = self.is_untried() && !self.is_short_tail(request.next);
+                    self.due = now + timing.wait_confirmed(is_patient);
                 } else {
                     self.due = again;
                 }
@@ -539,6 +547,8 @@ impl Request<'_> {
 
 /// Times in a row that another receiver's NAKs may put off ours without the source confirming.
 const SILENCED_MAX: u8 = 4;
+/// Judgement: so few cost a sender that pauses little, however often they are repaired.
+const TAIL_LEN_MAX: u64 = 8;
 
 #[cfg(test)]
 mod tests;

@@ -213,11 +213,12 @@ impl Timing {
         (self.back_off_min + wait).max(Duration::from_nanos(1))
     }
 
-    /// How long a NAK waits for its confirmation. Where one was in vain, those that follow on a
-    /// long way do not wait for each other: the delay of a packet whose repairs are lost too would
-    /// be several round trips.
-    pub(super) fn wait_confirmed(&self, is_first: bool) -> Duration {
-        if is_first || self.set.wait_ncf != Timer::Auto {
+    /// How long a NAK waits for its confirmation. On a long way only a patient one waits a round
+    /// trip. Where one was in vain, those that follow do not wait for each other, and neither do
+    /// those for the last packets before a pause: the delay of a packet whose repairs are lost too
+    /// would be several round trips.
+    pub(super) fn wait_confirmed(&self, is_patient: bool) -> Duration {
+        if is_patient || self.set.wait_ncf != Timer::Auto {
             return self.wait_ncf;
         }
         self.wait_ncf.min(WAIT_AGAIN_MAX)

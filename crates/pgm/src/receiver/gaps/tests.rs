@@ -38,6 +38,7 @@ fn expire_within(gaps: &mut Gaps, now: Instant, budget: u64, limit: u64) -> (Vec
         ranges: &mut asked,
         budget,
         limit,
+        next: 0,
         fresh: None,
     };
     let lost = gaps.expire(now, &timing(), &mut Rng::new(1), &mut request);
@@ -61,6 +62,28 @@ fn filling_shrinks_splits_and_removes() {
     }
     assert_eq!(ranges(&gaps), [(11, 12, BackOff), (13, 14, BackOff)]);
     assert_eq!(gaps.missing(), 2);
+}
+
+#[test]
+fn on_a_long_way_the_last_few_before_a_pause_are_asked_for_more_often() {
+    let mut timing = timing();
+    timing.wait_ncf = 200 * MS;
+    let due = |end, next| {
+        let mut gaps = gaps(&[(10, end)]);
+        let mut request = Request {
+            ranges: &mut Vec::new(),
+            budget: 1000,
+            limit: u64::MAX,
+            next,
+            fresh: None,
+        };
+        gaps.expire(at(2), &timing, &mut Rng::new(1), &mut request);
+        gaps.list[0].due
+    };
+    assert_eq!(due(11, 11), at(62));
+    assert_eq!(due(11, 12), at(202), "others came after it");
+    assert_eq!(due(18, 18), at(62));
+    assert_eq!(due(19, 19), at(202), "too many to be repaired twice");
 }
 
 #[test]

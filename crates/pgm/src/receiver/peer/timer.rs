@@ -96,6 +96,7 @@ impl Peer {
             ranges: &mut shared.ranges,
             budget,
             limit,
+            next: self.window.next,
             fresh: None,
         };
         self.window

@@ -41,6 +41,7 @@ fn exhaust(window: &mut Window) {
             ranges: &mut ranges,
             budget: u64::MAX,
             limit: u64::MAX,
+            next: 0,
             fresh: None,
         };
         window.gaps.expire(now, &timing, &mut rng, &mut request);
