@@ -37,7 +37,7 @@ pub(crate) use rtt::{
 
 mod session;
 pub(crate) use session::{
-    Given, Receiving, SESSION_OPTIONS, Sending, SessionArgs, check_unit, dscp, flag,
+    Given, Receiving, SESSION_OPTIONS, Sending, SessionArgs, check_name, check_unit, dscp, flag,
 };
 
 mod stats;
@@ -75,8 +75,7 @@ pub(crate) struct Args {
 /// What every command prints, and how.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct OutputArgs {
-    /// Print one JSON document instead of text; recv --serve one a line, for each transfer and at
-    /// the end
+    /// Print JSON instead of text: one document, unless the command's help says otherwise
     #[arg(long, global = true, help_heading = "Output")]
     pub(crate) json: bool,
     /// Say nothing on standard error but errors
@@ -91,8 +90,8 @@ pub(crate) struct OutputArgs {
     /// Say more on standard error; twice for more still
     #[arg(long, short, global = true, help_heading = "Output", action = ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// Check flags and configuration, print what would be done as JSON, and stop; send lists the
-    /// files, as JSON with --json
+    /// Check flags and configuration, print what would be done as JSON, and stop; send prints a
+    /// list, with --json as JSON
     #[arg(long, global = true, help_heading = "Output", hide_short_help = true)]
     pub(crate) dry_run: bool,
 }

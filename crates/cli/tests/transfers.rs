@@ -166,6 +166,7 @@ fn checksums_are_those_that_b3sum_prints() {
 
 /// Compares lines of checksums with what the tool itself prints for the tree. Its versions before
 /// 1.5.5 do not escape carriage returns: of those that line is not compared.
+#[expect(clippy::print_stdout, reason = "a skip is printed")]
 fn compare_with_b3sum(place: &Path, lines: &str) {
     let mut files: Vec<_> = fs::read_dir(place.join("tree"))
         .unwrap()
@@ -181,7 +182,7 @@ fn compare_with_b3sum(place: &Path, lines: &str) {
         return;
     };
     let is_old = printed.contains('\r');
-    let is_told = |line: &&str| !line.ends_with(" stdin") && !(is_old && line.contains("return"));
+    let is_told = |line: &&str| !(line.ends_with(" stdin") || is_old && line.contains("return"));
     let told: Vec<&str> = lines.lines().filter(is_told).collect();
     let printed: Vec<&str> = printed
         .split('\n')

@@ -261,7 +261,8 @@ fn check_switch(text: &str) -> Result<(), String> {
     }
 }
 
-pub(super) fn check_name(text: &str) -> Result<(), String> {
+/// What a receiver can be called, so that a sender can expect it.
+pub(crate) fn check_name(text: &str) -> Result<(), String> {
     if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
         return Err("a name has 1 to 255 bytes and no control characters".into());
     }

@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum,
 use serde::Serialize;
 use towline::{Allowed, Existing, SlowPolicy};
 
-use super::{Receiving, Sending, SessionArgs, bytes, duration, long, session::check_name};
+use super::{Receiving, Sending, SessionArgs, bytes, check_name, duration, long};
 
 /// Send files or trees; done when every receiver has confirmed them.
 #[derive(Debug, Args)]
@@ -151,7 +151,8 @@ pub(crate) struct RecvArgs {
     /// Replace files that are there already: --existing replace
     #[arg(long, conflicts_with = "existing")]
     pub(crate) overwrite: bool,
-    /// Go on after the first transfer, and take several at a time, until stopped
+    /// Go on after the first transfer, and take several at a time, until stopped; --json then
+    /// prints one document a line, for each transfer and at the end
     #[arg(long, alias = "keep")]
     pub(crate) serve: bool,
     /// Take files only from these senders, written as address or prefix; any for everybody who

@@ -9,7 +9,7 @@ use towline::{
 
 use super::Settings;
 use crate::{
-    args::{Given, dscp},
+    args::{Given, check_name, dscp},
     failure::Failure,
 };
 
@@ -53,7 +53,6 @@ impl SessionPlan {
 
     /// From settings that were brought together.
     pub(crate) fn of(settings: &Settings) -> Result<Self, Failure> {
-        let as_text = |text: &str| Ok::<_, String>(text.to_owned());
         let group: Group = settings
             .parse("group", str::parse)?
             .ok_or_else(|| Failure::usage("which group? as in --group 239.192.0.1:7500"))?;
@@ -68,7 +67,7 @@ impl SessionPlan {
                 .unwrap_or(defaults.multicast_loop),
             wait: settings.parse("wait", str::parse)?.unwrap_or(defaults.wait),
             control_port: settings.parse("control_port", str::parse)?.unwrap_or(0),
-            name: settings.parse("name", as_text)?,
+            name: settings.parse("name", |text| check_name(text).map(|()| text.to_owned()))?,
             faults: settings.parse("faults", str::parse)?.unwrap_or_default(),
             config: settings.config()?,
             group,

@@ -1,7 +1,7 @@
-//! JSON: one document a command, or one a line of a command that has several, with its schema's name
-//! and version in front.
+//! JSON: one document a command, or one a line of a command that has several, with its schema's
+//! name and version in front.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 use serde::Serialize;
 
@@ -12,15 +12,14 @@ pub(super) fn write(
     version: u32,
     body: &impl Serialize,
 ) -> io::Result<()> {
-    serde_json::to_writer_pretty(
-        &mut *output,
-        &Envelope {
-            schema,
-            version,
-            body,
-        },
-    )?;
-    end_line(output)
+    let envelope = Envelope {
+        schema,
+        version,
+        body,
+    };
+    as_line(output, |output| {
+        serde_json::to_writer_pretty(output, &envelope)
+    })
 }
 
 /// Writes one document as one line: JSON Lines.
@@ -30,19 +29,22 @@ pub(super) fn write_line(
     version: u32,
     body: &impl Serialize,
 ) -> io::Result<()> {
-    serde_json::to_writer(
-        &mut *output,
-        &Envelope {
-            schema,
-            version,
-            body,
-        },
-    )?;
-    end_line(output)
+    let envelope = Envelope {
+        schema,
+        version,
+        body,
+    };
+    as_line(output, |output| serde_json::to_writer(output, &envelope))
 }
 
-/// Ends a document, which whoever reads on is to have at once.
-fn end_line(output: &mut impl Write) -> io::Result<()> {
+/// Writes a document in few pieces, however many parts it has, and ends it: whoever reads on is to
+/// have it at once.
+fn as_line<W: Write>(
+    output: W,
+    document: impl FnOnce(&mut BufWriter<W>) -> serde_json::Result<()>,
+) -> io::Result<()> {
+    let mut output = BufWriter::new(output);
+    document(&mut output)?;
     output.write_all(b"\n")?;
     output.flush()
 }

@@ -14,4 +14,5 @@ mod files;
 mod hostile;
 mod messages;
 mod openpgm;
+mod rate;
 mod tshark;

@@ -280,3 +280,28 @@ fn an_address_contains_its_own_network_only() {
     assert!(!address("10.77.0.1/unknown").contains("10.77.0.2".parse().unwrap()));
     assert!(address("10.0.0.1/0").contains("203.0.113.9".parse().unwrap()));
 }
+
+#[test]
+fn where_there_is_no_route_the_way_out_is_told() {
+    let told = |destination: &str, names: &[&str]| {
+        let error = InterfaceError::NoRoute {
+            destination: destination.parse().unwrap(),
+            candidates: names.iter().map(ToString::to_string).collect(),
+        };
+        error.to_string()
+    };
+    assert_eq!(
+        told("239.1.1.1", &["e0", "e1"]),
+        "no route to 239.1.1.1; several interfaces could do it, choose one with --iface: e0, e1"
+    );
+    assert_eq!(
+        told("ff15::1", &[]),
+        "no route to ff15::1, and no interface that is up carries multicast and has an IPv6 \
+         address: set one up (`towline ifaces` shows what there is), or stay on this machine with \
+         --iface lo"
+    );
+    assert_eq!(
+        told("10.9.9.9", &[]),
+        "no route to 10.9.9.9: check the address, or add a route with `ip route add`"
+    );
+}
