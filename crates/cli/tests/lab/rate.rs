@@ -55,7 +55,8 @@ fn steady(mbit_per_s: u32) -> (u64, u64) {
     thread::sleep(WATCH_TIME);
     let last = Sample::take(&lab, &sender);
     let report = sender.report(LIMIT);
-    assert_complete(&receiver.report(LIMIT), report["messages"].as_u64().unwrap());
+    let messages = report["messages"].as_u64().unwrap();
+    assert_complete(&receiver.report(LIMIT), messages);
     let watched_ms = u64::try_from((last.taken - first.taken).as_millis()).unwrap();
     let used = (last.carried - first.carried) * 1_000_000 / watched_ms / u64::from(bytes_per_s);
     let packets = last.packets - first.packets;
@@ -67,7 +68,7 @@ fn check(mbit_per_s: u32) {
     alone(|| {
         let (used, repaired) = steady(mbit_per_s);
         println!("{mbit_per_s} Mbit/s: {used} per mille used, {repaired} repaired");
-        assert!((600..=1050).contains(&used), "{used} per mille used");
+        assert!((400..=1050).contains(&used), "{used} per mille used");
         assert!(repaired < 50, "{repaired} per mille repaired");
     });
 }
