@@ -20,6 +20,7 @@ mod files;
 mod machine;
 mod peer;
 mod program;
+mod rate;
 mod round_trips;
 mod sample;
 mod soak;
@@ -113,6 +114,9 @@ fn run(request: &Request) -> Result<(), String> {
     }
     if request.wants("udp") {
         println!("{}", udp::run(request.pairs, UDP_SECONDS)?);
+    }
+    if request.wants("rate") {
+        println!("{}", rate::run(request.pairs)?);
     }
     let parts = capture::PARTS.map(str::to_owned);
     let parts: Vec<String> = parts
@@ -256,12 +260,14 @@ fn measure(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 }
 
 const USAGE: &str = "\
-usage: make bench ARGS=\"[fec] [messages] [files] [trees] [rtt] [udp] [capture] \
+usage: make bench ARGS=\"[fec] [messages] [files] [trees] [rtt] [udp] [rate] [capture] \
              [--pairs N] [--size B]\"
        of capture also a part: capture-rate -cost -small -send -gaps -read
        make soak ARGS=[SECONDS], at least 8";
 /// What can be asked for by name; without any, all are run.
-const GROUPS: [&str; 7] = ["fec", "messages", "files", "trees", "rtt", "udp", "capture"];
+const GROUPS: [&str; 8] = [
+    "fec", "messages", "files", "trees", "rtt", "udp", "rate", "capture",
+];
 const RTT_SECONDS: u32 = 5;
 const UDP_SECONDS: u32 = 2;
 const PAIRS: usize = 7;

@@ -1,0 +1,144 @@
+//! A rate that sets itself: what it makes of slow cables, and of one that it shares with TCP.
+//!
+//! The cable is a token bucket at the switch's port, with a queue of 16 ms. Used: what the port
+//! has sent, headers included, against the cable's rate. Repaired: packets sent again for each new
+//! one. Both from three seconds after the start on, as the search for the rate has its own cost.
+//! Beside TCP, one CUBIC flow of iperf3 runs all the time; what it gets is the rest.
+
+use std::{
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use lab::{Lab, LabSpec};
+
+use crate::program::{self, Running, number_after};
+
+/// The table of `runs` runs at each rate.
+pub(crate) fn run(runs: usize) -> Result<String, String> {
+    let mut text = format!(
+        "{:<16} {:>8} {:>24} {:>24}\n",
+        "cable", "beside", "ours, of the cable", "repaired for each sent"
+    );
+    for (mbit_per_s, has_rival) in CASES {
+        let beside = if has_rival { "CUBIC" } else { "nobody" };
+        let mut found = [Vec::new(), Vec::new()];
+        for run in 1..=runs {
+            let shares = steady(mbit_per_s, has_rival)?;
+            let [used, repaired] = shares.map(|share| share * 100.0);
+            eprintln!(
+                "run {run} {mbit_per_s} Mbit/s beside {beside}: {used:.1} %, {repaired:.2} %"
+            );
+            found[0].push(used);
+            found[1].push(repaired);
+        }
+        let [used, repaired] = found.map(spread);
+        text += &format!("{mbit_per_s:>9} Mbit/s {beside:>8} {used:>24} {repaired:>24}\n");
+    }
+    Ok(text)
+}
+
+/// The share of the cable that is ours, and packets repaired for each sent.
+fn steady(mbit_per_s: u32, has_rival: bool) -> Result<[f64; 2], String> {
+    let lab = Lab::new(&LabSpec::new(2).segments_at_switch()).map_err(|e| e.to_string())?;
+    let bytes_per_s = mbit_per_s * 125_000;
+    lab.set_bottleneck(1, bytes_per_s, bytes_per_s / 1000 * QUEUE_MS)
+        .map_err(|e| e.to_string())?;
+    let rivals = has_rival.then(|| rivals(&lab)).transpose()?;
+    let receiver = start(&lab, 1, "recv --timeout 30s")?;
+    let words = format!(
+        "send --receivers 1 --policy wait --rate auto --size 1400 --seconds {SEND_SECONDS}"
+    );
+    let sender = start(&lab, 0, &words)?;
+    thread::sleep(START);
+    let first = Sample::take(&sender)?;
+    thread::sleep(WATCH);
+    let last = Sample::take(&sender)?;
+    let sent = sender.finish(END_TIME_MAX)?;
+    let received = receiver.finish(END_TIME_MAX)?;
+    for mut rival in rivals.into_iter().flatten() {
+        rival.stop();
+    }
+    if number_after(&sent, "\"messages\":") != number_after(&received, "\"messages\":") {
+        return Err(format!("not complete: sent {sent}, received {received}"));
+    }
+    let seconds = (last.taken - first.taken).as_secs_f64();
+    let packets = last.packets - first.packets;
+    let repairs = last.repairs - first.repairs;
+    let bytes = last.bytes - first.bytes + LINK_BYTES * (packets + repairs);
+    let used = bytes / seconds / f64::from(bytes_per_s);
+    Ok([used, repairs / packets.max(1.0)])
+}
+
+/// A TCP flow through the same cable, both of its ends.
+fn rivals(lab: &Lab) -> Result<[Running; 2], String> {
+    let server = Running::start(lab.host(1).command("iperf3").args(["-s", "-1"]))?;
+    thread::sleep(SERVER_START);
+    let mut client = lab.host(0).command("iperf3");
+    client.args(["-c", &lab.host(1).ipv4().to_string(), "-C", "cubic"]);
+    let client = Running::start(client.args(["-t", "60"]))?;
+    Ok([server, client])
+}
+
+fn start(lab: &Lab, host: usize, words: &str) -> Result<Running, String> {
+    let mut command = lab.host(host).command(program::ours()?);
+    command.arg("load").args(words.split_whitespace());
+    Running::start(command.args(["--group", GROUP_AND_PORT, "--iface", "e0", "--json"]))
+}
+
+/// What the sender has sent up to now.
+struct Sample {
+    taken: Instant,
+    packets: f64,
+    repairs: f64,
+    bytes: f64,
+}
+
+impl Sample {
+    fn take(sender: &Running) -> Result<Self, String> {
+        let mut stat = Command::new(program::ours()?);
+        let output = stat.args(["stat", &sender.process().to_string()]).output();
+        let output = output.map_err(|error| format!("towline stat: {error}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let count = |key| number_after(&text, key).ok_or_else(|| format!("no {key} in {text}"));
+        Ok(Self {
+            taken: Instant::now(),
+            packets: count("source.odata_packets")?,
+            repairs: count("source.rdata_packets")?,
+            bytes: count("source.wire_bytes")?,
+        })
+    }
+}
+
+/// The median of per cents, and from where to where they go.
+fn spread(mut values: Vec<f64>) -> String {
+    values.sort_by(f64::total_cmp);
+    let at = |index: usize| values.get(index).copied().unwrap_or(0.0);
+    let [low, middle, high] = [0, values.len() / 2, values.len().saturating_sub(1)].map(at);
+    format!("{middle:.2} % ({low:.2} .. {high:.2})")
+}
+
+/// Of the cable, in Mbit/s, and whether a TCP flow runs too.
+const CASES: [(u32, bool); 4] = [(50, false), (200, false), (1000, false), (200, true)];
+const QUEUE_MS: u32 = 16;
+/// What the search for the rate takes, and for how long it is then watched.
+const START: Duration = Duration::from_secs(4);
+const WATCH: Duration = Duration::from_secs(6);
+const SEND_SECONDS: u32 = 12;
+const SERVER_START: Duration = Duration::from_millis(300);
+const END_TIME_MAX: Duration = Duration::from_secs(60);
+/// What the kernel counts of each packet beside the bytes that the source counts.
+const LINK_BYTES: f64 = 14.0;
+const GROUP_AND_PORT: &str = "239.192.0.4:7504";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_the_runs_is_given_with_their_ends() {
+        let text = spread(vec![97.0, 91.5, 95.0]);
+        assert_eq!(text, "95.00 % (91.50 .. 97.00)");
+    }
+}
