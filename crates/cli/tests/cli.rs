@@ -409,6 +409,42 @@ fn a_signal_ends_a_session_properly_and_the_report_says_so() {
 }
 
 #[test]
+fn a_second_receiver_of_one_name_hears_of_it_at_once_and_the_sender_says_it_once() {
+    let group = ["--group", "239.192.77.12:17512", "--iface", "lo"];
+    let words = ["sub", "--once", "--name", "twin"];
+    let first = piped(&words, &group);
+    let mut publisher = piped(&["pub", "--receivers", "1"], &group);
+    let mut input = publisher.stdin.take().unwrap();
+    await_counter(&publisher, "registry.reports", 1);
+    let mut second = piped(&words, &group);
+    let mut said = BufReader::new(second.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("has a receiver of this name already") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it is not told");
+    }
+    assert!(
+        line.starts_with("warning: ") && line.contains("--name"),
+        "{line}"
+    );
+    await_counter(&publisher, "registry.refused", 3);
+    input.write_all(b"hello\n").unwrap();
+    drop(input);
+    let published = publisher.wait_with_output().unwrap();
+    let log = text(&published.stderr);
+    assert_eq!(published.status.code(), Some(0), "{log}");
+    let told: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("has this name"))
+        .collect();
+    assert_eq!(told.len(), 2, "{log}");
+    assert!(told[1].ends_with("times in all"), "{log}");
+    for twin in [first, second] {
+        assert_eq!(text(&twin.wait_with_output().unwrap().stdout), "hello\n");
+    }
+}
+
+#[test]
 fn a_sender_that_is_killed_is_no_success() {
     let group = ["--group", "239.192.77.8:17508", "--iface", "lo"];
     let expiry = ["--peer-expiry", "2s", "--spm-ambient", "200ms"];

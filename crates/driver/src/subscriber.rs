@@ -47,6 +47,12 @@ pub enum SessionEvent {
         /// How many in a row.
         count: u64,
     },
+    /// The sender has a receiver of this name already, perhaps one that died without a word: this
+    /// one goes on trying for a while, and is taken in or refused.
+    NameTaken {
+        /// Whose.
+        session: u32,
+    },
     /// The sender does not take this receiver in: it holds nothing back for it. What comes is
     /// still received.
     Refused {
@@ -214,6 +220,9 @@ impl Subscriber {
                     if self.receiver.abort(session) {
                         self.dropped.insert(session, code);
                     }
+                }
+                ReporterEvent::NameTaken { session } => {
+                    sink.event(SessionEvent::NameTaken { session });
                 }
                 ReporterEvent::Refused {
                     session, reason, ..

@@ -1,14 +1,17 @@
 //! What happens to receivers, in words.
 
-use std::cmp::Ordering;
+use std::{
+    cmp::Ordering,
+    net::{IpAddr, SocketAddr},
+};
 
-use towline::{LeaveReason, RegistryEvent};
+use towline::{LeaveReason, Refusal, RegistryEvent};
 
 use crate::report::count;
 
-/// A sending end is told about a receiver.
-pub(super) fn receiver(event: &RegistryEvent) -> String {
-    match event {
+/// What a sending end is told about a receiver; `None` for a refusal that was told already.
+pub(super) fn receiver(event: &RegistryEvent, refusals: &mut Refusals) -> Option<String> {
+    let text = match event {
         RegistryEvent::Joined { name, peer, .. } => format!("receiver {name} joined from {peer}"),
         RegistryEvent::Left {
             name,
@@ -39,9 +42,58 @@ pub(super) fn receiver(event: &RegistryEvent) -> String {
             let behind = count(*behind, "packet");
             format!("receiver {name} was dropped as too slow, {behind} behind")
         }
-        RegistryEvent::Refused { peer, reason } => format!("refused {peer}: {reason}"),
+        RegistryEvent::Refused { peer, reason } => return refusals.note(*peer, *reason),
+    };
+    Some(text)
+}
+
+fn refusal(host: IpAddr, reason: Refusal) -> String {
+    format!("refused {host}: {reason}")
+}
+
+/// The connections that a sending end refused. Whoever is refused tries again, each time from
+/// another port: what happens again is counted, and said at the end.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    /// By host and reason, in the order of their first.
+    known: Vec<(IpAddr, Refusal, u64)>,
+    /// Those beyond the bound.
+    others: u64,
+}
+
+impl Refusals {
+    /// Counts one, and gives what is to be told: of a host and a reason only the first time.
+    pub(super) fn note(&mut self, peer: SocketAddr, reason: Refusal) -> Option<String> {
+        let host = peer.ip();
+        let mut known = self.known.iter_mut();
+        if let Some((_, _, times)) = known.find(|known| (known.0, known.1) == (host, reason)) {
+            *times += 1;
+            return None;
+        }
+        if self.known.len() >= REFUSALS_MAX {
+            self.others += 1;
+            return None;
+        }
+        self.known.push((host, reason, 1));
+        Some(refusal(host, reason))
+    }
+
+    /// What is to be said at the end: who was refused more often than was told.
+    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
+        let again = self.known.iter().filter(|(_, _, times)| *times > 1);
+        let again = again.map(|(host, reason, times)| {
+            format!("{}, {times} times in all", refusal(*host, *reason))
+        });
+        let others = (self.others > 0).then(|| {
+            let refusals = count(self.others, "more refusal");
+            format!("and {refusals}, of other hosts or for other reasons")
+        });
+        again.chain(others)
     }
 }
+
+/// Pairs of host and reason that are told of one by one.
+const REFUSALS_MAX: usize = 64;
 
 /// Counts the receivers that are gone without having been given everything, which is known only
 /// at the end: who has everything so far has not when more is sent.
@@ -86,6 +138,31 @@ impl Departed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_that_comes_again_from_another_port_is_counted() {
+        let mut refusals = Refusals::default();
+        let peer = |host: u8, port| SocketAddr::from(([10, 0, 0, host], port));
+        let told = [
+            refusals.note(peer(1, 4000), Refusal::DuplicateName),
+            refusals.note(peer(1, 4001), Refusal::DuplicateName),
+            refusals.note(peer(1, 4002), Refusal::Full),
+            refusals.note(peer(2, 4000), Refusal::DuplicateName),
+            refusals.note(peer(1, 4003), Refusal::DuplicateName),
+        ];
+        let told = told.map(|text| text.is_some());
+        assert_eq!(told, [true, false, true, true, false]);
+        let text = "refused 10.0.0.1: another live receiver has this name, 3 times in all";
+        assert_eq!(refusals.lines().collect::<Vec<_>>(), [text]);
+        for host in 3..100 {
+            refusals.note(peer(host, 1), Refusal::Full);
+        }
+        let last = refusals.lines().last();
+        assert_eq!(
+            last.as_deref(),
+            Some("and 36 more refusals, of other hosts or for other reasons")
+        );
+    }
 
     #[test]
     fn who_left_with_everything_so_far_lacks_what_came_later() {

@@ -83,6 +83,14 @@ impl<'a> Incoming<'a> {
                 event: PlanReceiverEvent::PassedOver { peer, text },
                 ..
             } => self.pass_over(peer.ip(), &text),
+            ObjectReceiverEvent::Plan {
+                event: PlanReceiverEvent::NameTaken { peer },
+                ..
+            } => self.output.warn(&format!(
+                "sender {} has a receiver of this name already; if that one is dead it will be let \
+                 go within seconds, if it lives give this one another --name",
+                peer.ip()
+            )),
             ObjectReceiverEvent::Accepted { transfer, offer } => {
                 self.count += 1;
                 let (peer, plan) = (offer.peer.ip(), offer.plan);
@@ -242,7 +250,8 @@ impl<'a> Incoming<'a> {
             }
             PlanReceiverEvent::Joined { .. }
             | PlanReceiverEvent::Acknowledged
-            | PlanReceiverEvent::PassedOver { .. } => {}
+            | PlanReceiverEvent::PassedOver { .. }
+            | PlanReceiverEvent::NameTaken { .. } => {}
         }
     }
 

@@ -54,7 +54,7 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     let is_confirmed = publisher.close_while(plan.timeout.unwrap_or(CLOSE_TIME_MAX), || {
         !interrupt.is_farewell_over()
     })?;
-    watch.look(&mut publisher);
+    watch.finish(&mut publisher);
     let mut report = generator.report(&publisher, time, usage.into());
     report.is_confirmed = is_confirmed;
     report.is_interrupted = interrupt.is_requested();

@@ -9,7 +9,7 @@ use std::{
 use indicatif::ProgressBar;
 use towline::{FileSender, PlanOutcome, PlanSenderEvent, ReceiverReport, ReceiverState};
 
-use super::station::Patience;
+use super::{event::Refusals, station::Patience};
 use crate::{
     plan::SendPlan,
     report::{self, Output, Progress},
@@ -26,6 +26,7 @@ pub(super) struct SendProgress<'a> {
     told: Option<usize>,
     opened: Instant,
     has_begun: bool,
+    refusals: Refusals,
 }
 
 impl<'a> SendProgress<'a> {
@@ -39,6 +40,7 @@ impl<'a> SendProgress<'a> {
             told: None,
             opened: Instant::now(),
             has_begun: false,
+            refusals: Refusals::default(),
         }
     }
 
@@ -58,7 +60,9 @@ impl<'a> SendProgress<'a> {
                 output.note(&format!("receiver {} failed: {text}", name(*slot)));
             }
             PlanSenderEvent::Refused { peer, reason } => {
-                output.note(&format!("{peer} was refused: {reason}"));
+                if let Some(text) = self.refusals.note(*peer, *reason) {
+                    output.note(&text);
+                }
             }
             PlanSenderEvent::PassStarted {
                 pass,
@@ -135,8 +139,11 @@ impl<'a> SendProgress<'a> {
         }
     }
 
-    /// Leaves the bars as they stand.
+    /// Leaves the bars as they stand, and says what was only counted.
     pub(super) fn clear(&mut self, sender: &FileSender) {
+        self.refusals
+            .lines()
+            .for_each(|line| self.output.note(&line));
         for receiver in &sender.outcome().receivers {
             let Some(bar) = self.bars.get(&receiver.slot) else {
                 continue;

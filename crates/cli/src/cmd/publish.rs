@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use towline::{Publisher, RegistryEvent, SendStatus};
 
 use super::{
-    event::{self, Departed},
+    event::{self, Departed, Refusals},
     input::{Input, Next},
     station::{Patience, Station, TICK, counters},
 };
@@ -102,6 +102,7 @@ pub(super) struct Watch<'a> {
     interrupt: &'a Interrupt,
     joined: u64,
     departed: Departed,
+    refusals: Refusals,
 }
 
 impl<'a> Watch<'a> {
@@ -112,6 +113,7 @@ impl<'a> Watch<'a> {
             interrupt,
             joined: 0,
             departed: Departed::default(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -153,13 +155,23 @@ impl<'a> Watch<'a> {
         while let Some(event) = publisher.pop_event() {
             self.joined += u64::from(matches!(event, RegistryEvent::Joined { .. }));
             self.departed.note(&event);
-            self.output.note(&event::receiver(&event));
+            if let Some(text) = event::receiver(&event, &mut self.refusals) {
+                self.output.note(&text);
+            }
         }
         publisher
             .take_warnings()
             .iter()
             .for_each(|warning| self.output.warn(warning));
         self.station.show(|snapshot| publisher.snapshot(snapshot));
+    }
+
+    /// Says what has happened until the end, and what was only counted.
+    pub(super) fn finish(&mut self, publisher: &mut Publisher) {
+        self.look(publisher);
+        self.refusals
+            .lines()
+            .for_each(|line| self.output.note(&line));
     }
 
     /// How many receivers have joined so far.
@@ -241,7 +253,7 @@ impl Job<'_> {
     }
 
     fn report(&mut self, time: Duration, is_confirmed: bool) -> PublishReport {
-        self.watch.look(&mut self.publisher);
+        self.watch.finish(&mut self.publisher);
         let counters = counters(|snapshot| self.publisher.snapshot(snapshot));
         PublishReport {
             group: self.plan.session.group.to_string(),

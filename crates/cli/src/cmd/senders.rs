@@ -64,6 +64,14 @@ impl Senders {
                 }
                 return;
             }
+            SessionEvent::NameTaken { session } => {
+                let name = self.name(session);
+                self.say(format!(
+                    "warning: sender {name} has a receiver of this name already; if that one is \
+                     dead it will be let go within 40 s, if it lives give this one another --name"
+                ));
+                return;
+            }
             SessionEvent::Refused { session, reason } => {
                 let name = self.name(session);
                 self.say(format!(

@@ -142,6 +142,12 @@ pub enum PlanReceiverEvent {
         /// Why.
         text: String,
     },
+    /// The sender has a receiver of this name already, which may be one that was killed and that it
+    /// still believes in: this receiver goes on trying for some seconds. Told once.
+    NameTaken {
+        /// Which sender.
+        peer: SocketAddr,
+    },
     /// The sender took this receiver in.
     Joined {
         /// Its number.

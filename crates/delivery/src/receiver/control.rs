@@ -25,6 +25,8 @@ pub(super) struct Dialler {
     attempts: u32,
     /// The sender has said that a receiver of this name is there.
     is_duplicate: bool,
+    /// Which was told.
+    is_taken_told: bool,
     /// Since when there has been no connection that was welcomed.
     lost_at: Instant,
     /// What the sender said when it gave this receiver up: it is not dialled in that session again,
@@ -56,6 +58,7 @@ impl Default for Dialler {
             key: 0,
             attempts: 0,
             is_duplicate: false,
+            is_taken_told: false,
             lost_at: Instant::ZERO,
             given_up: None,
         }
@@ -111,6 +114,7 @@ impl<S: Store> PlanReceiver<S> {
             key: self.dialler.key,
             attempts: 0,
             is_duplicate: false,
+            is_taken_told: false,
             lost_at: now,
             given_up: None,
         };
@@ -466,6 +470,7 @@ impl<S: Store> PlanReceiver<S> {
         self.dialler.state = State::Open { link };
         self.dialler.attempts = 0;
         self.dialler.is_duplicate = false;
+        self.dialler.is_taken_told = false;
         if self
             .welcome
             .as_ref()
@@ -516,6 +521,9 @@ impl<S: Store> PlanReceiver<S> {
     fn refused(&mut self, now: Instant, link: LinkId, reason: Refusal, text: &str) {
         // A connection of ours that the sender still believes in goes away by itself. A sender that
         // was restarted at the same port is heard of by its new session's mark.
+        if reason == Refusal::DuplicateName {
+            self.name_taken();
+        }
         let is_passing = matches!(reason, Refusal::DuplicateName | Refusal::WrongSession);
         if is_passing && self.welcome.is_some() {
             self.links.abort(link);
@@ -544,6 +552,15 @@ impl<S: Store> PlanReceiver<S> {
         let text = duplicate.as_deref().unwrap_or(text);
         let text = format!("the sender refused this receiver: {text}");
         self.failed(now, ErrorCode::Limit, &text);
+    }
+
+    /// Tells once, before it is known whether the other one of this name lives.
+    fn name_taken(&mut self) {
+        let is_told = std::mem::replace(&mut self.dialler.is_taken_told, true);
+        if let (false, Some(peer)) = (is_told, self.dialler.peer) {
+            let event = PlanReceiverEvent::NameTaken { peer };
+            self.events.push_back(event);
+        }
     }
 
     /// The sender does not wait for this receiver any longer. Nothing is wrong at this end, and

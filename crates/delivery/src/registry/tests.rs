@@ -268,6 +268,28 @@ fn a_second_receiver_of_one_name_is_refused() {
         )
     };
     assert_eq!(told.iter().filter(|event| is_refusal(event)).count(), 1);
+    let is_warning = |event: &&ReporterEvent| **event == ReporterEvent::NameTaken { session: 9 };
+    assert_eq!(told.iter().filter(is_warning).count(), 1);
+}
+
+#[test]
+fn a_receiver_started_anew_takes_the_place_of_the_dead_one_of_its_name() {
+    let mut world = World::new(2, Policy::Wait);
+    world.reporters[1] = Reporter::new(ReporterConfig::new("r1", 99));
+    world.stopped[1] = true;
+    world.run(60);
+    // Its host loses its power, and the sender is not told.
+    world.stopped = vec![true, false];
+    world.run(1_000);
+    let told = world.reporters[1].pop_event();
+    assert_eq!(told, Some(ReporterEvent::NameTaken { session: 9 }));
+    world.run(20_000);
+    assert_eq!(world.reporters[1].pop_event(), None, "told once");
+    // The sender's system gives the connection up.
+    world.fabric.cut(1);
+    world.run(10_000);
+    assert!(world.reporters[1].is_reporting(9));
+    assert_eq!(world.registry.receiver_count(), 1);
 }
 
 #[test]

@@ -52,6 +52,13 @@ pub enum ReporterEvent {
         /// Under which number.
         slot: u32,
     },
+    /// The sender has a receiver of this name already. It may be one that died without a word and
+    /// that the sender still believes in, so this receiver goes on trying, for 40 s;
+    /// [`ReporterEvent::Joined`] or [`ReporterEvent::Refused`] says how that ends. Told once.
+    NameTaken {
+        /// In which session.
+        session: u32,
+    },
     /// The sender does not take this receiver in.
     Refused {
         /// In which session.

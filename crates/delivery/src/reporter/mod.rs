@@ -364,7 +364,7 @@ impl Reporter {
         };
         match message {
             Message::Welcome(welcome) => self.welcomed(now, link, session, welcome),
-            // An earlier connection of our own may not have ended yet at the sender.
+            // The sender may not know yet that the one before us is dead.
             Message::Refused { reason, .. }
                 if *reason == Refusal::DuplicateName && self.may_try_again(now, session) =>
             {
@@ -427,13 +427,19 @@ impl Reporter {
         self.check_report(now, session);
     }
 
-    /// Whether the one that has our name may be a dead one that the sender still believes in.
+    /// Whether the one that has our name may be a dead one that the sender still believes in: our
+    /// own former connection it takes for ours, but one of a former run, on a host that was cut off
+    /// or lost its power, it cannot tell from one that lives. A person may, and is told at once.
     fn may_try_again(&mut self, now: Instant, session: u32) -> bool {
-        let known = self.sessions.get_mut(&session);
-        known.is_some_and(|known| {
-            let since = *known.taken_since.get_or_insert(now);
-            now.since(since) < DUPLICATE_PATIENCE
-        })
+        let Some(known) = self.sessions.get_mut(&session) else {
+            return false;
+        };
+        let Some(since) = known.taken_since else {
+            known.taken_since = Some(now);
+            self.event(ReporterEvent::NameTaken { session });
+            return true;
+        };
+        now.since(since) < DUPLICATE_PATIENCE
     }
 
     /// The sender is done with this receiver: no further dialling in this session.

@@ -151,6 +151,9 @@ fn a_name_that_was_taken_at_first_is_forgotten_once_the_sender_takes_the_receive
     dial_again(&mut receiver, LINK);
     let taken = refused(Refusal::DuplicateName);
     receiver.handle_link(now(), LINK, LinkEvent::Data, &taken);
+    let peer = Fabric::address(0);
+    let told = receiver.pop_event();
+    assert_eq!(told, Some(PlanReceiverEvent::NameTaken { peer }));
     let (second, third) = (LinkId(LINK.0 + 1), LinkId(LINK.0 + 2));
     dial_again(&mut receiver, second);
     let welcome = welcome(plan.manifest(), SESSION);

@@ -121,7 +121,7 @@ pub enum ObjectReceiverEvent {
         /// The sender's new session.
         sender: Sender,
     },
-    /// Something happened in a transfer.
+    /// Something happened in a transfer. Of one that has not begun, that the name is taken.
     Plan {
         /// Which transfer.
         transfer: u32,

@@ -405,8 +405,19 @@ impl<I: Intake> ObjectReceiver<I> {
             State::Asking if is_over || transfer.plan.session().is_none() => {
                 self.not_taken_in(index);
             }
-            State::Asking | State::Leaving => while transfer.plan.pop_event().is_some() {},
+            State::Asking => self.tell_name_taken(index),
+            State::Leaving => while transfer.plan.pop_event().is_some() {},
             State::Accepted => self.tell(index),
+        }
+    }
+
+    /// Passes on the one thing that matters of a transfer which has not begun.
+    fn tell_name_taken(&mut self, index: usize) {
+        let transfer = self.transfers[index].number;
+        while let Some(event) = self.transfers[index].plan.pop_event() {
+            if matches!(event, PlanReceiverEvent::NameTaken { .. }) {
+                self.event(ObjectReceiverEvent::Plan { transfer, event });
+            }
         }
     }
 

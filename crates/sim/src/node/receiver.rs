@@ -227,7 +227,7 @@ impl MessageSink for Sink {
                 self.witness.lost(session, first, count);
             }
             SessionEvent::Ended { session } => self.witness.ended(session),
-            SessionEvent::Refused { .. } => {}
+            SessionEvent::Refused { .. } | SessionEvent::NameTaken { .. } => {}
             SessionEvent::Dropped { session, .. } => self.witness.dropped(session),
             SessionEvent::Expired { session } | SessionEvent::Reset { session } => {
                 self.witness.gone(session);
