@@ -114,7 +114,7 @@ fn to_the_peer(loss_percent: u32, count: u64, rate: &str, seconds: &str) -> Opti
     // It asks again after two seconds, and again: the source stays for some of that.
     let words = format!(
         "load send {SESSION} --json --count {count} --size {MESSAGE_BYTES} --rate {rate} \
-         --linger 8s"
+         --linger 16s"
     );
     let sent = End::start(towline(lab.host(0), &words)).report(LIMIT);
     let (_, text) = receiver.finish(LIMIT);
@@ -139,7 +139,7 @@ fn we_receive_everything_that_it_sends() {
 #[test]
 fn it_gets_every_repair_that_it_asks_for() {
     isolated(|| {
-        let Some(sent) = to_the_peer(2, 8_000, "2MB/s", "16") else {
+        let Some(sent) = to_the_peer(2, 8_000, "2MB/s", "24") else {
             return;
         };
         let count = |name: &str| sent["counters"][name].as_u64().unwrap();
