@@ -34,6 +34,17 @@ fn messages(subscriber: &mut Subscriber, count: usize) -> Vec<Vec<u8>> {
     got
 }
 
+/// Receives until the sender has ended its session.
+fn await_end(subscriber: &mut Subscriber) {
+    loop {
+        match subscriber.recv(Some(Duration::from_secs(5))).unwrap() {
+            Some(Received::Event(SessionEvent::Ended { .. })) => return,
+            Some(_) => {}
+            None => panic!("the end was not told"),
+        }
+    }
+}
+
 #[test]
 fn messages_arrive_in_order_and_the_end_is_told() {
     let mut subscriber = Subscriber::open(&session(1, 17501)).unwrap();
@@ -62,13 +73,7 @@ fn messages_arrive_in_order_and_the_end_is_told() {
             .all(|(data, n)| *data == n.to_be_bytes())
     );
     assert_eq!(got[1000], [7; 50_000]);
-    loop {
-        match subscriber.recv(Some(Duration::from_secs(5))).unwrap() {
-            Some(Received::Event(SessionEvent::Ended { .. })) => break,
-            Some(_) => {}
-            None => panic!("the end was not told"),
-        }
-    }
+    await_end(&mut subscriber);
     assert!(
         sender.join().unwrap(),
         "the receiver's confirmation was not heard"
@@ -134,6 +139,8 @@ fn a_message_that_is_too_long_is_refused_and_costs_no_other() {
     });
     let got = messages(&mut subscriber, 2);
     assert_eq!(got, [b"before".to_vec(), vec![7; max]]);
+    // The sender closes when the receiver has said that it has them.
+    await_end(&mut subscriber);
     sender.join().unwrap();
 }
 
