@@ -52,6 +52,66 @@ pub trait Transfer: Send + 'static {
     fn waker(&self) -> Result<net::Waker, Error>;
 }
 
+/// Gives a transfer, with its session's `end` and `is_idle`, what all have in common: its waiting,
+/// and [`Transfer`] by its own `turn`, `pop_event`, `cancel` and the method that says where it
+/// stands.
+macro_rules! transfer {
+    ($transfer:ty, $event:ty, $state:ty, $stands:ident) => {
+        impl $transfer {
+            /// Waits until something is due, at most until `until`. Returns at once when there is
+            /// work.
+            pub fn wait(&mut self, until: Option<::base::Instant>) {
+                if self.is_idle {
+                    self.end.wait(until);
+                }
+            }
+
+            /// When the next turn is due even if nothing arrives.
+            #[must_use]
+            pub fn next_timeout(&self) -> Option<::base::Instant> {
+                self.end.next_timeout()
+            }
+
+            /// Prepares the descriptor for an owner that polls it: it then becomes readable for
+            /// timers too.
+            pub fn arm(&mut self) {
+                let at_once = (!self.is_idle).then(|| self.end.driver.now());
+                self.end.arm(at_once);
+            }
+        }
+
+        impl $crate::Transfer for $transfer {
+            type Event = $event;
+            type State = $state;
+
+            fn turn(&mut self) -> Result<bool, $crate::Error> {
+                Self::turn(self)
+            }
+
+            fn wait(&mut self) {
+                Self::wait(self, None);
+            }
+
+            fn pop_event(&mut self) -> Option<Self::Event> {
+                Self::pop_event(self)
+            }
+
+            fn state(&self) -> Self::State {
+                Self::$stands(self)
+            }
+
+            fn cancel(&mut self, text: &str) {
+                Self::cancel(self, text);
+            }
+
+            fn waker(&self) -> Result<::net::Waker, $crate::Error> {
+                Self::waker(self)
+            }
+        }
+    };
+}
+pub(crate) use transfer;
+
 /// A transfer on its own thread. Dropping it cancels the transfer and waits for its end.
 #[derive(Debug)]
 pub struct TransferThread<T: Transfer> {

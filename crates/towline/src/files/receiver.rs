@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use base::Instant;
 use delivery::{Key, PlanReceiverConfig, ReceiverProgress};
 use driver::{ObjectReceiver, ObjectReceiverConfig, ObjectReceiverEvent};
 use net::{Existing, NetError};
@@ -16,9 +15,10 @@ use pgm::Mode;
 
 use super::{FileIntake, Target};
 use crate::{
-    Allowed, Error, Snapshot, Transfer,
+    Allowed, Error, Snapshot,
     session::{Count, End, SessionBuilder, default_name, face, random_u64},
     sources::Sources,
+    transfer::transfer,
 };
 
 /// How a [`FileReceiver`] is to be.
@@ -173,25 +173,6 @@ impl FileReceiver {
         Ok(!(endpoint.is_over() && endpoint.is_idle() && self.end.is_told()))
     }
 
-    /// Waits until something is due, at most until `until`. Returns at once when there is work.
-    pub fn wait(&mut self, until: Option<Instant>) {
-        if self.is_idle {
-            self.end.wait(until);
-        }
-    }
-
-    /// When the next turn is due even if nothing arrives.
-    #[must_use]
-    pub fn next_timeout(&self) -> Option<Instant> {
-        self.end.next_timeout()
-    }
-
-    /// Prepares the descriptor for an owner that polls it: it then becomes readable for timers too.
-    pub fn arm(&mut self) {
-        let at_once = (!self.is_idle).then(|| self.end.driver.now());
-        self.end.arm(at_once);
-    }
-
     /// What happened.
     pub fn pop_event(&mut self) -> Option<ObjectReceiverEvent> {
         self.end.driver.endpoint.pop_event()
@@ -221,34 +202,12 @@ impl FileReceiver {
 
 face!(FileReceiver, ObjectReceiver<FileIntake>);
 
-impl Transfer for FileReceiver {
-    type Event = ObjectReceiverEvent;
-    type State = FileReceiverState;
-
-    fn turn(&mut self) -> Result<bool, Error> {
-        Self::turn(self)
-    }
-
-    fn wait(&mut self) {
-        Self::wait(self, None);
-    }
-
-    fn pop_event(&mut self) -> Option<Self::Event> {
-        Self::pop_event(self)
-    }
-
-    fn state(&self) -> Self::State {
-        self.progress()
-    }
-
-    fn cancel(&mut self, text: &str) {
-        Self::cancel(self, text);
-    }
-
-    fn waker(&self) -> Result<net::Waker, Error> {
-        Self::waker(self)
-    }
-}
+transfer!(
+    FileReceiver,
+    ObjectReceiverEvent,
+    FileReceiverState,
+    progress
+);
 
 impl Count for ObjectReceiver<FileIntake> {
     fn count(&self, snapshot: &mut Snapshot) {

@@ -1,6 +1,6 @@
 //! The sender of files: it waits for every receiver's proof.
 
-use base::{Instant, Io as _};
+use base::Io as _;
 use delivery::{PlanOutcome, PlanSender, PlanSenderConfig, PlanSenderEvent};
 use driver::ObjectSender;
 use net::FileContent;
@@ -8,8 +8,9 @@ use wire::{object::ErrorCode, pgm::Profile};
 
 use super::{Expectation, FileSet, FileSums};
 use crate::{
-    Error, Snapshot, Transfer,
+    Error, Snapshot,
     session::{Count, End, SessionBuilder, face, report_sqns},
+    transfer::transfer,
 };
 
 /// Sends files and trees to everyone in a group.
@@ -59,25 +60,6 @@ impl FileSender {
         Ok(!(self.end.driver.endpoint.is_over() && self.end.is_told()))
     }
 
-    /// Waits until something is due, at most until `until`. Returns at once when there is work.
-    pub fn wait(&mut self, until: Option<Instant>) {
-        if self.is_idle {
-            self.end.wait(until);
-        }
-    }
-
-    /// When the next turn is due even if nothing arrives.
-    #[must_use]
-    pub fn next_timeout(&self) -> Option<Instant> {
-        self.end.next_timeout()
-    }
-
-    /// Prepares the descriptor for an owner that polls it: it then becomes readable for timers too.
-    pub fn arm(&mut self) {
-        let at_once = (!self.is_idle).then(|| self.end.driver.now());
-        self.end.arm(at_once);
-    }
-
     /// What happened to a receiver or the transfer.
     pub fn pop_event(&mut self) -> Option<PlanSenderEvent> {
         self.end.driver.endpoint.plan_mut().pop_event()
@@ -108,34 +90,7 @@ impl FileSender {
 
 face!(FileSender, ObjectSender<FileContent>);
 
-impl Transfer for FileSender {
-    type Event = PlanSenderEvent;
-    type State = PlanOutcome;
-
-    fn turn(&mut self) -> Result<bool, Error> {
-        Self::turn(self)
-    }
-
-    fn wait(&mut self) {
-        Self::wait(self, None);
-    }
-
-    fn pop_event(&mut self) -> Option<Self::Event> {
-        Self::pop_event(self)
-    }
-
-    fn state(&self) -> Self::State {
-        self.outcome()
-    }
-
-    fn cancel(&mut self, text: &str) {
-        Self::cancel(self, text);
-    }
-
-    fn waker(&self) -> Result<net::Waker, Error> {
-        Self::waker(self)
-    }
-}
+transfer!(FileSender, PlanSenderEvent, PlanOutcome, outcome);
 
 impl Count for ObjectSender<FileContent> {
     fn count(&self, snapshot: &mut Snapshot) {
