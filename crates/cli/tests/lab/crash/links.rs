@@ -7,47 +7,65 @@ use super::{
     watch::Watch,
 };
 use lab::{Host, isolated};
+use serde_json::Value;
 
 #[test]
 fn a_link_cut_for_seconds_delays_and_loses_nothing() {
     isolated(|| {
-        let scene = Scene::new("cut", 2, 16);
-        let watches = scene.watch_all(2);
-        let receivers = scene.receive_all(2);
-        let sender = scene.send("--receivers 2 --rate 4MB/s");
-        assert!(scene.await_share(1, 30));
-        scene.lab.unplug(1).unwrap();
-        thread::sleep(Duration::from_secs(5));
-        let held = scene.held(1);
-        scene.lab.plug(1).unwrap();
-        let (code, sent) = ended(sender);
-        assert_proven(code, &sent);
-        // What it missed went to it alone.
-        let missed = scene.bytes - held;
-        let again = |number| {
-            row(&sent, number)["bytes_sent_since_join"]
-                .as_u64()
-                .unwrap()
-        };
-        println!("link cut: r1 missed {missed} bytes, was sent {}", again(1));
-        println!(
-            "link cut: r2 of {} bytes was sent {}",
-            scene.bytes,
-            again(2)
-        );
-        assert!(again(1) <= scene.bytes + missed, "{sent:#}");
-        assert!(again(2) <= scene.bytes + (1 << 20), "{sent:#}");
-        for (receiver, number) in receivers.into_iter().zip(1..) {
-            assert_eq!(ended(receiver).0, Some(0));
-            scene.assert_whole(number);
+        for attempt in 0.. {
+            let scene = Scene::new(&format!("cut-{attempt}"), 2, 16);
+            let watches = scene.watch_all(2);
+            let receivers = scene.receive_all(2);
+            let sender = scene.send("--receivers 2 --rate 4MB/s");
+            let is_caught = scene.await_share(1, 30);
+            scene.lab.unplug(1).unwrap();
+            thread::sleep(Duration::from_secs(5));
+            let missed = scene.bytes - scene.held(1);
+            let is_caught = is_caught && !scene.is_seen(1) && missed > 0;
+            scene.lab.plug(1).unwrap();
+            let (code, sent) = ended(sender);
+            assert_proven(code, &sent);
+            for (receiver, number) in receivers.into_iter().zip(1..) {
+                let (code, report) = ended(receiver);
+                assert_eq!(code, Some(0), "{report:#}");
+                scene.assert_whole(number);
+                let missed = if number == 1 { missed } else { NOT_CUT };
+                assert_sent_once(&scene, &sent, number, missed, &report);
+            }
+            Watch::finish_all(watches);
+            if is_caught {
+                // What it missed went to it alone.
+                let again = row(&sent, 1)["bytes_sent_since_join"].as_u64();
+                assert!(again.is_some_and(|again| again > scene.bytes), "{sent:#}");
+                return;
+            }
+            // Everything had arrived before this test came to cut the link.
+            assert!(attempt < 5, "not one link was cut in time");
         }
-        assert!(
-            row(&sent, 1)["packets_lost"].as_u64().unwrap() > 0,
-            "{sent:#}"
-        );
-        Watch::finish_all(watches);
     });
 }
+
+/// Asserts that a receiver whose link was cut was sent everything once, and what it then lacked
+/// once more, to it alone.
+///
+/// That is not the bound of a restart, which goes on from what is held: nobody has left here, so
+/// the sender's count runs from the beginning, and what passed by while the link was down counts as
+/// sent. What comes over the connection faster than the receiver's disk takes it is not kept, and
+/// sent again: on a machine that is busy with other things that can be megabytes. The receiver
+/// counts those blocks, and nothing but them may come on top.
+fn assert_sent_once(scene: &Scene, sent: &Value, number: usize, missed: u64, report: &Value) {
+    let again = row(sent, number)["bytes_sent_since_join"].as_u64().unwrap();
+    let refused = report["counters"]["plan_receiver.blocks_store_full"].as_u64();
+    let refused = refused.unwrap() * BLOCK_BYTES_MAX;
+    let bytes = scene.bytes;
+    println!("link cut: r{number} missed {missed} of {bytes}, was sent {again}, {refused} in vain");
+    assert!(again <= bytes + missed + refused, "{sent:#}\n{report:#}");
+}
+
+/// What a receiver may miss whose link was not cut.
+const NOT_CUT: u64 = 1 << 20;
+/// The most that a block on a connection carries.
+const BLOCK_BYTES_MAX: u64 = 32 << 10;
 
 #[test]
 fn a_link_cut_for_good_is_named_and_the_others_are_served() {
