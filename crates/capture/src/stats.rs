@@ -9,7 +9,7 @@
 
 use std::{
     collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
+    hash::{BuildHasherDefault, Hash, Hasher},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -147,7 +147,6 @@ impl Sink for StatsSink {
 /// The sums as they are kept.
 #[derive(Debug)]
 struct Counts {
-    all: Count,
     by_protocol: Box<[Count; 256]>,
     /// Frames without IP, by their type; few kinds, so a list.
     by_type: Vec<(u16, Count)>,
@@ -161,13 +160,22 @@ struct Counts {
     earliest_ns: u64,
     latest_ns: u64,
     step_ns: u64,
+    step_at: StepAt,
     rate: Vec<Count>,
+}
+
+/// The step of time that the last packet was in.
+#[derive(Clone, Copy, Debug, Default)]
+struct StepAt {
+    index: usize,
+    begin_ns: u64,
+    /// 0 before the first packet.
+    len_ns: u64,
 }
 
 impl Default for Counts {
     fn default() -> Self {
         Self {
-            all: Count::default(),
             by_protocol: Box::new([Count::default(); 256]),
             by_type: Vec::new(),
             by_size: [Count::default(); SIZES.len()],
@@ -180,6 +188,7 @@ impl Default for Counts {
             earliest_ns: u64::MAX,
             latest_ns: 0,
             step_ns: STEP_NS,
+            step_at: StepAt::default(),
             rate: Vec::new(),
         }
     }
@@ -189,9 +198,11 @@ impl Counts {
     #[inline]
     fn add(&mut self, packet: &Packet<'_>) {
         let bytes = u64::from(packet.wire_len);
-        self.all.add(bytes);
-        let size = SIZES.iter().position(|limit| packet.wire_len <= *limit);
-        self.by_size[size.unwrap_or(SIZES.len() - 1)].add(bytes);
+        // None is above the last.
+        let smaller = SIZES
+            .iter()
+            .map(|limit| usize::from(packet.wire_len > *limit));
+        self.by_size[smaller.sum::<usize>()].add(bytes);
         self.add_time(packet.stamp_ns, bytes);
         let layers = Layers::parse(packet.data);
         if layers.tags > 0 {
@@ -222,9 +233,18 @@ impl Counts {
 
     #[inline]
     fn add_time(&mut self, stamp_ns: u64, bytes: u64) {
-        let first_ns = *self.first_ns.get_or_insert(stamp_ns);
         self.earliest_ns = self.earliest_ns.min(stamp_ns);
         self.latest_ns = self.latest_ns.max(stamp_ns);
+        let step = &self.step_at;
+        if stamp_ns.wrapping_sub(step.begin_ns) >= step.len_ns {
+            self.enter_step(stamp_ns);
+        }
+        self.rate[self.step_at.index].add(bytes);
+    }
+
+    /// Divisions take as long as all else: only once for the packets of a step that follow.
+    fn enter_step(&mut self, stamp_ns: u64) {
+        let first_ns = *self.first_ns.get_or_insert(stamp_ns);
         let since_ns = stamp_ns.saturating_sub(first_ns);
         while since_ns / self.step_ns >= STEPS_MAX {
             self.step_ns *= 2;
@@ -232,11 +252,15 @@ impl Counts {
             let sum = |pair: &[Count]| pair.iter().fold(Count::default(), |a, b| a.plus(*b));
             self.rate = pairs.map(sum).collect();
         }
-        let step = (since_ns / self.step_ns) as usize;
-        if step >= self.rate.len() {
-            self.rate.resize(step + 1, Count::default());
+        let index = (since_ns / self.step_ns) as usize;
+        if index >= self.rate.len() {
+            self.rate.resize(index + 1, Count::default());
         }
-        self.rate[step].add(bytes);
+        self.step_at = StepAt {
+            index,
+            begin_ns: first_ns + index as u64 * self.step_ns,
+            len_ns: self.step_ns,
+        };
     }
 
     #[cold]
@@ -264,12 +288,12 @@ impl Counts {
             .filter(|(_, count)| count.packets > 0)
             .collect();
         protocols.sort_by_key(|(_, count)| std::cmp::Reverse(count.bytes));
-        let v4 = self.v4.counts.iter().map(|(pair, count)| {
+        let v4 = self.v4.counts().map(|(pair, count)| {
             let [a, b, c, d, e, f, g, h] = pair.to_be_bytes();
             let from = IpAddr::from(Ipv4Addr::new(a, b, c, d));
             (from, IpAddr::from(Ipv4Addr::new(e, f, g, h)), *count)
         });
-        let v6 = self.v6.counts.iter().map(|(pair, count)| {
+        let v6 = self.v6.counts().map(|(pair, count)| {
             let half = |at: usize| <[u8; 16]>::try_from(&pair[at..at + 16]).unwrap_or_default();
             let from = IpAddr::from(Ipv6Addr::from(half(0)));
             (from, IpAddr::from(Ipv6Addr::from(half(16))), *count)
@@ -279,7 +303,7 @@ impl Counts {
         talkers.sort_by_key(|(from, to, count)| (std::cmp::Reverse(count.bytes), *from, *to));
         talkers.truncate(talkers_max);
         Summary {
-            all: self.all,
+            all: self.by_size.into_iter().fold(Count::default(), Count::plus),
             filters: Vec::new(),
             protocols,
             sizes: SIZES.into_iter().zip(self.by_size).collect(),
@@ -298,30 +322,59 @@ impl Counts {
 /// Counts by pair of addresses.
 #[derive(Debug)]
 struct Pairs<K> {
-    counts: HashMap<K, Count, BuildHasherDefault<Mixer>>,
+    counts: Vec<(K, Count)>,
+    /// Where each is in `counts`.
+    places: HashMap<K, u32, BuildHasherDefault<Mixer>>,
+    /// The same of pairs met lately, by some bits of their hash: most packets need no more.
+    lately: Box<[u32; LATELY_LEN]>,
 }
 
 impl<K> Default for Pairs<K> {
     fn default() -> Self {
         Self {
-            counts: HashMap::default(),
+            counts: Vec::new(),
+            places: HashMap::default(),
+            lately: Box::new([u32::MAX; LATELY_LEN]),
         }
     }
 }
 
-impl<K: Eq + std::hash::Hash> Pairs<K> {
+impl<K: Copy + Eq + Hash> Pairs<K> {
     /// False when there are too many pairs to tell this one from others.
     #[inline]
     fn add(&mut self, pair: K, bytes: u64) -> bool {
-        if let Some(count) = self.counts.get_mut(&pair) {
+        let mut mixer = Mixer::default();
+        pair.hash(&mut mixer);
+        let slot = mixer.finish() as usize % LATELY_LEN;
+        if let Some((known, count)) = self.counts.get_mut(self.lately[slot] as usize)
+            && *known == pair
+        {
             count.add(bytes);
             return true;
         }
-        let has_room = self.counts.len() < PAIRS_MAX;
-        if has_room {
-            self.counts.insert(pair, Count { packets: 1, bytes });
+        let Some(place) = self.place(pair) else {
+            return false;
+        };
+        self.lately[slot] = place;
+        self.counts[place as usize].1.add(bytes);
+        true
+    }
+
+    /// Where the pair is counted.
+    fn place(&mut self, pair: K) -> Option<u32> {
+        if let Some(place) = self.places.get(&pair) {
+            return Some(*place);
         }
-        has_room
+        let place = self.counts.len();
+        (place < PAIRS_MAX).then(|| {
+            self.counts.push((pair, Count::default()));
+            self.places.insert(pair, place as u32);
+            place as u32
+        })
+    }
+
+    fn counts(&self) -> impl Iterator<Item = &(K, Count)> {
+        self.counts.iter()
     }
 }
 
@@ -390,6 +443,8 @@ fn type_name(kind: u16) -> String {
 pub const PAIRS_MAX: usize = 65_536;
 /// Upper ends of the classes of sizes, without check sequence: those of RFC 2819 less 4.
 const SIZES: [u32; 8] = [60, 123, 251, 507, 1019, 1514, 9014, u32::MAX];
+/// Pairs that are found without a search: 1 KiB.
+const LATELY_LEN: usize = 256;
 const TYPES_MAX: usize = 256;
 /// A reserved type, for those beyond.
 const OTHER_TYPES: u16 = 0xFFFF;

@@ -12,10 +12,10 @@ use ruzstd::decoding::StreamingDecoder;
 use sys::packet::{Checksum, Direction};
 use wire::{
     pcapng::{self, Block, OptionField},
-    trace_file::{Record, Step, TraceDecoder},
+    trace_file::{Damage, Record, Step, TraceDecoder},
 };
 
-use super::{Progress, Source, Visit};
+use super::{Progress, Source, Visit, read_buffer::ReadBuffer};
 use crate::{CaptureError, Interface, Losses, Packet};
 
 /// Packets of one file, in either format.
@@ -24,10 +24,7 @@ pub struct FileSource {
     input: Box<dyn Read + Send>,
     is_compressed: bool,
     decoder: TraceDecoder,
-    buffer: Vec<u8>,
-    /// What was read and not decoded yet: `buffer[start..end]`.
-    start: usize,
-    end: usize,
+    buffer: ReadBuffer,
     is_at_end: bool,
     interfaces: Vec<Interface>,
     losses: Losses,
@@ -69,9 +66,7 @@ impl FileSource {
             input,
             is_compressed,
             decoder: TraceDecoder::new(),
-            buffer: vec![0; BUFFER_BYTES],
-            start: 0,
-            end: 0,
+            buffer: ReadBuffer::new(),
             is_at_end: false,
             interfaces: Vec::new(),
             losses: Losses::default(),
@@ -80,9 +75,11 @@ impl FileSource {
         source.fill(4)?;
         // A clone tells the format without consuming anything.
         let mut probe = source.decoder.clone();
-        match probe.step(&source.buffer[..source.end]).1 {
+        match probe.step(source.buffer.bytes()).1 {
             Step::Lost(damage) => Err(source.format_error(&damage.to_string())),
-            _ if source.end < 4 => Err(source.format_error("it is empty or cut short")),
+            _ if source.buffer.bytes().len() < 4 => {
+                Err(source.format_error("it is empty or cut short"))
+            }
             _ => Ok(source),
         }
     }
@@ -96,36 +93,86 @@ impl FileSource {
 
     /// Reads on until `needed` bytes are at hand, or the file's end.
     fn fill(&mut self, needed: usize) -> Result<(), CaptureError> {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        if self.buffer.len() < needed {
-            self.buffer.resize(needed.next_power_of_two(), 0);
+        if self.is_at_end {
+            return Ok(());
         }
-        while self.end < needed && !self.is_at_end {
-            match self.input.read(&mut self.buffer[self.end..]) {
-                Ok(0) => self.is_at_end = true,
-                Ok(len) => self.end += len,
-                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
-                Err(cause) if self.is_compressed => {
-                    // What came out so far is good; how much is missing nobody knows.
-                    self.is_at_end = true;
-                    self.losses.damaged += 1;
-                    let path = self.path.display();
-                    let text = format!("{path}: {cause}; nothing behind it can be unpacked");
-                    self.remarks.push(text);
-                }
-                Err(cause) => {
-                    return Err(CaptureError::File {
-                        operation: "read",
-                        path: self.path.clone(),
-                        cause,
-                    });
-                }
+        match self.buffer.fill(&mut self.input, needed) {
+            Ok(is_whole) => self.is_at_end = !is_whole,
+            Err(cause) if self.is_compressed => {
+                // What came out so far is good; how much is missing nobody knows.
+                self.is_at_end = true;
+                self.losses.damaged += 1;
+                let path = self.path.display();
+                let text = format!("{path}: {cause}; nothing behind it can be unpacked");
+                self.remarks.push(text);
+            }
+            Err(cause) => {
+                return Err(CaptureError::File {
+                    operation: "read",
+                    path: self.path.clone(),
+                    cause,
+                });
             }
         }
         Ok(())
     }
+
+    /// What is to be done before decoding goes on; none for nothing that the caller need see.
+    fn pause(&mut self, pause: Pause) -> Result<Option<Progress>, CaptureError> {
+        let path = self.path.display();
+        match pause {
+            Pause::Enough => {}
+            // Whoever keeps a list of them looks before the first packet of a new one.
+            Pause::Interface(interface) => self.interfaces.push(interface),
+            Pause::Damaged(damage) => {
+                self.losses.damaged += 1;
+                self.remarks
+                    .push(format!("{path}: {damage}; it was left out"));
+            }
+            Pause::More(needed) => {
+                let had = self.buffer.bytes().len();
+                self.fill(needed)?;
+                if self.buffer.bytes().len() == had && self.is_at_end {
+                    if had > 0 {
+                        self.losses.lost_bytes += had as u64;
+                        self.buffer.clear();
+                        let path = self.path.display();
+                        let text = format!("{path}: the last record is cut short");
+                        self.remarks.push(text);
+                    }
+                    return Ok(Some(Progress::End));
+                }
+                return Ok((had == 0).then_some(Progress::Some));
+            }
+            Pause::Lost(damage) => {
+                let rest = self.buffer.bytes().len() as u64;
+                let unread = io::copy(&mut self.input, &mut io::sink()).unwrap_or(0);
+                self.losses.damaged += 1;
+                self.losses.lost_bytes += rest + unread;
+                let text = format!("{path}: {damage}; nothing behind it can be read");
+                self.remarks.push(text);
+                self.buffer.clear();
+                self.is_at_end = true;
+                self.decoder = TraceDecoder::new();
+                return Ok(Some(Progress::End));
+            }
+        }
+        Ok(Some(Progress::Some))
+    }
+}
+
+/// Why decoding pauses.
+enum Pause {
+    /// Whoever is given the packets has enough.
+    Enough,
+    /// An interface is described.
+    Interface(Interface),
+    /// Something was left out.
+    Damaged(Damage),
+    /// So many bytes have to be at hand to go on.
+    More(usize),
+    /// Nothing behind it can be read.
+    Lost(Damage),
 }
 
 impl Source for FileSource {
@@ -135,56 +182,30 @@ impl Source for FileSource {
 
     fn read(&mut self, visit: &mut Visit<'_>) -> Result<Progress, CaptureError> {
         loop {
-            let (taken, step) = self.decoder.step(&self.buffer[self.start..self.end]);
-            self.start += taken;
-            match step {
-                Step::Packet(record) => {
-                    if visit(&packet(&record)).is_break() {
-                        return Ok(Progress::Some);
-                    }
-                }
-                Step::Block(block) => {
-                    if let Some(interface) = described(&block) {
-                        self.interfaces.push(interface);
-                        // Whoever keeps a list of them looks before the first packet of a new one.
-                        return Ok(Progress::Some);
-                    }
-                }
-                Step::Damaged(damage) => {
-                    self.losses.damaged += 1;
-                    let text = format!("{}: {damage}; it was left out", self.path.display());
-                    self.remarks.push(text);
-                    return Ok(Progress::Some);
-                }
-                Step::More(needed) => {
-                    let had = self.end - self.start;
-                    self.fill(needed)?;
-                    if self.end - self.start == had && self.is_at_end {
-                        if had > 0 {
-                            self.losses.lost_bytes += had as u64;
-                            self.end = self.start;
-                            let path = self.path.display();
-                            let text = format!("{path}: the last record is cut short");
-                            self.remarks.push(text);
+            let bytes = self.buffer.bytes();
+            let mut at = 0;
+            let pause = loop {
+                let (taken, step) = self.decoder.step(&bytes[at..]);
+                at += taken;
+                match step {
+                    Step::Packet(record) => {
+                        if visit(&packet(&record)).is_break() {
+                            break Pause::Enough;
                         }
-                        return Ok(Progress::End);
                     }
-                    if had == 0 {
-                        return Ok(Progress::Some);
+                    Step::Block(block) => {
+                        if let Some(interface) = described(&block) {
+                            break Pause::Interface(interface);
+                        }
                     }
+                    Step::Damaged(damage) => break Pause::Damaged(damage),
+                    Step::More(needed) => break Pause::More(needed),
+                    Step::Lost(damage) => break Pause::Lost(damage),
                 }
-                Step::Lost(damage) => {
-                    let rest = (self.end - self.start) as u64;
-                    let unread = io::copy(&mut self.input, &mut io::sink()).unwrap_or(0);
-                    (self.start, self.end, self.is_at_end) = (0, 0, true);
-                    self.losses.damaged += 1;
-                    self.losses.lost_bytes += rest + unread;
-                    self.decoder = TraceDecoder::new();
-                    let path = self.path.display();
-                    let text = format!("{path}: {damage}; nothing behind it can be read");
-                    self.remarks.push(text);
-                    return Ok(Progress::End);
-                }
+            };
+            self.buffer.consume(at);
+            if let Some(progress) = self.pause(pause)? {
+                return Ok(progress);
             }
         }
     }

@@ -21,6 +21,8 @@ pub use live::LiveOptions;
 mod merged;
 pub use merged::MergedSource;
 
+mod read_buffer;
+
 mod repeated;
 pub use repeated::{Reopen, RepeatedSource};
 
