@@ -80,6 +80,10 @@ pub trait Io {
     /// is full ([`LinkEvent::Writable`] follows), 0 when it is closed.
     fn link_send(&mut self, link: LinkId, bytes: &[u8]) -> usize;
 
+    /// Leaves what arrives on a control connection unread, or reads it again. The peer's end fills
+    /// and its sender waits; a connection that breaks is told of all the same.
+    fn link_pause(&mut self, link: LinkId, is_paused: bool);
+
     /// Closes a control connection after what is queued has been sent.
     fn link_close(&mut self, link: LinkId);
 

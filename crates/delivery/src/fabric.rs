@@ -2,7 +2,7 @@
 //! cut of the stream that TCP allows, drawn from a seed.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
@@ -29,6 +29,8 @@ pub(crate) struct Fabric {
     /// Nodes that accept connections.
     pub(crate) listening: Vec<usize>,
     pub(crate) bytes: u64,
+    /// Ends whose data waits unread.
+    pub(crate) paused: BTreeSet<LinkId>,
 }
 
 impl Fabric {
@@ -40,6 +42,7 @@ impl Fabric {
             inbox: BTreeMap::new(),
             listening: vec![0],
             bytes: 0,
+            paused: BTreeSet::new(),
         }
     }
 
@@ -65,6 +68,13 @@ impl Fabric {
                     self.send(node, link, bytes, is_short);
                     machine.link_sent(link, taken);
                 }
+                Some(LinkCommand::Pause { link, is_paused }) => {
+                    if is_paused {
+                        self.paused.insert(link);
+                    } else {
+                        self.paused.remove(&link);
+                    }
+                }
                 Some(LinkCommand::Close { link }) => self.close(link),
             }
             is_busy = true;
@@ -81,7 +91,12 @@ impl Fabric {
         count: usize,
     ) -> bool {
         for n in 0..count {
-            let Some((link, event, data)) = self.inbox.entry(node).or_default().pop_front() else {
+            // What follows on a paused end waits behind its data, its end too.
+            let inbox = self.inbox.entry(node).or_default();
+            let next = inbox.iter().position(|(link, event, _)| {
+                !self.paused.contains(link) || *event == LinkEvent::Writable
+            });
+            let Some((link, event, data)) = next.and_then(|next| inbox.remove(next)) else {
                 return n > 0;
             };
             if event == LinkEvent::Data && data.len() > 1 && self.rng.chance(1, 4) {

@@ -268,7 +268,9 @@ enum Taken {
 fn taken(command: LinkCommand<'_>) -> Taken {
     match command {
         LinkCommand::Open { key, .. } => Taken::Open(key),
-        LinkCommand::Send { .. } | LinkCommand::Close { .. } => Taken::Other,
+        LinkCommand::Send { .. } | LinkCommand::Pause { .. } | LinkCommand::Close { .. } => {
+            Taken::Other
+        }
     }
 }
 

@@ -36,6 +36,13 @@ pub enum LinkCommand<'a> {
         /// From the front of its queue.
         bytes: &'a [u8],
     },
+    /// Leave what arrives on the connection unread, or read it again.
+    Pause {
+        /// Which.
+        link: LinkId,
+        /// Unread from here on.
+        is_paused: bool,
+    },
     /// Close the connection after what was taken has been sent.
     Close {
         /// Which.
@@ -50,6 +57,8 @@ pub(crate) struct Links {
     sendable: BTreeSet<LinkId>,
     opens: VecDeque<(SocketAddr, u32)>,
     closes: VecDeque<LinkId>,
+    /// Links whose reading is to stop or go on; at most one entry for each.
+    pauses: BTreeMap<LinkId, bool>,
     /// Where the round over the sendable links goes on, so that none is starved.
     turn: u32,
 }
@@ -63,6 +72,7 @@ struct Link {
     out: Vec<u8>,
     head: usize,
     is_blocked: bool,
+    is_paused: bool,
     is_closing: bool,
 }
 
@@ -86,6 +96,7 @@ impl Links {
             out: Vec::new(),
             head: 0,
             is_blocked: false,
+            is_paused: false,
             is_closing: false,
         };
         self.links.insert(link, fresh);
@@ -195,6 +206,19 @@ impl Links {
         (!entry.is_closing).then(|| entry.queued())
     }
 
+    /// Has the link left unread, or read again; true when that changes anything.
+    pub(crate) fn pause(&mut self, link: LinkId, is_paused: bool) -> bool {
+        let Some(entry) = self.links.get_mut(&link) else {
+            return false;
+        };
+        if entry.is_closing || entry.is_paused == is_paused {
+            return false;
+        }
+        entry.is_paused = is_paused;
+        self.pauses.insert(link, is_paused);
+        true
+    }
+
     /// Closes the link once its queue is empty.
     pub(crate) fn close(&mut self, link: LinkId) {
         let Some(entry) = self.links.get_mut(&link) else {
@@ -219,6 +243,7 @@ impl Links {
         self.closes.extend(self.links.keys());
         self.links.clear();
         self.sendable.clear();
+        self.pauses.clear();
     }
 
     fn finish(&mut self, link: LinkId) {
@@ -230,6 +255,7 @@ impl Links {
     pub(crate) fn forget(&mut self, link: LinkId) {
         self.links.remove(&link);
         self.sendable.remove(&link);
+        self.pauses.remove(&link);
     }
 
     /// The link has room again.
@@ -261,16 +287,20 @@ impl Links {
 
     /// True when [`Links::poll`] has something to give.
     pub(crate) fn has_command(&self) -> bool {
-        !(self.opens.is_empty() && self.closes.is_empty() && self.sendable.is_empty())
+        let has_other = !(self.opens.is_empty() && self.closes.is_empty());
+        has_other || !(self.pauses.is_empty() && self.sendable.is_empty())
     }
 
-    /// The next command: dial, then close, then send in turn.
+    /// The next command: dial, then close, then pause, then send in turn.
     pub(crate) fn poll(&mut self) -> Option<LinkCommand<'_>> {
         if let Some((peer, key)) = self.opens.pop_front() {
             return Some(LinkCommand::Open { peer, key });
         }
         if let Some(link) = self.closes.pop_front() {
             return Some(LinkCommand::Close { link });
+        }
+        if let Some((link, is_paused)) = self.pauses.pop_first() {
+            return Some(LinkCommand::Pause { link, is_paused });
         }
         let after = self.sendable.range(LinkId(self.turn)..).next();
         let link = *after.or_else(|| self.sendable.first())?;

@@ -83,6 +83,8 @@ pub struct MemoryStore {
     /// Bytes written so far.
     pub bytes_written: u64,
     writes: u64,
+    /// Behind for so many polls more.
+    behind_polls: u32,
 }
 
 /// What goes wrong in a [`MemoryStore`].
@@ -94,7 +96,7 @@ pub struct StoreFaults {
     pub prepare_polls: u32,
     /// `commit` fails like this.
     pub commit: Option<ErrorCode>,
-    /// Every so many writes the queue is full; 0 for never.
+    /// Every so many writes the queue is full, and behind until it was polled twice; 0 for never.
     pub full_every: u64,
     /// So much waits to be written that the sender should pause.
     pub is_behind: bool,
@@ -150,6 +152,7 @@ impl Store for MemoryStore {
     fn write(&mut self, offset: u64, bytes: &[u8]) -> bool {
         self.writes += 1;
         if self.faults.full_every > 0 && self.writes.is_multiple_of(self.faults.full_every) {
+            self.behind_polls = 2;
             return false;
         }
         let start = usize::try_from(offset).expect("it fits in memory");
@@ -159,7 +162,7 @@ impl Store for MemoryStore {
     }
 
     fn is_behind(&self) -> bool {
-        self.faults.is_behind
+        self.faults.is_behind || self.behind_polls > 0
     }
 
     fn seal(&mut self, slab: u32) -> bool {
@@ -200,6 +203,9 @@ impl Store for MemoryStore {
         if is_prepared && self.faults.prepare_polls > 0 {
             self.faults.prepare_polls -= 1;
             return None;
+        }
+        if self.events.is_empty() {
+            self.behind_polls = self.behind_polls.saturating_sub(1);
         }
         self.events.pop_front()
     }

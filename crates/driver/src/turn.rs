@@ -130,6 +130,9 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
                     let taken = self.io.link_send(link, bytes);
                     self.endpoint.link_sent(link, taken);
                 }
+                Some(LinkCommand::Pause { link, is_paused }) => {
+                    self.io.link_pause(link, is_paused);
+                }
                 Some(LinkCommand::Close { link }) => self.io.link_close(link),
             }
         }
@@ -273,6 +276,8 @@ mod tests {
         fn link_send(&mut self, _link: LinkId, bytes: &[u8]) -> usize {
             bytes.len()
         }
+
+        fn link_pause(&mut self, _link: LinkId, _is_paused: bool) {}
 
         fn link_close(&mut self, _link: LinkId) {}
 

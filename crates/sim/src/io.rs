@@ -144,6 +144,10 @@ impl Io for SimIo {
             .stream_send(self.endpoint, link, bytes)
     }
 
+    fn link_pause(&mut self, link: LinkId, is_paused: bool) {
+        self.world.borrow_mut().stream_pause(link, is_paused);
+    }
+
     fn link_close(&mut self, link: LinkId) {
         self.world.borrow_mut().stream_close(self.endpoint, link);
     }

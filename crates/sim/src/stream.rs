@@ -76,6 +76,8 @@ struct End {
     arrives_after: Instant,
     /// `link_send` took less than it was given.
     is_starved: bool,
+    /// Its application reads nothing for now.
+    is_paused: bool,
     /// Closed by its own application.
     is_closing: bool,
     fin_left: bool,
@@ -96,6 +98,7 @@ impl End {
             arriving: VecDeque::new(),
             arrives_after: Instant::ZERO,
             is_starved: false,
+            is_paused: false,
             is_closing: false,
             fin_left: false,
             peer_is_done: false,
@@ -163,7 +166,7 @@ impl World {
             data.extend(end.unread.drain(..part));
             let (has_more, is_over) = (!end.unread.is_empty(), end.peer_is_done);
             if has_more {
-                self.tell(stream, side, LinkEvent::Data);
+                self.tell_data(stream, side);
             } else if is_over {
                 self.tell_closed(stream, side);
             }
@@ -187,6 +190,22 @@ impl World {
         end.is_starved |= taken < bytes.len();
         self.pump(stream, side);
         taken
+    }
+
+    /// Leaves what arrives unread, or reads it again.
+    pub(crate) fn stream_pause(&mut self, link: LinkId, is_paused: bool) {
+        let (stream, side) = end_of(link);
+        let end = &mut self.streams[stream].ends[side];
+        if end.is_paused == is_paused {
+            return;
+        }
+        end.is_paused = is_paused;
+        let (id, has_data) = (end.endpoint, !end.unread.is_empty());
+        let events = &mut self.endpoints[id.0].link_events;
+        events.retain(|&told| told != (link, LinkEvent::Data));
+        if has_data {
+            self.tell_data(stream, side);
+        }
     }
 
     /// Closes after what is queued has left.
@@ -318,7 +337,7 @@ impl World {
             let was_empty = end.unread.is_empty();
             end.unread.extend(bytes);
             if was_empty {
-                self.tell(stream, to, LinkEvent::Data);
+                self.tell_data(stream, to);
             }
         }
         self.pump(stream, 1 - to);
@@ -420,6 +439,13 @@ impl World {
         if !self.streams[stream].ends[side].is_closed_told {
             self.tell(stream, side, LinkEvent::Closed);
             self.streams[stream].ends[side].is_closed_told = true;
+        }
+    }
+
+    /// There is something to read for an application that reads.
+    fn tell_data(&mut self, stream: usize, side: usize) {
+        if !self.streams[stream].ends[side].is_paused {
+            self.tell(stream, side, LinkEvent::Data);
         }
     }
 

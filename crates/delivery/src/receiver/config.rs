@@ -14,6 +14,7 @@ base::counters! {
         blocks_early: Packets, "blocks that came before this end could place them";
         blocks_duplicate: Packets, "blocks that were held already";
         blocks_refused: Packets, "blocks with a malformed header or of bytes that no object has";
+        reads_rested: Events, "times the connection was left unread as the store was behind";
         blocks_store_full: Packets, "blocks not taken as the store was behind; asked for again";
         holds: Events, "turns in which the sender was held back as the store was behind";
         blocks_unnoted: Packets, "blocks not taken because too many gaps are open; asked for again";

@@ -401,6 +401,28 @@ impl<S: Store> PlanReceiver<S> {
         self.dialler.state = State::Waiting { until };
     }
 
+    /// Leaves the connection unread while the disk is behind: blocks that find no room would have
+    /// to be sent again. A disk that hangs is not waited for without a look now and then, or the
+    /// sender would take the connection for dead.
+    pub(super) fn check_reading(&mut self, now: Instant) {
+        let Some(link) = self.dialler.link() else {
+            self.reading_rests_until = None;
+            return;
+        };
+        let is_behind = self.store.as_ref().is_some_and(Store::is_behind);
+        match self.reading_rests_until {
+            None if is_behind && self.links.pause(link, true) => {
+                self.counters.reads_rested += 1;
+                self.reading_rests_until = Some(now + READING_RESTS_MAX);
+            }
+            Some(until) if !is_behind || until <= now => {
+                self.links.pause(link, false);
+                self.reading_rests_until = None;
+            }
+            _ => {}
+        }
+    }
+
     fn read(&mut self, now: Instant, link: LinkId, data: &[u8]) {
         let Some(mut decoder) = self.links.take_decoder(link) else {
             return;
@@ -615,6 +637,8 @@ impl<S: Store> PlanReceiver<S> {
     }
 }
 
+/// A connection that is left unread is looked at so often: well below the patience of its peer.
+const READING_RESTS_MAX: Duration = Duration::from_secs(1);
 /// Greetings of many receivers are spread over one millisecond for each, at most over this.
 const DIAL_JITTER_MAX: Duration = Duration::from_secs(2);
 const REDIAL_MIN: Duration = Duration::from_millis(50);

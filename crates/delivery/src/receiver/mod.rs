@@ -64,6 +64,8 @@ pub struct PlanReceiver<S> {
     is_have_told: bool,
     /// The last answer was COMPLETE: a slab that turns out bad is asked for unasked.
     is_complete_told: bool,
+    /// The connection is left unread until then, or until the store has caught up.
+    reading_rests_until: Option<Instant>,
     /// The packet stream's next position, as it counts; only the low 32 bits are compared.
     settled: Option<u32>,
     is_stream_over: bool,
@@ -140,6 +142,7 @@ impl<S: Store> PlanReceiver<S> {
             last_pass: 0,
             is_have_told: false,
             is_complete_told: false,
+            reading_rests_until: None,
             settled: None,
             is_stream_over: false,
             stats: TransportStats::default(),
@@ -238,6 +241,7 @@ impl<S: Store> PlanReceiver<S> {
             self.ask_store();
         }
         self.check_verified(now);
+        self.check_reading(now);
     }
 
     /// Does what is due at `now`.
@@ -284,7 +288,8 @@ impl<S: Store> PlanReceiver<S> {
         }
         let answer = self.pass.as_ref().and_then(|pass| self.answer_due(pass));
         let reports = earliest(self.pos_due(), self.report_due());
-        earliest(self.dialler_due(), earliest(answer, reports))
+        let own = earliest(answer, self.reading_rests_until);
+        earliest(self.dialler_due(), earliest(own, reports))
     }
 
     /// True when nothing is left to do, in success or failure. [`PlanReceiver::is_idle`] says when

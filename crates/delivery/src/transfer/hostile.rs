@@ -42,7 +42,7 @@ fn greet(receiver: &mut PlanReceiver<MemoryStore>, link: LinkId) {
     let key = loop {
         match receiver.poll_link() {
             Some(LinkCommand::Open { key, .. }) => break key,
-            Some(LinkCommand::Close { .. }) => {}
+            Some(LinkCommand::Close { .. } | LinkCommand::Pause { .. }) => {}
             other => panic!("it does not dial: {other:?}"),
         }
     };
@@ -175,7 +175,7 @@ fn dial_again(receiver: &mut PlanReceiver<MemoryStore>, link: LinkId) {
     let key = loop {
         match receiver.poll_link() {
             Some(LinkCommand::Open { key, .. }) => break key,
-            Some(LinkCommand::Close { .. }) => {}
+            Some(LinkCommand::Close { .. } | LinkCommand::Pause { .. }) => {}
             Some(LinkCommand::Send { link, bytes }) => {
                 let len = bytes.len();
                 receiver.link_sent(link, len);

@@ -273,6 +273,7 @@ impl World {
         node.receiver
             .position(now, settled - (1 << 32), lead - (1 << 32));
         node.receiver.transport_stats(&node.stats);
+        node.receiver.poll_store(now);
         self.fabric
             .deliver(now, index + 1, &mut node.receiver, 1000);
         if node.receiver.next_timeout().is_some_and(|due| due <= now) {

@@ -414,6 +414,43 @@ fn a_disk_that_is_behind_holds_the_sender_back() {
 }
 
 #[test]
+fn blocks_on_the_connection_wait_for_a_disk_that_is_behind() {
+    let mut world = World::with(21, 1, large(), config(1));
+    // All of the content comes by the connection.
+    world.nodes[0].loss.per_mille = 1000;
+    run_to(&mut world, 10);
+    let held = |world: &World| world.nodes[0].receiver.progress().numbers.held;
+    let mut reads = 0;
+    while !world.nodes[0].receiver.is_over() {
+        world.nodes[0].store_mut().faults.is_behind = true;
+        (0..3).for_each(|_| world.step());
+        let before = held(&world);
+        (0..900).for_each(|_| world.step());
+        assert_eq!(held(&world), before, "nothing is read meanwhile");
+        world.nodes[0].store_mut().faults.is_behind = false;
+        (0..3).for_each(|_| world.step());
+        reads += 1;
+        assert!(reads < 1000);
+    }
+    assert_eq!(world.nodes[0].receiver.counters().reads_rested, reads);
+    assert!(world.run(MINUTE).is_proven());
+    world.assert_whole();
+}
+
+#[test]
+fn a_disk_that_hangs_does_not_silence_its_connection() {
+    let mut world = World::with(22, 1, large(), config(1));
+    world.nodes[0].loss.per_mille = 1000;
+    run_to(&mut world, 10);
+    let held = |world: &World| world.nodes[0].receiver.progress().numbers.held;
+    world.nodes[0].store_mut().faults.is_behind = true;
+    let before = held(&world);
+    (0..5_000).for_each(|_| world.step());
+    assert!(held(&world) > before, "it is looked at once a second");
+    assert_eq!(world.nodes[0].receiver.counters().connections_lost, 0);
+}
+
+#[test]
 fn a_file_that_changes_while_it_is_sent_ends_the_transfer_with_its_reason() {
     let mut world = World::new(19, 2, tree());
     world.sender = {

@@ -685,7 +685,7 @@ impl<I: Intake> Endpoint for ObjectReceiver<I> {
                 self.by_link.remove(&link);
                 Some(LinkCommand::Close { link })
             }
-            send @ LinkCommand::Send { .. } => Some(send),
+            other @ (LinkCommand::Send { .. } | LinkCommand::Pause { .. }) => Some(other),
         }
     }
 

@@ -163,7 +163,7 @@ fn open<I: Intake>(receiver: &mut ObjectReceiver<I>, now: Instant, first: u32) -
                 let taken = bytes.len();
                 receiver.link_sent(link, taken);
             }
-            LinkCommand::Close { .. } => {}
+            LinkCommand::Close { .. } | LinkCommand::Pause { .. } => {}
         }
     }
     peers

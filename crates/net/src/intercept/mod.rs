@@ -200,6 +200,10 @@ impl<I: Io> Io for Intercept<I> {
         self.inner.link_send(link, bytes)
     }
 
+    fn link_pause(&mut self, link: LinkId, is_paused: bool) {
+        self.inner.link_pause(link, is_paused);
+    }
+
     fn link_close(&mut self, link: LinkId) {
         self.inner.link_close(link);
     }

@@ -109,6 +109,12 @@ struct State {
     is_ended: bool,
 }
 
+impl State {
+    const fn is_behind(&self) -> bool {
+        self.runs - self.unmade - self.spare.len() > self.runs / 4
+    }
+}
+
 impl Queue {
     pub(super) fn new(runs: usize, notify: Option<Box<dyn Fn() + Send + Sync>>) -> Self {
         let state = State {
@@ -150,8 +156,7 @@ impl Queue {
     /// True while more than a quarter of the runs are on their way to the disk: the rest is for
     /// what a sender has sent before it hears of it.
     pub(super) fn is_behind(&self) -> bool {
-        let state = self.lock();
-        state.runs - state.unmade - state.spare.len() > state.runs / 4
+        self.lock().is_behind()
     }
 
     /// The next event; true when the disk's thread has nothing to do, and whether it has died.
@@ -221,7 +226,15 @@ impl Queue {
     /// Gives an emptied run back.
     pub(super) fn give_back(&self, mut run: Run) {
         run.clear();
-        self.lock().spare.push(run);
+        let mut state = self.lock();
+        let was_behind = state.is_behind();
+        state.spare.push(run);
+        let has_caught_up = was_behind && !state.is_behind();
+        drop(state);
+        if has_caught_up {
+            // The session may leave its connection unread until then.
+            self.wake();
+        }
     }
 
     pub(super) fn tell(&self, events: &mut Vec<StoreEvent>) {

@@ -139,6 +139,14 @@ impl Links {
         taken
     }
 
+    /// Leaves what arrives in the kernel, whose window then stops the peer; or reads it again.
+    pub(super) fn pause(&mut self, id: LinkId, is_paused: bool, readiness: &Readiness) {
+        if let Some(link) = self.links.get_mut(&id.0) {
+            link.is_paused = is_paused;
+            link.follow(id, readiness);
+        }
+    }
+
     /// Sends what is queued, then the end. Nothing more is told of this connection.
     pub(super) fn close(&mut self, id: LinkId, readiness: &Readiness, tally: &mut Tally) {
         self.events.retain(|&(other, _)| other != id);
@@ -309,7 +317,10 @@ impl Links {
             }
         }
         link.follow(LinkId(id), readiness);
-        if event.is_some() || !ready.readable {
+        // A paused connection that is not asked about and yet readable is broken: it is read to its
+        // end, or the kernel would tell of it again at once.
+        let was_asked = link.interest.readable;
+        if event.is_some() || !ready.readable || (link.is_paused && was_asked) {
             return event;
         }
         match link.read(data) {
@@ -356,6 +367,7 @@ impl Links {
             state,
             queue: VecDeque::new(),
             owes_writable: false,
+            is_paused: false,
             interest,
         };
         self.links.insert(id.0, link);
@@ -376,6 +388,8 @@ struct Link {
     queue: VecDeque<u8>,
     /// The owner was told to wait for room.
     owes_writable: bool,
+    /// The owner wants to read nothing for now.
+    is_paused: bool,
     interest: Interest,
 }
 
@@ -436,7 +450,7 @@ impl Link {
     fn follow(&mut self, id: LinkId, readiness: &Readiness) {
         let is_connecting = matches!(self.state, State::Connecting | State::ConnectingToFlush);
         let interest = Interest {
-            readable: true,
+            readable: !self.is_paused || self.state != State::Open,
             writable: is_connecting || !self.queue.is_empty(),
         };
         if interest != self.interest {

@@ -303,6 +303,10 @@ impl Io for UdpIo {
             .send(link, bytes, &self.readiness, &mut self.tally)
     }
 
+    fn link_pause(&mut self, link: LinkId, is_paused: bool) {
+        self.links.pause(link, is_paused, &self.readiness);
+    }
+
     fn link_close(&mut self, link: LinkId) {
         self.links.close(link, &self.readiness, &mut self.tally);
     }

@@ -192,3 +192,56 @@ fn a_link_ends_a_wait() {
     source.turn();
     assert!(source.accepted().is_some());
 }
+
+#[test]
+fn a_paused_link_keeps_its_data_stops_its_peer_and_does_not_end_a_wait() {
+    let options = SocketOptions {
+        link_queue_bytes: 100_000,
+        ..SocketOptions::default()
+    };
+    let (mut source, address) = listening(78, options);
+    let mut receiver = End::new(Role::Receiver, 78, SocketOptions::default());
+    let dialled = receiver.io.link_open(address);
+    until(&mut [&mut source, &mut receiver], |ends| {
+        ends[0].accepted().is_some()
+    });
+    let accepted = source.accepted().unwrap();
+    receiver.io.link_pause(dialled, true);
+    // More than the kernel's buffers hold.
+    let memory = pattern(64 << 20);
+    let mut taken = 0;
+    let mut quiet = 0;
+    while quiet < 100 {
+        let more = source.io.link_send(accepted, &memory[taken..]);
+        taken += more;
+        quiet = if more == 0 { quiet + 1 } else { 0 };
+        source.turn();
+        receiver.turn();
+    }
+    assert!(receiver.data.is_empty() && taken < memory.len());
+    let start = receiver.io.now();
+    receiver.io.wait(Some(start + Duration::from_millis(20)));
+    assert!(receiver.io.now().since(start) >= Duration::from_millis(20));
+
+    receiver.io.link_pause(dialled, false);
+    until(&mut [&mut source, &mut receiver], |ends| {
+        ends[1].data.len() == taken
+    });
+    assert!(receiver.data == memory[..taken]);
+}
+
+#[test]
+fn a_paused_link_that_is_reset_is_closed() {
+    let (mut source, address) = listening(79, SocketOptions::default());
+    let stream = std::net::TcpStream::connect(address).unwrap();
+    until(&mut [&mut source], |ends| ends[0].accepted().is_some());
+    let accepted = source.accepted().unwrap();
+    source.io.link_pause(accepted, true);
+    source.io.link_send(accepted, b"unread by its peer");
+    std::thread::sleep(Duration::from_millis(10));
+    // With bytes unread, the kernel of that end resets.
+    drop(stream);
+    until(&mut [&mut source], |ends| {
+        ends[0].was_told(LinkEvent::Closed)
+    });
+}
