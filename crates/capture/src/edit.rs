@@ -68,8 +68,12 @@ impl Editor {
             replace_address(room, *old, *new);
         }
         if self.edits.tag != TagEdit::Keep {
-            let len = remove_tags(room);
-            room.truncate(len);
+            // Each time those that a parser follows; a frame may have any number.
+            while let len = remove_tags(room)
+                && len < room.len()
+            {
+                room.truncate(len);
+            }
         }
         if let TagEdit::Set(tag_control) = self.edits.tag {
             insert_tag(room, tag_control);

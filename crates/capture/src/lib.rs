@@ -33,6 +33,8 @@ pub use error::CaptureError;
 mod filter;
 pub use filter::Filter;
 
+pub mod fuzzing;
+
 pub mod generated;
 
 mod link;
