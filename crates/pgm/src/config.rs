@@ -202,6 +202,18 @@ parameters! {
     send_join: bool = false, false => true, "switch", Source,
         "RFC 3208 section 9.4: optional",
         "offer late joiners the whole transmit window with OPT_JOIN in SPMs";
+    fec_group: u32 = 0, 0 => 128, "packets", Source,
+        "RFC 3208 section 11: a power of two; off as it gains with several receivers only",
+        "packets of a group that parity is computed over, 2 to 128, such as 64; 0 offers no parity";
+    fec_on_demand: bool = true, false => true, "switch", Source,
+        "RFC 3208 section 11.4: PARITY_PRM_OND",
+        "answer NAKs that ask for any so many parity packets of a group instead of certain packets";
+    fec_proactive: u32 = 0, 0 => 127, "packets", Source,
+        "RFC 3208 section 11.4: PARITY_PRM_PRO; judgement",
+        "parity packets that follow each group unasked, at least";
+    fec_proactive_max: u32 = 0, 0 => 127, "packets", Source,
+        "judgement: a sixth more packets than data repairs 10 % of loss before it is asked for",
+        "parity packets that follow each group unasked, at most: as NAKs for more have it";
     linger: Duration = fixed::s(5), fixed::ZERO => fixed::s(3600), "time", Source,
         "RFC 3208 section 9.7.2: TXW_SECS; judgement",
         "how long a closed source goes on answering NAKs and announcing its end";
@@ -415,9 +427,28 @@ impl Config {
     }
 }
 
+/// A rule between parameters: whether it holds, the parameter to change, what it must do, and the
+/// other parameter.
+type Rule = (bool, &'static str, &'static str, &'static str);
+
 /// The rules between parameters. The first that is broken is reported.
 fn check_rules(c: &Config) -> Result<(), ConfigError> {
-    let rules: [(bool, &'static str, &'static str, &'static str); 9] = [
+    let rules = window_and_timer_rules(c).into_iter().chain(fec_rules(c));
+    let Some((_, name, rule, other)) = rules.into_iter().find(|(holds, ..)| !holds) else {
+        return Ok(());
+    };
+    Err(ConfigError::Conflict {
+        name,
+        value: c.value(name).unwrap_or_default(),
+        rule,
+        other,
+        limit: c.value(other).unwrap_or_default(),
+    })
+}
+
+/// Windows hold packets, and of two times one bounds the other.
+fn window_and_timer_rules(c: &Config) -> [Rule; 9] {
+    [
         (
             c.tx_window_bytes >= 4 * c.mtu,
             "tx_window_bytes",
@@ -474,15 +505,49 @@ fn check_rules(c: &Config) -> Result<(), ConfigError> {
             "must be at most a fifth of repair_time_max, or a lost repair is not sent in time",
             "repair_time_max",
         ),
-    ];
-    let Some(&(_, name, rule, other)) = rules.iter().find(|(holds, ..)| !holds) else {
-        return Ok(());
-    };
-    Err(ConfigError::Conflict {
-        name,
-        value: c.value(name).unwrap_or_default(),
-        rule,
-        other,
-        limit: c.value(other).unwrap_or_default(),
-    })
+    ]
+}
+
+/// Groups are of a size that the code has, fit the windows, and have no more parity than members.
+fn fec_rules(c: &Config) -> [Rule; 6] {
+    let group = c.fec_group as usize;
+    let two_groups = 2 * group * c.mtu;
+    [
+        (
+            c.fec_group == 0 || crate::fec::Numbering::new(c.fec_group).is_some(),
+            "fec_group",
+            "must be 0 or a power of two from 2 to 128, as parity numbers share those of data",
+            "fec_on_demand",
+        ),
+        (
+            c.tx_window_bytes >= two_groups,
+            "tx_window_bytes",
+            "must hold two groups of fec_group packets of mtu bytes",
+            "fec_group",
+        ),
+        (
+            c.object_window_bytes >= two_groups,
+            "object_window_bytes",
+            "must hold two groups of fec_group packets of mtu bytes",
+            "fec_group",
+        ),
+        (
+            c.tx_window_sqns as usize >= 2 * group,
+            "tx_window_sqns",
+            "must hold two groups of fec_group packets",
+            "fec_group",
+        ),
+        (
+            c.fec_proactive <= c.fec_group,
+            "fec_proactive",
+            "must not exceed fec_group, the packets that parity is computed over",
+            "fec_group",
+        ),
+        (
+            c.fec_proactive_max <= c.fec_group,
+            "fec_proactive_max",
+            "must not exceed fec_group, the packets that parity is computed over",
+            "fec_group",
+        ),
+    ]
 }

@@ -48,6 +48,7 @@ use crate::Config;
 mod log;
 mod ncf;
 mod pacer;
+mod parity;
 mod position_set;
 mod repair;
 mod spm;
@@ -60,6 +61,7 @@ pub use write::{Burst, Slot};
 use log::TransmitLog;
 use ncf::NcfQueue;
 use pacer::{Pacer, time_of};
+use parity::Parity;
 use repair::RepairQueue;
 use spm::SpmSchedule;
 use transmit::Pending;
@@ -79,6 +81,7 @@ pub struct Source {
     addressing: Addressing,
     log: TransmitLog,
     repairs: RepairQueue,
+    parity: Option<Box<Parity>>,
     ncfs: NcfQueue,
     spm: SpmSchedule,
     spm_sqn: Sqn,
@@ -135,6 +138,8 @@ impl Source {
         let first = (1 << 32) + u64::from(setup.first_sqn);
         let log = TransmitLog::new(config.tx_window_bytes(), config.tx_window_sqns(), first);
         let repairs = RepairQueue::new(log.index_slots());
+        let limits = Limits::new(&config, &setup);
+        let parity = Parity::new(&config, &limits, &log);
         let catch_up = config.pacing_catch_up();
         let mut source = Self {
             config,
@@ -142,6 +147,7 @@ impl Source {
             addressing: Addressing::downstream(setup.tsi, setup.destination_port),
             log,
             repairs,
+            parity,
             ncfs: NcfQueue::new(),
             spm: SpmSchedule::new(&config, now),
             // Below 2^31: OpenPGM compares a new peer's first SPM with 0, and takes none from the
@@ -153,7 +159,7 @@ impl Source {
             flow_hold: u64::MAX,
             elimination: elimination(&config, ELIMINATION_START),
             first,
-            limits: Limits::new(&config, &setup),
+            limits,
             closing: Closing::Open,
             reset: None,
             blocked: false,
@@ -250,6 +256,7 @@ impl Source {
         });
         if !repairs {
             self.repairs.clear();
+            self.parity.iter_mut().for_each(|parity| parity.clear());
         }
         match self.closing {
             Closing::Open => self.closing = Closing::Sending,
@@ -287,10 +294,10 @@ impl Source {
         if !self.ncfs.is_empty() {
             due = due.min(self.ncf_pacer.due());
         }
-        if !self.repairs.is_empty() {
+        if self.has_repairs() {
             due = due.min(self.repair_pacer.due());
         }
-        if self.has_sendable() {
+        if self.has_sendable() || self.is_proactive_due() {
             due = Instant::ZERO;
         }
         let due = due.max(self.pacer.due());
@@ -301,14 +308,15 @@ impl Source {
     /// True while something waits for the rate limit alone.
     #[must_use]
     pub fn is_rate_limited(&self, now: Instant) -> bool {
-        let waits = self.has_sendable() || !self.repairs.is_empty() || !self.ncfs.is_empty();
+        let waits = self.has_sendable() || self.has_repairs() || !self.ncfs.is_empty();
         waits && !self.pacer.is_ready(now)
     }
 
     /// True when nothing is unsent and no repair is queued.
     #[must_use]
-    pub const fn is_drained(&self) -> bool {
-        self.log.unsent() == self.log.lead() && self.repairs.is_empty()
+    pub fn is_drained(&self) -> bool {
+        let is_sent = self.log.unsent() == self.log.lead();
+        is_sent && !self.has_repairs() && !self.is_proactive_due()
     }
 
     /// True when the source was closed and its time to answer NAKs is over: it is silent now.
@@ -356,7 +364,12 @@ impl Source {
     /// The first packet that must stay: unsent, waiting for repair, or held by flow control.
     #[must_use]
     pub fn hold(&self) -> u64 {
-        let edge = self.log.unsent().min(self.repairs.oldest());
+        let unsent = self.log.unsent();
+        let edge = unsent.min(self.repairs.oldest());
+        let edge = match &self.parity {
+            None => edge,
+            Some(parity) => edge.min(parity.hold(unsent)),
+        };
         edge.min(self.flow_hold).max(self.log.trail())
     }
 
@@ -378,10 +391,11 @@ impl Source {
         self.log.unsent_bytes()
     }
 
-    /// Packets that wait to be repaired.
+    /// Packets that wait to be repaired, and groups that wait for parity.
     #[must_use]
-    pub const fn repair_backlog(&self) -> u64 {
-        self.repairs.len()
+    pub fn repair_backlog(&self) -> u64 {
+        let groups = self.parity.as_ref().map_or(0, |parity| parity.backlog());
+        self.repairs.len() + groups
     }
 
     /// The limit over everything that is sent, in bytes a second; 0 for none.
@@ -419,11 +433,19 @@ impl Source {
         self.log.unsent() < self.log.lead() && self.flow_room() > 0
     }
 
+    fn has_repairs(&self) -> bool {
+        let is_wanted = |parity: &Parity| parity.is_wanted();
+        !self.repairs.is_empty() || self.parity.as_deref().is_some_and(is_wanted)
+    }
+
     fn advance_closing(&mut self, now: Instant) {
         match self.closing {
             Closing::Sending if self.log.unsent() == self.log.lead() => {
                 let until = now + self.config.linger();
                 self.closing = Closing::Finished { until };
+                if let (Some(parity), None) = (&mut self.parity, self.reset) {
+                    parity.end(self.log.trail(), self.log.lead());
+                }
                 self.spm.quicken(now, self.config.linger());
             }
             Closing::Finished { until } if now >= until => self.closing = Closing::Over,
@@ -467,8 +489,13 @@ impl Limits {
         let datagram_overhead = ip_header + UDP_HEADER;
         let tpdu = config.mtu() - datagram_overhead;
         let syn = if config.send_syn() { SYN_BYTES } else { 0 };
-        let tsdu = tpdu - DATA_HEAD - syn;
-        let fragment_tsdu = tpdu - DATA_HEAD - syn - FRAGMENT_BYTES;
+        let parity = if config.fec_group() > 0 {
+            Parity::BYTES_MAX
+        } else {
+            0
+        };
+        let tsdu = tpdu - DATA_HEAD - syn.max(parity);
+        let fragment_tsdu = tpdu - DATA_HEAD - (syn + FRAGMENT_BYTES).max(parity);
         let (window, sqns) = (config.tx_window_bytes(), config.tx_window_sqns());
         let pieces = |fragments: u32| {
             let fragments = fragments.max(1) as usize;
@@ -550,6 +577,11 @@ base::counters! {
         nak_merged: Sqns, "asked for while already queued";
         nak_eliminated: Sqns, "asked for again within the elimination interval";
         nak_behind: Sqns, "asked for after they left the window";
+        parity_packets: Packets, "parity sent as RDATA because it was asked for";
+        parity_unasked: Packets, "parity sent as ODATA after its group";
+        parity_bytes: Bytes, "TPDU bytes of parity packets";
+        parity_naks: Packets, "NAKs for parity understood";
+        parity_queued: Events, "asked for and queued for parity";
         nak_beyond: Sqns, "asked for before they were sent: stray or forged";
         ncf_suppressed: Packets, "NAKs that got no confirmation because too many came at once";
         nnaks: Packets, "null NAKs heard";
@@ -572,7 +604,7 @@ const FRAGMENT_BYTES: usize = 20;
 /// OPT_LENGTH and OPT_SYN.
 const SYN_BYTES: usize = 8;
 /// An IPv6 SPM with every option that a source sends, rounded up.
-const SPM_BYTES: usize = 128;
+const SPM_BYTES: usize = 136;
 /// Capacity of the buffer in which SPMs and NCFs are built.
 const CONTROL_BYTES: usize = 512;
 /// Most repairs in one run, and the most pieces a gathering send call takes here.

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!   poll_run:  rate limit reached? -> None
-//!              NCFs within their limit -> SPM due -> repairs within their share -> ODATA -> None
+//!              NCFs within their limit -> SPM due -> parity of a complete group
+//!              -> repairs within their share -> ODATA -> None
 //! ```
 //!
 //! **Spec**: RFC 3208 sections 5.1.1 to 5.1.6, 5.3, 8.1.
@@ -14,7 +15,8 @@ use base::{Budget, Instant, Outcome, Run};
 use wire::pgm::{Body, Join, Spm, emit};
 
 use super::{
-    Closing, Duration, GATHER_MAX, PgmOption, RUN_BYTES_MAX, SPM_BYTES, Source, Sqn, log::LogRun,
+    Closing, Duration, GATHER_MAX, Parity, PgmOption, RUN_BYTES_MAX, SPM_BYTES, Source, Sqn,
+    log::LogRun, parity::Batch,
 };
 
 impl Source {
@@ -37,8 +39,31 @@ impl Source {
         if self.spm.due() <= now {
             return Some(self.spm_run(now));
         }
+        if self.parity.is_some() {
+            return self.repair_parity_or_odata_run(now, limit);
+        }
         if !self.repairs.is_empty() && self.repair_pacer.is_ready(now) {
             return Some(self.repair_run(limit));
+        }
+        self.odata_run(limit)
+    }
+
+    /// With parity: that of a group which is complete, then repairs of both kinds by turns.
+    fn repair_parity_or_odata_run(&mut self, now: Instant, limit: Budget) -> Option<Run<'_>> {
+        while self.is_proactive_due() {
+            if self.stage_parity(limit, true) {
+                return self.staged_run();
+            }
+        }
+        while self.has_repairs() && self.repair_pacer.is_ready(now) {
+            let others_wait = !self.repairs.is_empty();
+            let is_next = |parity: &Parity| parity.is_next(others_wait);
+            if !self.parity.as_deref().is_some_and(is_next) {
+                return Some(self.repair_run(limit));
+            }
+            if self.stage_parity(limit, false) {
+                return self.staged_run();
+            }
         }
         self.odata_run(limit)
     }
@@ -73,6 +98,7 @@ impl Source {
             Pending::Ncf => self.ncfs_left(now, sent),
             Pending::Spm => self.spm_left(now),
             Pending::Rdata => self.repairs_left(now, sent),
+            Pending::Parity(batch, _) => self.parity_left(now, batch, sent),
             Pending::Odata(_) => self.odata_left(now, sent),
         }
         self.advance_closing(now);
@@ -126,7 +152,7 @@ impl Source {
             lead: Sqn::of(self.log.unsent()).previous(),
             path_nla: self.setup.nla,
         });
-        let mut options = [PgmOption::Fin; 3];
+        let mut options = [PgmOption::Fin; 5];
         let mut count = 0;
         let mut add = |option| {
             options[count] = option;
@@ -134,6 +160,13 @@ impl Source {
         };
         if self.config.send_join() {
             add(PgmOption::Join(Join { min: trail }));
+        }
+        if let Some(parity) = &self.parity {
+            parity
+                .spm_options()
+                .into_iter()
+                .flatten()
+                .for_each(&mut add);
         }
         match (self.reset, self.closing) {
             (Some(reset), _) => add(PgmOption::Rst(reset)),
@@ -223,6 +256,9 @@ impl Source {
             self.log.set_repaired_at(position, now);
             bytes += self.log.range(position).len();
         }
+        self.parity
+            .iter_mut()
+            .for_each(|parity| parity.set_turn(true));
         self.counters.rdata_packets += sent as u64;
         self.counters.rdata_bytes += bytes as u64;
         let on_wire = bytes + sent * self.limits.datagram_overhead;
@@ -234,7 +270,7 @@ impl Source {
 
     /// Bytes after which another receiver's repairs have their turn: what a burst may hold, but no
     /// more than half of the longest run.
-    fn repair_turn_bytes(&self) -> usize {
+    pub(super) fn repair_turn_bytes(&self) -> usize {
         let mtu = self.config.mtu();
         let quantum = self.config.pacing_quantum();
         let packets = self.repair_pacer.burst_packets(quantum, mtu);
@@ -265,6 +301,9 @@ impl Source {
 
     fn odata_left(&mut self, now: Instant, sent: usize) {
         let bytes = self.log.mark_sent(sent);
+        if let Some(parity) = &mut self.parity {
+            parity.pass_groups(self.log.unsent());
+        }
         self.counters.odata_packets += sent as u64;
         self.counters.odata_bytes += bytes as u64;
         self.count_on_wire(now, sent, bytes);
@@ -297,14 +336,14 @@ impl Source {
 
     /// Counts what left against the rate: TPDUs, IP and UDP headers.
     #[inline]
-    fn count_on_wire(&mut self, now: Instant, datagrams: usize, bytes: usize) {
+    pub(super) fn count_on_wire(&mut self, now: Instant, datagrams: usize, bytes: usize) {
         let on_wire = bytes + datagrams * self.limits.datagram_overhead;
         self.counters.wire_bytes += on_wire as u64;
         self.pacer.spend(now, on_wire);
     }
 
     #[inline]
-    const fn on_wire(&self, tpdu_bytes: usize) -> usize {
+    pub(super) const fn on_wire(&self, tpdu_bytes: usize) -> usize {
         tpdu_bytes + self.limits.datagram_overhead
     }
 }
@@ -320,6 +359,8 @@ pub(super) enum Pending {
     Spm,
     /// The repairs listed in `repaired`.
     Rdata,
+    /// So many parity packets of one group, staged.
+    Parity(Batch, usize),
     /// The first unsent packets.
     Odata(LogRun),
 }
@@ -332,6 +373,7 @@ impl Pending {
             Self::Ncf => ranges,
             Self::Spm => 1,
             Self::Rdata => repaired,
+            Self::Parity(_, count) => *count,
             Self::Odata(run) => run.count,
         }
     }

@@ -20,7 +20,8 @@ use std::net::SocketAddr;
 
 use base::{Arrival, DropReason, Instant, Verdict};
 use wire::pgm::{
-    Body, ChecksumState, Flags, Header, Nak, NakList, Packet, PgmOption, emit, verify_checksum,
+    Body, ChecksumState, Flags, Header, Nak, NakList, Packet, PgmOption, emit_flagged,
+    verify_checksum,
 };
 
 use super::{Closing, Source, Sqn, repair::LineId};
@@ -105,32 +106,19 @@ impl Source {
         if self.reset.is_some_and(|reset| reset.is_deaf) {
             return Err(DropReason::Ended);
         }
-        if packet.header().flags.contains(Flags::PARITY) {
-            return Err(DropReason::Unexpected);
-        }
-        let listed = packet.options().find_map(|option| match option {
-            PgmOption::NakList(list) => Some(list),
-            _ => None,
-        });
         let mut sqns = [Sqn(0); 1 + NakList::SQNS_MAX];
-        sqns[0] = nak.sqn;
-        let mut count = 1;
-        for sqn in listed.iter().flat_map(NakList::iter) {
-            *sqns.get_mut(count).ok_or(DropReason::Malformed)? = sqn;
-            count += 1;
+        let count = list_sqns(packet, nak, &mut sqns)?;
+        if packet.header().flags.contains(Flags::PARITY) {
+            return self.take_parity_nak(now, from, nak, &mut sqns[..count]);
         }
         let near = self.log.unsent();
         let asked = count;
-        count = keep(&mut sqns[..asked], |sqn| sqn.extend(near) < near);
+        let count = keep(&mut sqns[..asked], |sqn| sqn.extend(near) < near);
         self.counters.nak_beyond += (asked - count) as u64;
         if count == 0 {
             return Err(DropReason::BeyondWindow);
         }
         let sqns = &sqns[..count];
-        let nak = Nak {
-            sqn: sqns[0],
-            ..nak
-        };
         self.counters.naks += 1;
         self.counters.nak_sqns += count as u64;
         let line = self.repairs.line_of(from);
@@ -138,11 +126,34 @@ impl Source {
         for sqn in sqns {
             is_news |= self.ask_repair(now, line, sqn.extend(near));
         }
-        if self.ncfs.is_storm() && !is_news {
-            self.counters.ncf_suppressed += 1;
-            return Ok(());
+        self.confirm(nak, Flags::NONE, sqns, is_news);
+        Ok(())
+    }
+
+    /// A NAK that names groups, and how many packets of each are missing.
+    fn take_parity_nak(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        nak: Nak,
+        sqns: &mut [Sqn],
+    ) -> Result<(), DropReason> {
+        if !self.config.fec_on_demand() || self.parity.is_none() {
+            return Err(DropReason::Unexpected);
         }
-        self.confirm(nak, &sqns[1..]);
+        let asked = sqns.len();
+        let mut is_news = false;
+        let count = keep(sqns, |sqn| {
+            let queued = self.ask_parity(now, from, sqn);
+            is_news |= queued == Some(true);
+            queued.is_some()
+        });
+        self.counters.nak_beyond += (asked - count) as u64;
+        if count == 0 {
+            return Err(DropReason::BeyondWindow);
+        }
+        self.counters.parity_naks += 1;
+        self.confirm(nak, Flags::PARITY, &sqns[..count], is_news);
         Ok(())
     }
 
@@ -183,21 +194,43 @@ impl Source {
         true
     }
 
-    /// Queues the NCF: the NAK again, list and all, travelling downstream.
-    fn confirm(&mut self, nak: Nak, list: &[Sqn]) {
-        let ncf = Body::Ncf(nak);
+    /// Queues the NCF: the NAK again, list and all, travelling downstream. In a storm of NAKs only
+    /// those that brought news are confirmed.
+    fn confirm(&mut self, nak: Nak, flags: Flags, sqns: &[Sqn], is_news: bool) {
+        if self.ncfs.is_storm() && !is_news {
+            self.counters.ncf_suppressed += 1;
+            return;
+        }
+        let (sqn, list) = (sqns[0], &sqns[1..]);
+        let ncf = Body::Ncf(Nak { sqn, ..nak });
         let options = [PgmOption::NakList(NakList::new(list))];
         let options = if list.is_empty() { &[][..] } else { &options };
         self.control.clear();
-        emit(&mut self.control, &self.addressing, &ncf, options, &[]);
+        let addressing = &self.addressing;
+        emit_flagged(&mut self.control, addressing, flags, &ncf, options, &[]);
         if !self.ncfs.push(&self.control) {
             self.counters.ncf_suppressed += 1;
         }
     }
 }
 
+/// Everything that a NAK asks for; how many there are.
+fn list_sqns(packet: &Packet<'_>, nak: Nak, sqns: &mut [Sqn]) -> Result<usize, DropReason> {
+    let listed = packet.options().find_map(|option| match option {
+        PgmOption::NakList(list) => Some(list),
+        _ => None,
+    });
+    sqns[0] = nak.sqn;
+    let mut count = 1;
+    for sqn in listed.iter().flat_map(NakList::iter) {
+        *sqns.get_mut(count).ok_or(DropReason::Malformed)? = sqn;
+        count += 1;
+    }
+    Ok(count)
+}
+
 /// Moves those that `is_kept` says to the front, in their order; how many there are.
-fn keep(sqns: &mut [Sqn], is_kept: impl Fn(Sqn) -> bool) -> usize {
+fn keep(sqns: &mut [Sqn], mut is_kept: impl FnMut(Sqn) -> bool) -> usize {
     let mut kept = 0;
     for index in 0..sqns.len() {
         if is_kept(sqns[index]) {

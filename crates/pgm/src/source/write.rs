@@ -155,6 +155,8 @@ impl Source {
             if hold == self.repairs.oldest() {
                 // The offerer waits for this repair: it comes with the next turn of its line.
                 self.repairs.hasten(hold);
+            } else if let Some(parity) = &mut self.parity {
+                parity.hasten(hold);
             }
             Full::Window
         })

@@ -1,0 +1,584 @@
+//! Parity at the source: the offer, what is asked for, what leaves and when.
+//!
+//! It does not know the code (that is [`crate::fec`]) nor keep parity packets: they are computed
+//! from the log when they are due, which costs nothing while nothing is lost. Groups are numbered
+//! by their first position divided by the group size.
+//!
+//! ```text
+//!   parity NAK --> group full, in the log? --> wanted: at least so many --> RDATA, new indexes
+//!                                          \-> parity NCF
+//!   group full ---> `share` packets -------------------------------------> ODATA, indexes from 0
+//!   close --------> the last group is short: SPMs and its parity say so (OPT_CURR_TGSIZE)
+//! ```
+//!
+//! Invariants: a group that waits for its parity stays in the log; indexes are used in order, each
+//! once until all are used; at most [`STAGED_MAX`] packets are computed at a time.
+//!
+//! Deviations: section 11.4 has selective NAKs for full groups answered with parity, where a
+//! receiver that knows no parity would go without: they are answered selectively. Groups are cut
+//! short at the end of the session alone; before, receivers may ask selectively in a group that
+//! does not grow, as section 11.5 has it. When a group's indexes are used up they start over.
+//!
+//! **Spec**: RFC 3208 sections 11.2 to 11.4, 11.8.
+
+use std::{net::SocketAddr, time::Duration};
+
+use base::{Budget, Instant, Run};
+use wire::{
+    Sqn,
+    pgm::{
+        Addressing, Body, CurrTgsize, Data, Flags, Packet, ParityPrm, ParityReading, PgmOption,
+        emit_flagged,
+    },
+};
+
+use super::{Limits, Source, log::TransmitLog, repair::RepairQueue, transmit::Pending};
+use crate::{
+    Config,
+    fec::{
+        Code, Combine, Encoder, FRAGMENT_BYTES, Numbering, Parities, encoded_fragment,
+        fragment_contents,
+    },
+};
+
+mod share;
+use share::Share;
+
+/// What a source that offers parity keeps for it.
+#[derive(Debug)]
+pub(super) struct Parity {
+    is_on_demand: bool,
+    numbering: Numbering,
+    code: Code,
+    payloads: Encoder,
+    fragments: Encoder,
+    payload_bytes_max: usize,
+    /// Groups in the log, at their number modulo the length.
+    groups: Vec<Asked>,
+    /// Groups with parity to send because it was asked for.
+    wanted: RepairQueue,
+    /// Repairs of both kinds wait, and it is the turn of parity.
+    has_turn: bool,
+    share: Share,
+    /// The first group whose pro-active parity has not left, and how many of it have.
+    cursor: u64,
+    cursor_sent: u32,
+    /// The last group and its size, once that is known to be short.
+    short: Option<(u64, u32)>,
+    /// The packets of one run, and how long each is.
+    staged: Vec<u8>,
+    segment: usize,
+}
+
+/// What was asked of one group.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    group: u64,
+    /// The next parity index.
+    next_index: u32,
+    /// Parity packets that wait to be sent.
+    pending: u32,
+    /// Parity packets sent within an elimination interval of each other, and when the last was.
+    recent: u32,
+    sent_at: Instant,
+    is_asked: bool,
+}
+
+impl Asked {
+    const fn nothing(group: u64) -> Self {
+        Self {
+            group,
+            next_index: 0,
+            pending: 0,
+            recent: 0,
+            sent_at: Instant::ZERO,
+            is_asked: false,
+        }
+    }
+}
+
+/// What became of a request for parity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// More is to be sent than before.
+    Queued,
+    /// As much was asked for already.
+    Merged,
+    /// As much has just been sent.
+    Eliminated,
+}
+
+impl Parity {
+    /// As the configuration says, `None` when it says to offer none.
+    pub(super) fn new(config: &Config, limits: &Limits, log: &TransmitLog) -> Option<Box<Self>> {
+        let numbering = Numbering::new(config.fec_group())?;
+        let code = Code::new(config.fec_group() as usize)?;
+        let group_size = u64::from(config.fec_group());
+        let groups_max = (log.index_slots() / group_size + 2).next_power_of_two();
+        let combine = crate::fec::combine;
+        Some(Box::new(Self {
+            is_on_demand: config.fec_on_demand(),
+            numbering,
+            code,
+            payloads: Encoder::new(combine, STAGED_MAX, limits.tsdu),
+            fragments: Encoder::new(combine, STAGED_MAX, FRAGMENT_BYTES),
+            payload_bytes_max: limits.tsdu,
+            groups: vec![Asked::nothing(0); groups_max as usize],
+            wanted: RepairQueue::new(groups_max.max(64)),
+            has_turn: false,
+            share: Share::new(config.fec_proactive(), config.fec_proactive_max()),
+            cursor: log.unsent().div_ceil(group_size),
+            cursor_sent: 0,
+            short: None,
+            staged: Vec::new(),
+            segment: 0,
+        }))
+    }
+
+    /// Bytes that a parity packet takes beyond its longest member, whatever its options: what is
+    /// kept free in data packets.
+    pub(super) const BYTES_MAX: usize =
+        4 + TGSIZE_BYTES + GROUP_BYTES + OPTION_BYTES + crate::fec::LENGTH_BYTES;
+
+    /// Uses another function for the payloads.
+    pub(super) fn set_combine(&mut self, combine: Combine) {
+        self.payloads = Encoder::new(combine, STAGED_MAX, self.payload_bytes_max);
+        self.fragments = Encoder::new(combine, STAGED_MAX, FRAGMENT_BYTES);
+    }
+
+    /// What SPMs say: the offer, and in the end the size of the last group.
+    pub(super) fn spm_options(&self) -> [Option<PgmOption<'static>>; 2] {
+        let offer = ParityPrm::new(
+            !self.share.is_none(),
+            self.is_on_demand,
+            self.numbering.group_size(),
+            ParityReading::Rfc,
+        );
+        let size = |(_, size)| PgmOption::CurrTgsize(CurrTgsize { size });
+        [Some(PgmOption::ParityPrm(offer)), self.short.map(size)]
+    }
+
+    /// The first position that parity still to be sent is computed from.
+    #[inline]
+    pub(super) fn hold(&self, unsent: u64) -> u64 {
+        let group_size = u64::from(self.numbering.group_size());
+        let wanted = self.wanted.oldest().saturating_mul(group_size);
+        if self.is_proactive_due(unsent) {
+            wanted.min(self.cursor * group_size)
+        } else {
+            wanted
+        }
+    }
+
+    /// Sends the parity of the group with this position next, when something waits for it.
+    pub(super) fn hasten(&mut self, position: u64) {
+        self.wanted
+            .hasten(position / u64::from(self.numbering.group_size()));
+    }
+
+    /// True when parity that was asked for waits.
+    pub(super) const fn is_wanted(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// Number of groups whose parity was asked for and waits.
+    pub(super) const fn backlog(&self) -> u64 {
+        self.wanted.len()
+    }
+
+    /// True when the parity of a full group is to follow it.
+    #[inline]
+    pub(super) fn is_proactive_due(&self, unsent: u64) -> bool {
+        !self.share.is_none() && self.cursor_sent < self.share.count() && {
+            self.size(self.cursor, unsent).is_some()
+        }
+    }
+
+    /// Everything before `lead` was sent and nothing follows: the last group is short.
+    pub(super) fn end(&mut self, trail: u64, lead: u64) {
+        let group_size = u64::from(self.numbering.group_size());
+        let (group, size) = (lead / group_size, lead % group_size);
+        if size > 0 && group * group_size >= trail {
+            self.short = Some((group, size as u32));
+        }
+        self.pass_groups(lead);
+    }
+
+    /// Moves on from groups whose parity has left.
+    pub(super) fn pass_groups(&mut self, unsent: u64) {
+        if self.share.is_none() {
+            return;
+        }
+        while self.cursor_sent >= self.share.count() && self.size(self.cursor, unsent).is_some() {
+            self.share.group_sent();
+            self.cursor += 1;
+            self.cursor_sent = 0;
+        }
+    }
+
+    /// Forgets what was asked for.
+    pub(super) fn clear(&mut self) {
+        self.wanted.clear();
+        self.groups
+            .iter_mut()
+            .for_each(|asked| *asked = Asked::nothing(asked.group));
+    }
+
+    /// Whether repairs that wait are of this kind, when the others wait too or do not.
+    pub(super) const fn is_next(&self, others_wait: bool) -> bool {
+        self.is_wanted() && (self.has_turn || !others_wait)
+    }
+
+    /// Gives the turn to selective repairs, or takes it.
+    pub(super) const fn set_turn(&mut self, has_turn: bool) {
+        self.has_turn = has_turn;
+    }
+
+    /// The group whose parity is next, and how many packets of it; groups end before `end`.
+    fn next(&mut self, end: u64, is_proactive: bool) -> (u64, u32) {
+        if is_proactive {
+            return (self.cursor, self.share.count() - self.cursor_sent);
+        }
+        let group = self.wanted.next(end);
+        (group, self.asked(group).pending)
+    }
+
+    /// Forgets a group that has left the log.
+    fn drop_group(&mut self, group: u64, is_proactive: bool) {
+        if is_proactive {
+            self.cursor += 1;
+            self.cursor_sent = 0;
+        } else {
+            self.asked(group).pending = 0;
+            self.wanted.remove(group);
+        }
+    }
+
+    /// Members of a group, when all of it was sent.
+    fn size(&self, group: u64, unsent: u64) -> Option<u32> {
+        let group_size = self.numbering.group_size();
+        if (group + 1) * u64::from(group_size) <= unsent {
+            return Some(group_size);
+        }
+        let (last, size) = self.short?;
+        (last == group).then_some(size)
+    }
+
+    fn asked(&mut self, group: u64) -> &mut Asked {
+        let index = group as usize & (self.groups.len() - 1);
+        let asked = &mut self.groups[index];
+        if asked.group != group {
+            *asked = Asked::nothing(group);
+        }
+        asked
+    }
+
+    /// Notes that `need` parity packets of a group are asked for.
+    ///
+    /// **Spec**: RFC 3208 section 11.4, "A source consolidates requests".
+    fn want(&mut self, now: Instant, elimination: Duration, group: u64, need: u32) -> Answer {
+        let asked = self.asked(group);
+        let is_first = !std::mem::replace(&mut asked.is_asked, true);
+        let is_recent = asked.recent > 0 && now.since(asked.sent_at) < elimination;
+        let sent = if is_recent { asked.recent } else { 0 };
+        let pending = need.saturating_sub(sent);
+        let answer = if pending > asked.pending {
+            Answer::Queued
+        } else if asked.pending > 0 {
+            Answer::Merged
+        } else {
+            Answer::Eliminated
+        };
+        asked.pending = asked.pending.max(pending);
+        if is_first && group < self.cursor {
+            self.share.group_asked();
+        }
+        answer
+    }
+
+    /// Computes the next parity packets of a group, at most `count_max` and `bytes_max` but at
+    /// least one; all are equally long. How many, and how long each.
+    fn stage(
+        &mut self,
+        log: &TransmitLog,
+        addressing: &Addressing,
+        batch: Batch,
+        (count_max, bytes_max): (usize, usize),
+    ) -> (usize, usize) {
+        let first = batch.group * u64::from(self.numbering.group_size());
+        let next = self.asked(batch.group).next_index as usize;
+        let count = count_max.clamp(1, STAGED_MAX.min(self.code.parities_max() - next));
+        let indexes: [usize; STAGED_MAX] = std::array::from_fn(|i| next + i);
+        let indexes = &indexes[..count];
+        let members = Members::of(log, first, batch.size as usize);
+        let options = members.options();
+        let options = members.has_fragments.then(|| {
+            self.fragments
+                .encode(&self.code, &options[..members.count], indexes)
+        });
+        let mut options = options.iter().flat_map(Parities::payloads);
+        let payloads = &members.payloads[..members.count];
+        let payloads = self.payloads.encode(&self.code, payloads, indexes);
+        self.staged.clear();
+        let (mut staged, mut segment) = (0, 0);
+        for (&index, payload) in indexes.iter().zip(payloads.payloads()) {
+            let at = self.staged.len();
+            let head = Head {
+                numbering: &self.numbering,
+                first: Sqn::of(first),
+                trail: Sqn::of(log.trail()),
+                index,
+                batch,
+                is_variable: payloads.is_variable(),
+                fragment: options.next().and_then(|bytes| bytes.try_into().ok()),
+            };
+            head.emit(&mut self.staged, addressing, payload);
+            let len = self.staged.len() - at;
+            if staged > 0 && (len != segment || self.staged.len() > bytes_max) {
+                self.staged.truncate(at);
+                break;
+            }
+            (staged, segment) = (staged + 1, len);
+        }
+        (staged, segment)
+    }
+
+    /// Notes that `sent` parity packets of a group have left. True when none of it waits any more.
+    fn left(&mut self, now: Instant, elimination: Duration, batch: Batch, sent: usize) -> bool {
+        let indexes = self.code.parities_max() as u32;
+        let asked = self.asked(batch.group);
+        let sent = sent as u32;
+        asked.next_index = (asked.next_index + sent) % indexes;
+        if batch.is_proactive {
+            self.cursor_sent += sent;
+            return false;
+        }
+        if now.since(asked.sent_at) >= elimination {
+            asked.recent = 0;
+        }
+        asked.recent = asked.recent.saturating_add(sent);
+        asked.sent_at = now;
+        asked.pending = asked.pending.saturating_sub(sent);
+        asked.pending == 0
+    }
+}
+
+impl Source {
+    /// Computes parity with this function from here on: the session's owner may have one that is
+    /// faster than [`crate::fec::combine`].
+    pub fn set_combine(&mut self, combine: Combine) {
+        if let Some(parity) = &mut self.parity {
+            parity.set_combine(combine);
+        }
+    }
+
+    /// True when parity is due to follow the group that was just completed.
+    #[inline]
+    pub(super) fn is_proactive_due(&self) -> bool {
+        let unsent = self.log.unsent();
+        let due = |parity: &Parity| parity.is_proactive_due(unsent);
+        self.parity.as_deref().is_some_and(due)
+    }
+
+    /// Takes a NAK for parity: `sqn` names a group and how many packets are missing. `None` when
+    /// the group was not sent yet, otherwise whether more is to be sent than before.
+    pub(super) fn ask_parity(&mut self, now: Instant, from: SocketAddr, sqn: Sqn) -> Option<bool> {
+        let (trail, unsent) = (self.log.trail(), self.log.unsent());
+        let parity = self.parity.as_deref_mut()?;
+        let group_size = u64::from(parity.numbering.group_size());
+        let first = parity.numbering.first_of(sqn).extend(unsent);
+        let group = first / group_size;
+        let size = parity.size(group, unsent)?;
+        if first < trail {
+            self.counters.nak_behind += 1;
+            self.spm.request(now);
+            return Some(false);
+        }
+        let need = parity.numbering.requested(sqn, size);
+        let answer = parity.want(now, self.elimination, group, need);
+        match answer {
+            Answer::Queued => self.counters.parity_queued += 1,
+            Answer::Merged => self.counters.nak_merged += 1,
+            Answer::Eliminated => self.counters.nak_eliminated += 1,
+        }
+        if answer != Answer::Eliminated {
+            let line = parity.wanted.line_of(from);
+            parity.wanted.insert(line, group);
+        }
+        Some(answer == Answer::Queued)
+    }
+
+    /// Computes the next parity packets of one group; false when there is nothing to compute them
+    /// from, and the group is forgotten.
+    pub(super) fn stage_parity(&mut self, limit: Budget, is_proactive: bool) -> bool {
+        let (trail, unsent) = (self.log.trail(), self.log.unsent());
+        let quantum = self.config.pacing_quantum();
+        let pacer = if is_proactive {
+            &self.pacer
+        } else {
+            &self.repair_pacer
+        };
+        let burst = pacer.burst_packets(quantum, self.config.mtu());
+        let Some(parity) = self.parity.as_deref_mut() else {
+            return false;
+        };
+        let group_size = u64::from(parity.numbering.group_size());
+        let (group, pending) = parity.next(unsent / group_size + 1, is_proactive);
+        let size = parity.size(group, unsent);
+        let Some(size) = size.filter(|_| group * group_size >= trail) else {
+            parity.drop_group(group, is_proactive);
+            return false;
+        };
+        let batch = Batch {
+            group,
+            size,
+            is_proactive,
+        };
+        let count_max = burst.min(limit.datagrams).min(pending as usize);
+        let (count, segment) =
+            parity.stage(&self.log, &self.addressing, batch, (count_max, limit.bytes));
+        parity.segment = segment;
+        self.ranges.clear();
+        self.ranges.push(0..parity.staged.len());
+        self.pending = Pending::Parity(batch, count);
+        true
+    }
+
+    /// The run that was staged last.
+    pub(super) fn staged_run(&self) -> Option<Run<'_>> {
+        let parity = self.parity.as_deref()?;
+        Some(Run {
+            path: self.setup.path,
+            to: self.setup.group,
+            hops: None,
+            segment: parity.segment,
+            memory: &parity.staged,
+            ranges: &self.ranges,
+        })
+    }
+
+    /// Parity packets of one group have left.
+    pub(super) fn parity_left(&mut self, now: Instant, batch: Batch, sent: usize) {
+        let (turn_bytes, unsent) = (self.repair_turn_bytes(), self.log.unsent());
+        let Some(parity) = self.parity.as_deref_mut() else {
+            return;
+        };
+        let bytes = parity.segment * sent;
+        let on_wire = bytes + sent * self.limits.datagram_overhead;
+        let is_done = parity.left(now, self.elimination, batch, sent);
+        self.counters.parity_bytes += bytes as u64;
+        if batch.is_proactive {
+            self.counters.parity_unasked += sent as u64;
+            parity.pass_groups(unsent);
+        } else {
+            self.counters.parity_packets += sent as u64;
+            if is_done {
+                parity.wanted.remove(batch.group);
+            }
+            parity.set_turn(false);
+            parity.wanted.spend(on_wire, turn_bytes);
+            self.repair_pacer.spend(now, on_wire);
+        }
+        self.count_on_wire(now, sent, bytes);
+        self.spm.data_sent(now);
+    }
+}
+
+/// Which group's parity, and why it is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch {
+    group: u64,
+    size: u32,
+    is_proactive: bool,
+}
+
+/// Payloads and fragment options of a group's members, where they lie in the log.
+struct Members<'a> {
+    payloads: [&'a [u8]; MEMBERS_MAX],
+    contents: [[u8; FRAGMENT_BYTES]; MEMBERS_MAX],
+    count: usize,
+    has_fragments: bool,
+}
+
+impl<'a> Members<'a> {
+    fn of(log: &'a TransmitLog, first: u64, count: usize) -> Self {
+        let mut members = Self {
+            payloads: [&[]; MEMBERS_MAX],
+            contents: [fragment_contents(None); MEMBERS_MAX],
+            count,
+            has_fragments: false,
+        };
+        for (slot, position) in (first..).take(count).enumerate() {
+            let record = &log.memory()[log.range(position)];
+            let packet = Packet::parse(record).expect("the log holds complete packets");
+            let fragment = packet.options().find_map(|option| match option {
+                PgmOption::Fragment(fragment) => Some(fragment),
+                _ => None,
+            });
+            members.payloads[slot] = packet.tsdu();
+            members.contents[slot] = fragment_contents(fragment.as_ref());
+            members.has_fragments |= fragment.is_some();
+        }
+        members
+    }
+
+    fn options(&self) -> [&[u8]; MEMBERS_MAX] {
+        std::array::from_fn(|slot| &self.contents[slot][..])
+    }
+}
+
+/// What stands before the payload of one parity packet.
+struct Head<'a> {
+    numbering: &'a Numbering,
+    first: Sqn,
+    trail: Sqn,
+    index: usize,
+    batch: Batch,
+    is_variable: bool,
+    fragment: Option<&'a [u8; FRAGMENT_BYTES]>,
+}
+
+impl Head<'_> {
+    fn emit(&self, out: &mut Vec<u8>, addressing: &Addressing, payload: &[u8]) {
+        let numbered = self.numbering.parity(self.first, self.index);
+        let (sqn, group) = numbered.expect("the code has this parity packet");
+        let data = Data {
+            sqn,
+            trail: self.trail,
+        };
+        let body = if self.batch.is_proactive {
+            Body::Odata(data)
+        } else {
+            Body::Rdata(data)
+        };
+        let flags = if self.is_variable {
+            Flags::PARITY.with(Flags::VAR_PKTLEN)
+        } else {
+            Flags::PARITY
+        };
+        let size = self.batch.size;
+        let size = (size < self.numbering.group_size()).then_some(CurrTgsize { size });
+        let fragment = self.fragment.map(encoded_fragment);
+        let all = [
+            size.map(PgmOption::CurrTgsize),
+            group.map(PgmOption::ParityGrp),
+            fragment.map(PgmOption::Encoded),
+        ];
+        let mut options = [PgmOption::Fin; 3];
+        let mut count = 0;
+        for option in all.into_iter().flatten() {
+            options[count] = option;
+            count += 1;
+        }
+        emit_flagged(out, addressing, flags, &body, &options[..count], payload);
+    }
+}
+
+/// Members of the largest group.
+const MEMBERS_MAX: usize = 128;
+/// Parity packets computed at a time: what one pass over the members makes at full speed.
+const STAGED_MAX: usize = 8;
+/// OPT_CURR_TGSIZE, OPT_PARITY_GRP and OPT_FRAGMENT.
+const TGSIZE_BYTES: usize = 8;
+const GROUP_BYTES: usize = 8;
+const OPTION_BYTES: usize = 16;

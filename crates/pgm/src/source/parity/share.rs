@@ -1,0 +1,113 @@
+//! How many parity packets follow each group unasked: as many as spare most groups a NAK.
+//!
+//! It does not know losses or receivers, only which groups were asked for although their parity
+//! had been sent. In: one note for each group sent, one for each group asked for. Out: a number.
+//!
+//! ```text
+//!   of 64 groups, asked for     > 8        1 to 8       none, 8 times 64 groups in a row
+//!   parity of a group           one more   as it is     one fewer
+//! ```
+//!
+//! More comes at once and less only after long quiet: a NAK costs a round trip and as many packets
+//! as the worst receiver lacks, a parity packet too many one packet.
+//!
+//! Invariant: the number lies between the two that were configured.
+
+/// The number of pro-active parity packets, which adapts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    count: u32,
+    min: u32,
+    max: u32,
+    /// Groups sent, and groups asked for, since the number was last looked at.
+    sent: u32,
+    asked: u32,
+    /// Times in a row that none was asked for.
+    quiet: u32,
+}
+
+impl Share {
+    /// From `min` on, and at most `max` when that is more.
+    pub(super) const fn new(min: u32, max: u32) -> Self {
+        Self {
+            count: min,
+            min,
+            max: if max < min { min } else { max },
+            sent: 0,
+            asked: 0,
+            quiet: 0,
+        }
+    }
+
+    /// Parity packets that the present group gets.
+    pub(super) const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// True when no group ever gets any.
+    pub(super) const fn is_none(&self) -> bool {
+        self.max == 0
+    }
+
+    /// A group that had its parity was asked for, for the first time.
+    pub(super) const fn group_asked(&mut self) {
+        self.asked += 1;
+    }
+
+    /// A group and its parity have left.
+    pub(super) fn group_sent(&mut self) {
+        self.sent += 1;
+        if self.sent < GROUPS {
+            return;
+        }
+        self.quiet = if self.asked == 0 { self.quiet + 1 } else { 0 };
+        if self.asked > ASKED_MAX {
+            self.count = (self.count + 1).min(self.max);
+        } else if self.quiet == QUIET_MAX {
+            self.count = self.count.saturating_sub(1).max(self.min);
+            self.quiet = 0;
+        }
+        (self.sent, self.asked) = (0, 0);
+    }
+}
+
+/// Groups between two looks.
+const GROUPS: u32 = 64;
+const ASKED_MAX: u32 = GROUPS / 8;
+const QUIET_MAX: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number after `groups` groups, of which every `asked`-th is asked for (0 for none).
+    fn after(share: &mut Share, groups: u32, asked: u32) -> u32 {
+        for group in 1..=groups {
+            if asked > 0 && group % asked == 0 {
+                share.group_asked();
+            }
+            share.group_sent();
+        }
+        share.count()
+    }
+
+    #[test]
+    fn it_grows_while_many_groups_are_asked_for_and_stays_within_its_bounds() {
+        let mut share = Share::new(1, 4);
+        assert_eq!(after(&mut share, 64, 2), 2);
+        assert_eq!(after(&mut share, 64, 9), 2, "few were asked for");
+        assert_eq!(after(&mut share, 64 * 10, 1), 4);
+        assert_eq!(after(&mut share, 64 * 7, 0), 4);
+        assert_eq!(after(&mut share, 64, 60), 4, "one was: quiet starts over");
+        assert_eq!(after(&mut share, 64 * 8, 0), 3);
+        assert_eq!(after(&mut share, 64 * 100, 0), 1);
+    }
+
+    #[test]
+    fn a_fixed_number_stays() {
+        let mut share = Share::new(2, 0);
+        assert_eq!(after(&mut share, 640, 1), 2);
+        assert_eq!(after(&mut share, 6400, 0), 2);
+        assert!(!share.is_none() && Share::new(0, 0).is_none());
+    }
+}
