@@ -95,7 +95,11 @@ fn blank_option(bytes: &mut [u8], option: &PgmOption<'_>, raw: &RawOption<'_>) {
         PgmOption::Mark(_) => (0, &[48, 50]),
         _ => (0, &[]),
     };
-    bytes[2] = 0;
+    bytes[2] = match option {
+        // It is always sent so, however it came.
+        PgmOption::Packed(_) => 2,
+        _ => 0,
+    };
     bytes[3] = raw.specific & meaning;
     for &at in reserved {
         bytes[at..at + 2].fill(0);

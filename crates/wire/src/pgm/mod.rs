@@ -37,8 +37,8 @@ pub use header::{Flags, Header, PacketType};
 pub use nak::Nak;
 pub use option::{
     Cr, Crqst, CurrTgsize, Feedback, Fragment, Join, Loads, Mark, NakBackOffInterval,
-    NakBackOffRange, NakList, OPTIONS_MAX, Options, ParityGrp, ParityPrm, ParityReading, PathNla,
-    PgmOption, PgmccData, Profile, RawOption, Redirect, Refusal, Rst,
+    NakBackOffRange, NakList, OPTIONS_MAX, Options, Packed, ParityGrp, ParityPrm, ParityReading,
+    PathNla, PgmOption, PgmccData, Profile, RawOption, Redirect, Refusal, Rst,
 };
 pub use packet::{Body, ChecksumState, Packet, verify_checksum};
 pub use poll::{Poll, Polr};

@@ -7,9 +7,9 @@ use towline_wire::{
     Sqn,
     pgm::{
         Ack, Addressing, Body, Cr, Crqst, CurrTgsize, Data, Feedback, Flags, Fragment, Gsi, Join,
-        Loads, Mark, Nak, NakBackOffInterval, NakBackOffRange, NakList, ParityGrp, ParityPrm,
-        PathNla, PgmOption, PgmccData, Poll, Polr, Profile, RawOption, Redirect, Rst, Spm,
-        emit_flagged,
+        Loads, Mark, Nak, NakBackOffInterval, NakBackOffRange, NakList, Packed, ParityGrp,
+        ParityPrm, PathNla, PgmOption, PgmccData, Poll, Polr, Profile, RawOption, Redirect, Rst,
+        Spm, emit_flagged,
     },
 };
 
@@ -208,6 +208,7 @@ fn plain_options() -> impl Strategy<Value = PgmOption<'static>> {
         crs().prop_map(PgmOption::Cr),
         loads().prop_map(|loads| PgmOption::Crqst(Crqst { loads })),
         congestion_options(),
+        Just(PgmOption::Packed(Packed)),
         marks().prop_map(PgmOption::Mark),
         select(vec![PgmOption::NbrUnreach, PgmOption::Syn, PgmOption::Fin]),
     ]

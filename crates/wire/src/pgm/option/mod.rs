@@ -30,6 +30,7 @@ mod fragment;
 mod join;
 mod mark;
 mod nak_list;
+mod packed;
 mod parity;
 mod path;
 mod pgmcc;
@@ -41,6 +42,7 @@ pub use fragment::Fragment;
 pub use join::Join;
 pub use mark::{Mark, Profile, Refusal};
 pub use nak_list::NakList;
+pub use packed::Packed;
 pub use parity::{CurrTgsize, ParityGrp, ParityPrm, ParityReading};
 pub use path::{PathNla, Redirect};
 pub use pgmcc::{Feedback, PgmccData};
@@ -59,6 +61,10 @@ trait Contents<'a>: Sized {
     fn value_len(&self) -> usize;
     /// Writes the value.
     fn emit(&self, writer: &mut Writer<'_>);
+    /// The third byte of the option.
+    fn bits(&self) -> u8 {
+        0
+    }
     /// The fourth byte of the option.
     fn specific(&self) -> u8 {
         0
@@ -93,6 +99,9 @@ macro_rules! options {
                     <Mark as Contents<'_>>::KIND if !Mark::is_ours(raw.value) => {
                         Ok(Self::Unknown(raw))
                     }
+                    <Packed as Contents<'_>>::KIND if !Packed::is_ours(raw.value) => {
+                        Ok(Self::Unknown(raw))
+                    }
                     $(<$($body)+>::KIND => raw.contents(base).map(Self::$variant),)+
                     $($code => raw.no_contents(base, $name).map(|()| Self::$bare),)+
                     RawOption::INVALID => Ok(Self::Invalid(raw)),
@@ -121,7 +130,7 @@ macro_rules! options {
             /// The third and fourth byte.
             fn bits(&self) -> (u8, u8) {
                 match self {
-                    $(Self::$variant(contents) => (0, contents.specific()),)+
+                    $(Self::$variant(contents) => (contents.bits(), contents.specific()),)+
                     $(Self::$bare => (0, 0),)+
                     Self::Encoded(raw) | Self::Invalid(raw) | Self::Unknown(raw) => {
                         (raw.bits, raw.specific)
@@ -171,6 +180,7 @@ options! {
         Crqst(Crqst) "OPT_CRQST: asks for congestion reports.";
         PgmccData(PgmccData) "PGMCC: the ACKer and a time stamp on data.";
         Feedback(Feedback) "PGMCC: what the ACKer reports.";
+        Packed(Packed) "Our own option in data packets: a row of messages, each behind its length.";
         Mark(Mark) "Our own option in SPMs: session profile, control port, rate.";
     }
     bare {

@@ -1,0 +1,168 @@
+//! Our own option in data packets: what they carry is not one message but a row of them.
+//!
+//! A private option, OPX "discard": an end that does not know it must not take the row for one
+//! message. Option type 0x6D may belong to others too: only the magic makes it ours. A message of
+//! one packet or more, its length before it, is a row of one.
+//!
+//! ```text
+//!   option                      message (TSDU, or the whole of a message in fragments)
+//!   +------+----+----+----+    +--------+---------+--------+---------+ ...
+//!   | 0x6D |  8 | 02 | 00 |    | length | message | length | message |
+//!   +------+----+----+----+    +--------+---------+--------+---------+ ...
+//!   |  "TWPK"             |    length: 0xxxxxxx, or 1 and 31 bits, network order
+//!   +---------------------+
+//! ```
+
+use std::fmt;
+
+use super::Contents;
+use crate::{
+    ParseError,
+    cursor::{Reader, Writer},
+};
+
+/// Says that a data packet carries a row of messages, each behind its length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packed;
+
+impl Packed {
+    /// "TWPK": what tells our option from another with the same type.
+    pub const MAGIC: u32 = 0x5457_504B;
+
+    /// Bytes before a message of `len` bytes in a row.
+    #[inline]
+    #[must_use]
+    pub const fn length_len(len: usize) -> usize {
+        if len < SHORT_END { 1 } else { 4 }
+    }
+
+    /// Writes the length of a message; `out` has [`Packed::length_len`] bytes.
+    ///
+    /// # Panics
+    /// When `out` has another length, or `len` 2^31 or more: nothing so long is ever sent.
+    #[inline]
+    pub fn write_length(out: &mut [u8], len: usize) {
+        if let ([out], 0..SHORT_END) = (&mut *out, len) {
+            *out = len as u8;
+            return;
+        }
+        let len = u32::try_from(len).ok().filter(|len| len >> 31 == 0);
+        let len = len.expect("a message is shorter than 2^31 bytes");
+        out.copy_from_slice(&(len | 1 << 31).to_be_bytes());
+    }
+
+    /// The first message of a row, and the row behind it; `None` for an empty row or one that is
+    /// cut off or goes on beyond its end.
+    #[inline]
+    #[must_use]
+    pub fn split(row: &[u8]) -> Option<(&[u8], &[u8])> {
+        let (&first, rest) = row.split_first()?;
+        if usize::from(first) < SHORT_END {
+            return rest.split_at_checked(first.into());
+        }
+        let (head, rest) = row.split_first_chunk::<4>()?;
+        let len = u32::from_be_bytes(*head) & !(1 << 31);
+        rest.split_at_checked(usize::try_from(len).ok()?)
+    }
+
+    pub(super) fn is_ours(value: &[u8]) -> bool {
+        value == Self::MAGIC.to_be_bytes()
+    }
+}
+
+/// Shorter messages have their length in one byte.
+const SHORT_END: usize = 0x80;
+
+impl<'a> Contents<'a> for Packed {
+    const NAME: &'static str = "our data option";
+    const KIND: u8 = 0x6D;
+
+    fn parse(reader: &mut Reader<'a>, _specific: u8) -> Result<Self, ParseError> {
+        reader.u32()?;
+        Ok(Self)
+    }
+
+    fn value_len(&self) -> usize {
+        4
+    }
+
+    fn emit(&self, writer: &mut Writer<'_>) {
+        writer.u32(Self::MAGIC);
+    }
+
+    fn bits(&self) -> u8 {
+        OPX_DISCARD
+    }
+}
+
+/// An end that does not know the option is to discard the packet (RFC 3208 section 9).
+const OPX_DISCARD: u8 = 0x02;
+
+impl fmt::Display for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("packed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn row_of(messages: &[Vec<u8>]) -> Vec<u8> {
+        let mut row = Vec::new();
+        for message in messages {
+            let at = row.len();
+            row.resize(at + Packed::length_len(message.len()), 0);
+            Packed::write_length(&mut row[at..], message.len());
+            row.extend_from_slice(message);
+        }
+        row
+    }
+
+    #[test]
+    fn lengths_change_their_form_at_128() {
+        for (len, bytes) in [
+            (0, &[0][..]),
+            (127, &[127]),
+            (128, &[0x80, 0, 0, 128]),
+            (65_536, &[0x80, 1, 0, 0]),
+        ] {
+            let mut out = vec![0; Packed::length_len(len)];
+            Packed::write_length(&mut out, len);
+            assert_eq!(out, bytes);
+        }
+    }
+
+    #[test]
+    fn a_row_that_lies_about_its_length_gives_nothing_beyond_its_end() {
+        for row in [
+            &[][..],
+            &[1],
+            &[5, 1, 2, 3, 4],
+            &[0x80],
+            &[0x80, 0, 0, 2, 1],
+            &[0xFF; 9],
+        ] {
+            assert_eq!(Packed::split(row), None, "{row:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_put_in_a_row_comes_out(
+            messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20),
+        ) {
+            let row = row_of(&messages);
+            let mut rest = &row[..];
+            let mut seen = Vec::new();
+            while let Some((message, behind)) = Packed::split(rest) {
+                seen.push(message.to_vec());
+                rest = behind;
+            }
+            prop_assert_eq!(seen, messages);
+            prop_assert!(rest.is_empty());
+        }
+    }
+}
