@@ -19,6 +19,9 @@ pub mod clock;
 
 pub mod datagram;
 
+mod datagram_ring;
+pub use datagram_ring::DatagramRing;
+
 mod driver;
 pub use driver::DriverCounters;
 

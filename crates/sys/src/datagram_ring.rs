@@ -1,0 +1,316 @@
+//! Datagrams through the kernel's rings of requests and completions (`io_uring`).
+//!
+//! ```text
+//!   send()    --> [request] --> kernel --> [completion] --> an error, or its slot is free again
+//!   receive() --> [request] . . waits in the kernel . . --> [completion] --> the caller's room
+//! ```
+//! One receive is under way at a time, so that datagrams come in their order. Whether it is done is
+//! seen in shared memory: who spins makes no system call until a datagram is there.
+//!
+//! Memory that the kernel may still write to is reached by raw pointers only, and freed when its
+//! request has completed; where that cannot be had at the end, it is left to the process's own.
+//!
+//! **Source**: `io_uring(7)`; Linux 5.11 for waits with a time limit.
+
+use std::{
+    fmt, io,
+    os::fd::{AsRawFd as _, BorrowedFd, OwnedFd},
+    ptr::NonNull,
+    time::Duration,
+};
+
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use libc::{iovec, msghdr};
+
+use crate::RawAddress;
+
+/// A socket whose datagrams go through rings.
+pub struct DatagramRing {
+    ring: IoUring,
+    from: OwnedFd,
+    to: OwnedFd,
+    receiving: Request,
+    is_receiving: bool,
+    /// What the last receive gave, until the caller takes it.
+    received: Option<io::Result<usize>>,
+    sending: Vec<Request>,
+    /// Those of `sending` that are not under way.
+    free: Vec<usize>,
+    /// What a send failed with, until the caller hears of it.
+    failed: Option<io::Error>,
+}
+
+/// Memory of one request, at one place until it is done.
+struct Request(NonNull<Parts>);
+
+/// What a request's pointers lead to.
+struct Parts {
+    header: msghdr,
+    vector: iovec,
+    address: RawAddress,
+    room: Vec<u8>,
+}
+
+// SAFETY: a request owns its memory alone, and nothing in it belongs to a thread.
+unsafe impl Send for Request {}
+
+impl fmt::Debug for DatagramRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DatagramRing")
+            .field("from", &self.from)
+            .field("to", &self.to)
+            .field("is_receiving", &self.is_receiving)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DatagramRing {
+    /// Rings over two sockets, which may be one: `from` receives and must be a blocking one
+    /// ([`crate::datagram::set_blocking`]), `to` sends. No datagram is longer than `room_bytes`.
+    ///
+    /// # Errors
+    /// `ENOSYS` on old kernels, `EPERM` where `kernel.io_uring_disabled` or a filter of system
+    /// calls says so.
+    pub fn new(from: BorrowedFd<'_>, to: BorrowedFd<'_>, room_bytes: usize) -> io::Result<Self> {
+        let ring = IoUring::new(ENTRIES)?;
+        if !ring.params().is_feature_ext_arg() {
+            return Err(io::Error::from_raw_os_error(libc::ENOSYS));
+        }
+        Ok(Self {
+            ring,
+            from: from.try_clone_to_owned()?,
+            to: to.try_clone_to_owned()?,
+            receiving: Request::new(room_bytes),
+            is_receiving: false,
+            received: None,
+            sending: (0..SENDS_MAX).map(|_| Request::new(room_bytes)).collect(),
+            free: (0..SENDS_MAX).collect(),
+            failed: None,
+        })
+    }
+
+    /// Takes a datagram into `room`, without waiting, and who sent it into `source`.
+    ///
+    /// # Errors
+    /// `WouldBlock` when none is there; what the socket reports, `ECONNREFUSED` and the like.
+    pub fn receive(&mut self, room: &mut [u8], source: &mut RawAddress) -> io::Result<usize> {
+        if !self.is_receiving && self.received.is_none() {
+            self.ask()?;
+        }
+        self.collect();
+        let len = self.received.take().ok_or(io::ErrorKind::WouldBlock)??;
+        let parts = self.receiving.0.as_ptr();
+        // SAFETY: the receive is done (`received` was there), so nobody else reaches the memory;
+        // `self` is exclusively borrowed.
+        let parts = unsafe { &mut *parts };
+        let len = len.min(room.len()).min(parts.room.len());
+        room[..len].copy_from_slice(&parts.room[..len]);
+        *parts.address.len_mut() = parts.header.msg_namelen;
+        *source = parts.address;
+        Ok(len)
+    }
+
+    /// Sends a datagram, to the peer of a connected socket without `to`.
+    ///
+    /// # Errors
+    /// `WouldBlock` when all earlier ones are still under way; else what this or an earlier send
+    /// failed with.
+    pub fn send(&mut self, to: Option<&RawAddress>, bytes: &[u8]) -> io::Result<()> {
+        self.collect();
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let Some(&slot) = self.free.last() else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        let header = self.sending[slot].fill_send(to, bytes)?;
+        let entry = opcode::SendMsg::new(types::Fd(self.to.as_raw_fd()), header)
+            .flags(libc::MSG_NOSIGNAL as u32)
+            .build()
+            .user_data(slot as u64);
+        self.push(&entry)?;
+        self.free.pop();
+        self.ring.submit()?;
+        // A datagram mostly leaves at once, and its error is this call's.
+        self.collect();
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Waits until a datagram or an error is there, at most `limit`.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn wait(&mut self, limit: Duration) -> io::Result<()> {
+        if !self.is_receiving && self.received.is_none() {
+            self.ask()?;
+        }
+        self.collect();
+        if self.received.is_some() || self.failed.is_some() {
+            return Ok(());
+        }
+        let limit = types::Timespec::from(limit);
+        let args = types::SubmitArgs::new().timespec(&limit);
+        match self.ring.submitter().submit_with_args(1, &args) {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ETIME | libc::EINTR) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Has the kernel receive the next datagram.
+    fn ask(&mut self) -> io::Result<()> {
+        let header = self.receiving.fill_receive();
+        let entry = opcode::RecvMsg::new(types::Fd(self.from.as_raw_fd()), header)
+            .build()
+            .user_data(RECEIVE);
+        self.push(&entry)?;
+        self.is_receiving = true;
+        self.ring.submit()?;
+        Ok(())
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        // SAFETY: what the entry points to belongs to a request that is not under way, stays where
+        // it is, and is neither read nor written nor freed until its completion was seen.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        pushed.map_err(|_| io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Looks at what has completed.
+    fn collect(&mut self) {
+        while let Some(entry) = self.completion() {
+            let result = match entry.result() {
+                code @ 0.. => Ok(code.unsigned_abs() as usize),
+                code => Err(io::Error::from_raw_os_error(-code)),
+            };
+            match entry.user_data() {
+                RECEIVE => {
+                    self.is_receiving = false;
+                    self.received = Some(result);
+                }
+                CANCEL => {}
+                slot => {
+                    self.free.push(slot as usize);
+                    self.failed = result.err().or(self.failed.take());
+                }
+            }
+        }
+    }
+
+    fn completion(&mut self) -> Option<cqueue::Entry> {
+        self.ring.completion().next()
+    }
+
+    /// Whether the kernel may still touch a request's memory.
+    fn is_under_way(&self) -> bool {
+        self.is_receiving || self.free.len() < self.sending.len()
+    }
+}
+
+impl Drop for DatagramRing {
+    fn drop(&mut self) {
+        let entry = opcode::AsyncCancel::new(RECEIVE).build().user_data(CANCEL);
+        if self.is_receiving && self.push(&entry).is_err() {
+            return;
+        }
+        for _ in 0..ROUNDS_MAX {
+            self.collect();
+            if !self.is_under_way() {
+                break;
+            }
+            let limit = types::Timespec::from(CANCEL_TIME);
+            let args = types::SubmitArgs::new().timespec(&limit);
+            // A time that has passed is seen by the count of rounds.
+            let _waited = self.ring.submitter().submit_with_args(1, &args);
+        }
+        if self.is_under_way() {
+            return;
+        }
+        for request in self.sending.drain(..) {
+            request.free();
+        }
+        std::mem::replace(&mut self.receiving, Request(NonNull::dangling())).free();
+    }
+}
+
+impl Request {
+    fn new(room_bytes: usize) -> Self {
+        // SAFETY: a C structure of integers and raw pointers; all zero is a valid value.
+        let header = unsafe { std::mem::zeroed() };
+        let parts = Box::new(Parts {
+            header,
+            vector: iovec {
+                iov_base: std::ptr::null_mut(),
+                iov_len: 0,
+            },
+            address: RawAddress::empty(),
+            room: vec![0; room_bytes],
+        });
+        Self(NonNull::from(Box::leak(parts)))
+    }
+
+    fn fill_receive(&mut self) -> *mut msghdr {
+        let parts = self.parts();
+        parts.address = RawAddress::empty();
+        let name_len = *parts.address.len_mut();
+        let room_len = parts.room.len();
+        self.point(name_len, room_len)
+    }
+
+    fn fill_send(&mut self, to: Option<&RawAddress>, bytes: &[u8]) -> io::Result<*const msghdr> {
+        let parts = self.parts();
+        let room = parts.room.get_mut(..bytes.len());
+        let room = room.ok_or_else(|| io::Error::from_raw_os_error(libc::EMSGSIZE))?;
+        room.copy_from_slice(bytes);
+        parts.address = to.copied().unwrap_or_else(RawAddress::empty);
+        let name_len = to.map_or(0, RawAddress::len);
+        Ok(self.point(name_len, bytes.len()))
+    }
+
+    /// Sets the pointers anew; a name of no bytes is none.
+    fn point(&mut self, name_len: libc::socklen_t, room_len: usize) -> *mut msghdr {
+        let parts = self.parts();
+        parts.vector.iov_base = parts.room.as_mut_ptr().cast();
+        parts.vector.iov_len = room_len;
+        let vector = &raw mut parts.vector;
+        parts.header.msg_name = if name_len == 0 {
+            std::ptr::null_mut()
+        } else {
+            parts.address.as_mut_ptr().cast()
+        };
+        parts.header.msg_namelen = name_len;
+        parts.header.msg_iov = vector;
+        parts.header.msg_iovlen = 1;
+        &raw mut parts.header
+    }
+
+    /// Only of a request that is not under way.
+    fn parts(&mut self) -> &mut Parts {
+        // SAFETY: the memory was allocated by `new` and is freed by `free` alone, which takes the
+        // request; the callers fill only requests of which the kernel has no pointer any more.
+        unsafe { self.0.as_mut() }
+    }
+
+    /// Only of a request that is not under way.
+    fn free(self) {
+        // SAFETY: it came out of a box in `new`, is freed once as `self` is taken, and the kernel
+        // has no pointer to it any more.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+/// Requests that may wait to be submitted.
+const ENTRIES: u32 = 64;
+/// Sends under way at a time.
+const SENDS_MAX: usize = 16;
+/// Marks of the requests that are no sends.
+const RECEIVE: u64 = u64::MAX;
+const CANCEL: u64 = u64::MAX - 1;
+/// How long an end waits for what is under way, and how often.
+const CANCEL_TIME: Duration = Duration::from_millis(50);
+const ROUNDS_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests;
