@@ -5,32 +5,49 @@
 //! second, or none, and who sets it.
 //!
 //! ```text
-//!            queue, or loss beyond 10 %, twice                no queue, limit unused for 1 s
-//!   Start ----------------------------------> Cruise --------------------------------> Start
-//!   none, or doubling                          |  ^
-//!   without reports          four cuts in vain v  | no queue for a while
-//!                                             Compete: not below the TFRC equation
+//!          queue, or loss beyond 10 %, twice              no queue
+//!   Start ----------------------------------> Drain ----------------> Cruise
+//!     ^                                         ^  |                   |   |
+//!     |                                         '--+----- queue -------'   |
+//!     '------ limit unused for 1 s ----------------+-----------------------'
+//!                                                  |
+//!               three drains in vain, or a quarter | given up in many
+//!                      queue empty                 v
+//!   Cruise <------------------------------- Compete <--> Look
 //! ```
 //!
 //! While receivers that hold the source back report, it starts without a limit: the flow window
-//! bounds what can be lost before the first report of a queue, whose delivery rate is the rate to
-//! begin with. A report counts only when the mark it repeats left after the last change: it tells
-//! what that change did. The rate falls at once, and grows when all receivers were heard and the
-//! limit was really in use.
+//! bounds what can be lost before the first report of a queue, whose delivery rate is what the way
+//! carries. From there on **Cruise** goes up by 1 % at a time, faster the longer that goes well, and
+//! **Drain** sends 85 % of what arrives until the queue is gone. Alone that keeps a way full to
+//! 98 % with hardly a queue.
+//!
+//! Whoever fills queues until they overflow, as TCP does, would get everything from a sender that
+//! drains them. A queue that does not fall, or a share that is given up bit by bit, is thus taken
+//! for somebody else's: **Compete** is what one TCP connection with CUBIC would get in this place, a
+//! window over the time to an answer. Every few seconds it **Looks**: at half of that the queue
+//! empties within moments if nobody else is there.
+//!
+//! A report counts only when the mark it repeats left after the last change: it tells what that
+//! change did. The rate falls at once, and grows when all receivers were heard and the limit was
+//! really in use. Loss without a queue that stays as high with less is chance, and no congestion.
 //!
 //! A queue in a receiver's own host is not congestion (its report leaves it out): the flow window
 //! serves a starved receiver better. Packets that its host dropped are: the limit then is its.
 //!
 //! Invariants: nothing is allocated but one entry for each receiver; a limit is never below
 //! [`RateConfig::rate_min`]. The structure is that of TFMCC (RFC 4654), the signal that of Copa and
-//! BBR.
+//! BBR, the competition that of CUBIC (RFC 9438).
 
 use std::{collections::BTreeMap, time::Duration};
 
 use base::Instant;
 
-mod equation;
-use equation::tfrc_rate;
+mod window;
+use window::CubicWindow;
+
+#[cfg(test)]
+mod model;
 
 #[cfg(test)]
 mod tests;
@@ -63,6 +80,9 @@ pub struct RateReport {
     pub echo: Instant,
     /// From a mark to the report, without the receiver's own time.
     pub round_trip: Duration,
+    /// As `round_trip`, of this report alone, queues and busy hosts on the way included; zero when
+    /// it is not known.
+    pub answer: Duration,
     /// Bytes a second that arrive, headers included.
     pub delivery: u64,
     /// Time in queues of the network, above the least seen.
@@ -116,35 +136,73 @@ pub struct RateControl {
     changed_at: Instant,
     receivers: BTreeMap<u32, Receiver>,
     limit: Option<RateLimit>,
-    /// Cuts in a row without a low queue in between, and the queue at the last.
-    cuts: u32,
-    queue_at_cut: Duration,
+    /// What the way carried when it was last seen to be full.
+    ceiling: u64,
+    /// The highest ceiling since it was last known that nobody else is there.
+    peak: u64,
+    /// Growths in a row.
+    steps: u32,
+    /// Drains in a row that left the queue as it was, and the rate before the first.
+    vain: u32,
+    rate_before: u64,
     /// Reports of congestion before the first cut.
     warnings: u32,
+    /// For how long it competes before it looks whether it still has to.
+    patience: Duration,
     used_at: Instant,
     was_limited: bool,
     due: Instant,
     sent_before: Sending,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Phase {
+    /// Nothing is known.
     Start,
+    /// What the way carries is known.
     Cruise,
-    Compete,
+    /// Less than that is sent, until the queue is gone, or by when it should have fallen.
+    Drain {
+        queue: Duration,
+        loss: f64,
+        until: Instant,
+    },
+    /// Somebody else keeps the queue full: as much as a TCP connection in its place.
+    Compete { share: Share, look_at: Instant },
+    /// Half of that for a moment: with nobody else, the queue empties.
+    Look { share: Share, until: Instant },
 }
 
-/// What one receiver told since the last change.
+/// What one TCP connection would get.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    window: CubicWindow,
+    /// Positions missed, at the last report, and when that was.
+    missed: u64,
+    at: Instant,
+    /// What is reported lost until then left before the window was cut.
+    cut_until: Instant,
+    round_trip: Duration,
+    /// The most that arrived lately, in bytes a second.
+    carried: u64,
+    /// Reports of an empty queue in a row.
+    empty: u32,
+}
+
+/// What one receiver told.
 #[derive(Clone, Copy, Debug, Default)]
 struct Receiver {
     last: RateReport,
-    /// Where losses are counted from.
+    /// Where losses are counted from, since the last change.
     base: Option<RateReport>,
     was_heard: bool,
     has_queue: bool,
-    /// Smoothed share of lost packets, and where the next sample begins.
-    loss: f64,
-    loss_base: Option<(u64, u64)>,
+    /// The share of packets that it loses whatever the rate.
+    chance: f64,
+    /// The shortest answers of this half minute and the one before, and since when.
+    least: Option<Duration>,
+    least_before: Option<Duration>,
+    half_since: Instant,
 }
 
 impl RateControl {
@@ -158,9 +216,13 @@ impl RateControl {
             changed_at: now,
             receivers: BTreeMap::new(),
             limit: None,
-            cuts: 0,
-            queue_at_cut: Duration::ZERO,
+            ceiling: 0,
+            peak: 0,
+            steps: 0,
+            vain: 0,
+            rate_before: 0,
             warnings: 0,
+            patience: PATIENCE_MIN,
             used_at: now,
             was_limited: false,
             due: now + PLAIN_INTERVAL,
@@ -172,28 +234,33 @@ impl RateControl {
     pub fn report(&mut self, now: Instant, slot: u32, report: &RateReport) {
         let receiver = self.receivers.entry(slot).or_default();
         receiver.last = *report;
-        receiver.smooth_loss(report);
+        receiver.answered(now, report);
+        if matches!(self.phase, Phase::Compete { .. } | Phase::Look { .. }) {
+            return self.shared(now, slot, report);
+        }
         if report.echo < self.changed_at {
             return;
         }
         let base = *receiver.base.get_or_insert(*report);
         receiver.was_heard = true;
-        let threshold = QUEUE_MIN.max(report.round_trip / 2);
-        receiver.has_queue = report.queue_delay > threshold;
-        let span = report.lead.saturating_sub(base.lead);
-        let missed = report.missed.saturating_sub(base.missed);
-        let mut share = 0.0;
-        if span >= LOSS_SPAN_MIN {
-            share = missed as f64 / span as f64;
+        receiver.has_queue = report.queue_delay > report.queue_max();
+        let share = report.loss_since(&base);
+        if let Some(share) = share {
             receiver.base = Some(*report);
+            if share < receiver.chance / 2.0 {
+                receiver.chance = share;
+            }
         }
         let has_queue = receiver.has_queue;
+        let is_lossy = share.is_some_and(|share| share > LOSS_SHARE_MAX.max(receiver.chance));
         if self.config.follows_hosts && report.host_drops > base.host_drops {
-            self.cut(now, slot, report, RateCause::Host);
-        } else if has_queue || share > LOSS_SHARE_MAX {
-            self.congested(now, slot, report);
-        } else {
+            self.host_drops(now, slot, report);
+        } else if has_queue || is_lossy {
+            let loss = share.filter(|_| !has_queue).unwrap_or_default();
+            self.congested(now, slot, report, loss);
+        } else if share.is_some() || !self.phase.is_for_loss() {
             self.warnings = 0;
+            self.drained(now);
         }
     }
 
@@ -202,6 +269,9 @@ impl RateControl {
         self.receivers.remove(&slot);
         if self.limit.is_some_and(|limit| limit.slot == Some(slot)) {
             self.limit = None;
+            if self.phase.is_shared() {
+                self.phase = Phase::Cruise;
+            }
         }
     }
 
@@ -236,46 +306,123 @@ impl RateControl {
         }
     }
 
-    /// A receiver sees a queue, or loss that is none of chance.
-    fn congested(&mut self, now: Instant, slot: u32, report: &RateReport) {
+    /// A receiver sees a queue, or loss that is none of chance: `loss` is then its share.
+    fn congested(&mut self, now: Instant, slot: u32, report: &RateReport, loss: f64) {
         self.warnings += 1;
-        if self.phase == Phase::Start && self.warnings < WARNINGS {
-            return;
+        match self.phase {
+            Phase::Start if self.warnings < WARNINGS => {}
+            Phase::Drain {
+                queue,
+                loss: before,
+                until,
+            } => {
+                if loss > 0.0 {
+                    if before > 0.0 && loss > before / 2.0 {
+                        self.is_chance(now, slot, loss);
+                    } else {
+                        self.drain(now, slot, report, loss);
+                    }
+                } else if report.queue_delay < queue.mul_f64(0.7) {
+                    // It falls: the last cut is at work.
+                    self.phase = Phase::Drain {
+                        queue: report.queue_delay,
+                        loss: 0.0,
+                        until: now + report.drain_time(),
+                    };
+                } else if now >= until {
+                    self.vain += 1;
+                    if self.vain >= VAIN_MAX {
+                        self.compete(now, slot, report);
+                    } else {
+                        self.drain(now, slot, report, loss);
+                    }
+                }
+            }
+            _ => {
+                self.vain = 0;
+                self.rate_before = self.rate;
+                self.drain(now, slot, report, loss);
+                self.peak = self.peak.max(self.ceiling);
+                if loss == 0.0 && self.ceiling < part(self.peak, YIELD_MAX_PERCENT) {
+                    // It was given up bit by bit, for the sake of queues that others make.
+                    self.compete(now, slot, report);
+                }
+            }
         }
-        // It falls, only slowly: the last cut is at work.
-        let is_falling = report.queue_delay < self.queue_at_cut.mul_f64(0.9);
-        if self.phase == Phase::Compete || (self.cuts > 0 && is_falling) {
-            return;
-        }
-        self.cut(now, slot, report, RateCause::Network);
     }
 
-    fn cut(&mut self, now: Instant, slot: u32, report: &RateReport, cause: RateCause) {
-        let delivery = match report.delivery {
-            0 => self.rate.max(self.config.rate_start) / 2,
-            delivery => delivery,
+    /// Sends less than arrives.
+    fn drain(&mut self, now: Instant, slot: u32, report: &RateReport, loss: f64) {
+        let rate = if self.rate == 0 { u64::MAX } else { self.rate };
+        let floor = match self.phase {
+            Phase::Start => 0,
+            _ => part(rate, 70),
         };
-        let rate = match self.phase {
-            Phase::Start => part(delivery, 85),
-            Phase::Cruise | Phase::Compete => {
-                part(self.rate.min(delivery), 90).max(part(self.rate, 70))
-            }
+        let carried = match report.delivery {
+            0 => rate.min(self.config.rate_start) / 2,
+            delivery => delivery.min(rate),
+        };
+        self.ceiling = carried.max(floor);
+        self.limit = Some(RateLimit {
+            slot: Some(slot),
+            cause: RateCause::Network,
+        });
+        self.phase = Phase::Drain {
+            queue: report.queue_delay,
+            loss,
+            until: now + report.drain_time(),
+        };
+        self.set(now, part(self.ceiling, 85));
+    }
+
+    /// The loss is as high with less: it is not ours.
+    fn is_chance(&mut self, now: Instant, slot: u32, loss: f64) {
+        self.receivers
+            .entry(slot)
+            .and_modify(|receiver| receiver.chance = loss * 1.3 + 0.05);
+        self.limit = None;
+        self.warnings = 0;
+        self.phase = if self.rate_before == 0 {
+            Phase::Start
+        } else {
+            Phase::Cruise
+        };
+        self.set(now, self.rate_before);
+    }
+
+    /// A receiver sees no queue: with nobody who does, the way is used in full again.
+    fn drained(&mut self, now: Instant) {
+        let has_queue = self.receivers.values().any(|receiver| receiver.has_queue);
+        if matches!(self.phase, Phase::Drain { .. }) && !has_queue {
+            self.vain = 0;
+            self.cruise(now, part(self.ceiling, 97));
+        }
+    }
+
+    fn cruise(&mut self, now: Instant, rate: u64) {
+        self.phase = Phase::Cruise;
+        self.steps = 0;
+        self.set(now, rate);
+    }
+
+    /// A receiver's host takes less than arrives.
+    fn host_drops(&mut self, now: Instant, slot: u32, report: &RateReport) {
+        let rate = if self.rate == 0 { u64::MAX } else { self.rate };
+        let taken = match report.delivery {
+            0 => rate.min(self.config.rate_start) / 2,
+            delivery => delivery.min(rate),
+        };
+        let floor = if matches!(self.phase, Phase::Start) {
+            0
+        } else {
+            part(rate, 70)
         };
         self.limit = Some(RateLimit {
             slot: Some(slot),
-            cause,
+            cause: RateCause::Host,
         });
-        if self.phase == Phase::Start {
-            self.phase = Phase::Cruise;
-        }
-        if cause == RateCause::Network {
-            self.cuts += 1;
-            self.queue_at_cut = report.queue_delay;
-            if self.cuts > CUTS_IN_VAIN {
-                self.phase = Phase::Compete;
-            }
-        }
-        self.set(now, rate);
+        self.ceiling = taken.max(floor);
+        self.cruise(now, part(self.ceiling, 90));
     }
 
     /// Receivers report: the limit grows when all were heard, none sees a queue, and it was used.
@@ -283,54 +430,102 @@ impl RateControl {
         if self.was_limited || self.rate == 0 {
             self.used_at = now;
         }
-        if self.phase == Phase::Start {
-            if sending.is_held {
-                self.rate = 0;
-            } else if self.rate != 0 && self.was_limited && self.all_heard(now) {
+        match self.phase {
+            Phase::Start if sending.is_held => self.rate = 0,
+            Phase::Start if self.rate != 0 && self.was_limited && self.all_heard(now) => {
                 self.set(now, self.rate.saturating_mul(2));
             }
-            return;
-        }
-        if self.receivers.values().any(|receiver| receiver.has_queue) {
-            if self.phase == Phase::Compete {
-                self.compete(now);
+            Phase::Cruise if self.receivers.values().all(|receiver| !receiver.has_queue) => {
+                if !self.all_heard(now) {
+                } else if self.was_limited {
+                    let percent = 100 + (1 << (self.steps / STEPS_ALIKE).min(4));
+                    self.steps += 1;
+                    self.set(now, part(self.rate, percent));
+                } else if now.since(self.used_at) >= UNUSED {
+                    self.phase = Phase::Start;
+                    self.warnings = 0;
+                    self.limit = None;
+                }
             }
-            return;
-        }
-        if !self.all_heard(now) {
-            return;
-        }
-        self.cuts = 0;
-        self.phase = Phase::Cruise;
-        if self.was_limited {
-            self.set(now, part(self.rate, 105));
-        } else if now.since(self.used_at) >= UNUSED {
-            self.phase = Phase::Start;
-            self.warnings = 0;
-            self.limit = None;
+            _ => {}
         }
     }
 
-    /// Somebody else keeps the queue full: as much as one TCP connection would get.
-    fn compete(&mut self, now: Instant) {
-        let fair = self.receivers.values().map(|receiver| {
-            let last = &receiver.last;
-            tfrc_rate(receiver.loss, last.round_trip + last.queue_delay)
-        });
-        let fair = fair.fold(f64::INFINITY, f64::min);
-        let (low, high) = (part(self.rate, 85), part(self.rate, 105));
-        let rate = if fair >= high as f64 {
-            high
+    /// Somebody else keeps the queue full.
+    fn compete(&mut self, now: Instant, slot: u32, report: &RateReport) {
+        let round_trip = report.answer.max(ANSWER_MIN);
+        let rate = if self.rate_before == 0 {
+            self.ceiling
         } else {
-            (fair as u64).max(low)
+            self.rate_before
         };
-        // What does not arrive only makes the queue longer.
-        let arrives = self
-            .receivers
-            .values()
-            .map(|receiver| receiver.last.delivery)
-            .min();
-        self.set(now, rate.min(part(arrives.unwrap_or(rate), 125)));
+        let window = rate as f64 * round_trip.as_secs_f64() / SEGMENT_BYTES;
+        let share = Share {
+            window: CubicWindow::new(window),
+            missed: report.missed,
+            at: now,
+            cut_until: now,
+            round_trip,
+            carried: report.delivery,
+            empty: 0,
+        };
+        self.limit = Some(RateLimit {
+            slot: Some(slot),
+            cause: RateCause::Network,
+        });
+        self.phase = Phase::Compete {
+            share,
+            look_at: now + self.patience,
+        };
+        self.set(now, share.rate());
+    }
+
+    /// A report while somebody else keeps the queue full.
+    fn shared(&mut self, now: Instant, slot: u32, report: &RateReport) {
+        if self.limit.is_none_or(|limit| limit.slot != Some(slot)) {
+            return;
+        }
+        let receiver = &self.receivers[&slot];
+        let is_empty = receiver.is_empty(report);
+        match self.phase {
+            Phase::Compete { mut share, look_at } => {
+                share.report(now, report, self.was_limited);
+                share.empty = if is_empty { share.empty + 1 } else { 0 };
+                if share.empty >= WARNINGS {
+                    self.leave(now, &share);
+                } else if now >= look_at {
+                    let queue = receiver.queue(report);
+                    let until = now + LOOK + report.round_trip * 2 + queue * 3;
+                    self.phase = Phase::Look { share, until };
+                    self.set(now, share.rate() / 2);
+                } else {
+                    self.phase = Phase::Compete { share, look_at };
+                    self.rate = share.rate().max(self.config.rate_min);
+                }
+            }
+            Phase::Look { share, .. } if is_empty && report.echo >= self.changed_at => {
+                self.leave(now, &share);
+            }
+            Phase::Look { mut share, until } if now >= until => {
+                share.missed = report.missed;
+                share.at = now;
+                self.patience = (self.patience * 2).min(PATIENCE_MAX);
+                self.phase = Phase::Compete {
+                    share,
+                    look_at: now + self.patience,
+                };
+                self.set(now, share.rate());
+            }
+            _ => {}
+        }
+    }
+
+    /// Nobody else is there any more.
+    fn leave(&mut self, now: Instant, share: &Share) {
+        self.vain = 0;
+        self.ceiling = share.carried;
+        self.peak = share.carried;
+        self.cruise(now, part(share.carried, 97));
     }
 
     /// Nobody reports: what is asked for tells.
@@ -355,7 +550,11 @@ impl RateControl {
             self.phase = Phase::Cruise;
             self.set(now, rate);
         } else if self.was_limited && asked * 200 <= sent {
-            let percent = if self.phase == Phase::Start { 200 } else { 105 };
+            let percent = if matches!(self.phase, Phase::Start) {
+                200
+            } else {
+                105
+            };
             self.set(now, part(self.rate, percent));
         }
     }
@@ -367,7 +566,10 @@ impl RateControl {
     }
 
     fn set(&mut self, now: Instant, rate: u64) {
-        self.rate = rate.max(self.config.rate_min);
+        self.rate = match rate {
+            0 => 0,
+            rate => rate.max(self.config.rate_min),
+        };
         self.changed_at = now;
         self.due = now + self.interval();
         for receiver in self.receivers.values_mut() {
@@ -377,15 +579,89 @@ impl RateControl {
     }
 }
 
-impl Receiver {
-    fn smooth_loss(&mut self, report: &RateReport) {
-        let (lead, missed) = *self.loss_base.get_or_insert((report.lead, report.missed));
-        let span = report.lead.saturating_sub(lead);
-        if span >= LOSS_SPAN_MIN {
-            let share = report.missed.saturating_sub(missed) as f64 / span as f64;
-            self.loss += (share - self.loss) / LOSS_WEIGHT;
-            self.loss_base = Some((report.lead, report.missed));
+impl Phase {
+    fn is_for_loss(&self) -> bool {
+        matches!(self, Self::Drain { loss, .. } if *loss > 0.0)
+    }
+
+    const fn is_shared(&self) -> bool {
+        matches!(self, Self::Compete { .. } | Self::Look { .. })
+    }
+}
+
+impl Share {
+    /// What a TCP connection would make of this report: `is_used` says whether all was sent that
+    /// may be.
+    fn report(&mut self, now: Instant, report: &RateReport, is_used: bool) {
+        if !report.answer.is_zero() {
+            let answer = report.answer.max(ANSWER_MIN);
+            self.round_trip = (self.round_trip * 3 + answer) / 4;
         }
+        self.carried = part(self.carried, 98).max(report.delivery);
+        let has_lost = report.missed > self.missed;
+        self.missed = report.missed;
+        let round_trips = now.since(self.at).as_secs_f64() / self.round_trip.as_secs_f64();
+        self.at = now;
+        if now < self.cut_until {
+            return;
+        }
+        if has_lost {
+            self.window.lose();
+            self.cut_until = now + self.round_trip + MARK_INTERVAL;
+        } else if is_used {
+            let segments = self.window.segments() * round_trips.min(1.0);
+            self.window.acknowledge(now, self.round_trip, segments);
+        }
+    }
+
+    /// In bytes a second: more than a little more than arrives only makes the queue longer.
+    fn rate(&self) -> u64 {
+        let rate = self.window.segments() * SEGMENT_BYTES / self.round_trip.as_secs_f64();
+        (rate as u64).min(part(self.carried, 125))
+    }
+}
+
+impl Receiver {
+    fn answered(&mut self, now: Instant, report: &RateReport) {
+        if report.answer.is_zero() {
+            return;
+        }
+        if now.since(self.half_since) >= LEAST_HALF {
+            (self.least_before, self.least, self.half_since) = (self.least, None, now);
+        }
+        self.least = Some(
+            self.least
+                .map_or(report.answer, |least| least.min(report.answer)),
+        );
+    }
+
+    /// The longest that what is under way may have to wait.
+    fn queue(&self, report: &RateReport) -> Duration {
+        let least = [self.least, self.least_before].into_iter().flatten().min();
+        report.answer.saturating_sub(least.unwrap_or_default())
+    }
+
+    fn is_empty(&self, report: &RateReport) -> bool {
+        !report.answer.is_zero() && self.queue(report) <= report.queue_max()
+    }
+}
+
+impl RateReport {
+    /// A longer queue is more than bursts and busy hosts make.
+    fn queue_max(&self) -> Duration {
+        QUEUE_MIN.max(self.round_trip / 8)
+    }
+
+    /// By when its queue is gone when 85 % of what arrives are sent, and that is known.
+    fn drain_time(&self) -> Duration {
+        self.queue_delay * 6 + MARK_INTERVAL * 2 + self.round_trip * 2
+    }
+
+    /// The share of packets lost since `base`; `None` over too few.
+    fn loss_since(&self, base: &Self) -> Option<f64> {
+        let span = self.lead.saturating_sub(base.lead);
+        let missed = self.missed.saturating_sub(base.missed);
+        (span >= LOSS_SPAN_MIN).then(|| missed as f64 / span as f64)
     }
 }
 
@@ -397,20 +673,35 @@ const fn part(rate: u64, percent: u64) -> u64 {
 /// A shorter queue is a burst's own, or a busy host's.
 const QUEUE_MIN: Duration = Duration::from_millis(2);
 /// Packets over which a share of lost ones means something.
-const LOSS_SPAN_MIN: u64 = 50;
-/// Samples over which the loss that TCP would see is smoothed.
-const LOSS_WEIGHT: f64 = 16.0;
+const LOSS_SPAN_MIN: u64 = 200;
 /// Random loss up to this is not congestion.
 const LOSS_SHARE_MAX: f64 = 0.10;
 /// Of those asked for by receivers that do not report, this many per cent are congestion.
 const ASKED_PERCENT_MAX: u64 = 3;
 /// Reports of congestion in a row that end the start.
 const WARNINGS: u32 = 2;
-/// Cuts in a row after which a queue is somebody else's.
-const CUTS_IN_VAIN: u32 = 4;
+/// Drains in a row after which a queue is somebody else's.
+const VAIN_MAX: u32 = 3;
+/// Who keeps less of what the way once carried, has yielded enough.
+const YIELD_MAX_PERCENT: u64 = 75;
+/// Growths of 1 %, then of 2 %, and so on to 16 %.
+const STEPS_ALIKE: u32 = 6;
 const GROW_INTERVAL: Duration = Duration::from_millis(50);
 const PLAIN_INTERVAL: Duration = Duration::from_millis(100);
+/// Marks are about as far apart.
+const MARK_INTERVAL: Duration = Duration::from_millis(10);
 /// A limit that was not reached for so long is none.
 const UNUSED: Duration = Duration::from_secs(1);
 /// A receiver that says nothing for so long holds no growth back.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// Half of the time of which the shortest answer counts.
+const LEAST_HALF: Duration = Duration::from_secs(30);
+/// For how long it competes before it looks for the first time, and at the most.
+const PATIENCE_MIN: Duration = Duration::from_secs(3);
+const PATIENCE_MAX: Duration = Duration::from_secs(24);
+/// How long that takes beyond the queue's own time.
+const LOOK: Duration = Duration::from_millis(25);
+/// Shorter answers are taken for this long.
+const ANSWER_MIN: Duration = Duration::from_micros(200);
+/// A full packet of TCP on Ethernet.
+const SEGMENT_BYTES: f64 = 1514.0;

@@ -464,11 +464,11 @@ impl Registry {
         }
         let contiguous = claimed.min(end);
         tracked.pos = *pos;
-        tracked.round_trip.report(now, pos);
+        let answer = tracked.round_trip.report(now, pos);
         let round_trip = tracked.round_trip.least();
         self.round_trip = self.round_trip.max(round_trip);
         if let Some(control) = &mut self.rate {
-            let report = rate_report(pos, round_trip.unwrap_or_default());
+            let report = rate_report(pos, round_trip.unwrap_or_default(), answer);
             control.report(now, tracked.slot, &report);
         }
         if contiguous > tracked.contiguous || !tracked.has_reported {
@@ -628,10 +628,11 @@ impl Tracked {
 }
 
 /// What a report says of the rate.
-fn rate_report(pos: &Pos, round_trip: Duration) -> RateReport {
+fn rate_report(pos: &Pos, round_trip: Duration, answer: Option<Duration>) -> RateReport {
     RateReport {
         echo: Instant::from_nanos(pos.echo_us.saturating_mul(1000)),
         round_trip,
+        answer: answer.unwrap_or_default(),
         delivery: pos.rate,
         queue_delay: Duration::from_micros(pos.queue_delay_us.into()),
         lead: pos.lead,

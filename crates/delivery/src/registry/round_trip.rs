@@ -23,23 +23,23 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Takes what a report says. Nothing when it repeats no time, or one that counted already.
-    pub(crate) fn report(&mut self, now: Instant, pos: &Pos) {
+    /// Takes what a report says, and gives its sample. None when it repeats no time, or one that
+    /// counted already.
+    pub(crate) fn report(&mut self, now: Instant, pos: &Pos) -> Option<Duration> {
         if pos.echo_us == 0 || pos.echo_us == self.echo_us {
-            return;
+            return None;
         }
         let since_us = (now.as_nanos() / 1000).checked_sub(pos.echo_us);
         let since_us = since_us.filter(|&since_us| since_us <= ECHO_AGE_MAX_US);
         let sample = since_us.and_then(|us| us.checked_sub(pos.echo_age_us.into()));
-        let Some(sample) = sample.map(Duration::from_micros) else {
-            return;
-        };
+        let sample = sample.map(Duration::from_micros)?;
         self.echo_us = pos.echo_us;
         self.current = Some(self.current.map_or(sample, |least| least.min(sample)));
         self.samples += 1;
         if self.samples == SAMPLES {
             (self.before, self.current, self.samples) = (self.current, None, 0);
         }
+        Some(sample)
     }
 
     /// The least of the last samples.

@@ -11,7 +11,7 @@ use base::Instant;
 
 /// What is measured of one session.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ArrivalMeter {
+pub(crate) struct ArrivalMeter {
     /// Bytes at the beginning of the interval, and the rates of the last two whole ones.
     since: Instant,
     bytes: u64,
@@ -27,7 +27,7 @@ pub(super) struct ArrivalMeter {
 }
 
 impl ArrivalMeter {
-    pub(super) const fn new(now: Instant) -> Self {
+    pub(crate) const fn new(now: Instant) -> Self {
         Self {
             since: now,
             bytes: 0,
@@ -42,7 +42,7 @@ impl ArrivalMeter {
     }
 
     /// `bytes` have arrived in all.
-    pub(super) fn arrived(&mut self, now: Instant, bytes: u64) {
+    pub(crate) fn arrived(&mut self, now: Instant, bytes: u64) {
         let is_resuming = now.since(self.last_at) >= INTERVAL;
         if bytes != self.last_bytes {
             if is_resuming {
@@ -63,7 +63,7 @@ impl ArrivalMeter {
 
     /// A mark came that left at `left_us` of its sender's clock; the socket was last seen empty at
     /// `empty_at`.
-    pub(super) fn mark(&mut self, now: Instant, left_us: u64, empty_at: Instant) {
+    pub(crate) fn mark(&mut self, now: Instant, left_us: u64, empty_at: Instant) {
         let left_ns = left_us.saturating_mul(1000).cast_signed();
         let travel_ns = now.as_nanos().cast_signed().saturating_sub(left_ns);
         if now.since(self.half_since) >= HALF {
@@ -77,12 +77,12 @@ impl ArrivalMeter {
     }
 
     /// Bytes a second, the higher of the last two intervals: packets come in bursts.
-    pub(super) fn rate(&self) -> u64 {
+    pub(crate) fn rate(&self) -> u64 {
         self.rates[0].max(self.rates[1])
     }
 
     /// Of the last mark.
-    pub(super) const fn queue_delay(&self) -> Duration {
+    pub(crate) const fn queue_delay(&self) -> Duration {
         self.queue_delay
     }
 }

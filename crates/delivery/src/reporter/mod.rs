@@ -30,7 +30,7 @@ use wire::{
 
 use crate::link::{LinkCommand, Links};
 
-mod arrival;
+pub(crate) mod arrival;
 use arrival::ArrivalMeter;
 
 mod config;

@@ -1,0 +1,115 @@
+//! The congestion window of one TCP connection with CUBIC, in segments.
+//!
+//! It sends nothing: it is told what was acknowledged and when something was lost, and gives how
+//! much may be under way. [`super::RateControl`] keeps one to get what such a connection beside it
+//! would get, no more and no less.
+//!
+//! **Spec**: RFC 9438 sections 4.1 to 4.7, without slow start.
+
+use std::time::Duration;
+
+use base::Instant;
+
+/// A congestion window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CubicWindow {
+    segments: f64,
+    /// Where the window is expected to be cut again.
+    plateau: f64,
+    /// Since when it grows, and how long it takes to the plateau, in seconds.
+    since: Option<Instant>,
+    climb_s: f64,
+    /// What a window of Reno's would be, which CUBIC is never below.
+    reno: f64,
+}
+
+impl CubicWindow {
+    /// A window of so many segments that was never cut.
+    pub(super) const fn new(segments: f64) -> Self {
+        Self {
+            segments,
+            plateau: 0.0,
+            since: None,
+            climb_s: 0.0,
+            reno: segments,
+        }
+    }
+
+    /// Something was lost: to be called once a round trip at most.
+    pub(super) fn lose(&mut self) {
+        self.plateau = if self.segments < self.plateau {
+            // It was cut before it came back to its plateau: somebody else needs room.
+            self.segments * (1.0 + BETA) / 2.0
+        } else {
+            self.segments
+        };
+        self.segments = (self.segments * BETA).max(SEGMENTS_MIN);
+        self.reno = self.segments;
+        self.since = None;
+    }
+
+    /// So many segments of the window were acknowledged.
+    pub(super) fn acknowledge(&mut self, now: Instant, round_trip: Duration, segments: f64) {
+        let since = *self.since.get_or_insert_with(|| {
+            let climb = (self.plateau - self.segments).max(0.0);
+            self.climb_s = (climb / CUBIC).cbrt();
+            self.plateau = self.plateau.max(self.segments);
+            now
+        });
+        let t = (now.since(since) + round_trip).as_secs_f64() - self.climb_s;
+        let cubic = self.plateau + CUBIC * t * t * t;
+        self.reno += RENO * segments / self.segments;
+        let target = cubic.clamp(self.segments, self.segments * 1.5);
+        self.segments += (target - self.segments) * segments / self.segments;
+        self.segments = self.segments.max(self.reno);
+    }
+
+    /// How much may be under way.
+    pub(super) const fn segments(&self) -> f64 {
+        self.segments
+    }
+}
+
+const BETA: f64 = 0.7;
+const CUBIC: f64 = 0.4;
+/// Segments that Reno's window gains in a round trip, so that it gets as much as with a half for
+/// [`BETA`].
+const RENO: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+const SEGMENTS_MIN: f64 = 2.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The window after `seconds` more of round trips of 20 ms from `from` on.
+    fn grow(window: &mut CubicWindow, from: u64, seconds: u64) -> u64 {
+        let round_trip = Duration::from_millis(20);
+        for n in 0..seconds * 50 {
+            let now = Instant::from_nanos(from * 1_000_000_000 + n * 20_000_000);
+            window.acknowledge(now, round_trip, window.segments());
+        }
+        window.segments().round() as u64
+    }
+
+    #[test]
+    fn a_large_window_comes_back_to_its_plateau_on_the_curve_and_leaves_it() {
+        let mut window = CubicWindow::new(10_000.0);
+        window.lose();
+        assert_eq!(window.segments().round() as u64, 7_000);
+        // The cube root of 3,000 / 0.4 is 19.6 s.
+        let middle = grow(&mut window, 0, 10);
+        assert!((9_600..9_700).contains(&middle), "{middle}");
+        let plateau = grow(&mut window, 10, 10);
+        assert!((9_990..10_030).contains(&plateau), "{plateau}");
+        assert!(grow(&mut window, 20, 20) > 12_500);
+    }
+
+    #[test]
+    fn a_small_window_grows_as_renos_would() {
+        let mut window = CubicWindow::new(100.0);
+        window.lose();
+        // 0.53 segments in each of 50 round trips.
+        let after = grow(&mut window, 0, 1);
+        assert!((95..98).contains(&after), "{after}");
+    }
+}
