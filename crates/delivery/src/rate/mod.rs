@@ -18,14 +18,14 @@
 //!
 //! While receivers that hold the source back report, it starts without a limit: the flow window
 //! bounds what can be lost before the first report of a queue, whose delivery rate is what the way
-//! carries. From there on **Cruise** goes up by 1 % at a time, faster the longer that goes well, and
-//! **Drain** sends 85 % of what arrives until the queue is gone. Alone that keeps a way full to
-//! 98 % with hardly a queue.
+//! carries. From there on **Cruise** goes up by 1 % at a time, faster the longer that goes well,
+//! and **Drain** sends 85 % of what arrives until the queue is gone. Alone that keeps a way full
+//! to 98 % with hardly a queue.
 //!
 //! Whoever fills queues until they overflow, as TCP does, would get everything from a sender that
 //! drains them. A queue that does not fall, or a share that is given up bit by bit, is thus taken
-//! for somebody else's: **Compete** is what one TCP connection with CUBIC would get in this place, a
-//! window over the time to an answer. Every few seconds it **Looks**: at half of that the queue
+//! for somebody else's: **Compete** is what one TCP connection with CUBIC would get in this place,
+//! a window over the time to an answer. Every few seconds it **Looks**: at half of that the queue
 //! empties within moments if nobody else is there.
 //!
 //! A report counts only when the mark it repeats left after the last change: it tells what that
