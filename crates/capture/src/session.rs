@@ -85,6 +85,8 @@ struct Path {
     segmenter: Option<Segmenter>,
     filter: Option<Filter>,
     editor: Option<Editor>,
+    /// Packets pass as they are: nothing but the filter looks at them.
+    is_plain: bool,
     is_stopped: bool,
 }
 
@@ -120,6 +122,9 @@ impl Session {
                 sequence: limits.checks_sequence.then(SequenceCheck::default),
                 filter: None,
                 editor: None,
+                is_plain: limits.pace == Pace::TopSpeed
+                    && !limits.segments
+                    && !limits.checks_sequence,
                 is_stopped: false,
             },
             limits,
@@ -147,6 +152,7 @@ impl Session {
 
     /// Changes what passed the filter, before it is passed on.
     pub fn set_edits(&mut self, edits: Edits) {
+        self.path.is_plain &= edits.is_empty();
         self.path.editor = (!edits.is_empty()).then(|| Editor::new(edits));
     }
 
@@ -404,8 +410,9 @@ impl Path {
         if let Some(account) = self.account.interfaces.get_mut(interface as usize) {
             account.passed += 1;
         }
-        if interface == packet.interface {
-            self.cut_up(packet, is_stopped);
+        let is_as_it_is = self.is_plain && packet.data.len() <= self.snap_len;
+        if is_as_it_is && interface == packet.interface {
+            self.deliver(packet);
         } else {
             let packet = Packet {
                 interface,
@@ -421,7 +428,6 @@ impl Path {
     }
 
     /// What passed the filter, whole or as the wire would carry it.
-    #[inline]
     fn cut_up(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
         if let Some(mut segmenter) = self.segmenter.take() {
             let is_cut_up = segmenter.segment(packet, &mut |packet| self.pass(packet, is_stopped));
@@ -433,7 +439,6 @@ impl Path {
     }
 
     /// What passed the filter is brought into its final form, which goes to the sink.
-    #[inline]
     fn pass(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
         if let Some(mut editor) = self.editor.take() {
             self.pass_final(&editor.edit(packet), is_stopped);
@@ -443,7 +448,6 @@ impl Path {
         }
     }
 
-    #[inline]
     fn pass_final(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
         if packet.data.len() > self.snap_len {
             self.pass_cut(&packet.cut_to(self.snap_len), is_stopped);
@@ -452,7 +456,6 @@ impl Path {
         }
     }
 
-    #[inline]
     fn pass_cut(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
         if let Some(check) = &mut self.sequence {
             check.look(packet.data);

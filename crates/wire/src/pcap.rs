@@ -9,6 +9,8 @@
 //!
 //! **Spec**: draft-ietf-opsawg-pcap.
 
+use std::ops::ControlFlow;
+
 use crate::{
     pcapng::{Block, Options},
     trace_file::{Damage, RECORD_LEN_MAX, Record, Step},
@@ -49,36 +51,30 @@ impl Decoder {
         let Some(header) = &self.header else {
             return self.begin(bytes);
         };
-        let header_len = usize::from(header.record_header_len);
-        let Some(fixed) = bytes.first_chunk::<16>() else {
-            return (0, Step::More(header_len));
-        };
-        let word = |at: usize| {
-            let word = [fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]];
-            if header.is_big_endian {
-                u32::from_be_bytes(word)
-            } else {
-                u32::from_le_bytes(word)
-            }
-        };
-        let captured = word(8) as usize;
-        if captured > RECORD_LEN_MAX {
-            return (0, Step::Lost(Damage::RecordLength(word(8))));
+        match header.record(bytes) {
+            Ok((len, record)) => (len, Step::Packet(record)),
+            Err(step) => (0, step),
         }
-        let len = header_len + captured;
-        let Some(data) = bytes.get(header_len..len) else {
-            return (0, Step::More(len));
+    }
+
+    /// See [`TraceDecoder::packets`](crate::trace_file::TraceDecoder::packets).
+    #[inline]
+    pub fn packets<'a>(
+        &self,
+        bytes: &'a [u8],
+        visit: &mut impl FnMut(&Record<'a>) -> ControlFlow<()>,
+    ) -> (usize, ControlFlow<()>) {
+        let mut at = 0;
+        let Some(header) = self.header else {
+            return (at, ControlFlow::Continue(()));
         };
-        let fraction_ns = u64::from(word(4)) * u64::from(header.nanos_per_unit);
-        let record = Record {
-            interface: 0,
-            link_type: header.link_type,
-            stamp_ns: Some(u64::from(word(0)) * 1_000_000_000 + fraction_ns),
-            wire_len: word(12),
-            data,
-            options: Options::empty(),
-        };
-        (len, Step::Packet(record))
+        while let Ok((len, record)) = header.record(&bytes[at..]) {
+            at += len;
+            if visit(&record).is_break() {
+                return (at, ControlFlow::Break(()));
+            }
+        }
+        (at, ControlFlow::Continue(()))
     }
 
     /// What the header said, once it was read.
@@ -112,6 +108,41 @@ impl Header {
             link_type,
             snap_len,
         }
+    }
+
+    /// The record that `bytes` begin with, and its length; or why there is none.
+    #[inline]
+    fn record<'a>(&self, bytes: &'a [u8]) -> Result<(usize, Record<'a>), Step<'a>> {
+        let header_len = usize::from(self.record_header_len);
+        let Some(fixed) = bytes.first_chunk::<16>() else {
+            return Err(Step::More(header_len));
+        };
+        let word = |at: usize| {
+            let word = [fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]];
+            if self.is_big_endian {
+                u32::from_be_bytes(word)
+            } else {
+                u32::from_le_bytes(word)
+            }
+        };
+        let captured = word(8) as usize;
+        if captured > RECORD_LEN_MAX {
+            return Err(Step::Lost(Damage::RecordLength(word(8))));
+        }
+        let len = header_len + captured;
+        let Some(data) = bytes.get(header_len..len) else {
+            return Err(Step::More(len));
+        };
+        let fraction_ns = u64::from(word(4)) * u64::from(self.nanos_per_unit);
+        let record = Record {
+            interface: 0,
+            link_type: self.link_type,
+            stamp_ns: Some(u64::from(word(0)) * 1_000_000_000 + fraction_ns),
+            wire_len: word(12),
+            data,
+            options: Options::empty(),
+        };
+        Ok((len, record))
     }
 
     fn parse(bytes: &[u8; FILE_HEADER_LEN]) -> Result<Self, Damage> {

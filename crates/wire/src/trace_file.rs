@@ -10,7 +10,7 @@
 //! Invariants: a step takes at least a byte or asks for more; it never takes more than it was
 //! shown; a file that is cut anywhere gives the records before the cut and then asks for more.
 
-use std::fmt;
+use std::{fmt, ops::ControlFlow};
 
 use crate::{
     pcap,
@@ -117,6 +117,24 @@ impl TraceDecoder {
             Format::Pcap(decoder) => decoder.step(bytes),
             Format::Pcapng(decoder) => decoder.step(bytes),
             Format::Untold => self.begin(bytes),
+        }
+    }
+
+    /// Gives the packets that `bytes` begin with to `visit`, one after the other, until it breaks
+    /// off; how many bytes they were, and whether it did. What comes next, a packet or anything
+    /// else, is for [`TraceDecoder::step`].
+    ///
+    /// **Cost**: half of as many steps.
+    #[inline]
+    pub fn packets<'a>(
+        &self,
+        bytes: &'a [u8],
+        visit: &mut impl FnMut(&Record<'a>) -> ControlFlow<()>,
+    ) -> (usize, ControlFlow<()>) {
+        match &self.format {
+            Format::Pcap(decoder) => decoder.packets(bytes, visit),
+            Format::Pcapng(decoder) => decoder.packets(bytes, visit),
+            Format::Untold => (0, ControlFlow::Continue(())),
         }
     }
 

@@ -185,6 +185,13 @@ impl Source for FileSource {
             let bytes = self.buffer.bytes();
             let mut at = 0;
             let pause = loop {
+                // All that follow each other, then the one thing that ended them.
+                let show = &mut |record: &Record<'_>| visit(&packet(record));
+                let (taken, end) = self.decoder.packets(&bytes[at..], show);
+                at += taken;
+                if end.is_break() {
+                    break Pause::Enough;
+                }
                 let (taken, step) = self.decoder.step(&bytes[at..]);
                 at += taken;
                 match step {
@@ -267,7 +274,11 @@ fn packet<'a>(record: &Record<'a>) -> Packet<'a> {
 }
 
 /// From the flags word: bits 0-1 the direction, bits 2-4 how it was received.
+#[inline]
 fn direction(record: &Record<'_>) -> Option<Direction> {
+    if record.options.has_no_bytes() {
+        return None;
+    }
     let flags = record.options.find(pcapng::PACKET_FLAGS);
     let flags = flags.as_ref().and_then(OptionField::u32)?;
     match (flags & 3, flags >> 2 & 7) {

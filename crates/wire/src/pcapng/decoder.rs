@@ -1,5 +1,7 @@
 //! Reading pcapng.
 
+use std::ops::ControlFlow;
+
 use super::{
     Block, CUSTOM, INTERFACE, INTERFACES_MAX, Interface, ORDER, Options, PACKET, PACKET_OBSOLETE,
     PACKET_SIMPLE, SECTION, STATISTICS, Section, Statistics,
@@ -69,7 +71,7 @@ impl Decoder {
         }
         let len = self.word(head, 4);
         let size = len as usize;
-        if !(BLOCK_LEN_LEAST..=RECORD_LEN_MAX).contains(&size) || !size.is_multiple_of(4) {
+        if !is_block_len(size) {
             return (0, Step::Lost(Damage::BlockLength(len)));
         }
         let Some(block) = bytes.get(..size) else {
@@ -84,6 +86,44 @@ impl Decoder {
             kind => self.other(kind, body),
         };
         (size, step.unwrap_or_else(Step::Damaged))
+    }
+
+    /// See [`TraceDecoder::packets`](crate::trace_file::TraceDecoder::packets).
+    #[inline]
+    pub fn packets<'a>(
+        &self,
+        bytes: &'a [u8],
+        visit: &mut impl FnMut(&Record<'a>) -> ControlFlow<()>,
+    ) -> (usize, ControlFlow<()>) {
+        let mut at = 0;
+        while let Some((len, record)) = self.next_packet(&bytes[at..]) {
+            at += len;
+            if visit(&record).is_break() {
+                return (at, ControlFlow::Break(()));
+            }
+        }
+        (at, ControlFlow::Continue(()))
+    }
+
+    /// The packet that `bytes` begin with, and the length of its block; of the common kind.
+    #[inline]
+    fn next_packet<'a>(&self, bytes: &'a [u8]) -> Option<(usize, Record<'a>)> {
+        let head = bytes.first_chunk::<8>()?;
+        if self.word(head, 0) != PACKET {
+            return None;
+        }
+        let size = self.word(head, 4) as usize;
+        if !is_block_len(size) {
+            return None;
+        }
+        let block = bytes.get(..size)?;
+        if self.word(block, size - 4) as usize != size {
+            return None;
+        }
+        match self.packet(&block[8..size - 4]) {
+            Ok(Step::Packet(record)) => Some((size, record)),
+            _ => None,
+        }
     }
 
     /// Interfaces of the present section.
@@ -268,6 +308,10 @@ impl Described {
         let ns = (ns.cast_signed() + offset_ns).max(0);
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
+}
+
+fn is_block_len(size: usize) -> bool {
+    (BLOCK_LEN_LEAST..=RECORD_LEN_MAX).contains(&size) && size.is_multiple_of(4)
 }
 
 impl Scale {

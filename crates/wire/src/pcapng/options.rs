@@ -60,6 +60,13 @@ impl<'a> Options<'a> {
         })
     }
 
+    /// True when there is not even their end.
+    #[inline]
+    #[must_use]
+    pub const fn has_no_bytes(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// True when there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,5 +1,7 @@
 //! Fuzz body for capture files: shared by the fuzz target and by the tests that replay the corpus.
 
+use std::ops::ControlFlow;
+
 use super::{Record, Step, TraceDecoder};
 use crate::{
     pcap,
@@ -15,6 +17,7 @@ pub fn file(data: &[u8]) {
     let mut at = 0;
     loop {
         let rest = &data[at..];
+        packets_are_as_by_steps(&decoder, rest);
         let shorter = decoder.clone().step(&rest[..rest.len() / 2]);
         let (taken, step) = decoder.step(rest);
         assert!(taken <= rest.len(), "a step takes what it was shown");
@@ -40,6 +43,29 @@ pub fn file(data: &[u8]) {
         }
         assert!(taken > 0, "a step goes on");
         at += taken;
+    }
+}
+
+/// The packets that follow, and no more, come from the short way too.
+fn packets_are_as_by_steps(decoder: &TraceDecoder, rest: &[u8]) {
+    let mut by_steps = decoder.clone();
+    let mut at = 0;
+    let (taken, end) = decoder.packets(rest, &mut |record| {
+        let (len, step) = by_steps.step(&rest[at..]);
+        assert_eq!(step, Step::Packet(*record), "the same packets");
+        at += len;
+        // One after the other: reading a file at each of its places takes its square.
+        if at < PACKETS_BYTES {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    });
+    assert_eq!(taken, at, "the same bytes");
+    // The newer format has packets of rarer kinds too, which steps give.
+    if end.is_continue() && decoder.format_name() == Some("pcap") {
+        let next = by_steps.step(&rest[at..]).1;
+        assert!(!matches!(next, Step::Packet(_)), "none is left behind");
     }
 }
 
@@ -109,3 +135,6 @@ fn last_packet(file: &[u8], check: &mut dyn FnMut(&Record<'_>)) -> bool {
     }
     found
 }
+
+/// As much of what follows is read both ways.
+const PACKETS_BYTES: usize = 256;
