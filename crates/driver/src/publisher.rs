@@ -31,7 +31,8 @@ impl Publisher {
         Self { source, registry }
     }
 
-    /// Takes one message into the transmit log; it leaves with the next turn.
+    /// Takes one message into the transmit log; it leaves with the next turn. Gives the position
+    /// of its first packet.
     ///
     /// # Errors
     /// See [`Full`]: nothing was taken.

@@ -7,14 +7,15 @@ use delivery::{LinkCommand, ReceiverStats, Reporter, ReporterEvent};
 use pgm::{Position, Ready, Receiver};
 use wire::{
     object::{ErrorCode, Refusal},
-    pgm::Tsi,
+    pgm::{Packed, Tsi},
 };
 
 use crate::{Endpoint, Handle};
 
 /// Takes what a [`Subscriber`] receives. Messages of one session come in order.
 pub trait MessageSink {
-    /// One whole message; `data` is valid during the call only.
+    /// One whole message; `data` is valid during the call only. Messages that shared a packet have
+    /// one position.
     fn message(&mut self, session: u32, sqn: u64, data: &[u8]);
 
     /// Something other than data, in its place between the messages.
@@ -158,10 +159,12 @@ impl Subscriber {
     fn pop_ready<S: MessageSink + ?Sized>(&mut self, now: Instant, sink: &mut S) {
         while let Some(ready) = self.receiver.pop_ready() {
             match ready {
-                Ready::Message { session, sqn, data } => {
-                    self.messages += 1;
-                    sink.message(session, sqn, data);
-                }
+                Ready::Message {
+                    session,
+                    sqn,
+                    data,
+                    is_row,
+                } => self.messages += give(session, sqn, data, is_row, sink),
                 Ready::Mark {
                     session,
                     mark,
@@ -253,6 +256,36 @@ impl Subscriber {
     }
 }
 
+/// Hands over a message, or those of a row; how many they were. A row that cannot be read to its
+/// end, which no sender of ours makes, is a packet lost.
+#[inline]
+fn give<S: MessageSink + ?Sized>(
+    session: u32,
+    sqn: u64,
+    data: &[u8],
+    is_row: bool,
+    sink: &mut S,
+) -> u64 {
+    if !is_row {
+        sink.message(session, sqn, data);
+        return 1;
+    }
+    let (mut rest, mut count) = (data, 0);
+    while let Some((message, behind)) = Packed::split(rest) {
+        sink.message(session, sqn, message);
+        count += 1;
+        rest = behind;
+    }
+    if !Packed::is_end(rest) {
+        sink.event(SessionEvent::Lost {
+            session,
+            first: sqn,
+            count: 1,
+        });
+    }
+    count
+}
+
 /// What the next report tells of a session besides its place.
 fn stats_of(at: &Position, host_drops: u64) -> ReceiverStats {
     ReceiverStats {
@@ -273,8 +306,8 @@ impl<S: MessageSink + ?Sized> Handle<S> for Subscriber {
             range,
         } = self.receiver.handle(now, arrival, tpdu)
         {
-            self.messages += 1;
-            sink.message(session, sqn, &tpdu[range]);
+            let is_row = self.receiver.is_packed(session);
+            self.messages += give(session, sqn, &tpdu[range], is_row, sink);
         }
         if self.receiver.has_ready() {
             self.pop_ready(now, sink);

@@ -199,6 +199,9 @@ parameters! {
     send_syn: bool = false, false => true, "switch", Source,
         "RFC 3208 section 9.6: optional",
         "mark the first data packet of a session with OPT_SYN";
+    pack: bool = false, false => true, "switch", Source,
+        "design: messages of 64 bytes cost as much as packets of 1400",
+        "put messages that wait together into one packet; other PGM implementations cannot read it";
     send_join: bool = false, false => true, "switch", Source,
         "RFC 3208 section 9.4: optional",
         "offer late joiners the whole transmit window with OPT_JOIN in SPMs";
@@ -212,7 +215,7 @@ parameters! {
         "RFC 3208 section 11.4: PARITY_PRM_PRO; judgement",
         "parity packets that follow each group unasked, at least";
     fec_proactive_max: u32 = 0, 0 => 127, "packets", Source,
-        "judgement: a sixth more packets than data repairs 10 % of loss before it is asked for",
+        "judgement: none unless asked for",
         "parity packets that follow each group unasked, at most: as NAKs for more have it";
     linger: Duration = fixed::s(5), fixed::ZERO => fixed::s(3600), "time", Source,
         "RFC 3208 section 9.7.2: TXW_SECS; judgement",
@@ -233,6 +236,9 @@ parameters! {
     rx_gaps_max: u32 = 8192, 16 => 1 << 20, "ranges", Receiver,
         "measurement: 1 % loss at 1 M packets/s and 10 ms to a repair is 100 ranges",
         "separate ranges of missing packets tracked for one sender; 40 bytes of memory each";
+    rx_fec_bytes: usize = 8 << 20, 0 => 1 << 30, "bytes", Receiver,
+        "measurement: 1 % loss at 1 M packets/s and 10 ms to a repair is 80 groups of 64",
+        "packets kept for one sender to recover others with parity, where it offers any; 0 for none";
     peers_max: u32 = 64, 1 => 65_536, "senders", Receiver,
         "judgement",
         "senders that a receiver follows at the same time";
@@ -423,6 +429,8 @@ impl Config {
         self.tx_window_bytes = self.object_window_bytes;
         let packets = u32::try_from(self.object_window_bytes / 256).unwrap_or(u32::MAX);
         self.tx_window_sqns = self.tx_window_sqns.min(packets.max(16));
+        // Blocks fill their packets.
+        self.pack = false;
         self
     }
 }
@@ -447,8 +455,14 @@ fn check_rules(c: &Config) -> Result<(), ConfigError> {
 }
 
 /// Windows hold packets, and of two times one bounds the other.
-fn window_and_timer_rules(c: &Config) -> [Rule; 9] {
+fn window_and_timer_rules(c: &Config) -> [Rule; 10] {
     [
+        (
+            !(c.pack && c.strict_pgm),
+            "pack",
+            "needs an option of our own, which is left out with strict_pgm",
+            "strict_pgm",
+        ),
         (
             c.tx_window_bytes >= 4 * c.mtu,
             "tx_window_bytes",

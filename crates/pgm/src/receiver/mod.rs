@@ -227,6 +227,14 @@ impl Receiver {
         })
     }
 
+    /// True when the messages of a session are rows of messages ([`wire::pgm::Packed`]), which
+    /// every data packet of it says.
+    #[inline]
+    #[must_use]
+    pub fn is_packed(&self, session: u32) -> bool {
+        self.peers.get(session).is_some_and(|peer| peer.is_packed)
+    }
+
     /// The numbers of all sessions that are not over, ascending.
     pub fn sessions(&self) -> impl Iterator<Item = u32> {
         let alive = self.peers.iter().filter(|peer| !peer.is_over());
@@ -361,8 +369,10 @@ impl Receiver {
             payload_at: packet.tsdu_range().start,
             payload: packet.tsdu(),
         };
+        let mut is_packed = false;
         for option in packet.options() {
             match option {
+                PgmOption::Packed(_) => is_packed = true,
                 PgmOption::Fragment(fragment) => incoming.fragment = Some(fragment),
                 PgmOption::Fin => incoming.is_last = true,
                 PgmOption::Join(join) => incoming.join_min = Some(join.min),
@@ -394,6 +404,7 @@ impl Receiver {
         };
         if verdict.is_ok() {
             self.shared.counters.count_data(header.kind);
+            peer.is_packed |= is_packed;
         }
         if !was_proven {
             self.peers.touch(session);
@@ -615,7 +626,12 @@ impl Receiver {
             Step::Message(Entry { sqn, .. }) | Step::Apdu(sqn) => {
                 counters.held_messages += 1;
                 counters.held_bytes += data.len() as u64;
-                Ready::Message { session, sqn, data }
+                Ready::Message {
+                    session,
+                    sqn,
+                    data,
+                    is_row: peer.is_packed,
+                }
             }
             Step::Found => Ready::Found {
                 session,

@@ -20,6 +20,8 @@ pub enum Ready<'a> {
         sqn: u64,
         /// Its bytes; they may be none.
         data: &'a [u8],
+        /// It is a row of messages: [`Receiver::is_packed`](super::Receiver::is_packed).
+        is_row: bool,
     },
     /// Positions that will never be given out.
     Lost {

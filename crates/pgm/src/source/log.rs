@@ -110,6 +110,23 @@ impl TransmitLog {
         position
     }
 
+    /// Makes the newest packet, which is unsent, `len` bytes longer. There is room: the place it was
+    /// given was longer.
+    #[inline]
+    pub(super) fn grow(&mut self, len: usize) {
+        debug_assert!(self.unsent < self.lead, "what was sent does not change");
+        let newest = self.lead - 1;
+        self.index[(newest & self.index_mask) as usize].len += len as u32;
+        self.head += len;
+        self.unsent_bytes += len;
+    }
+
+    /// Where the newest packet ends.
+    #[inline]
+    pub(super) const fn head(&self) -> usize {
+        self.head
+    }
+
     /// What [`TransmitLog::rollback`] needs to take back all later pushes.
     pub(super) const fn checkpoint(&self) -> Checkpoint {
         Checkpoint {

@@ -51,6 +51,7 @@ mod pacer;
 mod parity;
 mod position_set;
 mod repair;
+mod row;
 mod spm;
 mod transmit;
 mod upstream;
@@ -63,6 +64,7 @@ use ncf::NcfQueue;
 use pacer::{Pacer, time_of};
 use parity::Parity;
 use repair::RepairQueue;
+use row::OpenRow;
 use spm::SpmSchedule;
 use transmit::Pending;
 
@@ -82,6 +84,7 @@ pub struct Source {
     log: TransmitLog,
     repairs: RepairQueue,
     parity: Option<Box<Parity>>,
+    row: Option<OpenRow>,
     ncfs: NcfQueue,
     spm: SpmSchedule,
     spm_sqn: Sqn,
@@ -148,6 +151,7 @@ impl Source {
             log,
             repairs,
             parity,
+            row: None,
             ncfs: NcfQueue::new(),
             spm: SpmSchedule::new(&config, now),
             // Below 2^31: OpenPGM compares a new peer's first SPM with 0, and takes none from the
@@ -249,6 +253,7 @@ impl Source {
     /// **Spec**: RFC 3208 section 9.8.2.
     pub fn abort(&mut self, now: Instant, reason: u8, repairs: bool) {
         self.now = now;
+        self.row = None;
         self.log.discard_unsent();
         self.reset = Some(Rst {
             is_deaf: !repairs,
@@ -331,10 +336,14 @@ impl Source {
         !matches!(self.closing, Closing::Open)
     }
 
-    /// The longest message that fits one packet without options.
+    /// The longest message that fits one packet.
     #[must_use]
     pub const fn max_tsdu(&self) -> usize {
-        self.limits.tsdu
+        if self.config.pack() {
+            self.longest_in_row()
+        } else {
+            self.limits.tsdu
+        }
     }
 
     /// The longest piece of a message that is cut into several packets.
@@ -494,8 +503,9 @@ impl Limits {
         } else {
             0
         };
-        let tsdu = tpdu - DATA_HEAD - syn.max(parity);
-        let fragment_tsdu = tpdu - DATA_HEAD - (syn + FRAGMENT_BYTES).max(parity);
+        let row = if config.pack() { ROW_BYTES } else { 0 };
+        let tsdu = tpdu - DATA_HEAD - (syn + row).max(parity);
+        let fragment_tsdu = tpdu - DATA_HEAD - (syn + row + FRAGMENT_BYTES).max(parity);
         let (window, sqns) = (config.tx_window_bytes(), config.tx_window_sqns());
         let pieces = |fragments: u32| {
             let fragments = fragments.max(1) as usize;
@@ -517,7 +527,8 @@ impl Limits {
         Self {
             tsdu,
             fragment_tsdu,
-            apdu: apdu.0,
+            // In a row its length comes before it.
+            apdu: apdu.0 - row.min(4),
             apdu_limit: apdu.1,
             burst_bytes: window / 4,
             backlog_bytes: config.tx_backlog_bytes().min(window / 4),
@@ -564,6 +575,7 @@ base::counters! {
         ncfs: Packets, "NAK confirmations sent";
         wire_bytes: Bytes, "everything sent, with IP and UDP headers";
         taken: Sqns, "packets taken into the window";
+        packed: Messages, "messages taken into packets that carry several";
         fragmented: Messages, "messages cut into several packets";
         full: Events, "offers refused because the window is held";
         blocked: Events, "runs that the network had no room for";
@@ -601,6 +613,8 @@ const UDP_HEADER: usize = 8;
 const DATA_HEAD: usize = wire::pgm::Data::HEAD_LEN;
 /// OPT_LENGTH and OPT_FRAGMENT.
 const FRAGMENT_BYTES: usize = 20;
+/// OPT_LENGTH and our option that tells of a row.
+const ROW_BYTES: usize = 12;
 /// OPT_LENGTH and OPT_SYN.
 const SYN_BYTES: usize = 8;
 /// An IPv6 SPM with every option that a source sends, rounded up.

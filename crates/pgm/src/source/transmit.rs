@@ -283,6 +283,7 @@ impl Source {
         if self.log.unsent() == self.log.lead() || room == 0 {
             return None;
         }
+        self.close_row();
         let segment = self.log.range(self.log.unsent()).len();
         let datagrams = self.datagrams_max(limit, segment).min(room);
         let run = self.log.unsent_run(limit.bytes, datagrams);

@@ -5,18 +5,22 @@
 //!
 //! **Spec**: RFC 3208 sections 8.2, 9.2.2, 9.6.2.
 
+use std::ops::Range;
+
 use wire::{
     checksum,
-    pgm::{Body, Data, Flags, emit_head},
+    pgm::{Body, Data, Flags, Packed, emit_head},
 };
 
 use super::{
-    Closing, DATA_HEAD, FRAGMENT_BYTES, Fragment, Full, PgmOption, SYN_BYTES, Source, Sqn,
+    Closing, DATA_HEAD, FRAGMENT_BYTES, Fragment, Full, PgmOption, ROW_BYTES, SYN_BYTES, Source,
+    Sqn, row::RowPlace,
 };
 
 impl Source {
     /// Copies a message into the log, in one packet or, when longer than [`Source::max_tsdu`], in
-    /// several with OPT_FRAGMENT. Gives the position of its first packet.
+    /// several with OPT_FRAGMENT. Gives the position of its first packet, which with `pack` is
+    /// that of the messages before it as long as they fit and have not left.
     ///
     /// **Cost**: one pass over the message, which copies and sums it; no allocation.
     ///
@@ -24,7 +28,11 @@ impl Source {
     /// See [`Full`]: nothing was taken.
     #[inline]
     pub fn offer(&mut self, apdu: &[u8]) -> Result<u64, Full> {
+        if self.config.pack() {
+            return self.offer_packed(apdu);
+        }
         if apdu.len() > self.limits.tsdu {
+            self.check_length(apdu)?;
             return self.offer_fragments(apdu);
         }
         self.check_room()?;
@@ -41,6 +49,15 @@ impl Source {
     /// See [`Full`]; a payload has at most [`Source::max_tsdu`] bytes.
     #[inline]
     pub fn reserve(&mut self, len: usize) -> Result<Slot<'_>, Full> {
+        if self.config.pack() {
+            let place = self.place_in_row(len)?;
+            return Ok(Slot {
+                at: place.payload_at(len),
+                row: Some(place),
+                source: self,
+                len,
+            });
+        }
         if len > self.limits.tsdu {
             let max = self.limits.tsdu;
             return Err(Full::TooLong { max });
@@ -48,8 +65,9 @@ impl Source {
         self.check_room()?;
         let at = self.place(DATA_HEAD + self.syn_bytes() + len)?;
         Ok(Slot {
+            at: at + DATA_HEAD + self.syn_bytes(),
+            row: None,
             source: self,
-            at,
             len,
         })
     }
@@ -58,8 +76,12 @@ impl Source {
     /// frame straight into the log. Nothing is taken until a commit.
     ///
     /// # Errors
-    /// See [`Full`]; a burst takes at most a quarter of the window.
+    /// See [`Full`]; a burst takes at most a quarter of the window, and nothing with `pack`: its
+    /// packets are not rows.
     pub fn reserve_burst(&mut self, len: usize, count: usize) -> Result<Burst<'_>, Full> {
+        if self.config.pack() {
+            return Err(Full::TooLong { max: 0 });
+        }
         if len > self.limits.tsdu {
             let max = self.limits.tsdu;
             return Err(Full::TooLong { max });
@@ -91,20 +113,38 @@ impl Source {
         if count == 0 { 1 } else { count }
     }
 
+    /// A message in a row, or a row of one in several packets.
+    fn offer_packed(&mut self, apdu: &[u8]) -> Result<u64, Full> {
+        if apdu.len() <= self.longest_in_row() {
+            return self.offer_in_row(apdu);
+        }
+        self.check_length(apdu)?;
+        self.close_row();
+        let mut row = Vec::with_capacity(Packed::length_len(apdu.len()) + apdu.len());
+        row.resize(Packed::length_len(apdu.len()), 0);
+        Packed::write_length(&mut row, apdu.len());
+        row.extend_from_slice(apdu);
+        self.offer_fragments(&row)
+    }
+
+    fn check_length(&self, apdu: &[u8]) -> Result<(), Full> {
+        let max = self.limits.apdu;
+        if apdu.len() > max {
+            return Err(Full::TooLong { max });
+        }
+        Ok(())
+    }
+
     /// A message in several packets: all of them or none.
     #[inline(never)]
     fn offer_fragments(&mut self, apdu: &[u8]) -> Result<u64, Full> {
-        if apdu.len() > self.limits.apdu {
-            let max = self.limits.apdu;
-            return Err(Full::TooLong { max });
-        }
         self.check_room()?;
         let first = self.log.lead();
         let checkpoint = self.log.checkpoint();
         let taken = self.counters.taken;
         let mut offset = 0;
         for piece in apdu.chunks(self.limits.fragment_tsdu) {
-            let head = DATA_HEAD + FRAGMENT_BYTES + self.syn_extra();
+            let head = self.fragment_head();
             let Ok(at) = self.place(head + piece.len()) else {
                 self.log.rollback(checkpoint);
                 self.counters.taken = taken;
@@ -127,7 +167,7 @@ impl Source {
     /// Refuses data when the source is closed or enough waits to be sent: a longer backlog would
     /// take the place of the history from which repairs are made.
     #[inline]
-    fn check_room(&mut self) -> Result<(), Full> {
+    pub(super) fn check_room(&mut self) -> Result<(), Full> {
         if !matches!(self.closing, Closing::Open) {
             return Err(Full::Closed);
         }
@@ -142,7 +182,7 @@ impl Source {
     }
 
     #[inline]
-    fn place(&mut self, len: usize) -> Result<usize, Full> {
+    pub(super) fn place(&mut self, len: usize) -> Result<usize, Full> {
         self.place_many(len, 1)
     }
 
@@ -171,43 +211,84 @@ impl Source {
         tsdu_sum: u64,
         fragment: Option<Fragment>,
     ) -> u64 {
-        let data = Body::Odata(Data {
-            sqn: Sqn::of(self.log.lead()),
-            trail: Sqn::of(self.log.trail()),
-        });
-        let has_syn = self.is_syn_due();
-        let options = match (fragment, has_syn) {
-            (None, false) => &[][..],
-            (None, true) => &[PgmOption::Syn],
-            (Some(fragment), false) => &[PgmOption::Fragment(fragment)],
-            (Some(fragment), true) => &[PgmOption::Fragment(fragment), PgmOption::Syn],
+        let position = self.log.lead();
+        let head_len = match fragment {
+            None => DATA_HEAD + self.syn_bytes(),
+            Some(_) => self.fragment_head(),
         };
-        let head_len = match (fragment, has_syn) {
-            (None, _) => DATA_HEAD + self.syn_bytes(),
-            (Some(_), _) => DATA_HEAD + FRAGMENT_BYTES + self.syn_extra(),
-        };
-        let tsdu = (tsdu_len as u16, tsdu_sum);
-        let head = &mut self.log.memory_mut()[at..at + head_len];
-        emit_head(head, &self.addressing, Flags::NONE, &data, options, tsdu);
+        let (head, tsdu) = (at..at + head_len, (tsdu_len, tsdu_sum));
+        match fragment {
+            None if self.is_syn_at(position) => {
+                self.write_head(head, position, &[PgmOption::Syn], tsdu);
+            }
+            None => self.write_head(head, position, &[], tsdu),
+            Some(fragment) => {
+                let mut options = [
+                    PgmOption::Fragment(fragment),
+                    PgmOption::Syn,
+                    PgmOption::Syn,
+                ];
+                let mut count = 1;
+                if self.config.pack() {
+                    options[count] = PgmOption::Packed(Packed);
+                    count += 1;
+                }
+                count += usize::from(self.is_syn_at(position));
+                self.write_head(head, position, &options[..count], tsdu);
+            }
+        }
         self.counters.taken += 1;
         self.log.push(at, head_len + tsdu_len)
     }
 
+    /// Writes what comes before the payload of the packet at `position`, into `head` of the log;
+    /// `tsdu` is the payload's length and sum.
+    #[inline]
+    pub(super) fn write_head(
+        &mut self,
+        head: Range<usize>,
+        position: u64,
+        options: &[PgmOption<'_>],
+        tsdu: (usize, u64),
+    ) {
+        let data = Body::Odata(Data {
+            sqn: Sqn::of(position),
+            trail: Sqn::of(self.log.trail()),
+        });
+        let tsdu = (tsdu.0 as u16, tsdu.1);
+        let head = &mut self.log.memory_mut()[head];
+        emit_head(head, &self.addressing, Flags::NONE, &data, options, tsdu);
+    }
+
     /// The first packet of a session may say so.
     #[inline]
-    const fn is_syn_due(&self) -> bool {
-        self.config.send_syn() && self.log.lead() == self.first
+    pub(super) const fn is_syn_at(&self, position: u64) -> bool {
+        self.config.send_syn() && position == self.first
     }
 
     #[inline]
     const fn syn_bytes(&self) -> usize {
-        if self.is_syn_due() { SYN_BYTES } else { 0 }
+        if self.is_syn_at(self.log.lead()) {
+            SYN_BYTES
+        } else {
+            0
+        }
+    }
+
+    /// Bytes before the payload of a piece.
+    const fn fragment_head(&self) -> usize {
+        let row = if self.config.pack() { ROW_BYTES - 4 } else { 0 };
+        DATA_HEAD + FRAGMENT_BYTES + row + self.syn_extra()
     }
 
     /// OPT_SYN beside another option needs no OPT_LENGTH of its own.
     #[inline]
-    const fn syn_extra(&self) -> usize {
-        if self.is_syn_due() { SYN_BYTES - 4 } else { 0 }
+    pub(super) const fn syn_extra(&self) -> usize {
+        if self.is_syn_at(self.log.lead()) {
+            SYN_BYTES - 4
+        } else {
+            0
+        }
     }
 }
 
@@ -215,26 +296,31 @@ impl Source {
 #[derive(Debug)]
 pub struct Slot<'a> {
     source: &'a mut Source,
+    /// Where the payload goes.
     at: usize,
     len: usize,
+    /// Its place in a row, if it is to share a packet.
+    row: Option<RowPlace>,
 }
 
 impl Slot<'_> {
     /// The payload to write. It holds old bytes until then.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
-        let start = self.at + DATA_HEAD + self.source.syn_bytes();
-        &mut self.source.log.memory_mut()[start..start + self.len]
+        &mut self.source.log.memory_mut()[self.at..self.at + self.len]
     }
 
-    /// Takes the payload as the next packet; its position.
+    /// Takes the payload as the next packet, or into one with others (`pack`); its position.
     ///
     /// **Cost**: one pass over the payload, for the checksum.
     #[inline]
     pub fn commit(self) -> u64 {
-        let start = self.at + DATA_HEAD + self.source.syn_bytes();
-        let sum = checksum::sum(&self.source.log.memory()[start..start + self.len]);
-        self.source.commit_record(self.at, self.len, sum, None)
+        if let Some(row) = &self.row {
+            return self.source.commit_in_row(row, self.len);
+        }
+        let sum = checksum::sum(&self.source.log.memory()[self.at..self.at + self.len]);
+        let at = self.at - DATA_HEAD - self.source.syn_bytes();
+        self.source.commit_record(at, self.len, sum, None)
     }
 }
 

@@ -50,18 +50,23 @@ fn a_link_cut_for_seconds_delays_and_loses_nothing() {
 ///
 /// That is not the bound of a restart, which goes on from what is held: nobody has left here, so
 /// the sender's count runs from the beginning, and what passed by while the link was down counts as
-/// sent. What comes over the connection faster than the receiver's disk takes it is not kept, and
-/// sent again: on a machine that is busy with other things that can be megabytes. The receiver
-/// counts those blocks, and nothing but them may come on top.
+/// sent. What comes over the connection faster than the receiver's disk takes it waits there
+/// unread; blocks that were not kept all the same are counted by the receiver, and nothing but them
+/// may come on top, within the bound of a restart.
 fn assert_sent_once(scene: &Scene, sent: &Value, number: usize, missed: u64, report: &Value) {
     let again = row(sent, number)["bytes_sent_since_join"].as_u64().unwrap();
     let refused = report["counters"]["plan_receiver.blocks_store_full"].as_u64();
     let refused = refused.unwrap() * BLOCK_BYTES_MAX;
     let bytes = scene.bytes;
     println!("link cut: r{number} missed {missed} of {bytes}, was sent {again}, {refused} in vain");
-    assert!(again <= bytes + missed + refused, "{sent:#}\n{report:#}");
+    assert!(
+        again <= bytes + missed + refused.min(AGAIN_BYTES_MAX),
+        "{sent:#}\n{report:#}"
+    );
 }
 
+/// What may be sent again beside what is lacking.
+const AGAIN_BYTES_MAX: u64 = 8 << 20;
 /// What a receiver may miss whose link was not cut.
 const NOT_CUT: u64 = 1 << 20;
 /// The most that a block on a connection carries.

@@ -109,6 +109,8 @@ pub(super) struct Peer {
     is_joining: bool,
     /// The owner knows the sender by other means than its packets.
     is_vouched_for: bool,
+    /// What it sends are rows of messages.
+    pub(super) is_packed: bool,
 }
 
 /// The packet whose confirmation and repair are timed, one at a time.
@@ -206,6 +208,7 @@ impl Peer {
             is_short: false,
             is_joining: true,
             is_vouched_for: false,
+            is_packed: false,
         }
     }
 

@@ -9,8 +9,8 @@
 //!   +------+----+----+----+    +--------+---------+--------+---------+ ...
 //!   | 0x6D |  8 | 02 | 00 |    | length | message | length | message |
 //!   +------+----+----+----+    +--------+---------+--------+---------+ ...
-//!   |  "TWPK"             |    length: 0xxxxxxx, or 1 and 31 bits, network order
-//!   +---------------------+
+//!   |  "TWPK"             |    length: 0xxxxxxx, or 10 and 30 bits, network order;
+//!   +---------------------+    0xFF in its place: the rest is padding
 //! ```
 
 use std::fmt;
@@ -29,6 +29,9 @@ impl Packed {
     /// "TWPK": what tells our option from another with the same type.
     pub const MAGIC: u32 = 0x5457_504B;
 
+    /// In the place of a length: the rest of the row is to be ignored. No length begins so.
+    pub const PADDING: u8 = 0xFF;
+
     /// Bytes before a message of `len` bytes in a row.
     #[inline]
     #[must_use]
@@ -39,20 +42,20 @@ impl Packed {
     /// Writes the length of a message; `out` has [`Packed::length_len`] bytes.
     ///
     /// # Panics
-    /// When `out` has another length, or `len` 2^31 or more: nothing so long is ever sent.
+    /// When `out` has another length, or `len` 2^30 or more: nothing so long is ever sent.
     #[inline]
     pub fn write_length(out: &mut [u8], len: usize) {
         if let ([out], 0..SHORT_END) = (&mut *out, len) {
             *out = len as u8;
             return;
         }
-        let len = u32::try_from(len).ok().filter(|len| len >> 31 == 0);
-        let len = len.expect("a message is shorter than 2^31 bytes");
+        let len = u32::try_from(len).ok().filter(|len| len >> 30 == 0);
+        let len = len.expect("a message is shorter than 2^30 bytes");
         out.copy_from_slice(&(len | 1 << 31).to_be_bytes());
     }
 
-    /// The first message of a row, and the row behind it; `None` for an empty row or one that is
-    /// cut off or goes on beyond its end.
+    /// The first message of a row, and the row behind it; `None` at the row's end, and for a row
+    /// that is cut off: [`Packed::is_end`] tells these apart.
     #[inline]
     #[must_use]
     pub fn split(row: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -61,8 +64,14 @@ impl Packed {
             return rest.split_at_checked(first.into());
         }
         let (head, rest) = row.split_first_chunk::<4>()?;
-        let len = u32::from_be_bytes(*head) & !(1 << 31);
-        rest.split_at_checked(usize::try_from(len).ok()?)
+        let len = u32::from_be_bytes(*head) ^ 1 << 31;
+        rest.split_at_checked(usize::try_from(len).ok().filter(|len| len >> 30 == 0)?)
+    }
+
+    /// True when nothing more is to come in a row.
+    #[must_use]
+    pub const fn is_end(row: &[u8]) -> bool {
+        matches!(row, [] | [Self::PADDING, ..])
     }
 
     pub(super) fn is_ours(value: &[u8]) -> bool {

@@ -1,0 +1,137 @@
+//! Rows: several small messages in one packet, as long as the packet has not left.
+//!
+//! ```text
+//!   log  ... | sent | unsent | unsent | header, options, length m, length m, ...  free |
+//!                                     ^at                                      ^head   ^end
+//! ```
+//!
+//! The newest record of the log grows by each message that fits, and gets its header and checksum
+//! when it is full or about to leave. Nothing waits for company: a message that is offered alone
+//! leaves alone, with the next turn. A full row is filled up with padding, if that is short, so
+//! that rows are of one length and leave as one run.
+//!
+//! Invariant: an open row is the newest record, unsent, and `end` lies within the place that the
+//! log gave for it.
+
+use wire::{checksum, pgm::Packed};
+
+use super::{DATA_HEAD, Full, PgmOption, ROW_BYTES, Source};
+
+/// The newest record, while messages are still added.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenRow {
+    position: u64,
+    at: usize,
+    /// Bytes before the first message's length.
+    head_len: usize,
+    /// Where the record must end at the latest.
+    end: usize,
+}
+
+/// Where a message goes that was not taken yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowPlace {
+    /// The record to begin, if the message does not continue the open one.
+    fresh: Option<OpenRow>,
+    /// Where the message's length goes.
+    at: usize,
+}
+
+impl RowPlace {
+    /// Where a message of `len` bytes goes.
+    pub(super) const fn payload_at(&self, len: usize) -> usize {
+        self.at + Packed::length_len(len)
+    }
+}
+
+impl Source {
+    /// Room for a message of `len` bytes in a row. Nothing is taken until `commit_in_row`.
+    pub(super) fn place_in_row(&mut self, len: usize) -> Result<RowPlace, Full> {
+        let needed = Packed::length_len(len) + len;
+        if needed > self.limits.tsdu {
+            let max = self.longest_in_row();
+            return Err(Full::TooLong { max });
+        }
+        self.check_room()?;
+        if let Some(row) = &self.row {
+            let at = self.log.head();
+            if at + needed <= row.end {
+                return Ok(RowPlace { fresh: None, at });
+            }
+            let rest = row.end - at;
+            if rest <= self.limits.tsdu / PADDING_PART {
+                self.log.memory_mut()[at..at + rest].fill(Packed::PADDING);
+                self.log.grow(rest);
+            }
+            self.close_row();
+        }
+        let head_len = DATA_HEAD + ROW_BYTES + self.syn_extra();
+        let len_max = head_len + self.limits.tsdu;
+        let at = self.place(len_max)?;
+        let fresh = OpenRow {
+            position: self.log.lead(),
+            at,
+            head_len,
+            end: at + len_max,
+        };
+        Ok(RowPlace {
+            fresh: Some(fresh),
+            at: at + head_len,
+        })
+    }
+
+    /// Takes the message of `len` bytes that was written where `place_in_row` said; the position of
+    /// its packet.
+    pub(super) fn commit_in_row(&mut self, place: &RowPlace, len: usize) -> u64 {
+        let start = place.payload_at(len);
+        Packed::write_length(&mut self.log.memory_mut()[place.at..start], len);
+        self.counters.packed += 1;
+        match place.fresh {
+            None => self.log.grow(start + len - place.at),
+            Some(row) => {
+                self.log.push(row.at, start + len - row.at);
+                self.row = Some(row);
+                self.counters.taken += 1;
+            }
+        }
+        self.log.lead() - 1
+    }
+
+    /// Copies a message into a row.
+    pub(super) fn offer_in_row(&mut self, apdu: &[u8]) -> Result<u64, Full> {
+        let place = self.place_in_row(apdu.len())?;
+        let start = place.payload_at(apdu.len());
+        self.log.memory_mut()[start..start + apdu.len()].copy_from_slice(apdu);
+        Ok(self.commit_in_row(&place, apdu.len()))
+    }
+
+    /// Completes the open row: it is about to leave, or something else follows it.
+    #[inline]
+    pub(super) fn close_row(&mut self) {
+        if let Some(row) = self.row.take() {
+            self.seal_row(&row);
+        }
+    }
+
+    #[inline(never)]
+    fn seal_row(&mut self, row: &OpenRow) {
+        let start = row.at + row.head_len;
+        let tsdu = start..self.log.head();
+        let sum = checksum::sum(&self.log.memory()[tsdu.clone()]);
+        let options = [PgmOption::Packed(Packed), PgmOption::Syn];
+        let count = if self.is_syn_at(row.position) { 2 } else { 1 };
+        let head = row.at..start;
+        self.write_head(head, row.position, &options[..count], (tsdu.len(), sum));
+    }
+
+    /// The longest message that a row of one takes.
+    pub(super) const fn longest_in_row(&self) -> usize {
+        let tsdu = self.limits.tsdu;
+        // A length of four bytes begins where one of one byte no longer does.
+        tsdu - Packed::length_len(tsdu)
+    }
+}
+
+/// A row is filled up when less than this part of it is free: the bytes cost less than a run that
+/// ends with each row of another length.
+const PADDING_PART: usize = 4;
