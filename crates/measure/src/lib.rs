@@ -17,6 +17,9 @@
 //! What it does not do: read clocks, move packets, open files.
 #![forbid(unsafe_code)]
 
+mod knee;
+pub use knee::{Strain, strains};
+
 mod latencies;
 pub use latencies::{Latencies, Percentiles, Which, write_log};
 
@@ -31,12 +34,12 @@ pub use probe::{PROBE_BYTES_MIN, Probe, ProbeError, ProbeKind};
 pub mod raw;
 
 mod sample;
-pub use sample::{Counts, Mark, MarkKind, Sample, Split};
+pub use sample::{Counts, Mark, MarkKind, Repairs, Sample, Split};
 
 mod schedule;
 pub use schedule::{Schedule, ScheduleError};
 
 mod series;
-pub use series::Series;
+pub use series::{Series, StampingCost};
 
 pub mod sweep;

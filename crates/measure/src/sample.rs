@@ -117,3 +117,53 @@ impl Counts {
         self.out_of_order += other.out_of_order;
     }
 }
+
+/// What PGM had to do beneath the messages, at the measuring end: it sends in one session and
+/// receives in another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Repairs {
+    /// NAKs of reflectors that missed something.
+    pub naks_received: u64,
+    /// Packets sent again for them.
+    pub repairs_sent: u64,
+    /// Their bytes, PGM headers included.
+    pub repair_bytes_sent: u64,
+    /// NAKs for answers that this end missed.
+    pub naks_sent: u64,
+    /// Answers that came as repairs.
+    pub repairs_received: u64,
+}
+
+impl Repairs {
+    /// Adds those of another run.
+    pub const fn add(&mut self, other: &Self) {
+        self.naks_received += other.naks_received;
+        self.repairs_sent += other.repairs_sent;
+        self.repair_bytes_sent += other.repair_bytes_sent;
+        self.naks_sent += other.naks_sent;
+        self.repairs_received += other.repairs_received;
+    }
+
+    /// What was counted since `earlier`.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            naks_received: self.naks_received.saturating_sub(earlier.naks_received),
+            repairs_sent: self.repairs_sent.saturating_sub(earlier.repairs_sent),
+            repair_bytes_sent: self
+                .repair_bytes_sent
+                .saturating_sub(earlier.repair_bytes_sent),
+            naks_sent: self.naks_sent.saturating_sub(earlier.naks_sent),
+            repairs_received: self
+                .repairs_received
+                .saturating_sub(earlier.repairs_received),
+        }
+    }
+
+    /// Packets sent again in either direction.
+    #[must_use]
+    pub const fn repairs(&self) -> u64 {
+        self.repairs_sent + self.repairs_received
+    }
+}

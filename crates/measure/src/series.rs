@@ -1,7 +1,7 @@
 //! The runs of a result that belong together, as one.
 
 use crate::{
-    Counts, Latencies, Mark, Sample, Split,
+    Counts, Latencies, Mark, Repairs, Sample, Split,
     raw::{File, Manifest, Run, Setup},
 };
 
@@ -21,6 +21,8 @@ pub struct Series<'a> {
     pub lasted_ns: u64,
     /// The accounts of all slices.
     pub counts: Counts,
+    /// What PGM repaired in all slices; `None` over another transport.
+    pub repairs: Option<Repairs>,
     /// The percentiles of all slices.
     pub latencies: Latencies,
 }
@@ -44,6 +46,7 @@ impl<'a> Series<'a> {
                         slices: Vec::new(),
                         lasted_ns: 0,
                         counts: Counts::default(),
+                        repairs: None,
                         latencies: Latencies::new(),
                     };
                     one.add(run);
@@ -63,6 +66,9 @@ impl<'a> Series<'a> {
         let lasted_ns = run.end.map_or(last, |end| end.lasted_ns.max(last));
         self.slices.push((self.lasted_ns, run));
         self.lasted_ns = self.lasted_ns.saturating_add(lasted_ns);
+        if let Some(repairs) = run.end.and_then(|end| end.repairs) {
+            self.repairs.get_or_insert_default().add(&repairs);
+        }
         match &run.end {
             Some(end) => self.counts.add(&end.counts),
             None => self.counts.add(&told_by(&run.samples)),
@@ -102,6 +108,27 @@ impl<'a> Series<'a> {
         Some(sequences.fold(0, gcd)).filter(|&every| every > 0)
     }
 
+    /// What stamping a message costs: how much longer it takes than the one before it, which was
+    /// not stamped. `None` when too few such pairs came back.
+    #[must_use]
+    pub fn stamping_cost(&self) -> Option<StampingCost> {
+        let every = self.stamp_interval().filter(|&every| every > 1)?;
+        let mut longer = Vec::new();
+        for (_, run) in &self.slices {
+            for pair in run.samples.windows(2) {
+                let is_pair = pair[0].sequence + 1 == pair[1].sequence;
+                let is_stamped = pair[1].sequence.is_multiple_of(every);
+                let (before, stamped) = (pair[0].rtt_ns, pair[1].rtt_ns);
+                if let (true, Some((before, stamped))) =
+                    (is_pair && is_stamped, before.zip(stamped))
+                {
+                    longer.push(stamped.cast_signed() - before.cast_signed());
+                }
+            }
+        }
+        StampingCost::of(longer)
+    }
+
     /// What happened to the measurement, on the common axis.
     pub fn marks(&self) -> impl Iterator<Item = Mark> {
         self.slices.iter().flat_map(|&(start, run)| {
@@ -127,6 +154,55 @@ impl<'a> Series<'a> {
     }
 }
 
+impl Series<'_> {
+    /// Whether only the rate sets it apart from `other`: both are points of one sweep.
+    #[must_use]
+    pub fn is_swept_with(&self, other: &Self) -> bool {
+        let same = |one: &Setup| {
+            let (sched, engine, wait) = (&one.sched, &one.engine, &one.wait);
+            let what = (one.size, one.transport, one.is_ipv6, one.window, one.cpu);
+            (sched.clone(), engine.clone(), wait.clone(), what)
+        };
+        std::ptr::eq(self.manifest, other.manifest) && same(self.setup) == same(other.setup)
+    }
+}
+
+/// What a stamped message takes longer than others, and how well that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StampingCost {
+    /// Median of the differences, in nanoseconds.
+    pub p50_ns: i64,
+    /// Half the width of the median's 95 % interval, or more: a negative cost, which cannot be, is
+    /// noise of its size.
+    pub noise_ns: u64,
+}
+
+impl StampingCost {
+    /// By the ranks around the middle: whatever the distribution is.
+    fn of(mut differences: Vec<i64>) -> Option<Self> {
+        if differences.len() < PAIRS_MIN {
+            return None;
+        }
+        differences.sort_unstable();
+        let (count, middle) = (differences.len(), differences.len() / 2);
+        let reach = ((count as f64).sqrt() * 0.98).ceil() as usize;
+        let (low, high) = (differences[middle - reach], differences[middle + reach]);
+        let p50_ns = differences[middle];
+        let noise_ns = low.abs_diff(high) / 2;
+        Some(Self {
+            p50_ns,
+            noise_ns: noise_ns.max(p50_ns.min(0).unsigned_abs()),
+        })
+    }
+
+    /// The cost when it stands out of the noise.
+    #[must_use]
+    pub fn known_ns(&self) -> Option<u64> {
+        let cost = u64::try_from(self.p50_ns).ok()?;
+        (cost > self.noise_ns).then_some(cost)
+    }
+}
+
 fn told_by(samples: &[Sample]) -> Counts {
     let sent = samples.len() as u64;
     let answered = samples
@@ -141,5 +217,28 @@ fn told_by(samples: &[Sample]) -> Counts {
         answered,
         lost: sent - answered,
         ..Counts::default()
+    }
+}
+
+/// Fewer differences have no interval around their median.
+const PAIRS_MIN: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_within_the_noise_is_not_known() {
+        let around = |middle: i64, step: i64| (-50..=50).map(move |it| middle + it * step);
+        let cost = |middle, step| StampingCost::of(around(middle, step).collect()).unwrap();
+        // 101 values a step apart: the interval reaches ten ranks to either side.
+        let clear = cost(1_000, 10);
+        assert_eq!((clear.p50_ns, clear.noise_ns), (1_000, 100));
+        assert_eq!(clear.known_ns(), Some(1_000));
+        assert_eq!(cost(1_000, 200).known_ns(), None);
+        let negative = cost(-49_000, 10);
+        assert_eq!((negative.noise_ns, negative.known_ns()), (49_000, None));
+        assert_eq!(StampingCost::of(vec![5; 11]), None);
+        assert_eq!(StampingCost::of(vec![5; 12]).unwrap().noise_ns, 0);
     }
 }

@@ -136,6 +136,12 @@ impl DatagramRing {
         self.failed.take().map_or(Ok(()), Err)
     }
 
+    /// Whether a datagram, or an error of a receive, is there; looks at shared memory alone.
+    pub fn has_received(&mut self) -> bool {
+        self.collect();
+        self.received.is_some()
+    }
+
     /// Waits until a datagram or an error is there, at most `limit`.
     ///
     /// # Errors

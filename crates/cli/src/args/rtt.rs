@@ -223,6 +223,10 @@ pub(crate) enum EngineArg {
     Epoll,
     /// Many datagrams a call
     Mmsg,
+    /// Requests and completions through rings; recv where the kernel refuses them
+    #[value(name = "io_uring")]
+    #[serde(rename = "io_uring")]
+    IoUring,
 }
 
 impl From<EngineArg> for Engine {
@@ -231,6 +235,7 @@ impl From<EngineArg> for Engine {
             EngineArg::Recv => Self::Recv,
             EngineArg::Epoll => Self::Epoll,
             EngineArg::Mmsg => Self::Mmsg,
+            EngineArg::IoUring => Self::IoUring,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `udp serve` and `udp run`.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -45,6 +45,7 @@ on the way.
 Examples:
   towline udp run 10.0.0.1
   towline udp run 10.0.0.1 --size 1024,1025 --mode one,batch,gso --direction there
+  towline udp run 10.0.0.1 --to sizes.html
   towline udp run 10.0.0.1 10.0.0.2 --group 239.192.0.1 --profile standard,tuned")]
 pub(crate) struct UdpRunArgs {
     /// Where `towline udp serve` runs; port 7701 unless given; several only with --group
@@ -87,6 +88,9 @@ pub(crate) struct UdpRunArgs {
     /// Where random numbers start
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Draw rates, losses and processor time by size into this .png, .svg or .html
+    #[arg(long, value_name = "FILE", help_heading = "Pictures")]
+    pub(crate) to: Vec<PathBuf>,
 }
 
 /// How datagrams are handed over.

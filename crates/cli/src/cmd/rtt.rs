@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{BufReader, BufWriter, IsTerminal as _},
+    io::{self, BufReader, BufWriter, IsTerminal as _},
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -40,6 +40,9 @@ pub(super) fn reflect(plan: &RttReflectPlan, output: &Output) -> Result<Verdict,
         return Ok(Verdict::Done);
     }
     let mut reflector = Reflector::open(plan.spec())?;
+    if let Some(remark) = reflector.remark() {
+        output.note(remark);
+    }
     for remark in prepare(thread.scheduling, thread.cpu, thread.locks_memory).remarks {
         output.note(&remark);
     }
@@ -77,7 +80,7 @@ pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure
     let result = read(&path)?;
     let series = Series::of(&result);
     draw(&series, &plan.picture, output)?;
-    let rows = series.iter().map(RttRow::new).collect();
+    let rows = RttRow::all(&series);
     let maps = maps(&series, &plan.picture, output);
     let mut report = RttReport::new(vec![path.display().to_string()], rows, maps);
     report.remarks = result.manifest.remarks.clone();
@@ -110,7 +113,7 @@ pub(super) fn plot(plan: &RttPlotPlan, output: &Output) -> Result<Verdict, Failu
         }
     }
     draw(&series, &plan.picture, output)?;
-    let mut rows: Vec<RttRow> = series.iter().map(RttRow::new).collect();
+    let mut rows = RttRow::all(&series);
     if plan.is_diff {
         RttRow::compare(&mut rows, &series);
     }
@@ -127,27 +130,30 @@ fn described(host: &Host) -> String {
 fn draw(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Result<(), Failure> {
     for path in &picture.to {
         let format = Format::of(path).expect("the plan has checked the names");
-        let written = File::create(path).and_then(|file| {
-            let mut file = BufWriter::new(file);
-            export(
-                &mut file,
-                format,
-                series,
-                &picture.options(),
-                picture.with_hops,
-            )
-        });
-        written.map_err(|error| {
-            Failure::environment(&format!("drawing {}", path.display()), &error)
+        let (options, with_hops) = (picture.options(), picture.with_hops);
+        write_drawing(path, output, |file| {
+            export(file, format, series, &options, with_hops)
         })?;
-        output.note(&format!("drew {}", path.display()));
     }
+    Ok(())
+}
+
+/// Has a picture written into a file, and says so.
+pub(super) fn write_drawing(
+    path: &Path,
+    output: &Output,
+    draw: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let written = File::create(path).and_then(|file| draw(&mut BufWriter::new(file)));
+    written
+        .map_err(|error| Failure::environment(&format!("drawing {}", path.display()), &error))?;
+    output.note(&format!("drew {}", path.display()));
     Ok(())
 }
 
 /// The heat maps as text, for a terminal or when asked for.
 fn maps(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Vec<String> {
-    let is_terminal = std::io::stdout().is_terminal();
+    let is_terminal = io::stdout().is_terminal();
     if output.is_json() || !(picture.with_map || is_terminal) {
         return Vec::new();
     }

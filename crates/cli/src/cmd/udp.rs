@@ -1,8 +1,12 @@
 //! `towline udp`: the server, and the sweep.
 
 use serde::Serialize;
-use towline::udp::{ServeSpec, Server};
+use towline::{
+    rtt::Format,
+    udp::{ServeSpec, Server, draw},
+};
 
+use super::rtt::write_drawing;
 use crate::{
     args::UdpServeArgs,
     failure::{Failure, Verdict},
@@ -37,6 +41,10 @@ pub(super) fn run(plan: &UdpRunPlan, output: &Output) -> Result<Verdict, Failure
     let interrupt = Interrupt::install()?;
     let sweep = plan.sweep()?;
     let report = sweep.run(&|| interrupt.is_requested(), &mut |text| output.note(text))?;
+    for path in &plan.to {
+        let format = Format::of(path).expect("the plan has checked the names");
+        write_drawing(path, output, |file| draw(file, format, &report))?;
+    }
     let has_found = report.rows.iter().any(|row| !row.flows.is_empty());
     output.finish(&UdpReport(report))?;
     Ok(Verdict::of_session(interrupt.is_requested(), has_found))

@@ -111,10 +111,10 @@ impl RttRunPlan {
             }
         }
         let runs = variants(args, &thread)?;
-        let uses_mmsg = runs.iter().any(|run| run.engine == Engine::Mmsg);
-        if args.picture.hops && (uses_mmsg || args.stamp_every == 0) {
-            let text = "--hops: needs --stamp-every of 1 or more, and no engine mmsg, which takes \
-                        no stamps";
+        let takes_stamps = runs.iter().all(|run| run.engine.takes_stamps());
+        if args.picture.hops && (!takes_stamps || args.stamp_every == 0) {
+            let text = "--hops: needs --stamp-every of 1 or more, and no engine mmsg or io_uring, \
+                        which take no stamps";
             return Err(Failure::usage(text));
         }
         let is_other = args.over != OverArg::Udp;
@@ -134,7 +134,7 @@ impl RttRunPlan {
             timeout: args.timeout,
             window: args.window.map(Into::into),
             // One engine that takes no stamps must not be the only one that pays for none.
-            stamp_every: if uses_mmsg { 0 } else { args.stamp_every },
+            stamp_every: if takes_stamps { args.stamp_every } else { 0 },
             out: args.out.clone(),
             seed: args.seed,
             link: args.link,

@@ -1,10 +1,10 @@
 //! `udp run`: what belongs together.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use serde::Serialize;
 use towline::{
-    rtt::resolve_with,
+    rtt::{Format, resolve_with},
     udp::{Load, PORT, SIZES, Sweep},
 };
 
@@ -28,6 +28,7 @@ pub(crate) struct UdpRunPlan {
     time: Duration,
     loss_max_percent: f64,
     seed: u64,
+    pub(crate) to: Vec<PathBuf>,
     #[serde(skip)]
     address: Option<std::net::SocketAddr>,
 }
@@ -57,6 +58,11 @@ impl UdpRunPlan {
                 "--size {size}: a datagram has {least} to {most} bytes"
             ));
         }
+        let is_other = |path: &&PathBuf| !Format::of(path).is_some_and(Format::is_picture);
+        if let Some(path) = args.to.iter().find(is_other) {
+            let (path, names) = (path.display(), Format::PICTURE_NAMES);
+            return wrong(format!("--to {path}: its name must end in {names}"));
+        }
         let address = match &args.group {
             Some(group) if !group.is_multicast() => {
                 return wrong(format!("--group {group}: that is no multicast group"));
@@ -81,6 +87,7 @@ impl UdpRunPlan {
             time: args.time,
             loss_max_percent: args.loss_max,
             seed: args.seed,
+            to: args.to.clone(),
             address,
         })
     }

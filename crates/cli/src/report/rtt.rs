@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 use std::fmt::Write as _;
-use towline::rtt::{Counts, Latencies, MarkKind, Percentiles, ReflectCounts, Series};
+use towline::rtt::{
+    Counts, MarkKind, Percentiles, ReflectCounts, Repairs, Series, StampingCost, Strain, strains,
+};
 
 use super::Document;
 
@@ -66,6 +68,12 @@ pub(crate) struct RttRow {
     rtt_actual: Percentiles,
     pacing_error: Percentiles,
     hops: Option<HopsReport>,
+    /// Of PGM, at this end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repairs: Option<RepairsReport>,
+    /// Why this rate lies beyond the knee of its sweep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beyond_knee: Option<&'static str>,
     pauses: usize,
     throttled: usize,
     clock_steps: usize,
@@ -82,12 +90,31 @@ struct HopsReport {
     send_path_p50_ns: u64,
     link_p50_ns: u64,
     wake_up_p50_ns: u64,
-    /// p50 of the stamped messages' round trips less that of the others.
-    stamping_cost_p50_ns: i64,
+    /// Median of how much longer a stamped message takes than the one before it.
+    stamping_cost_p50_ns: Option<i64>,
+    /// What a cost must be above to be one.
+    stamping_noise_ns: Option<u64>,
+    #[serde(skip)]
+    cost: Option<StampingCost>,
+}
+
+/// What PGM repaired.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct RepairsReport {
+    #[serde(flatten)]
+    counts: Repairs,
+    repair_bytes_sent_per_s: f64,
 }
 
 impl RttRow {
-    pub(crate) fn new(series: &Series<'_>) -> Self {
+    /// A row for each, with the knees of their sweeps.
+    pub(crate) fn all(series: &[Series<'_>]) -> Vec<Self> {
+        let strains = strains(series);
+        let pairs = series.iter().zip(strains);
+        pairs.map(|(one, strain)| Self::new(one, strain)).collect()
+    }
+
+    fn new(series: &Series<'_>, strain: Option<Strain>) -> Self {
         let setup = series.setup;
         let marked = |kind| series.marks().filter(|mark| mark.kind == kind).count();
         let link = series.manifest.link;
@@ -109,6 +136,12 @@ impl RttRow {
             rtt_actual: series.latencies.actual(),
             pacing_error: series.latencies.late(),
             hops: HopsReport::new(series),
+            repairs: series.repairs.map(|counts| RepairsReport {
+                counts,
+                repair_bytes_sent_per_s: counts.repair_bytes_sent as f64
+                    / (series.lasted_ns.max(1) as f64 / 1e9),
+            }),
+            beyond_knee: strain.map(Strain::words),
             pauses: marked(MarkKind::Pause),
             throttled: marked(MarkKind::Throttled),
             clock_steps: marked(MarkKind::ClockStep),
@@ -137,9 +170,7 @@ impl RttRow {
     }
 
     fn text(&self, text: &mut String) {
-        let mut line = |name: &str, value: &str| {
-            writeln!(text, "{name:<13} {value}").expect("writing to a String cannot fail");
-        };
+        let mut line = |name: &str, value: &str| push(text, name, value);
         line(
             "run",
             &format!(
@@ -166,23 +197,41 @@ impl RttRow {
         line("RTT intended", &figures(&self.rtt_intended));
         line("RTT actual", &figures(&self.rtt_actual));
         line("pacing error", &figures(&self.pacing_error));
+        self.findings(&mut line);
+    }
+
+    /// The lines that only some runs have.
+    fn findings(&self, line: &mut dyn FnMut(&str, &str)) {
         if let Some(hops) = &self.hops {
             line(
                 "hops, p50",
                 &format!(
-                    "send path {}, link and far end {}, wake-up {}; {} stamped, at a cost of {}{}",
+                    "send path {}, link and far end {}, wake-up {}; {} stamped, {}",
                     time(hops.send_path_p50_ns),
                     time(hops.link_p50_ns),
                     time(hops.wake_up_p50_ns),
                     hops.messages,
-                    if hops.stamping_cost_p50_ns < 0 {
-                        "-"
-                    } else {
-                        ""
-                    },
-                    time(hops.stamping_cost_p50_ns.unsigned_abs()),
+                    cost(hops.cost),
                 ),
             );
+        }
+        if let Some(repairs) = &self.repairs {
+            let counts = &repairs.counts;
+            line(
+                "PGM here",
+                &format!(
+                    "{} NAKs received, {} repairs sent ({:.0} B/s); {} NAKs sent, {} repairs \
+                     received",
+                    counts.naks_received,
+                    counts.repairs_sent,
+                    repairs.repair_bytes_sent_per_s,
+                    counts.naks_sent,
+                    counts.repairs_received,
+                ),
+            );
+        }
+        if let Some(why) = self.beyond_knee {
+            line("knee", &format!("this rate lies beyond it: {why}"));
         }
         if self.pauses + self.throttled + self.clock_steps > 0 {
             line(
@@ -213,23 +262,28 @@ impl HopsReport {
             parts.sort_unstable();
             parts.get(parts.len() / 2).copied()
         };
-        let every = series.stamp_interval()?;
-        let (mut stamped, mut plain) = (Latencies::new(), Latencies::new());
-        for (_, sample) in series.samples() {
-            if sample.sequence.is_multiple_of(every) {
-                stamped.take(sample);
-            } else {
-                plain.take(sample);
-            }
-        }
-        let p50 = |latencies: &Latencies| latencies.actual().p50_ns.cast_signed();
+        let cost = series.stamping_cost();
         Some(Self {
             messages: splits.len(),
             send_path_p50_ns: middle(towline::rtt::Split::send_path_ns)?,
             link_p50_ns: middle(|split| split.link_ns)?,
             wake_up_p50_ns: middle(|split| split.wake_ns)?,
-            stamping_cost_p50_ns: p50(&stamped) - p50(&plain),
+            stamping_cost_p50_ns: cost.map(|cost| cost.p50_ns),
+            stamping_noise_ns: cost.map(|cost| cost.noise_ns),
+            cost,
         })
+    }
+}
+
+/// What stamping costs, as far as it is known.
+fn cost(cost: Option<StampingCost>) -> String {
+    let Some(cost) = cost else {
+        return "too few to tell what that costs".to_owned();
+    };
+    let noise = time(cost.noise_ns);
+    match cost.known_ns() {
+        Some(known) => format!("at a cost of {} +- {noise} each", time(known)),
+        None => format!("at a cost below the noise of {noise}"),
     }
 }
 
@@ -261,6 +315,10 @@ impl Document for RttReport {
         }
         text
     }
+}
+
+fn push(text: &mut String, name: &str, value: &str) {
+    writeln!(text, "{name:<13} {value}").expect("writing to a String cannot fail");
 }
 
 fn accounts(counts: &Counts) -> String {

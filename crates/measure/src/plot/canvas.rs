@@ -25,7 +25,9 @@ impl Canvas {
         };
         for item in &scene.items {
             match item {
-                Item::Rect { area, fill } => canvas.rect(*area, *fill),
+                Item::Rect { area, fill } | Item::Dot { area, fill, .. } => {
+                    canvas.rect(*area, *fill);
+                }
                 Item::Line {
                     points,
                     colour,

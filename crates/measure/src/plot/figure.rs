@@ -1,11 +1,14 @@
-//! A page of panels from results: heat maps on one scale, the shares behind them, pacing errors.
+//! A page of panels from results: heat maps on one scale, the shares behind them, pacing errors,
+//! and of a sweep what its rates do to the times.
 
 use super::{
     Anchor, Axis, Grid, Item, Map, Point, Scale, Scene, axis,
+    page::{Chart, HALF_WIDTH, LEFT, LINE, Page, RIGHT_HALF, colours, fitted},
     palette::{self, ALARM, FAINT, GREY, INK},
+    rates,
     scene::shade,
 };
-use crate::{Latencies, Percentiles, Series, Which, raw::Manifest};
+use crate::{Latencies, Percentiles, Series, Strain, Which, raw::Manifest, strains};
 
 /// How a page is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,36 +34,43 @@ pub enum View {
 /// share of round trips, and the pacing errors.
 #[must_use]
 pub fn figure(series: &[Series<'_>], options: &Options) -> Scene {
+    let strains = strains(series);
     let panels: Vec<Panel> = series
         .iter()
-        .map(|one| Panel::of_round_trips(one, options.view))
+        .zip(&strains)
+        .map(|(one, strain)| Panel::of_round_trips(one, options.view, *strain))
         .collect();
     let title = match options.view {
         View::Intended => "Round-trip time from the intended time of sending",
         View::Actual => "Round-trip time from the actual time of sending",
     };
-    let mut page = Page::new(title, series, panels.len(), true);
+    let has_rates = rates::is_sweep(series);
+    let rows = if has_rates { 2.0 } else { 1.0 };
+    let body = maps_height(panels.len()) + rows * (CURVE_HEIGHT + 90.0);
+    let mut page = Page::new(title, &provenances(series), body);
     page.maps(&panels, options);
-    let top = page.top + GAP;
+    page.top += GAP;
+    let area = |left| [left, page.top, HALF_WIDTH, CURVE_HEIGHT];
+    let (left, right) = (area(LEFT), area(RIGHT_HALF));
     page.curves(
-        [LEFT, top, HALF_WIDTH, CURVE_HEIGHT],
+        left,
         "share of round trips (line: intended, dots: actual)",
         series,
         &[Which::Intended, Which::Actual],
     );
-    page.curves(
-        [LEFT + HALF_WIDTH + 150.0, top, HALF_WIDTH, CURVE_HEIGHT],
-        "pacing error: how late messages left",
-        series,
-        &[Which::Late],
-    );
+    let title = "pacing error: how late messages left";
+    page.curves(right, title, series, &[Which::Late]);
+    page.top += CURVE_HEIGHT + 90.0;
+    if has_rates {
+        rates::draw(&mut page, series, &strains, CURVE_HEIGHT);
+    }
     page.scene
 }
 
 /// Counts one series for a terminal, `columns` wide and `lines` high with two rows a line.
 #[must_use]
 pub fn sketch(series: &Series<'_>, options: &Options, columns: usize, lines: usize) -> Grid {
-    let panel = Panel::of_round_trips(series, options.view);
+    let panel = Panel::of_round_trips(series, options.view, None);
     let values = || panel.points.iter().map(|point| point.value_ns);
     let (min, max) = (
         values().min().unwrap_or(1_000),
@@ -87,7 +97,9 @@ pub fn hops(series: &[Series<'_>], options: &Options) -> Option<Scene> {
         return None;
     }
     let title = "Where the round trips' time went (kernel stamps)";
-    let mut page = Page::new(title, series, panels.len(), false);
+    let mut lines = provenances(series);
+    lines.extend(series.iter().map(headline));
+    let mut page = Page::new(title, &lines, maps_height(panels.len()));
     page.maps(&panels, options);
     Some(page.scene)
 }
@@ -102,13 +114,15 @@ struct Panel {
     title: String,
     /// A second line.
     remark: String,
+    /// Why its rate lies beyond the knee of its sweep.
+    strain: Option<Strain>,
     points: Vec<Point>,
     lasted_ns: u64,
     marks: Vec<(u64, u64)>,
 }
 
 impl Panel {
-    fn of_round_trips(series: &Series<'_>, view: View) -> Self {
+    fn of_round_trips(series: &Series<'_>, view: View, strain: Option<Strain>) -> Self {
         let points = series.samples().filter_map(|(start, sample)| {
             let (at_ns, value_ns) = match view {
                 View::Intended => (sample.intended_ns, sample.rtt_intended_ns()?),
@@ -121,11 +135,11 @@ impl Panel {
             View::Intended => series.latencies.intended(),
             View::Actual => series.latencies.actual(),
         };
-        let [title, remark] = headlines(series, &figures);
         Self {
             name: series.name.clone(),
-            title,
-            remark,
+            title: headline(series),
+            remark: remark(series, &figures),
+            strain,
             points: points.collect(),
             lasted_ns: series.lasted_ns,
             marks: marks(series),
@@ -148,6 +162,7 @@ impl Panel {
             name: format!("{label}: {name}"),
             title: format!("{label}: {name}"),
             remark: middles(series, part),
+            strain: None,
             points: series
                 .splits()
                 .map(|(at_ns, split)| Point {
@@ -176,19 +191,24 @@ fn marks(series: &Series<'_>) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// What a panel says above its map: rate, datagrams and ceiling; then figures and accounts.
-fn headlines(series: &Series<'_>, figures: &Percentiles) -> [String; 2] {
-    let setup = series.setup;
-    let ns = |value: u64| axis::time(value as f64);
-    let first = format!(
-        "{}: {:.0}/s one way, {} datagrams of {} B in all; {}",
+/// What a panel says above its map: rate, datagrams and ceiling.
+fn headline(series: &Series<'_>) -> String {
+    let counts = &series.counts;
+    format!(
+        "{}: {:.0}/s one way, {} datagrams of {} B there and {} back; {}",
         series.name,
         series.sent_per_s(),
-        series.counts.sent,
-        setup.size,
+        counts.sent,
+        series.setup.size,
+        counts.answered,
         ceiling(series),
-    );
-    let mut second = format!(
+    )
+}
+
+/// And below that: figures and accounts.
+fn remark(series: &Series<'_>, figures: &Percentiles) -> String {
+    let ns = |value: u64| axis::time(value as f64);
+    let mut text = format!(
         "p50 {}  p99 {}  p99.9 {}  max {}",
         ns(figures.p50_ns),
         ns(figures.p99_ns),
@@ -198,13 +218,22 @@ fn headlines(series: &Series<'_>, figures: &Percentiles) -> [String; 2] {
     let counts = &series.counts;
     for (count, what) in [(counts.lost, "LOST"), (counts.missed, "slots MISSED")] {
         if count > 0 {
-            second += &format!("; {count} {what}");
+            text += &format!("; {count} {what}");
         }
     }
-    if series.is_cut() {
-        second += "; CUT SHORT";
+    if let Some(repairs) = &series.repairs {
+        let seconds = series.lasted_ns.max(1) as f64 / 1e9;
+        text += &format!(
+            "; {} NAKs, {} repairs ({:.0} B/s)",
+            repairs.naks_received + repairs.naks_sent,
+            repairs.repairs(),
+            repairs.repair_bytes_sent as f64 / seconds,
+        );
     }
-    [first, second]
+    if series.is_cut() {
+        text += "; CUT SHORT";
+    }
+    text
 }
 
 fn ceiling(series: &Series<'_>) -> String {
@@ -220,36 +249,24 @@ fn ceiling(series: &Series<'_>) -> String {
     }
 }
 
-/// The page under way.
-struct Page {
-    scene: Scene,
-    /// Where the next part begins.
-    top: f64,
+/// Pixels that this many maps take.
+fn maps_height(panels: usize) -> f64 {
+    panels as f64 * (PANEL_HEIGHT + PANEL_GAP) + 40.0
+}
+
+/// Where the results come from, a line for each.
+fn provenances(series: &[Series<'_>]) -> Vec<String> {
+    let mut manifests: Vec<&Manifest> = Vec::new();
+    for one in series {
+        let is_known = |known: &&Manifest| std::ptr::eq(*known, one.manifest);
+        if !manifests.iter().any(is_known) {
+            manifests.push(one.manifest);
+        }
+    }
+    manifests.into_iter().map(provenance).collect()
 }
 
 impl Page {
-    fn new(title: &str, series: &[Series<'_>], panels: usize, has_curves: bool) -> Self {
-        let mut manifests: Vec<&Manifest> = Vec::new();
-        for one in series {
-            if !manifests
-                .iter()
-                .any(|known| std::ptr::eq(*known, one.manifest))
-            {
-                manifests.push(one.manifest);
-            }
-        }
-        let head = 52.0 + LINE * manifests.len() as f64;
-        let curves = if has_curves { CURVE_HEIGHT + 90.0 } else { 0.0 };
-        let height = head + panels as f64 * (PANEL_HEIGHT + PANEL_GAP) + 40.0 + curves;
-        let mut scene = Scene::new(WIDTH as u32, height as u32);
-        scene.text((20.0, 24.0), title, 3, Anchor::Start);
-        for (line, manifest) in (0..).zip(&manifests) {
-            let at = (20.0, 54.0 + LINE * f64::from(line));
-            scene.coloured_text(at, &provenance(manifest), 2, Anchor::Start, GREY);
-        }
-        Self { scene, top: head }
-    }
-
     /// Maps below one another, on one axis of values and one scale of colours.
     fn maps(&mut self, panels: &[Panel], options: &Options) {
         let values = || {
@@ -274,6 +291,7 @@ impl Page {
             }
             self.frame(area, axis, panel.lasted_ns);
             self.marks(area, panel);
+            self.knee(area, panel.strain);
             self.scene.items.push(Item::Map(Map {
                 area,
                 title: panel.name.clone(),
@@ -314,12 +332,6 @@ impl Page {
         self.outline([left, top, width, height]);
     }
 
-    fn outline(&mut self, [left, top, width, height]: [f64; 4]) {
-        let (right, bottom) = (left + width, top + height);
-        let points = vec![(left, top), (left, bottom), (right, bottom)];
-        self.scene.line(points, INK, 1.0);
-    }
-
     /// Where the measuring thread itself did not run.
     fn marks(&mut self, [left, top, width, _]: [f64; 4], panel: &Panel) {
         let lasted = panel.lasted_ns.max(1) as f64;
@@ -328,6 +340,15 @@ impl Page {
             let across = (width * lasts as f64 / lasted).max(2.0);
             self.scene.rect([x, top - 5.0, across, 5.0], ALARM);
         }
+    }
+
+    /// That a rate lies beyond the knee of its sweep: a bar along its map, and why.
+    fn knee(&mut self, [left, top, width, height]: [f64; 4], strain: Option<Strain>) {
+        let Some(strain) = strain else { return };
+        self.scene.rect([left - 4.0, top, 4.0, height], ALARM);
+        let text = format!("BEYOND THE KNEE: {}", rates::brief(strain));
+        let at = (left + width, top - HEAD + 8.0 + LINE);
+        self.scene.coloured_text(at, &text, 2, Anchor::End, ALARM);
     }
 
     fn legend(&mut self, top: f64, count_max: u32, colours: Scale) {
@@ -362,7 +383,6 @@ impl Page {
 
     /// Shares against times: the times along the bottom, the share in nines upwards.
     fn curves(&mut self, area: [f64; 4], title: &str, series: &[Series<'_>], which: &[Which]) {
-        let [left, top, width, height] = area;
         let all = |one: &Series<'_>, kind| curve(&one.latencies, kind);
         let times = || {
             let kinds = which
@@ -373,55 +393,30 @@ impl Page {
         let min = times().fold(f64::INFINITY, f64::min);
         let max = times().fold(1.0, f64::max);
         let axis = Axis::around(Scale::Log, if min.is_finite() { min } else { 1.0 }, max);
-        self.scene.text((left, top - 14.0), title, 2, Anchor::Start);
-        for (nines, name) in NINES {
-            let y = top + height * (1.0 - nines / NINES_MAX);
-            self.scene
-                .line(vec![(left, y), (left + width, y)], FAINT, 1.0);
-            self.scene.text((left - 8.0, y), name, 2, Anchor::End);
-        }
-        for value in axis.ticks(6) {
-            let x = left + width * axis.place(value);
-            self.scene
-                .line(vec![(x, top), (x, top + height)], FAINT, 1.0);
-            let at = (x, top + height + 13.0);
-            self.scene.text(at, &axis::time(value), 2, Anchor::Middle);
-        }
-        self.outline(area);
-        for (one, colour) in series.iter().zip(palette::LINES.iter().cycle()) {
+        let ticks = axis.ticks(6).into_iter();
+        let chart = Chart {
+            area,
+            title: title.to_owned(),
+            across: ticks.map(|it| (axis.place(it), axis::time(it))).collect(),
+            up: NINES
+                .map(|(nines, name)| (nines / NINES_MAX, name.to_owned()))
+                .to_vec(),
+        };
+        self.chart(&chart);
+        for (one, colour) in series.iter().zip(colours()) {
             for (kind, is_dotted) in which.iter().zip([false, true]) {
-                let place = |(time, nines): (f64, f64)| {
-                    let x = left + width * axis.place(time.max(axis.min));
-                    (x, top + height * (1.0 - (nines / NINES_MAX).min(1.0)))
-                };
-                let points: Vec<_> = all(one, *kind).into_iter().map(place).collect();
+                let points: Vec<_> = all(one, *kind)
+                    .into_iter()
+                    .map(|(time, nines)| chart.at(axis.place(time), nines / NINES_MAX))
+                    .collect();
                 if is_dotted {
-                    self.dots(&points, *colour);
+                    self.dots(&points, colour);
                 } else {
-                    self.scene.line(points, *colour, 2.0);
+                    self.scene.line(points, colour, 2.0);
                 }
             }
         }
-        self.names(area, series);
-    }
-
-    /// A curve as dots, one at least every few pixels of its way.
-    fn dots(&mut self, points: &[(f64, f64)], colour: palette::Colour) {
-        let mut last = (f64::NEG_INFINITY, 0.0);
-        for &(x, y) in points {
-            if (x - last.0).abs() + (y - last.1).abs() >= 7.0 {
-                self.scene.rect([x - 2.0, y - 2.0, 4.0, 4.0], colour);
-                last = (x, y);
-            }
-        }
-    }
-
-    fn names(&mut self, [left, top, ..]: [f64; 4], series: &[Series<'_>]) {
-        for ((line, one), colour) in (0..).zip(series).zip(palette::LINES.iter().cycle()) {
-            let at = (left + 10.0, top + 14.0 + LINE * f64::from(line));
-            self.scene
-                .coloured_text(at, &one.name, 2, Anchor::Start, *colour);
-        }
+        self.names(area, series.iter().map(|one| one.name.as_str()));
     }
 }
 
@@ -463,7 +458,7 @@ fn provenance(manifest: &Manifest) -> String {
         (Some(name), None) => name.clone(),
         _ => "unknown interface".to_owned(),
     };
-    fitted(&format!(
+    format!(
         "{} to {} by {interface}; Linux {} ({}), {} x {}, clock {}",
         host.name,
         manifest.target,
@@ -472,16 +467,9 @@ fn provenance(manifest: &Manifest) -> String {
         host.cpu_count,
         host.processor,
         host.clock_source
-    ))
+    )
 }
 
-/// As much of a line as the page has room for.
-fn fitted(text: &str) -> String {
-    text.chars().take(LETTERS_MAX).collect()
-}
-
-const WIDTH: f64 = 1600.0;
-const LEFT: f64 = 100.0;
 const MAP_WIDTH: f64 = 1360.0;
 const MAP_COLUMNS: usize = 680;
 const MAP_ROWS: usize = 109;
@@ -490,12 +478,8 @@ const PANEL_HEIGHT: f64 = 262.0;
 /// Two lines of text above a map.
 const HEAD: f64 = 44.0;
 const PANEL_GAP: f64 = 36.0;
-const HALF_WIDTH: f64 = 600.0;
 const CURVE_HEIGHT: f64 = 330.0;
 const GAP: f64 = 36.0;
-const LINE: f64 = 20.0;
-/// Letters of 12 pixels on a line of the page.
-const LETTERS_MAX: usize = 124;
 const NINES_MAX: f64 = 6.0;
 const NINES: [(f64, &str); 7] = [
     (0.0, "0 %"),

@@ -132,7 +132,9 @@ function read(x, y) {
 const picture = document.getElementById("picture"), readout = document.getElementById("readout");
 picture.addEventListener("mousemove", event => {
   const box = picture.getBoundingClientRect();
-  const x = event.clientX - box.left, y = event.clientY - box.top, text = read(x, y);
+  const x = event.clientX - box.left, y = event.clientY - box.top;
+  const told = event.target.querySelector("title");
+  const text = read(x, y) ?? (event.target.tagName === "rect" && told ? told.textContent : null);
   readout.style.display = text === null ? "none" : "block";
   if (text === null) return;
   readout.textContent = text;

@@ -27,13 +27,20 @@ pub use grid::{Grid, Point};
 mod html;
 pub use html::html;
 
+mod page;
+
 mod palette;
 
 mod png;
 pub use png::png;
 
+mod rates;
+
 mod scene;
 pub use scene::{Anchor, Item, Map, Scene};
+
+mod sizes;
+pub use sizes::{SizeCurve, SizePoint, sizes};
 
 mod svg;
 pub use svg::svg;

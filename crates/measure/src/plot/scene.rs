@@ -23,6 +23,15 @@ pub enum Item {
         /// Its colour.
         fill: Colour,
     },
+    /// A small rectangle that tells what it stands for, where a format can.
+    Dot {
+        /// Left, top, width, height.
+        area: [f64; 4],
+        /// Its colour.
+        fill: Colour,
+        /// What the pointer over it reads out.
+        told: String,
+    },
     /// A line through points, one pixel wide or more.
     Line {
         /// Places as x and y.

@@ -31,6 +31,17 @@ fn draw(output: &mut String, item: &Item) -> std::fmt::Result {
              fill=\"{}\"/>",
             hex(*fill)
         ),
+        Item::Dot {
+            area: [x, y, width, height],
+            fill,
+            told,
+        } => writeln!(
+            output,
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+             fill=\"{}\"><title>{}</title></rect>",
+            hex(*fill),
+            escape(told)
+        ),
         Item::Line {
             points,
             colour,

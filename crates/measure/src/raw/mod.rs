@@ -22,7 +22,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Counts, Link, Mark, Sample, Schedule, Split, Transport};
+use crate::{Counts, Link, Mark, Repairs, Sample, Schedule, Split, Transport};
 
 mod leb128;
 
@@ -117,6 +117,8 @@ pub struct End {
     pub process_cpu_s: Option<f64>,
     /// The far end stopped answering, or the user stopped the run.
     pub is_cut: bool,
+    /// What PGM repaired; `None` over another transport.
+    pub repairs: Option<Repairs>,
 }
 
 /// A result that was read.

@@ -125,7 +125,9 @@ impl Campaign {
         // Tried before the manifest is written, so that it says what could not be had; on a thread
         // of its own, as the recorder's must stay ordinary and unbound: it would never run beside
         // a spinning real-time thread on the same processor.
-        for variant in &self.variants {
+        let (variants, refusals) = possible(&self.variants, &client);
+        remarks.extend(refusals);
+        for variant in &variants {
             let trial = std::thread::scope(|scope| {
                 scope
                     .spawn(|| self.prepare(variant.scheduling))
@@ -142,18 +144,16 @@ impl Campaign {
             tell(remark);
         }
         let mut recorder = Recorder::start(output, &self.manifest(&client, remarks))?;
-        let result = self.turns(&mut client, &mut recorder, is_stopped, tell);
+        let result = self.turns(&mut client, &variants, &mut recorder, is_stopped, tell);
         let _ordinary = prepare(Scheduling::Other, None, false);
         recorder.finish()?;
-        if self.transport == Transport::Pgm {
-            tell(&repairs(&client.snapshot()));
-        }
         result
     }
 
     fn turns(
         &self,
         client: &mut Client,
+        variants: &[Variant],
         recorder: &mut Recorder,
         is_stopped: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
@@ -163,7 +163,7 @@ impl Campaign {
         let mut outcomes = Vec::new();
         let mut left = self.duration;
         for round in 0..rounds {
-            for variant in &self.variants {
+            for variant in variants {
                 let ready = self.prepare(variant.scheduling);
                 let setup = self.setup(variant, &ready);
                 let engine = (variant.engine, variant.wait);
@@ -247,22 +247,27 @@ impl Campaign {
     }
 }
 
-/// What PGM had to do, at this end, for the whole measurement.
-fn repairs(snapshot: &crate::Snapshot) -> String {
-    let count = |name: &str| {
-        let parts = name.split_once('.');
-        let mut all = snapshot.iter();
-        let found = all.find(|(set, info, _)| parts == Some((*set, info.name)));
-        found.map_or(0, |(_, _, value)| value)
-    };
-    format!(
-        "PGM here: {} NAKs received, {} repairs ({} B) sent; {} NAKs sent, {} repairs received",
-        count("source.naks"),
-        count("source.rdata_packets"),
-        count("source.rdata_bytes"),
-        count("receiver.nak_packets"),
-        count("receiver.rdata_packets"),
-    )
+/// The variants that can be had: those whose engine the kernel refuses use another, unless that
+/// is measured anyway; and what is to be said of it.
+fn possible(wanted: &[Variant], client: &Client) -> (Vec<Variant>, Option<String>) {
+    let mut refusal = None;
+    let mut variants: Vec<Variant> = Vec::new();
+    for variant in wanted {
+        let Some(text) = client.refusal(variant.engine) else {
+            variants.push(variant.clone());
+            continue;
+        };
+        refusal = Some(text);
+        let mut other = variant.clone();
+        other.engine = Engine::default();
+        let (from, to) = (variant.engine.to_string(), other.engine.to_string());
+        other.label = other.label.replace(&from, &to);
+        // What is asked for besides need not be measured twice.
+        if !wanted.contains(&other) {
+            variants.push(other);
+        }
+    }
+    (variants, refusal)
 }
 
 /// What the kernel does to a real-time thread that never waits.

@@ -8,11 +8,11 @@ use std::{
 };
 
 use measure::{
-    Counts, Mark, MarkKind, PROBE_BYTES_MIN, Probe, ProbeKind, Schedule,
+    Counts, Mark, MarkKind, PROBE_BYTES_MIN, Probe, ProbeKind, Repairs, Schedule,
     raw::{End, Setup},
 };
 use net::{Interfaces, NetError};
-use sys::{Epoll, Family, Inbox, Interest, UdpSocket, datagram, stamp};
+use sys::{DatagramRing, Epoll, Family, Inbox, Interest, RawAddress, UdpSocket, datagram, stamp};
 
 use super::{
     Engine, MESSAGE_BYTES_MAX, Recorder, Transport, Wait,
@@ -20,7 +20,7 @@ use super::{
     stamping::{Clocks, Outcome, Stamping},
     stream::Carrier,
 };
-use crate::{Error, Snapshot, UsageMeter};
+use crate::{Error, UsageMeter};
 
 /// A socket that a reflector answers.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct Client {
     carrier: Option<Box<dyn Carrier>>,
     epoll: Epoll,
     inbox: Inbox,
+    /// What moves the datagrams of a run with [`Engine::IoUring`].
+    ring: Option<DatagramRing>,
     peer: SocketAddr,
     /// Drawn for each run: echoes of another are strangers.
     token: u64,
@@ -87,29 +89,15 @@ impl Client {
             datagram::connect(socket.as_fd(), peer).map_err(refused("find a way to"))?;
             None
         };
-        let receiving = inbound.as_ref().unwrap_or(&socket);
+        let mut client = Self::new(socket, peer, seed, timeout, BATCH)?;
+        client.inbound = inbound;
+        let receiving = client.receiving();
         // An echo must never be lost for want of room here.
         let _granted = receiving
             .set_receive_buffer(BUFFER_BYTES)
             .map_err(refused("enlarge the receive buffer for"))?;
-        let epoll = Epoll::new(1).map_err(refused("make a poll set for"))?;
-        epoll
-            .add(receiving.as_fd(), 0, Interest::READ)
-            .map_err(refused("wait for"))?;
-        let mut client = Self {
-            socket,
-            inbound,
-            carrier: None,
-            epoll,
-            inbox: Inbox::new(BATCH),
-            peer,
-            token: seed,
-            timeout,
-            stamp_every: 0,
-            stamping: Stamping::default(),
-            message: Vec::new(),
-            rooms: vec![0; BATCH * ROOM_BYTES],
-        };
+        let waits = client.epoll.add(receiving.as_fd(), 0, Interest::READ);
+        waits.map_err(refused("wait for"))?;
         client.greet()?;
         Ok(client)
     }
@@ -129,34 +117,46 @@ impl Client {
             return Self::connect(peer, seed, timeout);
         }
         let refused = |error: io::Error| NetError::system("prepare for", peer, &error);
-        let mut client = Self {
-            // It carries nothing; what asks for this end's address is answered by its route.
-            socket: UdpSocket::new(Family::of(&peer)).map_err(refused)?,
-            inbound: None,
-            carrier: Some(super::stream::open(transport, peer, timeout)?),
-            epoll: Epoll::new(1).map_err(refused)?,
-            inbox: Inbox::new(1),
-            peer,
-            token: seed,
-            timeout,
-            stamp_every: 0,
-            stamping: Stamping::default(),
-            message: Vec::new(),
-            rooms: vec![0; ROOM_BYTES],
-        };
+        // It carries nothing; what asks for this end's address is answered by its route.
+        let socket = UdpSocket::new(Family::of(&peer)).map_err(refused)?;
+        let mut client = Self::new(socket, peer, seed, timeout, 1)?;
+        client.carrier = Some(super::stream::open(transport, peer, timeout)?);
         datagram::connect(client.fd(), peer).map_err(refused)?;
         client.greet()?;
         Ok(client)
     }
 
-    /// What the protocol underneath has counted, where it does: of PGM the NAKs and repairs.
+    /// With room for `batch` datagrams, and nobody to talk to yet.
+    fn new(
+        socket: UdpSocket,
+        peer: SocketAddr,
+        token: u64,
+        timeout: Duration,
+        batch: usize,
+    ) -> Result<Self, Error> {
+        let epoll = Epoll::new(1);
+        Ok(Self {
+            socket,
+            inbound: None,
+            carrier: None,
+            epoll: epoll.map_err(|it| NetError::system("make a poll set for", peer, &it))?,
+            inbox: Inbox::new(batch),
+            ring: None,
+            peer,
+            token,
+            timeout,
+            stamp_every: 0,
+            stamping: Stamping::default(),
+            message: Vec::new(),
+            rooms: vec![0; batch * ROOM_BYTES],
+        })
+    }
+
+    /// What PGM has repaired at this end since the sessions were opened; `None` over another
+    /// transport.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        let mut snapshot = Snapshot::default();
-        if let Some(carrier) = &self.carrier {
-            carrier.count(&mut snapshot);
-        }
-        snapshot
+    pub fn repairs(&self) -> Option<Repairs> {
+        self.carrier.as_ref().and_then(|carrier| carrier.repairs())
     }
 
     /// Has the kernel stamp every `every`-th message; 0 for none. The receive path then asks for
@@ -205,10 +205,24 @@ impl Client {
         }
         .emit(&mut self.message);
         let meter = UsageMeter::start();
+        let before = self.repairs();
         let mut run = Run::new(self, setup, engine, duration, recorder);
-        let result = run.go(is_stopped);
+        let result = match engine.0 {
+            Engine::IoUring => run
+                .client
+                .open_ring()
+                .map(|ring| run.client.ring = Some(ring)),
+            _ => Ok(()),
+        };
+        let result = result.and_then(|()| run.go(is_stopped));
+        // What waits in it would take the datagrams of the next run.
+        run.client.ring = None;
         let (counts, lasted_ns, splits_incomplete) = run.close();
         let usage = meter.read();
+        let after = run.client.repairs();
+        let repairs = after
+            .zip(before)
+            .map(|(after, before)| after.since(&before));
         let cut = result.as_ref().copied().unwrap_or(Some(Cut::Stopped));
         let end = End {
             lasted_ns,
@@ -216,6 +230,7 @@ impl Client {
             steal_s: usage.machine_steal_s,
             process_cpu_s: usage.process_cpu_s,
             is_cut: cut.is_some(),
+            repairs,
         };
         if let Some(recorder) = run.recorder.take() {
             recorder.end(end);
@@ -226,6 +241,17 @@ impl Client {
             cut,
             splits_incomplete,
         })
+    }
+
+    /// Why an engine cannot be had here, and what to use instead; `None` when it can.
+    pub(super) fn refusal(&self, engine: Engine) -> Option<String> {
+        let is_ring = engine == Engine::IoUring;
+        let error = is_ring.then(|| self.open_ring().err()).flatten()?;
+        Some(Engine::refusal(&error))
+    }
+
+    fn open_ring(&self) -> io::Result<DatagramRing> {
+        DatagramRing::new(self.receiving().as_fd(), self.fd(), ROOM_BYTES)
     }
 
     /// Says hello until a welcome comes.
@@ -301,14 +327,20 @@ impl Client {
         if let Some(carrier) = &mut self.carrier {
             return carrier.receive(&mut self.rooms);
         }
+        if let Some(ring) = &mut self.ring {
+            return ring.receive(&mut self.rooms, &mut RawAddress::empty());
+        }
         let fd = self.inbound.as_ref().unwrap_or(&self.socket).as_fd();
         datagram::receive(fd, &mut self.rooms, false)
     }
 
     fn wait(&mut self, limit: Duration) -> io::Result<()> {
-        match &mut self.carrier {
-            Some(carrier) => carrier.wait(limit),
-            None => datagram::wait_readable(self.receiving().as_fd(), limit).map(|_ready| ()),
+        match (&mut self.carrier, &mut self.ring) {
+            (Some(carrier), _) => carrier.wait(limit),
+            (None, Some(ring)) => ring.wait(limit),
+            (None, None) => {
+                datagram::wait_readable(self.receiving().as_fd(), limit).map(|_ready| ())
+            }
         }
     }
 
@@ -464,17 +496,19 @@ impl<'a> Run<'a> {
         let sequence = self.slot;
         Probe::set_sequence(&mut self.client.message, sequence);
         let every = self.client.stamp_every;
-        let is_stamped = every > 0 && sequence.is_multiple_of(every);
+        let takes_stamps = every > 0 && self.engine.takes_stamps();
+        let is_stamped = takes_stamps && sequence.is_multiple_of(every);
         let clocks = is_stamped.then(Clocks::now);
         // Read at last: all the above is part of being late, none of the round trip.
         let sent_ns = self.now();
         let client = &mut *self.client;
-        let result = match &mut client.carrier {
-            Some(carrier) => carrier.send(&client.message),
-            None if is_stamped => {
+        let result = match (&mut client.carrier, &mut client.ring) {
+            (Some(carrier), _) => carrier.send(&client.message),
+            (None, Some(ring)) => ring.send(None, &client.message),
+            (None, None) if is_stamped => {
                 stamp::send_stamped(client.socket.as_fd(), &client.message).map(|_len| ())
             }
-            None => datagram::send(client.socket.as_fd(), &client.message).map(|_len| ()),
+            (None, None) => datagram::send(client.socket.as_fd(), &client.message).map(|_len| ()),
         };
         self.slot += 1;
         self.counts.slots += 1;
@@ -527,7 +561,7 @@ impl<'a> Run<'a> {
                 Engine::Recv | Engine::Epoll if self.client.stamping.is_waiting() => {
                     self.receive_stamped()
                 }
-                Engine::Recv | Engine::Epoll => self.receive_one(),
+                Engine::Recv | Engine::Epoll | Engine::IoUring => self.receive_one(),
             };
             match result {
                 Ok(()) => {}

@@ -41,8 +41,16 @@ impl Format {
         }
     }
 
+    /// Whether it is to be looked at.
+    #[must_use]
+    pub const fn is_picture(self) -> bool {
+        matches!(self, Self::Png | Self::Svg | Self::Html)
+    }
+
     /// The names that [`Format::of`] understands.
     pub const NAMES: &'static str = ".png, .svg, .html, .hlog or .csv";
+    /// Those of pictures.
+    pub const PICTURE_NAMES: &'static str = ".png, .svg or .html";
 }
 
 /// Writes results in a format. With `with_hops` a picture shows where the stamped messages' time
@@ -67,11 +75,8 @@ pub fn export(
         }
     };
     match format {
-        Format::Png => output.write_all(&plot::png(&scene()?)),
-        Format::Svg => output.write_all(plot::svg(&scene()?).as_bytes()),
-        Format::Html => {
-            let page = plot::html(&scene()?, "towline rtt", &about(series));
-            output.write_all(page.as_bytes())
+        Format::Png | Format::Svg | Format::Html => {
+            write_picture(output, format, &scene()?, "towline rtt", &about(series))
         }
         Format::HdrLog => {
             let runs: Vec<_> = series
@@ -86,6 +91,22 @@ pub fn export(
         Format::Csv => csv(output, series),
     }?;
     output.flush()
+}
+
+/// Writes a picture; `about` stands below it on a page.
+pub(crate) fn write_picture(
+    output: &mut impl Write,
+    format: Format,
+    scene: &plot::Scene,
+    title: &str,
+    about: &str,
+) -> io::Result<()> {
+    match format {
+        Format::Png => output.write_all(&plot::png(scene)),
+        Format::Svg => output.write_all(plot::svg(scene).as_bytes()),
+        Format::Html => output.write_all(plot::html(scene, title, about).as_bytes()),
+        Format::HdrLog | Format::Csv => Err(io::Error::other("this format is no picture")),
+    }
 }
 
 fn csv(output: &mut impl Write, series: &[Series<'_>]) -> io::Result<()> {

@@ -19,6 +19,7 @@ mod client;
 pub use client::{Client, Cut, RunOutcome};
 
 mod export;
+pub(crate) use export::write_picture;
 pub use export::{Format, export};
 
 mod flight;
@@ -41,8 +42,9 @@ mod stream;
 pub use stream::reflect_over;
 
 pub use measure::{
-    Counts, Latencies, Link, Mark, MarkKind, PROBE_BYTES_MIN, Percentiles, Sample, Schedule,
-    ScheduleError, Series, Split, Transport, Which, plot, raw, write_log,
+    Counts, Latencies, Link, Mark, MarkKind, PROBE_BYTES_MIN, Percentiles, Repairs, Sample,
+    Schedule, ScheduleError, Series, Split, StampingCost, Strain, Transport, Which, plot, raw,
+    strains, write_log,
 };
 
 /// Where a reflector listens unless told otherwise.

@@ -26,6 +26,27 @@ pub enum Engine {
     Epoll,
     /// `recvmmsg` and `sendmmsg`: many datagrams a call.
     Mmsg,
+    /// The kernel's rings of requests and completions: who spins makes no call for nothing.
+    IoUring,
+}
+
+impl Engine {
+    /// Whether the kernel's stamps of single messages can be had with it.
+    #[must_use]
+    pub const fn takes_stamps(self) -> bool {
+        matches!(self, Self::Recv | Self::Epoll)
+    }
+
+    /// Why `io_uring` is not to be had, and what is done instead.
+    pub(super) fn refusal(error: &std::io::Error) -> String {
+        let remedy = if error.raw_os_error() == Some(errno::ENOSYS) {
+            "it needs Linux 5.11"
+        } else {
+            "look at the sysctl kernel.io_uring_disabled, and at filters of system calls, as \
+             containers have them"
+        };
+        format!("no engine io_uring, recv instead: {error}; {remedy}")
+    }
 }
 
 /// The scheduling class of a thread.
@@ -54,6 +75,7 @@ impl fmt::Display for Engine {
             Self::Recv => "recv",
             Self::Epoll => "epoll",
             Self::Mmsg => "mmsg",
+            Self::IoUring => "io_uring",
         })
     }
 }

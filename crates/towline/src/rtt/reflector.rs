@@ -9,7 +9,9 @@ use std::{
 
 use measure::{Probe, ProbeKind};
 use net::{Interfaces, NetError};
-use sys::{Control, Epoll, Family, Inbox, Interest, RawAddress, UdpSocket, datagram, message};
+use sys::{
+    Control, DatagramRing, Epoll, Family, Inbox, Interest, RawAddress, UdpSocket, datagram, message,
+};
 
 use super::{Engine, Wait};
 use crate::Error;
@@ -32,9 +34,12 @@ pub struct Reflector {
     socket: UdpSocket,
     epoll: Epoll,
     inbox: Inbox,
+    /// What moves the datagrams with [`Engine::IoUring`].
+    ring: Option<DatagramRing>,
     rooms: Vec<u8>,
     spec: ReflectSpec,
     counts: ReflectCounts,
+    remark: Option<String>,
 }
 
 /// What a reflector did. Counts of datagrams.
@@ -55,7 +60,7 @@ impl Reflector {
     ///
     /// # Errors
     /// When the address or port cannot be had.
-    pub fn open(spec: ReflectSpec) -> Result<Self, Error> {
+    pub fn open(mut spec: ReflectSpec) -> Result<Self, Error> {
         let refused = |operation: &'static str| {
             move |error: io::Error| Error::from(NetError::system(operation, spec.listen, &error))
         };
@@ -70,8 +75,20 @@ impl Reflector {
         let _granted = socket
             .set_receive_buffer(BUFFER_BYTES)
             .map_err(refused("enlarge the receive buffer at"))?;
-        if spec.wait == Wait::Block && spec.engine == Engine::Recv {
+        if (spec.wait == Wait::Block && spec.engine == Engine::Recv)
+            || spec.engine == Engine::IoUring
+        {
             datagram::set_blocking(socket.as_fd(), LOOK).map_err(refused("wait at"))?;
+        }
+        let (mut ring, mut remark) = (None, None);
+        if spec.engine == Engine::IoUring {
+            match DatagramRing::new(socket.as_fd(), socket.as_fd(), ROOM_BYTES) {
+                Ok(made) => ring = Some(made),
+                Err(error) => {
+                    remark = Some(Engine::refusal(&error));
+                    spec.engine = Engine::Recv;
+                }
+            }
         }
         let epoll = Epoll::new(1).map_err(refused("make a poll set at"))?;
         epoll
@@ -81,9 +98,11 @@ impl Reflector {
             socket,
             epoll,
             inbox: Inbox::new(BATCH),
+            ring,
             rooms: vec![0; BATCH * ROOM_BYTES],
             spec,
             counts: ReflectCounts::default(),
+            remark,
         })
     }
 
@@ -96,6 +115,12 @@ impl Reflector {
         Ok(self.socket.local_addr().map_err(refused)?)
     }
 
+    /// What could not be had, and what is done instead.
+    #[must_use]
+    pub fn remark(&self) -> Option<&str> {
+        self.remark.as_deref()
+    }
+
     /// Answers until the caller says stop, which is looked at 50 times a second at least.
     ///
     /// # Errors
@@ -103,7 +128,7 @@ impl Reflector {
     pub fn run(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<ReflectCounts, Error> {
         while !is_stopped() {
             let result = match self.spec.engine {
-                Engine::Recv | Engine::Epoll => self.one(),
+                Engine::Recv | Engine::Epoll | Engine::IoUring => self.one(),
                 Engine::Mmsg => self.many(),
             };
             let result = match result {
@@ -133,16 +158,24 @@ impl Reflector {
         let blocking = self.spec.wait == Wait::Block && self.spec.engine == Engine::Recv;
         let mut from = RawAddress::empty();
         let fd = self.socket.as_fd();
-        let len = datagram::receive_from(fd, &mut self.rooms, &mut from, blocking)?;
+        let len = match &mut self.ring {
+            Some(ring) => ring.receive(&mut self.rooms, &mut from)?,
+            None => datagram::receive_from(fd, &mut self.rooms, &mut from, blocking)?,
+        };
         if !self.counts.answer(&mut self.rooms[..len]) {
             return Ok(());
         }
-        match datagram::send_to(fd, &from, &self.rooms[..len]) {
+        let answer = &self.rooms[..len];
+        let sent = match &mut self.ring {
+            Some(ring) => ring.send(Some(&from), answer),
+            None => datagram::send_to(fd, &from, answer).map(|_len| ()),
+        };
+        match sent {
             Err(error) if is_passing(&error) => {
                 self.counts.refused += 1;
                 Ok(())
             }
-            sent => sent.map(|_len| ()),
+            sent => sent,
         }
     }
 
@@ -195,21 +228,31 @@ impl Reflector {
             (Wait::Busy, _) => {
                 let end = sys::clock::monotonic() + BUSY;
                 while sys::clock::monotonic() < end {
-                    if datagram::wait_readable(self.socket.as_fd(), Duration::ZERO)? {
+                    let is_there = match &mut self.ring {
+                        Some(ring) => ring.has_received(),
+                        None => datagram::wait_readable(self.socket.as_fd(), Duration::ZERO)?,
+                    };
+                    if is_there {
                         return Ok(());
                     }
                 }
-                datagram::wait_readable(self.socket.as_fd(), LOOK)?;
+                self.sleep()?;
             }
             (Wait::Block, Engine::Epoll) => {
                 let ready = self.epoll.wait(Some(LOOK))?.len();
                 debug_assert!(ready <= 1, "one socket is in the set");
             }
-            (Wait::Block, Engine::Mmsg) => {
-                datagram::wait_readable(self.socket.as_fd(), LOOK)?;
-            }
+            (Wait::Block, Engine::Mmsg | Engine::IoUring) => self.sleep()?,
         }
         Ok(())
+    }
+
+    /// Until something is there, or it is time to look whether to stop.
+    fn sleep(&mut self) -> io::Result<()> {
+        match &mut self.ring {
+            Some(ring) => ring.wait(LOOK),
+            None => datagram::wait_readable(self.socket.as_fd(), LOOK).map(|_ready| ()),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use measure::{PROBE_BYTES_MIN, Probe};
+use measure::{PROBE_BYTES_MIN, Probe, Repairs};
 use net::{Group, NetError};
 use sys::datagram;
 
@@ -35,8 +35,10 @@ pub(super) trait Carrier: Debug {
     /// Waits until a message may be there, at most `limit`.
     fn wait(&mut self, limit: Duration) -> io::Result<()>;
 
-    /// What the protocol underneath has counted.
-    fn count(&self, _snapshot: &mut Snapshot) {}
+    /// What the protocol underneath has repaired, when it does.
+    fn repairs(&self) -> Option<Repairs> {
+        None
+    }
 }
 
 /// Opens a carrier to a reflector.
@@ -243,9 +245,22 @@ impl Carrier for Pgm {
         Ok(())
     }
 
-    fn count(&self, snapshot: &mut Snapshot) {
-        self.publisher.snapshot(snapshot);
-        self.subscriber.snapshot(snapshot);
+    fn repairs(&self) -> Option<Repairs> {
+        let mut snapshot = Snapshot::default();
+        self.publisher.snapshot(&mut snapshot);
+        self.subscriber.snapshot(&mut snapshot);
+        let mut repairs = Repairs::default();
+        for (set, info, value) in snapshot.iter() {
+            match (set, info.name) {
+                ("source", "naks") => repairs.naks_received = value,
+                ("source", "rdata_packets") => repairs.repairs_sent = value,
+                ("source", "rdata_bytes") => repairs.repair_bytes_sent = value,
+                ("receiver", "nak_packets") => repairs.naks_sent = value,
+                ("receiver", "rdata_packets") => repairs.repairs_received = value,
+                _ => {}
+            }
+        }
+        Some(repairs)
     }
 }
 

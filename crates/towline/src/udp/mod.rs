@@ -23,6 +23,9 @@ mod link;
 
 mod path;
 
+mod picture;
+pub use picture::draw;
+
 mod protocol;
 pub use protocol::{Dispatch, Mode, Profile, Receipt};
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use measure::Link;
 use serde::Serialize;
 
 use super::{
@@ -32,6 +33,10 @@ pub struct SweepReport {
     pub interface: String,
     /// Its largest IP packet.
     pub mtu: u32,
+    /// Its link, when the speed is known.
+    pub link: Option<Link>,
+    /// Whether IPv6 carries the datagrams.
+    pub is_ipv6: bool,
     /// Loss that a rate may have and still count, as a share.
     pub loss_max: f64,
     /// One for each size, mode, profile and direction.

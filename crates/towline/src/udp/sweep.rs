@@ -130,6 +130,8 @@ impl<'a> Bench<'a> {
             group: self.sweep.group,
             interface: self.port.name.clone(),
             mtu: self.port.mtu,
+            link: self.peers.first().and_then(Peer::link),
+            is_ipv6: self.peers.iter().any(|peer| peer.address.is_ipv6()),
             loss_max: self.sweep.loss_max,
             remarks: asymmetries(&rows),
             rows,
@@ -357,6 +359,12 @@ impl Peer {
             }
         }
         Err(self.nonsense_text("it does not answer"))
+    }
+
+    /// The link here that leads to it.
+    fn link(&self) -> Option<measure::Link> {
+        let local = self.link.local().ok()?;
+        crate::rtt::link_of(local.ip()).and_then(|(_, _, link)| link)
     }
 
     fn say(&mut self, request: &Request) -> Result<(), Error> {

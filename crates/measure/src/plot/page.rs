@@ -1,0 +1,113 @@
+//! A page under way: its head, its charts' frames and what their curves are called.
+
+use super::{
+    Anchor, Scene,
+    palette::{self, Colour, FAINT, GREY, INK},
+};
+
+/// A page under way.
+pub(super) struct Page {
+    pub(super) scene: Scene,
+    /// Where the next part begins.
+    pub(super) top: f64,
+}
+
+/// A frame with named lines, and what lies where in it.
+pub(super) struct Chart {
+    /// Left, top, width, height.
+    pub(super) area: [f64; 4],
+    pub(super) title: String,
+    /// Names along the bottom, each with its place from 0 to 1.
+    pub(super) across: Vec<(f64, String)>,
+    /// Names upwards, likewise.
+    pub(super) up: Vec<(f64, String)>,
+}
+
+impl Chart {
+    /// The pixel of two places.
+    pub(super) fn at(&self, across: f64, up: f64) -> (f64, f64) {
+        let [left, top, width, height] = self.area;
+        let up = up.clamp(0.0, 1.0);
+        (left + width * across.max(0.0), top + height * (1.0 - up))
+    }
+}
+
+impl Page {
+    /// With a head of a title and grey lines below it, and room for `body` pixels.
+    pub(super) fn new(title: &str, lines: &[String], body: f64) -> Self {
+        let head = 52.0 + LINE * lines.len() as f64;
+        let mut scene = Scene::new(WIDTH as u32, (head + body) as u32);
+        scene.text((20.0, 24.0), title, 3, Anchor::Start);
+        for (nth, text) in (0..).zip(lines) {
+            let at = (20.0, 54.0 + LINE * f64::from(nth));
+            scene.coloured_text(at, &fitted(text), 2, Anchor::Start, GREY);
+        }
+        Self { scene, top: head }
+    }
+
+    /// Draws a chart's frame.
+    pub(super) fn chart(&mut self, chart: &Chart) {
+        let [left, top, width, height] = chart.area;
+        let at = (left, top - 14.0);
+        self.scene.text(at, &chart.title, 2, Anchor::Start);
+        for (place, name) in &chart.up {
+            let y = top + height * (1.0 - place);
+            let points = vec![(left, y), (left + width, y)];
+            self.scene.line(points, FAINT, 1.0);
+            self.scene.text((left - 8.0, y), name, 2, Anchor::End);
+        }
+        for (place, name) in &chart.across {
+            let x = left + width * place;
+            let points = vec![(x, top), (x, top + height)];
+            self.scene.line(points, FAINT, 1.0);
+            let at = (x, top + height + 13.0);
+            self.scene.text(at, name, 2, Anchor::Middle);
+        }
+        self.outline(chart.area);
+    }
+
+    pub(super) fn outline(&mut self, [left, top, width, height]: [f64; 4]) {
+        let (right, bottom) = (left + width, top + height);
+        let points = vec![(left, top), (left, bottom), (right, bottom)];
+        self.scene.line(points, INK, 1.0);
+    }
+
+    /// A curve as dots, one at least every few pixels of its way.
+    pub(super) fn dots(&mut self, points: &[(f64, f64)], colour: Colour) {
+        let mut last = (f64::NEG_INFINITY, 0.0);
+        for &(x, y) in points {
+            if (x - last.0).abs() + (y - last.1).abs() >= 7.0 {
+                self.scene.rect([x - 2.0, y - 2.0, 4.0, 4.0], colour);
+                last = (x, y);
+            }
+        }
+    }
+
+    /// What the curves of a chart are called, each in its colour.
+    pub(super) fn names<'a>(&mut self, area: [f64; 4], names: impl IntoIterator<Item = &'a str>) {
+        let [left, top, ..] = area;
+        for ((line, name), colour) in (0..).zip(names).zip(colours()) {
+            let at = (left + 10.0, top + 14.0 + LINE * f64::from(line));
+            self.scene.coloured_text(at, name, 2, Anchor::Start, colour);
+        }
+    }
+}
+
+/// A colour for each curve, round and round.
+pub(super) fn colours() -> impl Iterator<Item = Colour> {
+    palette::LINES.into_iter().cycle()
+}
+
+/// As much of a line as the page has room for.
+pub(super) fn fitted(text: &str) -> String {
+    text.chars().take(LETTERS_MAX).collect()
+}
+
+pub(super) const WIDTH: f64 = 1600.0;
+pub(super) const LEFT: f64 = 100.0;
+pub(super) const HALF_WIDTH: f64 = 600.0;
+/// Left edge of a chart in the right half.
+pub(super) const RIGHT_HALF: f64 = LEFT + HALF_WIDTH + 150.0;
+pub(super) const LINE: f64 = 20.0;
+/// Letters of 12 pixels on a line of the page.
+const LETTERS_MAX: usize = 124;

@@ -1,0 +1,184 @@
+//! What the rates of a sweep do to the times, and where the knee is.
+
+use super::{
+    Anchor, Axis, Scale, axis,
+    page::{Chart, HALF_WIDTH, LEFT, Page, RIGHT_HALF, colours},
+    palette::ALARM,
+};
+use crate::{Series, Strain};
+
+/// Whether there is a sweep: series that only their rates set apart.
+pub(super) fn is_sweep(series: &[Series<'_>]) -> bool {
+    sweeps(series).iter().any(|sweep| sweep.len() > 1)
+}
+
+/// Round trips by rate; over PGM also what had to be repaired. As high as `height`.
+pub(super) fn draw(
+    page: &mut Page,
+    series: &[Series<'_>],
+    strains: &[Option<Strain>],
+    height: f64,
+) {
+    let sweeps = sweeps(series);
+    let left = [LEFT, page.top, HALF_WIDTH, height];
+    let right = [RIGHT_HALF, page.top, HALF_WIDTH, height];
+    let micro = |ns: u64| ns.max(1) as f64;
+    page.by_rate(
+        left,
+        "round trips by rate (line: p50, dots: p99)",
+        axis::time,
+        &sweeps,
+        [&|one| micro(one.latencies.intended().p50_ns), &|one| {
+            micro(one.latencies.intended().p99_ns)
+        }],
+        |one| strain_of(one, series, strains).is_some(),
+    );
+    if series.iter().any(|one| one.repairs.is_some()) {
+        let per_second = |one: &Series<'_>, count: u64| {
+            (count as f64 / (one.lasted_ns.max(1) as f64 / 1e9)).max(0.1)
+        };
+        page.by_rate(
+            right,
+            "PGM by rate (line: repairs/s, dots: NAKs/s)",
+            number,
+            &sweeps,
+            [
+                &|one| per_second(one, one.repairs.unwrap_or_default().repairs()),
+                &|one| {
+                    let repairs = one.repairs.unwrap_or_default();
+                    per_second(one, repairs.naks_received + repairs.naks_sent)
+                },
+            ],
+            |one| strain_of(one, series, strains).is_some(),
+        );
+    }
+    page.top += height;
+}
+
+/// Why a rate lies beyond the knee, in a word or two.
+pub(super) const fn brief(strain: Strain) -> &'static str {
+    match strain {
+        Strain::Lost => "loss",
+        Strain::Repaired => "repairs",
+        Strain::Slow => "p50 x 2",
+        Strain::Tail => "p99 x 10",
+    }
+}
+
+fn strain_of(
+    one: &Series<'_>,
+    series: &[Series<'_>],
+    strains: &[Option<Strain>],
+) -> Option<Strain> {
+    let same = |other: &Series<'_>| std::ptr::eq(other, one);
+    series.iter().position(same).and_then(|at| strains[at])
+}
+
+/// The series of each sweep by rising rate.
+fn sweeps<'s, 'a>(series: &'s [Series<'a>]) -> Vec<Vec<&'s Series<'a>>> {
+    let mut all: Vec<Vec<&Series<'_>>> = Vec::new();
+    for one in series.iter().filter(|one| one.setup.per_second.is_some()) {
+        match all.iter_mut().find(|sweep| sweep[0].is_swept_with(one)) {
+            Some(sweep) => sweep.push(one),
+            None => all.push(vec![one]),
+        }
+    }
+    for sweep in &mut all {
+        sweep.sort_by_key(|one| one.setup.per_second);
+    }
+    all
+}
+
+/// What a curve shows of a series.
+type Value<'v> = &'v dyn Fn(&Series<'_>) -> f64;
+
+impl Page {
+    /// A line and dots against the rate, and a knee where `is_beyond` begins.
+    fn by_rate(
+        &mut self,
+        area: [f64; 4],
+        title: &str,
+        name: fn(f64) -> String,
+        sweeps: &[Vec<&Series<'_>>],
+        values: [Value<'_>; 2],
+        is_beyond: impl Fn(&Series<'_>) -> bool,
+    ) {
+        let rate = |one: &Series<'_>| one.setup.per_second.unwrap_or(0) as f64;
+        let all = || sweeps.iter().flatten();
+        let shown = || all().flat_map(|one| values.map(|value| value(one)));
+        let (min, max) = ends(shown());
+        let up = Axis::around(Scale::Log, min, max);
+        let (_, fastest) = ends(all().map(|one| rate(one)));
+        let across = Axis {
+            scale: Scale::Linear,
+            min: 0.0,
+            max: fastest * 1.05,
+        };
+        let places = |axis: &Axis, count, name: fn(f64) -> String| {
+            let ticks = axis.ticks(count).into_iter();
+            ticks.map(|it| (axis.place(it), name(it))).collect()
+        };
+        let chart = Chart {
+            area,
+            title: title.to_owned(),
+            across: places(&across, 6, number),
+            up: places(&up, 6, name),
+        };
+        self.chart(&chart);
+        for (sweep, colour) in sweeps.iter().zip(colours()) {
+            let at = |one: &Series<'_>, value: Value<'_>| {
+                chart.at(across.place(rate(one)), up.place(value(one)))
+            };
+            let [line, dots] = values.map(|value| {
+                let points = sweep.iter().map(|one| at(one, value));
+                points.collect::<Vec<_>>()
+            });
+            self.dots(&dots, colour);
+            self.scene.line(line, colour, 2.0);
+            let knee = sweep.iter().position(|one| is_beyond(one));
+            if let Some(beyond) = knee {
+                let to = rate(sweep[beyond]);
+                let from = beyond
+                    .checked_sub(1)
+                    .map_or(0.0, |below| rate(sweep[below]));
+                let x = chart.at(across.place(f64::midpoint(from, to)), 0.0).0;
+                let (top, bottom) = (area[1], area[1] + area[3]);
+                self.scene.line(vec![(x, top), (x, bottom)], ALARM, 2.0);
+                let text = format!("knee: {} to {}", number(from), number(to));
+                let at = (x - 6.0, top + 14.0);
+                self.scene.coloured_text(at, &text, 2, Anchor::End, ALARM);
+            }
+        }
+        if sweeps.len() > 1 {
+            let names: Vec<String> = sweeps.iter().map(|sweep| of_sweep(sweep[0])).collect();
+            self.names(area, names.iter().map(String::as_str));
+        }
+    }
+}
+
+/// What a sweep is called beside others.
+fn of_sweep(one: &Series<'_>) -> String {
+    let setup = one.setup;
+    let (host, sched, engine) = (&one.manifest.host.name, &setup.sched, &setup.engine);
+    format!("{host} {sched} {engine} {}", setup.transport)
+}
+
+/// The least and the greatest.
+fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, 1e-9), |(min, max), value| {
+        (f64::min(min, value), f64::max(max, value))
+    })
+}
+
+/// `40k`, `500`, `0.1`.
+pub(super) fn number(value: f64) -> String {
+    let (value, unit) = match value {
+        value if value >= 1e9 => (value / 1e9, "G"),
+        value if value >= 1e6 => (value / 1e6, "M"),
+        value if value >= 1e3 => (value / 1e3, "k"),
+        value => (value, ""),
+    };
+    let text = format!("{value:.2}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    format!("{text}{unit}")
+}

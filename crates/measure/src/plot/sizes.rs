@@ -1,0 +1,204 @@
+//! What a path carries by size of datagram: rates, payload, losses and processor time.
+
+use super::{
+    Axis, Item, Scale, Scene,
+    page::{Chart, HALF_WIDTH, LEFT, LINE, Page, RIGHT_HALF, colours},
+    rates::number,
+};
+
+/// One way of sending, at several sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SizeCurve {
+    /// What it is called.
+    pub name: String,
+    /// By rising size.
+    pub points: Vec<SizePoint>,
+}
+
+/// One size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SizePoint {
+    /// Payload bytes of a datagram.
+    pub size: usize,
+    /// Datagrams each second that the receiver counted.
+    pub received_per_s: f64,
+    /// Share that did not arrive, 0 to 1; `None` of what nobody measured.
+    pub loss: Option<f64>,
+    /// Processor time of both ends for each datagram, in nanoseconds; likewise.
+    pub cpu_ns: Option<f64>,
+}
+
+/// Draws curves by size, one size beside the other, whatever lies between them: what happens at an
+/// edge, as from 1472 to 1473 bytes, is as wide as the rest. `lines` stand below the title.
+#[must_use]
+pub fn sizes(title: &str, lines: &[String], curves: &[SizeCurve]) -> Scene {
+    let legend = LINE * curves.len() as f64;
+    let body = 2.0 * (HEIGHT + GAP) + legend + GAP;
+    let mut page = Page::new(title, lines, body);
+    let names = [LEFT - 10.0, page.top - 14.0, 0.0, 0.0];
+    page.names(names, curves.iter().map(|curve| curve.name.as_str()));
+    let top = page.top + legend + GAP;
+    let below = top + HEIGHT + GAP;
+    let charts: [([f64; 2], &str, Value, f64); 4] = [
+        (
+            [LEFT, top],
+            "datagrams/s received",
+            |it| Some(it.received_per_s),
+            1.0,
+        ),
+        (
+            [RIGHT_HALF, top],
+            "payload received, bit/s",
+            |it| Some(it.received_per_s * it.size as f64 * 8.0),
+            1.0,
+        ),
+        (
+            [LEFT, below],
+            "lost, % (nothing: at the bottom)",
+            |it| it.loss.map(|loss| loss * 100.0),
+            0.001,
+        ),
+        (
+            [RIGHT_HALF, below],
+            "processor time of both ends, us a datagram",
+            |it| it.cpu_ns.map(|ns| ns / 1e3),
+            0.01,
+        ),
+    ];
+    for ([left, top], title, value, least) in charts {
+        let area = [left, top, HALF_WIDTH, HEIGHT];
+        page.by_size(area, title, curves, value, least);
+    }
+    page.scene
+}
+
+impl SizePoint {
+    /// What a read-out says of it.
+    fn told(&self, curve: &str) -> String {
+        let mut text = format!(
+            "{curve}, {} B: {}/s received",
+            self.size,
+            number(self.received_per_s)
+        );
+        if let Some(loss) = self.loss {
+            text += &format!(", {:.3} % lost", loss * 100.0);
+        }
+        if let Some(ns) = self.cpu_ns {
+            text += &format!(", {:.2} us a datagram", ns / 1e3);
+        }
+        text
+    }
+}
+
+/// What a chart shows of a point.
+type Value = fn(&SizePoint) -> Option<f64>;
+
+impl Page {
+    fn by_size(
+        &mut self,
+        area: [f64; 4],
+        title: &str,
+        curves: &[SizeCurve],
+        value: Value,
+        least: f64,
+    ) {
+        let all = || curves.iter().flat_map(|curve| &curve.points);
+        let mut known: Vec<usize> = all().map(|point| point.size).collect();
+        known.sort_unstable();
+        known.dedup();
+        let values = || all().filter_map(value).filter(|&value| value >= least);
+        let min = values().fold(f64::INFINITY, f64::min);
+        let max = values().fold(least, f64::max);
+        let min = if min.is_finite() { min } else { least };
+        let up = decades(min, max);
+        let place = |size: usize| {
+            let nth = known.iter().position(|it| *it == size).unwrap_or(0);
+            (nth as f64 + 0.5) / known.len().max(1) as f64
+        };
+        let ticks = up.ticks(8).into_iter();
+        let chart = Chart {
+            area,
+            title: title.to_owned(),
+            across: known
+                .iter()
+                .map(|&size| (place(size), size.to_string()))
+                .collect(),
+            up: ticks.map(|it| (up.place(it), number(it))).collect(),
+        };
+        self.chart(&chart);
+        for (curve, colour) in curves.iter().zip(colours()) {
+            let at = |point: &SizePoint| {
+                value(point).map(|value| chart.at(place(point.size), up.place(value)))
+            };
+            let points = curve.points.iter().filter_map(at).collect();
+            self.scene.line(points, colour, 2.0);
+            for point in &curve.points {
+                let Some((x, y)) = at(point) else { continue };
+                self.scene.items.push(Item::Dot {
+                    area: [x - 4.0, y - 4.0, 8.0, 8.0],
+                    fill: colour,
+                    told: point.told(&curve.name),
+                });
+            }
+        }
+    }
+}
+
+/// An axis of powers, also below 1.
+fn decades(min: f64, max: f64) -> Axis {
+    let floor = 10_f64.powf(min.log10().floor());
+    let ceiling = 10_f64.powf(max.log10().ceil());
+    Axis {
+        scale: Scale::Log,
+        min: floor,
+        max: ceiling.max(floor * 10.0),
+    }
+}
+
+const HEIGHT: f64 = 330.0;
+const GAP: f64 = 70.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_point_is_drawn_once_in_each_chart_and_tells_itself() {
+        let point = |size, loss| SizePoint {
+            size,
+            received_per_s: 250_000.0,
+            loss: Some(loss),
+            cpu_ns: Some(1_500.0),
+        };
+        let curve = |name: &str, loss| SizeCurve {
+            name: name.to_owned(),
+            points: vec![point(1_472, 0.0), point(1_473, loss)],
+        };
+        let curves = [curve("there", 0.02), curve("back", 0.0)];
+        let scene = sizes("a title", &["a line".to_owned()], &curves);
+        let told = scene.items.iter().filter_map(|item| match item {
+            Item::Dot { told, .. } => Some(told.as_str()),
+            _ => None,
+        });
+        let told: Vec<&str> = told.collect();
+        assert_eq!(told.len(), 4 * 4);
+        let text = "there, 1473 B: 250k/s received, 2.000 % lost, 1.50 us a datagram";
+        assert_eq!(told.iter().filter(|it| **it == text).count(), 4);
+        // Everything lies on the page, also what has no place on an axis of powers.
+        for item in &scene.items {
+            if let Item::Dot {
+                area: [x, y, width, height],
+                ..
+            } = item
+            {
+                assert!(*x >= 0.0 && x + width <= f64::from(scene.width), "{item:?}");
+                assert!(
+                    *y >= 0.0 && y + height <= f64::from(scene.height),
+                    "{item:?}"
+                );
+            }
+        }
+        let nothing = sizes("nothing", &[], &[]);
+        assert!(nothing.height > 0);
+    }
+}
