@@ -25,6 +25,7 @@ mod round_trips;
 mod sample;
 mod soak;
 mod table;
+mod turns;
 mod udp;
 
 use peer::{Aeron, Libpgm, Peer, RawUdp, Towline, ZeroMq};
@@ -73,7 +74,7 @@ impl Request {
             soak_seconds: None,
         };
         while let Some(arg) = args.next() {
-            if GROUPS.contains(&arg.as_str()) || capture::PARTS.contains(&arg.as_str()) {
+            if GROUPS.contains(&arg.as_str()) || is_part(&arg) {
                 request.groups.push(arg);
                 continue;
             }
@@ -93,6 +94,20 @@ impl Request {
     fn wants(&self, group: &str) -> bool {
         self.groups.is_empty() || self.groups.iter().any(|wanted| wanted == group)
     }
+
+    /// Which parts of a group are wanted, none of them by name for all; `None` when it is not.
+    fn parts(&self, group: &str, parts: &[&str]) -> Option<Vec<String>> {
+        let is_asked = |part: &&String| parts.contains(&part.as_str());
+        let asked: Vec<String> = self.groups.iter().filter(is_asked).cloned().collect();
+        (self.wants(group) || !asked.is_empty()).then_some(asked)
+    }
+}
+
+/// Whether a name is that of a part of some group.
+fn is_part(name: &str) -> bool {
+    capture::PARTS.contains(&name)
+        || round_trips::PARTS.contains(&name)
+        || udp::PARTS.contains(&name)
 }
 
 fn run(request: &Request) -> Result<(), String> {
@@ -109,21 +124,16 @@ fn run(request: &Request) -> Result<(), String> {
     if request.wants("trees") {
         small_files(&lossy_lab()?, request.pairs)?;
     }
-    if request.wants("rtt") {
-        println!("{}", round_trips::run(request.pairs, RTT_SECONDS)?);
+    if let Some(parts) = request.parts("rtt", &round_trips::PARTS) {
+        round_trips::run(request.pairs, &parts)?;
     }
-    if request.wants("udp") {
-        println!("{}", udp::run(request.pairs, UDP_SECONDS)?);
+    if let Some(parts) = request.parts("udp", &udp::PARTS) {
+        udp::run(request.pairs, &parts)?;
     }
     if request.wants("rate") {
         println!("{}", rate::run(request.pairs)?);
     }
-    let parts = capture::PARTS.map(str::to_owned);
-    let parts: Vec<String> = parts
-        .into_iter()
-        .filter(|part| request.groups.contains(part))
-        .collect();
-    if request.wants("capture") || !parts.is_empty() {
+    if let Some(parts) = request.parts("capture", &capture::PARTS) {
         capture::run(request.pairs, &parts)?;
     }
     Ok(())
@@ -262,14 +272,13 @@ fn measure(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 const USAGE: &str = "\
 usage: make bench ARGS=\"[fec] [messages] [files] [trees] [rtt] [udp] [rate] [capture] \
              [--pairs N] [--size B]\"
-       of capture also a part: capture-rate -cost -small -send -gaps -read
+       of some also a part: capture-rate -cost -small -send -gaps -read, rtt-sockperf -pgm -pacing,
+       udp-flood -rate -limit
        make soak ARGS=[SECONDS], at least 8";
 /// What can be asked for by name; without any, all are run.
 const GROUPS: [&str; 8] = [
     "fec", "messages", "files", "trees", "rtt", "udp", "rate", "capture",
 ];
-const RTT_SECONDS: u32 = 5;
-const UDP_SECONDS: u32 = 2;
 const PAIRS: usize = 7;
 const TRIES: usize = 5;
 /// Runs of a peer that may fail before one that counts.

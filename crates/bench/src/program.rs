@@ -20,6 +20,13 @@ pub(crate) fn compile(source: &str, flags: &[&str]) -> Result<PathBuf, String> {
     Ok(out)
 }
 
+/// Compiles the yardstick that uses OpenPGM's library.
+pub(crate) fn compile_with_libpgm() -> Result<PathBuf, String> {
+    let flags = pkg_config("openpgm-5.3", "libpgm-dev")?;
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    compile("pgmbench.c", &flags)
+}
+
 /// Runs `command` to its end; what it printed is told when it fails.
 pub(crate) fn complete(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
@@ -125,6 +132,23 @@ impl Running {
         // Both fail only when the program is gone already, which is what is wanted.
         drop(self.child.kill());
         drop(self.child.wait());
+    }
+}
+
+/// A server that is ended when dropped.
+#[derive(Debug)]
+pub(crate) struct Ended(Running);
+
+impl Ended {
+    /// Starts `command`.
+    pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
+        Running::start(command).map(Self)
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 

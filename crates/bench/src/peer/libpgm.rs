@@ -19,12 +19,8 @@ pub(crate) struct Libpgm {
 
 impl Libpgm {
     pub(crate) fn new(size: usize) -> Result<Self, String> {
-        let flags = program::pkg_config("openpgm-5.3", "libpgm-dev")?;
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        Ok(Self {
-            program: program::compile("pgmbench.c", &flags)?,
-            size,
-        })
+        let program = program::compile_with_libpgm()?;
+        Ok(Self { program, size })
     }
 }
 

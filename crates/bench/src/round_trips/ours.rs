@@ -1,0 +1,95 @@
+//! `towline rtt` between two hosts.
+
+use std::{fs, path::PathBuf};
+
+use lab::Lab;
+use serde_json::Value;
+
+use crate::{
+    program::{self, Ended},
+    turns::Figures,
+};
+
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    Udp,
+    Pgm,
+}
+
+/// How often messages leave, and how both ends wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Messages each second; `None`: each when the one before is back.
+    pub(super) rate: Option<u32>,
+    pub(super) wait: &'static str,
+}
+
+impl Load {
+    pub(super) fn name(self) -> String {
+        self.rate
+            .map_or_else(|| "ping-pong".to_owned(), |rate| format!("{rate}/s"))
+    }
+}
+
+/// Measures once, and gives the report of `rtt run --json`.
+pub(super) fn ours(lab: &Lab, over: Over, load: Load, seconds: u32) -> Result<Value, String> {
+    let program = program::ours()?;
+    let (over, target) = match over {
+        Over::Udp => ("udp", lab.host(1).ipv4().to_string()),
+        Over::Pgm => ("pgm", GROUP.to_owned()),
+    };
+    let mut there = lab.host(1).command(&program);
+    there.args(["rtt", "reflect", "--quiet", "--over", over]);
+    there.args(["--wait", load.wait]);
+    if over == "pgm" {
+        there.args(["--listen", GROUP]);
+    }
+    // The reflector needs a moment; the first greetings may go unheard, and are repeated.
+    let _reflector = Ended::start(&mut there)?;
+    let result = Removed::new();
+    let mut here = lab.host(0).command(&program);
+    here.args(["rtt", "run", &target, "--json", "--quiet", "--over", over]);
+    here.args(["--stamp-every", "0", "--wait", load.wait]);
+    here.args(["--time", &format!("{seconds}s"), "--out"]);
+    here.arg(&result.0);
+    match load.rate {
+        Some(rate) => here.args(["--rate", &rate.to_string()]),
+        None => here.arg("--ping-pong"),
+    };
+    let output = here.output().map_err(|error| format!("towline: {error}"))?;
+    serde_json::from_slice(&output.stdout).map_err(|error| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        format!("towline: {error}: {said}")
+    })
+}
+
+/// Median and 99.9th percentile of a report's first run, from actual times, in microseconds.
+pub(super) fn percentiles(report: &Value) -> Result<Figures, String> {
+    let times = &report["runs"][0]["rtt_actual"];
+    let at = |name: &str| {
+        let ns = times[name].as_f64();
+        ns.map(|ns| ns / 1e3)
+            .ok_or_else(|| format!("towline: no {name} in {report}"))
+    };
+    Ok([at("p50_ns")?, at("p999_ns")?])
+}
+
+/// A result file that is removed when dropped.
+struct Removed(PathBuf);
+
+impl Removed {
+    fn new() -> Self {
+        let name = format!("towline-bench-{}.rtt", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        // It is not there when the run failed.
+        drop(fs::remove_file(&self.0));
+    }
+}
+
+const GROUP: &str = "239.192.7.2:7720";

@@ -1,0 +1,44 @@
+//! sockperf, whole round trips.
+
+use lab::Lab;
+
+use super::{Load, START};
+use crate::{program::Ended, turns::Figures};
+
+/// Median and 99.9th percentile of one run, in microseconds.
+pub(super) fn run(lab: &Lab, load: Load, seconds: u32) -> Result<Figures, String> {
+    let address = lab.host(1).ipv4().to_string();
+    let mut there = lab.host(1).command("sockperf");
+    there.args(["server", "-i", &address, "-p", "7701"]);
+    if load.rate.is_some() {
+        // Never asleep, as ours in these rows.
+        there.arg("--nonblocked");
+    }
+    let _server = Ended::start(&mut there)
+        .map_err(|error| format!("{error}: install sockperf (Debian: sockperf)"))?;
+    std::thread::sleep(START);
+    let mut here = lab.host(0).command("sockperf");
+    here.arg(if load.rate.is_some() {
+        "under-load"
+    } else {
+        "ping-pong"
+    });
+    here.args(["-i", &address, "-p", "7701", "-m", "64", "--full-rtt", "-t"]);
+    here.arg(seconds.to_string());
+    if let Some(rate) = load.rate {
+        here.args(["--mps", &rate.to_string()]);
+        here.args(["--reply-every", "1", "--nonblocked"]);
+    }
+    let output = here
+        .output()
+        .map_err(|error| format!("sockperf: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let at = |share: &str| {
+        let line = text
+            .lines()
+            .find(|line| line.contains(&format!("percentile {share} ")));
+        let value = line.and_then(|line| line.rsplit('=').next()?.trim().parse().ok());
+        value.ok_or_else(|| format!("sockperf: no percentile {share} in {text}"))
+    };
+    Ok([at("50.000")?, at("99.900")?])
+}

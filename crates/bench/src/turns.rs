@@ -1,0 +1,103 @@
+//! Peers that take turns, and their two figures pair by pair.
+
+use crate::machine::Ticks;
+
+/// What one run gives.
+pub(crate) type Figures = [f64; 2];
+
+/// A run of one peer.
+pub(crate) type Run<'a> = Box<dyn Fn() -> Result<Figures, String> + 'a>;
+
+/// The figures of all peers, in the order of the pairs.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    rows: Vec<(String, Vec<Figures>)>,
+}
+
+/// One peer's line of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row<'a> {
+    /// Who ran.
+    pub(crate) name: &'a str,
+    /// Medians.
+    pub(crate) figures: Figures,
+    /// Medians over the pairs of the first peer's figure over this one's.
+    pub(crate) ratios: Figures,
+}
+
+impl Turns {
+    /// Runs all in turn, `pairs` times, and says each run's figures under the heading `what`. A run
+    /// of which the hypervisor took more than 1 % is repeated.
+    pub(crate) fn take(
+        what: &str,
+        pairs: usize,
+        peers: &[(&str, Run<'_>)],
+    ) -> Result<Self, String> {
+        let mut rows: Vec<(String, Vec<Figures>)> = peers
+            .iter()
+            .map(|(name, _)| ((*name).to_owned(), Vec::new()))
+            .collect();
+        for pair in 1..=pairs {
+            for ((name, run), (_, all)) in peers.iter().zip(&mut rows) {
+                let one = undisturbed(what, name, run)?;
+                eprintln!("pair {pair} {what} {name}: {:.1}, {:.1}", one[0], one[1]);
+                all.push(one);
+            }
+        }
+        Ok(Self { rows })
+    }
+
+    /// The lines of the table.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.rows.iter().map(|(name, all)| Row {
+            name,
+            figures: [0, 1].map(|which| median(all.iter().map(|one| one[which]))),
+            ratios: [0, 1].map(|which| {
+                let pairs = self.rows[0].1.iter().zip(all);
+                median(pairs.map(|(ours, theirs)| ours[which] / theirs[which]))
+            }),
+        })
+    }
+}
+
+/// One run on a machine that was ours meanwhile.
+fn undisturbed(what: &str, name: &str, run: &Run<'_>) -> Result<Figures, String> {
+    for _ in 0..TRIES {
+        let before = Ticks::read();
+        let figures = run()?;
+        let steal = Ticks::read().steal_permille_since(before);
+        if steal <= STEAL_PERMILLE_MAX {
+            return Ok(figures);
+        }
+        eprintln!("{what} {name}: void, repeated: steal {steal} permille");
+    }
+    Err(format!("{what} {name}: no valid run in {TRIES} tries"))
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+const TRIES: usize = 5;
+const STEAL_PERMILLE_MAX: u64 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_of_pairs_and_not_of_medians() {
+        let of = |name: &str, values: [f64; 3]| {
+            let both = values.map(|value| [value, 1.0]);
+            (name.to_owned(), both.to_vec())
+        };
+        let turns = Turns {
+            rows: vec![of("ours", [10.0, 30.0, 8.0]), of("peer", [5.0, 10.0, 2.0])],
+        };
+        let peer = turns.rows().nth(1).unwrap();
+        assert_eq!((peer.name, peer.figures), ("peer", [5.0, 1.0]));
+        assert_eq!(peer.ratios, [3.0, 1.0]);
+    }
+}

@@ -1,0 +1,113 @@
+//! The programs: datagrams a second that were received, and sent.
+
+use std::{process::Command, time::Duration};
+
+use lab::Lab;
+
+use crate::{
+    program::{self, Ended, number_after},
+    turns::Figures,
+};
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offered {
+    /// As much as can be.
+    Flood,
+    /// Datagrams each second.
+    Rate(u32),
+    /// What passes with less than 0.1 % lost, which only ours finds by itself.
+    Highest,
+}
+
+pub(super) fn ours(lab: &Lab, size: usize, offered: Offered) -> Result<Figures, String> {
+    let program = program::ours()?;
+    let mut there = lab.host(1).command(&program);
+    let server = Ended::start(there.args(["udp", "serve", "--quiet"]))?;
+    std::thread::sleep(START);
+    let mut here = lab.host(0).command(&program);
+    here.args(["udp", "run", &lab.host(1).ipv4().to_string(), "--json"]);
+    here.args(["--quiet", "--direction", "there"]);
+    here.args(["--size", &size.to_string()]);
+    match offered {
+        Offered::Flood => here.arg("--flood"),
+        Offered::Rate(rate) => here.args(["--rate", &rate.to_string()]),
+        // A search is many trials.
+        Offered::Highest => &mut here,
+    };
+    if offered != Offered::Highest {
+        here.args(["--time", &format!("{SECONDS}s")]);
+    }
+    let report = answer(&mut here, server)?;
+    let flow = &report["rows"][0]["flows"][0];
+    let sent = flow["dispatch"]["sent"].as_f64();
+    let lasted_ns = flow["dispatch"]["lasted_ns"].as_f64();
+    let received = flow["received_per_s"].as_f64();
+    let found = received.zip(sent.zip(lasted_ns));
+    let (received, (sent, lasted_ns)) = found.ok_or("towline: the report lacks a figure")?;
+    Ok([received, sent * 1e9 / lasted_ns])
+}
+
+pub(super) fn iperf3(lab: &Lab, size: usize, offered: Offered) -> Result<Figures, String> {
+    let mut there = lab.host(1).command("iperf3");
+    let server = Ended::start(there.args(["-s", "-1"]))?;
+    std::thread::sleep(START);
+    let mut here = lab.host(0).command("iperf3");
+    let bits_per_s = match offered {
+        Offered::Rate(rate) => u64::from(rate) * size as u64 * 8,
+        Offered::Flood | Offered::Highest => 0,
+    };
+    here.args(["-c", &lab.host(1).ipv4().to_string(), "-u", "-J"]);
+    here.args(["-b", &bits_per_s.to_string()]);
+    // As large as ours.
+    here.args(["-w", "8M", "-l", &size.to_string()]);
+    let report = answer(here.args(["-t", &SECONDS.to_string()]), server)?;
+    let of = |name: &str| {
+        let sum = &report["end"][name];
+        let packets = sum["packets"].as_f64()? - sum["lost_packets"].as_f64()?;
+        Some(packets / sum["seconds"].as_f64()?)
+    };
+    of("sum_received")
+        .zip(of("sum_sent"))
+        .map(|(received, sent)| [received, sent])
+        .ok_or_else(|| format!("iperf3: {}", report["error"]))
+}
+
+pub(super) fn nuttcp(lab: &Lab, size: usize, offered: Offered) -> Result<Figures, String> {
+    let mut there = lab.host(1).command("nuttcp");
+    let server = Ended::start(there.args(["-S", "-1", "--nofork"]))?;
+    std::thread::sleep(START);
+    let mut here = lab.host(0).command("nuttcp");
+    let rate = match offered {
+        Offered::Rate(rate) => format!("-R{rate}p"),
+        Offered::Flood | Offered::Highest => "-Ru".to_owned(),
+    };
+    here.args(["-u", &rate, "-w8m", "-fparse"]);
+    here.args([format!("-l{size}"), format!("-T{SECONDS}")]);
+    let output = here.arg(lab.host(1).ipv4().to_string()).output();
+    drop(server);
+    let output = output.map_err(|error| format!("nuttcp: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // Of the datagrams that were sent, those that did not come.
+    let found = [" pkt=", " drop=", " real_seconds="].map(|key| number_after(&text, key));
+    let [Some(sent), Some(lost), Some(lasted_s)] = found else {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("nuttcp: no figures in {text} {said}"));
+    };
+    Ok([(sent - lost) / lasted_s, sent / lasted_s])
+}
+
+/// Runs a client and reads its report; the server ends with it.
+fn answer(command: &mut Command, server: Ended) -> Result<serde_json::Value, String> {
+    let output = command.output().map_err(|error| error.to_string());
+    drop(server);
+    let output = output?;
+    serde_json::from_slice(&output.stdout).map_err(|error| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        format!("{:?}: {error}: {said}", command.get_program())
+    })
+}
+
+const SECONDS: u32 = 2;
+/// A server needs a moment before it listens.
+const START: Duration = Duration::from_millis(300);
