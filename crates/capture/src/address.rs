@@ -44,6 +44,15 @@ impl SourceAddress {
 }
 
 impl SinkAddress {
+    /// The name of the interface that packets leave by, when it is one.
+    #[must_use]
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Ring(name) | Self::Int(name) => Some(name),
+            Self::Pcap(_) | Self::Pcapng(_) | Self::Null => None,
+        }
+    }
+
     /// True when the packets go to standard output.
     #[must_use]
     pub fn is_standard_output(&self) -> bool {
@@ -163,6 +172,12 @@ mod tests {
             "pcapng:-".parse::<SinkAddress>().unwrap().to_string(),
             "pcapng:-"
         );
+        let interface = |text: &str| {
+            let sink = text.parse::<SinkAddress>().unwrap();
+            sink.interface().map(str::to_owned)
+        };
+        assert_eq!(interface("int:e0").as_deref(), Some("e0"));
+        assert_eq!(interface("pcap:e0"), None);
         for wrong in ["null:x", "e0", "pcap:", "ring:"] {
             assert!(wrong.parse::<SinkAddress>().is_err(), "{wrong}");
         }

@@ -38,6 +38,7 @@ pub mod fuzzing;
 pub mod generated;
 
 mod link;
+pub use link::LinkSpeed;
 
 mod pace;
 pub use pace::{GapErrors, Pace, Pacer};

@@ -2,7 +2,7 @@
 
 use sys::{
     DriverCounters,
-    netlink::{Link, LinkStatistics, NetlinkError, Rtnetlink},
+    netlink::{Ethtool, Link, LinkStatistics, NetlinkError, Rtnetlink},
 };
 
 use crate::CaptureError;
@@ -14,6 +14,32 @@ pub(crate) struct LinkCounters {
     netlink: Rtnetlink,
     at_start: LinkStatistics,
     driver: Option<Driver>,
+}
+
+/// What an Ethernet link carries at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSpeed {
+    /// Bits a second, those between frames included.
+    pub bits: u64,
+}
+
+impl LinkSpeed {
+    /// Of the interface called `name`, as its driver says; none where it does not. Drivers of
+    /// virtual cables name a speed that nothing holds them to.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        let links = Rtnetlink::open().and_then(|mut netlink| netlink.links());
+        let link = links.ok()?.into_iter().find(|link| link.name == name)?;
+        let bits = Ethtool::open().and_then(|mut ethtool| ethtool.speed_bits(link.index));
+        bits.ok()?.map(|bits| Self { bits })
+    }
+
+    /// Frames a second of `frame_bytes` without check sequence, which is what captures count: the
+    /// wire adds that, preamble and gap, and fills frames up to the least length.
+    #[must_use]
+    pub fn frames(&self, frame_bytes: f64) -> f64 {
+        self.bits as f64 / 8.0 / (frame_bytes.max(FRAME_BYTES_LEAST) + BETWEEN_BYTES)
+    }
 }
 
 /// The driver's own counters of lost packets.
@@ -114,9 +140,14 @@ fn is_of_loss(name: &str) -> bool {
     !name.starts_with("tx") && words.iter().any(|word| name.contains(word))
 }
 
+/// Without check sequence.
+const FRAME_BYTES_LEAST: f64 = 60.0;
+/// Check sequence 4, preamble and delimiter 8, gap 12.
+const BETWEEN_BYTES: f64 = 24.0;
+
 #[cfg(test)]
 mod tests {
-    use super::is_of_loss;
+    use super::{LinkSpeed, is_of_loss};
 
     #[test]
     fn losses_are_told_from_other_counters() {
@@ -131,5 +162,15 @@ mod tests {
         for name in ["rx_packets", "tx_dropped", "tx_queue_0_xdp_xmit"] {
             assert!(!is_of_loss(name), "{name}");
         }
+    }
+
+    #[test]
+    fn the_most_that_a_link_carries_is_that_of_the_tables() {
+        let gigabit = LinkSpeed {
+            bits: 1_000_000_000,
+        };
+        assert_eq!(gigabit.frames(60.0) as u64, 1_488_095);
+        assert_eq!(gigabit.frames(1514.0) as u64, 81_274);
+        assert_eq!(gigabit.frames(20.0), gigabit.frames(60.0), "filled up");
     }
 }

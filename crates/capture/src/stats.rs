@@ -109,6 +109,13 @@ impl StatsSink {
         }
     }
 
+    /// Looks into no packet: counts, bytes, sizes and times only.
+    #[must_use]
+    pub fn without_headers(mut self) -> Self {
+        self.counts.reads_headers = false;
+        self
+    }
+
     /// Where the sums are to be had.
     #[must_use]
     pub fn summary(&self) -> SharedSummary {
@@ -147,6 +154,7 @@ impl Sink for StatsSink {
 /// The sums as they are kept.
 #[derive(Debug)]
 struct Counts {
+    reads_headers: bool,
     by_protocol: Box<[Count; 256]>,
     /// Frames without IP, by their type; few kinds, so a list.
     by_type: Vec<(u16, Count)>,
@@ -176,6 +184,7 @@ struct StepAt {
 impl Default for Counts {
     fn default() -> Self {
         Self {
+            reads_headers: true,
             by_protocol: Box::new([Count::default(); 256]),
             by_type: Vec::new(),
             by_size: [Count::default(); SIZES.len()],
@@ -204,6 +213,13 @@ impl Counts {
             .map(|limit| usize::from(packet.wire_len > *limit));
         self.by_size[smaller.sum::<usize>()].add(bytes);
         self.add_time(packet.stamp_ns, bytes);
+        if self.reads_headers {
+            self.add_headers(packet, bytes);
+        }
+    }
+
+    #[inline]
+    fn add_headers(&mut self, packet: &Packet<'_>, bytes: u64) {
         let layers = Layers::parse(packet.data);
         if layers.tags > 0 {
             self.tagged.add(bytes);
@@ -503,6 +519,28 @@ mod tests {
         assert_eq!((summary.pairs, count.packets), (1, 500));
         // Five seconds in steps of milliseconds are too many: they grew.
         assert_eq!(summary.step, Duration::from_millis(2));
+    }
+
+    #[test]
+    fn without_headers_only_what_a_record_says_is_counted() {
+        let mut generator = Generator::new("count=9,size=60".parse().unwrap());
+        let mut sink = StatsSink::new(Vec::new(), 5).without_headers();
+        let summary = sink.summary();
+        let mut at_ns = 10;
+        while let Some(frame) = generator.next_frame() {
+            at_ns += STEP_NS;
+            sink.write(&packet(frame, at_ns)).unwrap();
+        }
+        sink.flush().unwrap();
+        let summary = summary.read();
+        let nine = Count {
+            packets: 9,
+            bytes: 540,
+        };
+        assert_eq!((summary.all, summary.sizes[0]), (nine, (60, nine)));
+        assert_eq!(summary.stamps_ns, Some((10 + STEP_NS, at_ns)));
+        assert_eq!(summary.rate.len(), 9);
+        assert!(summary.protocols.is_empty() && summary.talkers.is_empty());
     }
 
     #[test]

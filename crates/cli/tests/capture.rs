@@ -66,6 +66,13 @@ fn a_signal_ends_a_capture_with_everything_in_its_file() {
         let sent = json(&sent);
         assert_eq!((&sent["sent"], &sent["refused"]), (&5000.into(), &0.into()));
         assert_eq!(sent["gap_error"]["gaps"], 4999);
+        assert_eq!(sent["asked_packets_per_s"], 10_000.0);
+        // A virtual cable's driver says 10 Gbit/s; frames of 787 bytes fill 811 bytes of it.
+        let link = &sent["link"];
+        assert_eq!(link["speed_bits_per_s"], 10_000_000_000_u64);
+        let most = link["packets_per_s_max"].as_f64().unwrap();
+        let bytes = link["frame_bytes"].as_f64().unwrap();
+        assert!((most * (bytes + 24.0) * 8.0 - 1e10).abs() < 1.0, "{link}");
         let pid = capture.id().to_string();
         assert!(
             Command::new("kill")

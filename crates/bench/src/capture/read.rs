@@ -34,14 +34,15 @@ fn of_one_file(file: &Path, pairs: usize, what: &str) -> Result<String, String> 
         command.args(before).arg(file);
         command
     };
-    let stats = || {
+    let stats_of = |words: &[&str]| {
         command(
             &ours,
-            &["stats", "--quiet"],
+            &[&["stats", "--quiet"], words].concat(),
             format!("pcap:{}", file.display()),
         )
     };
-    let rows: [(&str, &dyn Fn() -> Command); 5] = [
+    let stats = || stats_of(&[]);
+    let rows: [(&str, &dyn Fn() -> Command); 6] = [
         ("towline stats", &stats),
         ("tracestats", &|| {
             command(
@@ -57,6 +58,8 @@ fn of_one_file(file: &Path, pairs: usize, what: &str) -> Result<String, String> 
             ];
             command(Path::new("capinfos"), &wanted, file.display().to_string())
         }),
+        // It counts what capinfos does, and as little else.
+        ("towline stats --summary", &|| stats_of(&["--summary"])),
         ("towline capture, to null:", &|| {
             command(
                 &ours,

@@ -19,6 +19,9 @@ pub(crate) struct StatsArgs {
     /// Count what this filter accepts, in tcpdump's language; may be repeated
     #[arg(long, short, value_name = "EXPRESSION")]
     pub(crate) filter: Vec<String>,
+    /// Look into no packet: only counts, bytes, sizes and times
+    #[arg(long)]
+    pub(crate) summary: bool,
     /// Name so many pairs of addresses
     #[arg(long, value_name = "COUNT", default_value = "10")]
     pub(crate) talkers: usize,
@@ -42,5 +45,6 @@ several packets in one piece; --segment counts what the wire would carry.
 
 Examples:
   towline stats pcap:trace.pcap
+  towline stats pcap:trace.pcap --summary
   towline stats ring:eth0 --for 10s --filter 'udp port 7500' --filter tcp
   towline stats pcapng:trace.pcapng.zst --plot rate.svg --json";

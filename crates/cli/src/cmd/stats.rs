@@ -28,7 +28,10 @@ pub(super) fn run(args: &StatsArgs, output: &Output) -> Result<Verdict, Failure>
     let interrupt = Interrupt::install()?;
     let filters = args.filter.iter().map(|text| Filter::compile(text));
     let filters = filters.collect::<Result<Vec<_>, _>>()?;
-    let sink = StatsSink::new(filters, args.talkers);
+    let mut sink = StatsSink::new(filters, args.talkers);
+    if args.summary {
+        sink = sink.without_headers();
+    }
     let summary = sink.summary();
     let live = args.live.options();
     let sources = args.sources.iter();

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::Serialize;
-use towline::capture::{Account, Ended, Session, generated::SequenceCheck};
+use towline::capture::{Account, Ended, LinkSpeed, Pace, Session, generated::SequenceCheck};
 
 use super::{Document, quantity};
 use crate::args::{CaptureArgs, ReplayArgs};
@@ -94,6 +94,17 @@ fn end_name(ended: Option<&Ended>) -> &'static str {
     }
 }
 
+/// The last line of an account of live packets: whether all of them are in it.
+pub(super) fn account_end(residual: Option<i128>) -> String {
+    match residual {
+        Some(0) => "the account closes\n".to_owned(),
+        Some(residual) => {
+            format!("the account does NOT close: {residual} packets are unexplained\n")
+        }
+        None => String::new(),
+    }
+}
+
 /// `replay`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ReplayReport {
@@ -106,12 +117,43 @@ pub(crate) struct ReplayReport {
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) packets_per_s: f64,
+    /// Of frames as captured, without check sequence, preamble and gap.
+    pub(crate) bits_per_s: f64,
+    /// What was asked for by `--pps` or `--rate`, in packets of the mean size.
+    pub(crate) asked_packets_per_s: Option<f64>,
+    /// What the link carries at that size; none where its driver names no speed.
+    pub(crate) link: Option<LinkReport>,
     /// Packets that the kernel did not take: too long for the interface.
     pub(crate) refused: u64,
     /// Packets that the interface dropped on their way out, by its own counter; whatever else
     /// leaves by it counts too.
     pub(crate) dropped_by_interface: u64,
     pub(crate) gap_error: Option<GapErrorReport>,
+}
+
+/// The most that a link carries.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct LinkReport {
+    /// As its driver says.
+    pub(crate) speed_bits_per_s: u64,
+    /// The mean of the frames that were sent, without check sequence.
+    pub(crate) frame_bytes: f64,
+    /// Of such frames, with check sequence, preamble and gap on the wire.
+    pub(crate) packets_per_s_max: f64,
+    /// The bits of these frames, without what the wire adds.
+    pub(crate) bits_per_s_max: f64,
+}
+
+impl LinkReport {
+    fn new(speed: LinkSpeed, frame_bytes: f64) -> Self {
+        let packets_per_s_max = speed.frames(frame_bytes);
+        Self {
+            speed_bits_per_s: speed.bits,
+            frame_bytes,
+            packets_per_s_max,
+            bits_per_s_max: packets_per_s_max * frame_bytes * 8.0,
+        }
+    }
 }
 
 /// How far gaps between packets were from what was wanted.
@@ -129,11 +171,24 @@ impl ReplayReport {
         let dropped_by_interface = session.dropped_later();
         let elapsed_s = session.elapsed().as_secs_f64();
         let account = session.account();
+        let frame_bytes = account.delivered_bytes as f64 / account.delivered.max(1) as f64;
+        let speed = args.output.interface().and_then(LinkSpeed::find);
+        let has_sent = account.delivered > 0;
+        let asked_packets_per_s = match args.pace() {
+            Pace::Packets(rate) => Some(rate as f64),
+            Pace::Bits(bits) if has_sent => Some(bits as f64 / 8.0 / frame_bytes),
+            Pace::Bits(_) | Pace::Stamps(_) | Pace::TopSpeed => None,
+        };
         Self {
             sources: args.sources.iter().map(ToString::to_string).collect(),
             sink: args.output.to_string(),
             ended_by: end_name(ended),
             elapsed_s,
+            bits_per_s: quantity::per_second(account.delivered_bytes * 8, elapsed_s),
+            asked_packets_per_s,
+            link: speed
+                .filter(|_| has_sent)
+                .map(|speed| LinkReport::new(speed, frame_bytes)),
             sent: account.delivered,
             sent_bytes: account.delivered_bytes,
             packets_per_s: quantity::per_second(account.delivered, elapsed_s),
@@ -167,6 +222,7 @@ impl Document for ReplayReport {
             self.refused,
             self.dropped_by_interface,
         );
+        text += &self.rates();
         if let Some(error) = &self.gap_error {
             let us = |ns: u64| ns as f64 / 1e3;
             writeln!(
@@ -181,6 +237,30 @@ impl Document for ReplayReport {
             .expect("text grows in memory");
         }
         text
+    }
+}
+
+impl ReplayReport {
+    /// What was asked for, beside what the link carries.
+    fn rates(&self) -> String {
+        let asked = self
+            .asked_packets_per_s
+            .map(|rate| format!("asked for {}", quantity::whole_rate(rate)));
+        let link = self.link.map(|link| {
+            format!(
+                "the link carries {} of {:.0} B frames: {} of {} with preamble and gap",
+                quantity::whole_rate(link.packets_per_s_max),
+                link.frame_bytes,
+                quantity::bits(link.bits_per_s_max),
+                quantity::bits(link.speed_bits_per_s as f64),
+            )
+        });
+        let parts: Vec<String> = asked.into_iter().chain(link).collect();
+        if parts.is_empty() {
+            String::new()
+        } else {
+            format!("{}\n", parts.join("; "))
+        }
     }
 }
 
@@ -314,17 +394,7 @@ impl Document for CaptureReport {
             line(check.duplicates, "duplicates");
             line(check.corrupt, "damaged");
         }
-        match self.residual {
-            Some(0) => text += "the account closes\n",
-            Some(residual) => {
-                writeln!(
-                    text,
-                    "the account does NOT close: {residual} packets are unexplained"
-                )
-                .expect("text grows in memory");
-            }
-            None => {}
-        }
+        text += &account_end(self.residual);
         text
     }
 }

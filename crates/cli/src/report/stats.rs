@@ -8,7 +8,7 @@ use towline::capture::{
     stats::{Count, Summary},
 };
 
-use super::{Document, quantity};
+use super::{Document, capture::account_end, quantity};
 use crate::args::StatsArgs;
 
 /// `stats`.
@@ -38,6 +38,8 @@ pub(crate) struct StatsReport {
     pub(crate) damaged_records: u64,
     /// Sources' packets less those accounted for: 0 when the account closes.
     pub(crate) residual: Option<i128>,
+    /// At hand when a limit was reached, or the end.
+    pub(crate) unread: u64,
     pub(crate) step_s: f64,
     /// By steps of time from the first stamp on.
     pub(crate) rate: Vec<StepRow>,
@@ -126,6 +128,7 @@ impl StatsReport {
             lost_interface: account.losses.interface,
             damaged_records: account.losses.damaged,
             residual: account.residual(),
+            unread: account.unread,
             step_s: summary.step.as_secs_f64(),
             rate: summary
                 .rate
@@ -164,12 +167,14 @@ impl Document for StatsReport {
             (self.lost_ring, "lost: no room in the ring"),
             (self.lost_interface, "lost: by interface and driver"),
             (self.damaged_records, "records damaged"),
+            (self.unread, "left unread behind a limit"),
             (self.fragments, "parts of IP packets"),
             (self.tagged_packets, "with a VLAN tag"),
         ];
         for (count, what) in lost.iter().filter(|(count, _)| *count > 0) {
             writeln!(text, "{count:>14}  {what}").expect("text grows in memory");
         }
+        text += &account_end(self.residual);
         for (title, rows) in [("filters", &self.filters), ("protocols", &self.protocols)] {
             if !rows.is_empty() {
                 writeln!(text, "{title}").expect("text grows in memory");
@@ -186,7 +191,9 @@ impl Document for StatsReport {
             };
             self.rows(&mut text, &name, row.packets, row.bytes);
         }
-        writeln!(text, "talkers, of {} pairs", self.pairs).expect("text grows in memory");
+        if self.pairs > 0 {
+            writeln!(text, "talkers, of {} pairs", self.pairs).expect("text grows in memory");
+        }
         for row in &self.talkers {
             let name = format!("{} > {}", row.from, row.to);
             self.rows(&mut text, &name, row.packets, row.bytes);

@@ -70,6 +70,33 @@ impl Ethtool {
             .map_err(|error| error.during(format!("switch {name} {word} on interface {index}")))
     }
 
+    /// Bits a second that a link carries, as its driver has it; none where that is not known, as
+    /// of a link that is down. A virtual cable names a rate that nothing holds it to.
+    ///
+    /// # Errors
+    /// When the link does not exist, or its driver has no such thing as a speed.
+    pub fn speed_bits(&mut self, index: u32) -> Result<Option<u64>, NetlinkError> {
+        let mut request = Request::new(self.family, 0);
+        request.fixed(&header(LINK_MODES_GET));
+        request.nested(LINK_MODES_HEADER, |device| {
+            device.number(HEADER_DEVICE_INDEX, index);
+        });
+        let mut speed = None;
+        self.socket
+            .request(request, &mut |reply| {
+                let (_, rest) = fixed::<HEADER_LEN>(reply.payload, "generic netlink header")?;
+                for attribute in Attributes::parse(rest)? {
+                    if attribute.kind == LINK_MODES_SPEED {
+                        let known = attribute.number().filter(|megabits| *megabits < u32::MAX);
+                        speed = known.map(|megabits| u64::from(megabits) * 1_000_000);
+                    }
+                }
+                Ok(())
+            })
+            .map_err(|error| error.during(format!("read the speed of interface {index}")))?;
+        Ok(speed)
+    }
+
     /// True when the feature of that name works on a link at this moment.
     ///
     /// # Errors
@@ -114,6 +141,12 @@ const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 /// `CTRL_ATTR_FAMILY_NAME`.
 const FAMILY_NAME: u16 = 2;
+/// `ETHTOOL_MSG_LINKMODES_GET`.
+const LINK_MODES_GET: u8 = 4;
+/// `ETHTOOL_A_LINKMODES_HEADER`.
+const LINK_MODES_HEADER: u16 = 1;
+/// `ETHTOOL_A_LINKMODES_SPEED`.
+const LINK_MODES_SPEED: u16 = 5;
 /// `ETHTOOL_MSG_FEATURES_GET`.
 const FEATURES_GET: u8 = 11;
 /// `ETHTOOL_MSG_FEATURES_SET`.
