@@ -238,7 +238,7 @@ parameters! {
         "separate ranges of missing packets tracked for one sender; 40 bytes of memory each";
     rx_fec_bytes: usize = 8 << 20, 0 => 1 << 30, "bytes", Receiver,
         "measurement: 1 % loss at 1 M packets/s and 10 ms to a repair is 80 groups of 64",
-        "packets kept for one sender to recover others with parity, where it offers any; 0 for none";
+        "packets kept for one sender to recover others with the parity it offers; 0 for none";
     peers_max: u32 = 64, 1 => 65_536, "senders", Receiver,
         "judgement",
         "senders that a receiver follows at the same time";

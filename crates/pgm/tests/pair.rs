@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use base::{Arrival, Budget, Instant, Outcome, PathId, Rng, Run, Socket, Verdict};
+use base::{Arrival, Budget, CounterSet as _, Instant, Outcome, PathId, Rng, Run, Socket, Verdict};
 use towline_pgm::{
     Config, ConfigBuilder, Mode, Ready, Receiver, ReceiverSetup, Source, SourceSetup, Timer,
 };
@@ -248,6 +248,109 @@ fn packets_on_arrival_are_complete_over_a_bad_network() {
             assert!(*given == messages, "{per_mille}");
         }
     }
+}
+
+fn parity(group: u32, proactive: u32) -> ConfigBuilder {
+    let proactive_max = proactive * 2;
+    Config::builder()
+        .fec_group(group)
+        .fec_proactive(proactive)
+        .fec_proactive_max(proactive_max)
+}
+
+/// What all receivers together count under `name`.
+fn counted(world: &World, name: &str) -> u64 {
+    let of = |receiver: &Receiver| receiver.counters().value_of(name).unwrap();
+    world.receivers.iter().map(of).sum()
+}
+
+#[test]
+fn with_parity_all_messages_arrive_in_order_over_a_bad_network() {
+    for (per_mille, first_sqn, group, proactive) in [
+        (0, 0, 64, 0),
+        (10, u32::MAX - 100, 64, 0),
+        (50, u32::MAX - 100, 16, 1),
+        (100, (1 << 31) - 50, 8, 2),
+        (100, 3, 128, 10),
+        (300, 5, 32, 4),
+        (300, 5, 2, 1),
+    ] {
+        let mut world = World::new(Mode::Sequence, parity(group, proactive), 3, first_sqn);
+        world.loss_per_mille = per_mille;
+        let messages = messages(1200, 6000);
+        world.transfer(&messages);
+        assert_eq!(world.lost, 0);
+        assert!(
+            world.given.iter().all(|given| given == &messages),
+            "{group}"
+        );
+        if per_mille > 0 {
+            assert!(counted(&world, "recovered_sqns") > 0, "{group}");
+        }
+        assert_eq!(counted(&world, "barred_groups"), 0);
+        let held = world.receivers.iter().map(Receiver::held_memory_bytes);
+        assert_eq!(held.sum::<usize>(), 0, "an ended session keeps nothing");
+    }
+}
+
+#[test]
+fn with_parity_packets_on_arrival_are_complete_over_a_bad_network() {
+    for per_mille in [10, 100, 300] {
+        let mut world = World::new(Mode::Arrival, parity(32, 1), 3, u32::MAX - 1000);
+        world.loss_per_mille = per_mille;
+        let mut messages = messages(2000, 1400);
+        world.transfer(&messages);
+        assert_eq!(world.lost, 0);
+        assert!(counted(&world, "recovered_sqns") > 0);
+        messages.sort();
+        for given in &mut world.given {
+            given.sort();
+            assert!(*given == messages, "{per_mille}");
+        }
+    }
+}
+
+#[test]
+fn receivers_with_and_without_parity_are_served_side_by_side() {
+    let mut world = World::new(Mode::Sequence, parity(16, 0), 2, 9);
+    let plain = Config::builder().rx_fec_bytes(0).build().unwrap();
+    let setup = ReceiverSetup {
+        mode: Mode::Sequence,
+        destination_port: PORT,
+        group: GROUP,
+        path: PathId(0),
+        seed: 2,
+        own_nla: address(2),
+    };
+    world.receivers[1] = Receiver::new(plain, setup, world.now);
+    world.loss_per_mille = 50;
+    let messages = messages(1000, 3000);
+    world.transfer(&messages);
+    assert_eq!(world.lost, 0);
+    assert!(world.given.iter().all(|given| given == &messages));
+    let recovered = |host: usize| world.receivers[host].counters().recovered_sqns;
+    assert!(recovered(0) > 0);
+    assert_eq!(recovered(1), 0);
+    assert!(world.source.counters().rdata_packets > 0);
+}
+
+#[test]
+fn parity_repairs_eight_receivers_with_half_the_packets() {
+    let repairs = |config: ConfigBuilder| {
+        let mut world = World::new(Mode::Sequence, config, 8, 0);
+        world.loss_per_mille = 50;
+        let messages = vec![vec![7; 1000]; 3200];
+        world.transfer(&messages);
+        assert_eq!(world.lost, 0);
+        assert!(world.given.iter().all(|given| given == &messages));
+        let counters = world.source.counters();
+        counters.rdata_packets + counters.parity_packets
+    };
+    let (selective, parity) = (repairs(Config::builder()), repairs(parity(64, 0)));
+    assert!(
+        parity * 2 <= selective,
+        "{parity} with parity, {selective} without"
+    );
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub struct Group {
     size: Option<usize>,
     /// Whether the parity packets say OPT_VAR_PKTLEN, and have an encoded OPT_FRAGMENT.
     shape: Option<(bool, bool)>,
+    /// Which rows of the code are there: members, then parity packets.
+    known: [u64; 4],
     is_barred: bool,
 }
 
@@ -83,7 +85,8 @@ impl Workspace {
 }
 
 impl Group {
-    /// Keeps member `at`; false when it is there already or cannot belong here.
+    /// Keeps member `at`; false when it is there already or cannot belong here. One that is longer
+    /// than any that can be recovered bars the group.
     pub fn add_member(
         &mut self,
         code: &Code,
@@ -92,18 +95,23 @@ impl Group {
         payload: &[u8],
         fragment: Option<&Fragment>,
     ) -> bool {
-        let fits = at < self.size(code) && payload.len() <= work.payload_bytes_max;
-        if !fits || self.is_barred || self.holds(at, false) || self.is_full(code) {
+        if payload.len() > work.payload_bytes_max {
+            self.bar();
+        }
+        let fits = at < self.size(code) && !self.is_barred && !self.is_full(code);
+        if !fits || self.holds(at) {
             return false;
         }
         self.keep(at, false, payload, fragment_contents(fragment));
+        self.know(at);
         true
     }
 
     /// Keeps a parity packet; false when it is there already, is of no use, or contradicts what is
     /// there, which bars the group.
     pub fn add_parity(&mut self, code: &Code, work: &Workspace, parity: &Parity<'_>) -> bool {
-        let is_known = self.holds(parity.index, true) || parity.index >= code.parities_max();
+        let row = code.group_size() + parity.index.min(code.parities_max());
+        let is_known = parity.index >= code.parities_max() || self.holds(row);
         if self.is_barred || is_known || self.is_full(code) {
             return false;
         }
@@ -123,8 +131,36 @@ impl Group {
         if !self.is_full(code) {
             let fragment = parity.fragment.unwrap_or_default();
             self.keep(parity.index, true, parity.payload, fragment);
+            self.know(row);
         }
         true
+    }
+
+    /// Bytes of memory that the packets take.
+    #[must_use]
+    pub const fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.rows.capacity() * size_of::<Row>()
+    }
+
+    /// Forgets the packets and keeps the memory, for another group.
+    pub fn reset(&mut self) {
+        let (mut rows, mut bytes) = (
+            std::mem::take(&mut self.rows),
+            std::mem::take(&mut self.bytes),
+        );
+        rows.clear();
+        bytes.clear();
+        *self = Self {
+            rows,
+            bytes,
+            ..Self::default()
+        };
+    }
+
+    /// True when every member came by itself, so that there is nothing to recover.
+    #[must_use]
+    pub fn is_whole(&self, code: &Code) -> bool {
+        self.is_full(code) && !self.rows.iter().any(|row| row.is_parity)
     }
 
     /// How many packets are lacking, counted from a full group as a parity NAK does.
@@ -212,9 +248,12 @@ impl Group {
         self.size.unwrap_or(code.group_size())
     }
 
-    fn holds(&self, at: usize, is_parity: bool) -> bool {
-        let same = |row: &Row| row.at == at && row.is_parity == is_parity;
-        self.rows.iter().any(same)
+    const fn holds(&self, row: usize) -> bool {
+        self.known[row / 64] >> (row % 64) & 1 != 0
+    }
+
+    const fn know(&mut self, row: usize) {
+        self.known[row / 64] |= 1 << (row % 64);
     }
 
     fn keep(&mut self, at: usize, is_parity: bool, payload: &[u8], fragment: [u8; FRAGMENT_BYTES]) {
@@ -229,7 +268,8 @@ impl Group {
         });
     }
 
-    fn bar(&mut self) {
+    /// Gives the group up, and its memory back.
+    pub fn bar(&mut self) {
         *self = Self {
             is_barred: true,
             ..Self::default()

@@ -18,7 +18,12 @@ base::counters! {
         ncf_packets: Packets, "NAK confirmations heard";
         nak_packets_heard: Packets, "NAKs of other receivers heard";
         spmr_packets_heard: Packets, "SPM requests of other receivers heard";
-        parity_packets: Packets, "parity packets, NAKs and NCFs, which are not understood";
+        parity_packets: Packets, "parity packets, NAKs and NCFs seen, of use or not";
+        parity_kept: Packets, "parity packets kept to recover others";
+        parity_naks: Packets, "NAKs made that ask for parity";
+        parity_asked: Packets, "parity packets asked for in NAKs, repeats included";
+        recovered_sqns: Sqns, "lost packets recovered with parity";
+        barred_groups: Events, "groups whose parity contradicted their packets";
         held_messages: Messages, "messages given out after they were held or put together";
         held_bytes: Bytes, "bytes of those messages";
         skipped_fragments: Packets, "pieces of a message that had begun before this receiver";

@@ -227,6 +227,41 @@ impl Gaps {
         self.list.iter().map(Gap::len).sum()
     }
 
+    /// Number of missing positions in `first..end`.
+    pub(super) fn missing_in(&self, first: u64, end: u64) -> u64 {
+        let index = self.list.partition_point(|gap| gap.end <= first);
+        let within = self.list.range(index..).take_while(|gap| gap.first < end);
+        within
+            .map(|gap| gap.end.min(end) - gap.first.max(first))
+            .sum()
+    }
+
+    /// When the first gap at or after `position` was found.
+    pub(super) fn found_from(&self, position: u64) -> Option<Instant> {
+        let index = self.list.partition_point(|gap| gap.end <= position);
+        self.list.get(index).map(|gap| gap.found)
+    }
+
+    /// False for a position that was asked for several times in vain.
+    pub(super) fn is_answered(&self, position: u64) -> bool {
+        self.locate(position).is_none_or(|index| {
+            let gap = &self.list[index];
+            gap.ncf_tries < VAIN_NCF_TRIES && gap.data_tries < VAIN_DATA_TRIES
+        })
+    }
+
+    /// What is missing of `first..end` and not asked for yet is asked for with the rest: silence
+    /// until `due`.
+    pub(super) fn join(&mut self, first: u64, end: u64, due: Instant) {
+        self.restate(first, end, |gap| {
+            if gap.state == NakState::BackOff {
+                gap.state = NakState::WaitNcf;
+                gap.due = due;
+                gap.is_heard = true;
+            }
+        });
+    }
+
     /// Gives up everything before `trail`; the number of positions newly given up.
     pub(super) fn lose_before(&mut self, trail: u64) -> u64 {
         let mut lost = 0;
@@ -547,6 +582,9 @@ impl Request<'_> {
 
 /// Times in a row that another receiver's NAKs may put off ours without the source confirming.
 const SILENCED_MAX: u8 = 4;
+/// Requests in vain after which a packet is not asked for as one of many any more.
+const VAIN_NCF_TRIES: u16 = 2;
+const VAIN_DATA_TRIES: u16 = 4;
 /// Judgement: so few cost a sender that pauses little, however often they are repaired.
 const TAIL_LEN_MAX: u64 = 8;
 

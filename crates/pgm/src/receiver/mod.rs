@@ -33,10 +33,14 @@ use wire::pgm::{
     Body, ChecksumState, Data, Flags, Header, NakList, Packet, PgmOption, Spm, Tsi, verify_checksum,
 };
 
-use crate::{Config, LateJoin};
+use crate::{
+    Config, LateJoin,
+    fec::{Combine, Parity, encoded_contents},
+};
 
 mod apdu;
 mod gaps;
+mod groups;
 mod held;
 mod outbox;
 mod spmr;
@@ -48,7 +52,7 @@ pub use counters::ReceiverCounters;
 
 mod peer;
 use held::Entry;
-use peer::{Fate, Incoming, Peer, Shared, SpmNotes, Step};
+use peer::{Fate, Incoming, IncomingParity, Peer, Shared, SpmNotes, Step};
 
 mod ready;
 pub use ready::{Arrived, Position, Ready, Status};
@@ -89,6 +93,9 @@ impl Receiver {
                 counters: ReceiverCounters::default(),
                 outbox: outbox::Outbox::default(),
                 ranges: Vec::new(),
+                selective: Vec::new(),
+                requests: Vec::new(),
+                combine: crate::fec::combine,
             },
             peers: PeerTable::new(limits.peers_max),
             ready: VecDeque::new(),
@@ -163,6 +170,12 @@ impl Receiver {
             }
             self.settle(session);
         }
+    }
+
+    /// Recovers lost packets with this function from here on: the receiver's owner may have one
+    /// that is faster than [`crate::fec::combine`].
+    pub const fn set_combine(&mut self, combine: Combine) {
+        self.shared.combine = combine;
     }
 
     /// When [`Receiver::handle_timeout`] is due; it may turn out that nothing was.
@@ -356,8 +369,7 @@ impl Receiver {
     ) -> Result<Verdict, DropReason> {
         let header = packet.header();
         if header.flags.contains(Flags::PARITY) {
-            self.shared.counters.parity_packets += 1;
-            return Err(DropReason::Unexpected);
+            return self.parity(now, arrival, packet, data);
         }
         let mut incoming = Incoming {
             sqn: data.sqn,
@@ -424,14 +436,18 @@ impl Receiver {
         match body {
             Body::Spm(spm) => self.spm(now, arrival, packet, &spm)?,
             Body::Ncf(nak) => {
-                self.check_selective(header)?;
+                let is_parity = self.count_parity(header);
                 let session = self.known_session(arrival, header.tsi())?;
                 let list = nak_list_of(packet);
                 let peer = self
                     .peers
                     .get_mut(session)
                     .expect("the session was just found");
-                peer.ncf(now, &nak, list, &mut self.shared)?;
+                if is_parity {
+                    peer.parity_ncf(now, &nak, list)?;
+                } else {
+                    peer.ncf(now, &nak, list, &mut self.shared)?;
+                }
                 self.shared.counters.ncf_packets += 1;
                 self.settle(session);
             }
@@ -476,7 +492,7 @@ impl Receiver {
         body: Body,
     ) -> Result<(), DropReason> {
         let header = packet.header();
-        self.check_selective(header)?;
+        let is_parity = self.count_parity(header);
         let session = self.peers.find(header.upstream_tsi());
         let peer = session.and_then(|session| self.peers.get_mut(session));
         let peer = peer.ok_or(DropReason::UnknownSession)?;
@@ -484,7 +500,11 @@ impl Receiver {
             return Err(DropReason::Looped);
         }
         if let Body::Nak(nak) = body {
-            peer.heard_nak(now, &nak, nak_list_of(packet));
+            if is_parity {
+                peer.heard_parity_nak(now, &nak, nak_list_of(packet));
+            } else {
+                peer.heard_nak(now, &nak, nak_list_of(packet));
+            }
             self.shared.counters.nak_packets_heard += 1;
         } else {
             peer.heard_spmr(now, &self.shared);
@@ -493,13 +513,52 @@ impl Receiver {
         Ok(())
     }
 
-    /// Parity requests count packets of a group instead of naming them.
-    fn check_selective(&mut self, header: &Header) -> Result<(), DropReason> {
-        if header.flags.contains(Flags::PARITY) {
-            self.shared.counters.parity_packets += 1;
-            return Err(DropReason::Unexpected);
+    /// Whether a request or its confirmation counts packets of a group instead of naming them.
+    fn count_parity(&mut self, header: &Header) -> bool {
+        let is_parity = header.flags.contains(Flags::PARITY);
+        self.shared.counters.parity_packets += u64::from(is_parity);
+        is_parity
+    }
+
+    /// A parity packet, which begins no session.
+    fn parity(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        packet: &Packet<'_>,
+        data: Data,
+    ) -> Result<Verdict, DropReason> {
+        let header = packet.header();
+        self.shared.counters.parity_packets += 1;
+        let mut incoming = IncomingParity {
+            sqn: data.sqn,
+            trail: data.trail,
+            is_repair: header.kind == wire::pgm::PacketType::Rdata,
+            group: None,
+            parity: Parity {
+                index: 0,
+                payload: packet.tsdu(),
+                is_variable: header.flags.contains(Flags::VAR_PKTLEN),
+                fragment: None,
+                size: None,
+            },
+        };
+        for option in packet.options() {
+            match option {
+                PgmOption::ParityGrp(group) => incoming.group = Some(group),
+                PgmOption::CurrTgsize(last) => incoming.parity.size = Some(last.size as usize),
+                PgmOption::Encoded(raw) => incoming.parity.fragment = encoded_contents(&raw),
+                _ => {}
+            }
         }
-        Ok(())
+        let session = self.known_session(arrival, header.tsi())?;
+        let peer = self
+            .peers
+            .get_mut(session)
+            .expect("the session was just found");
+        let verdict = peer.parity(now, &incoming, &mut self.shared);
+        self.settle(session);
+        verdict
     }
 
     /// The session of `tsi`, if it is known and `arrival` is from where it must come.

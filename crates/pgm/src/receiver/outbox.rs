@@ -15,7 +15,7 @@ use std::{
 use base::{Budget, Outcome, PathId, Run};
 use wire::{
     Sqn,
-    pgm::{Addressing, Body, Nak, NakList, PgmOption, Tsi, emit},
+    pgm::{Addressing, Body, Flags, Nak, NakList, PgmOption, Tsi, emit_flagged},
 };
 
 /// Packets that wait to be sent.
@@ -55,20 +55,29 @@ impl Outbox {
 
     /// Asks the sender for everything in `ranges`, ascending; the number of packets made.
     pub(super) fn nak(&mut self, upstream: &Upstream, ranges: &[(u64, u64)]) -> u64 {
+        let positions = ranges.iter().flat_map(|&(first, end)| first..end);
+        self.naks(upstream, Flags::NONE, positions.map(Sqn::of))
+    }
+
+    /// Asks the sender for parity: each number names a group and a count. The number of packets.
+    pub(super) fn parity_nak(&mut self, upstream: &Upstream, requests: &[Sqn]) -> u64 {
+        self.naks(upstream, Flags::PARITY, requests.iter().copied())
+    }
+
+    fn naks(&mut self, upstream: &Upstream, flags: Flags, sqns: impl Iterator<Item = Sqn>) -> u64 {
         let mut list = [Sqn(0); SQNS_A_NAK];
         let (mut len, mut packets) = (0, 0);
-        let positions = ranges.iter().flat_map(|&(first, end)| first..end);
-        for position in positions {
-            list[len] = Sqn::of(position);
+        for sqn in sqns {
+            list[len] = sqn;
             len += 1;
             if len == SQNS_A_NAK {
-                self.nak_packet(upstream, &list);
+                self.nak_packet(upstream, flags, &list);
                 packets += 1;
                 len = 0;
             }
         }
         if len > 0 {
-            self.nak_packet(upstream, &list[..len]);
+            self.nak_packet(upstream, flags, &list[..len]);
             packets += 1;
         }
         packets
@@ -80,9 +89,9 @@ impl Outbox {
             return 0;
         }
         if upstream.group.ip().is_multicast() {
-            self.push(upstream, upstream.group, Some(1), &Body::Spmr, &[]);
+            self.push(upstream, upstream.group, Some(1), &Body::Spmr);
         }
-        self.push(upstream, upstream.to, None, &Body::Spmr, &[]);
+        self.push(upstream, upstream.to, None, &Body::Spmr);
         1
     }
 
@@ -129,26 +138,28 @@ impl Outbox {
         self.compact();
     }
 
-    fn nak_packet(&mut self, upstream: &Upstream, sqns: &[Sqn]) {
+    fn nak_packet(&mut self, upstream: &Upstream, flags: Flags, sqns: &[Sqn]) {
         let body = Body::Nak(Nak {
             sqn: sqns[0],
             source_nla: upstream.to.ip(),
             group_nla: upstream.group.ip(),
         });
-        match &sqns[1..] {
-            [] => self.push(upstream, upstream.to, None, &body, &[]),
-            more => {
-                let list = PgmOption::NakList(NakList::new(more));
-                self.push(upstream, upstream.to, None, &body, &[list]);
-            }
-        }
+        let list = PgmOption::NakList(NakList::new(&sqns[1..]));
+        let options = if sqns.len() > 1 { &[list][..] } else { &[] };
+        let to = upstream.to;
+        self.push_flagged(upstream, to, None, flags, &body, options);
     }
 
-    fn push(
+    fn push(&mut self, upstream: &Upstream, to: SocketAddr, hops: Option<u8>, body: &Body) {
+        self.push_flagged(upstream, to, hops, Flags::NONE, body, &[]);
+    }
+
+    fn push_flagged(
         &mut self,
         upstream: &Upstream,
         to: SocketAddr,
         hops: Option<u8>,
+        flags: Flags,
         body: &Body,
         options: &[PgmOption<'_>],
     ) {
@@ -158,7 +169,7 @@ impl Outbox {
             destination_port: upstream.tsi.port,
             gsi: upstream.tsi.gsi,
         };
-        emit(&mut self.memory, &addressing, body, options, &[]);
+        emit_flagged(&mut self.memory, &addressing, flags, body, options, &[]);
         self.items.push_back(Item {
             range: start..self.memory.len(),
             to,

@@ -45,6 +45,9 @@ pub(super) struct Limits {
     pub(super) page_bytes: usize,
     pub(super) pages_max: usize,
     pub(super) total_bytes: usize,
+    /// The longest payload that can be recovered, and what may be kept for that of one sender.
+    pub(super) payload_bytes_max: usize,
+    pub(super) fec_bytes: usize,
     pub(super) parts: PartLimits,
     pub(super) peers_max: usize,
     pub(super) peer_expiry: Duration,
@@ -66,6 +69,8 @@ impl Limits {
             page_bytes,
             pages_max: (window_bytes / page_bytes).max(1),
             total_bytes: config.rx_total_bytes(),
+            payload_bytes_max: config.mtu() - HEADS_BYTES,
+            fec_bytes: config.rx_fec_bytes(),
             parts: PartLimits {
                 apdu_bytes_max: config.apdu_bytes_max(),
                 fragments_max: config.fragments_max(),
@@ -85,6 +90,9 @@ impl Limits {
         HeldStore::new(self.total_bytes, self.page_bytes, self.parts.apdu_bytes_max)
     }
 }
+
+/// Headers of IPv4, UDP and a data packet.
+const HEADS_BYTES: usize = 20 + 8 + wire::pgm::Data::HEAD_LEN;
 
 /// Bytes of a page of held data: the longest TSDU and its fragment description fit.
 const PAGE_BYTES_MAX: usize = 65_536;

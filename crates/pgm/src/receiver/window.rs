@@ -276,6 +276,12 @@ impl Window {
         withdrawn
     }
 
+    /// How many positions of `first..end` were not received, known to exist or not.
+    pub(super) fn missing_of(&self, first: u64, end: u64) -> u64 {
+        let known_end = end.min(self.next).max(first);
+        (end - known_end) + self.gaps.missing_in(first, known_end)
+    }
+
     /// True while one packet's claim of a far trail awaits a second.
     pub(super) const fn has_claim(&self) -> bool {
         self.claimed_trail != 0

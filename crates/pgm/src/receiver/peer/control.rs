@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use base::{Arrival, DropReason, Instant};
 use wire::{
     Sqn,
-    pgm::{Mark, Nak, NakList, Options, PgmOption, Spm},
+    pgm::{Mark, Nak, NakList, Options, ParityPrm, PgmOption, Spm},
 };
 
 use super::{FIRST_LAP, Farewell, Peer, Phase, Shared};
@@ -28,6 +28,9 @@ pub(in crate::receiver) struct SpmNotes {
     is_windowless: bool,
     join_min: Option<Sqn>,
     mark: Option<Mark>,
+    pub(super) parity: Option<ParityPrm>,
+    /// The size of the last group, which is short.
+    pub(super) tgsize: Option<u32>,
 }
 
 impl SpmNotes {
@@ -40,6 +43,8 @@ impl SpmNotes {
                 PgmOption::NbrUnreach => notes.is_windowless = true,
                 PgmOption::Join(join) => notes.join_min = Some(join.min),
                 PgmOption::Mark(mark) => notes.mark = Some(mark),
+                PgmOption::ParityPrm(offer) => notes.parity = Some(offer),
+                PgmOption::CurrTgsize(last) => notes.tgsize = Some(last.size),
                 _ => {}
             }
         }
@@ -86,9 +91,12 @@ impl Peer {
             self.mark = notes.mark;
             self.notices.mark = true;
         }
+        let mut end = None;
         if has_window {
             self.see_window(now, spm, u64::from(span.unwrap_or(0)), notes, shared);
+            end = Some(spm.lead.next().extend(self.window.next));
         }
+        self.see_offer(end, notes, shared);
         if notes.is_reset {
             self.leave(Farewell::Reset);
         }
@@ -128,7 +136,7 @@ impl Peer {
     }
 
     /// Learns the round trip when `first..end` holds the packet that is being timed.
-    fn time_confirmation(&mut self, now: Instant, first: u64, end: u64) {
+    pub(super) fn time_confirmation(&mut self, now: Instant, first: u64, end: u64) {
         if let Some(timed) = &mut self.timed
             && !timed.is_confirmed
             && (first..end).contains(&timed.sqn)
@@ -147,6 +155,21 @@ impl Peer {
         }
     }
 
+    /// Learns how long a repair takes when the packet that is being timed is one of `first..end`.
+    pub(super) fn time_group_repair(&mut self, now: Instant, first: u64, end: u64) {
+        let timed = self.timed.map(|timed| timed.sqn);
+        if let Some(position) = timed.filter(|sqn| (first..end).contains(sqn)) {
+            self.time_repair(now, position);
+        }
+    }
+
+    /// Another's NAK for `first..end` was heard: the next confirmation may answer that one, which
+    /// may have had the shorter way.
+    pub(super) fn take_no_time_of(&mut self, first: u64, end: u64) {
+        self.timed
+            .take_if(|timed| !timed.is_confirmed && (first..end).contains(&timed.sqn));
+    }
+
     /// Another receiver asked for `nak` and `list`. Only what is known to be missing matters:
     /// anybody can send a NAK, so that it says nothing about what exists.
     pub(in crate::receiver) fn heard_nak(
@@ -157,9 +180,7 @@ impl Peer {
     ) {
         let due = now + self.timing.wait_silenced();
         self.for_each_range(nak, list, |peer, first, end| {
-            // The next confirmation may answer that one, which may have had the shorter way.
-            peer.timed
-                .take_if(|timed| !timed.is_confirmed && (first..end).contains(&timed.sqn));
+            peer.take_no_time_of(first, end);
             peer.window.gaps.silence(first, end, due);
         });
     }

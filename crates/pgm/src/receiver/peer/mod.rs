@@ -37,10 +37,14 @@ use super::{
     timing::Timing,
     window::{Place, Window},
 };
-use crate::LateJoin;
+use crate::{LateJoin, fec::Combine};
 
 mod control;
 pub(super) use control::SpmNotes;
+
+mod parity;
+pub(super) use parity::IncomingParity;
+use parity::Offer;
 
 mod drain;
 use drain::Skip;
@@ -61,6 +65,11 @@ pub(super) struct Shared {
     pub(super) outbox: Outbox,
     /// Ranges of one request; kept for its memory.
     pub(super) ranges: Vec<(u64, u64)>,
+    /// The same while parity is looked for, and the requests for it.
+    pub(super) selective: Vec<(u64, u64)>,
+    pub(super) requests: Vec<Sqn>,
+    /// What recovers payloads.
+    pub(super) combine: Combine,
 }
 
 /// One sender.
@@ -87,6 +96,7 @@ pub(super) struct Peer {
     stale: (Sqn, u8),
     path_nla: Option<IpAddr>,
     spmr: SpmRequest,
+    offer: Offer,
     timing: Timing,
     timed: Option<Timed>,
     heard: Instant,
@@ -191,6 +201,7 @@ impl Peer {
             stale: (Sqn(0), 0),
             path_nla: None,
             spmr: SpmRequest::start(now, limits, &mut shared.rng),
+            offer: Offer::default(),
             timing: shared.limits.timing,
             timed: None,
             heard: now,
@@ -275,6 +286,9 @@ impl Peer {
         if verdict != Err(DropReason::BeyondWindow) {
             self.heard = now;
         }
+        if !matches!(place, Place::Nowhere(_)) && verdict != Err(DropReason::NoRoom) {
+            self.keep_member(now, position, data, shared);
+        }
         self.window.see_trail(data.trail.extend(position), certain);
         if data.is_last && verdict.is_ok() {
             self.finish(position + 1);
@@ -347,6 +361,7 @@ impl Peer {
     /// Gives up all memory; the session is over and its packets are ignored.
     pub(super) fn retire(&mut self, store: &mut HeldStore) {
         self.held.clear(store);
+        self.offer.clear(store);
         self.assembly.clear(store);
         self.phase = Phase::Over;
         self.way = Way::Long;
@@ -392,7 +407,7 @@ impl Peer {
         data: &Incoming<'_>,
         shared: &mut Shared,
     ) -> Result<Verdict, DropReason> {
-        let content = content_of(data, shared);
+        let content = content_of(data, &shared.limits);
         let kept = match self.mode {
             Mode::Sequence => self.keep_in_sequence(position, &content, data, shared),
             Mode::Arrival => self.keep_on_arrival(position, &content, data, shared),
@@ -622,6 +637,7 @@ impl Peer {
             && self.phase == Phase::Open
             && self.is_established
             && self.is_proven()
+            && self.offer.groups.is_none()
             && !self.window.has_claim();
         self.way = match self.mode {
             _ if !is_quiet => Way::Long,
@@ -661,12 +677,12 @@ enum Kept {
 }
 
 /// What the payload is: a message, a piece of one, or useless.
-fn content_of(data: &Incoming<'_>, shared: &Shared) -> Content {
+fn content_of(data: &Incoming<'_>, limits: &Limits) -> Content {
     let Some(fragment) = &data.fragment else {
         return Content::Whole;
     };
     let len = data.payload.len();
-    match Part::of(fragment, data.sqn, len, &shared.limits.parts) {
+    match Part::of(fragment, data.sqn, len, &limits.parts) {
         None => Content::Broken,
         Some(part) if part.is_whole(len) => Content::Whole,
         Some(part) => Content::Part(part),

@@ -86,7 +86,8 @@ impl Peer {
             self.window.base + self.pace.at(now, self.window.base, self.timing.wait_data)
         } else {
             // What was announced once only may be forged: a list at a time until more is known.
-            self.window.confirmed() + SQNS_A_NAK as u64
+            let certain = self.window.confirmed() + SQNS_A_NAK as u64;
+            certain.min(self.parity_limit(now))
         };
         if now.since(self.turn.0) >= self.timing.back_off_max.max(TURN_MIN) {
             self.turn = (now, 0);
@@ -107,9 +108,13 @@ impl Peer {
         shared.counters.withdrawn_sqns += self.window.withdraw();
         if asked > 0 {
             self.start_timing(now, fresh);
+            self.split_requests(now, shared);
             let upstream = self.upstream(shared);
+            let parity_naks = shared.outbox.parity_nak(&upstream, &shared.requests);
+            shared.counters.parity_naks += parity_naks;
             shared.counters.nak_sqns += asked;
-            shared.counters.nak_packets += shared.outbox.nak(&upstream, &shared.ranges);
+            shared.counters.nak_packets +=
+                parity_naks + shared.outbox.nak(&upstream, &shared.ranges);
         }
     }
 }
