@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{args::OutputArgs, failure::Failure};
 
 mod capture;
-pub(crate) use capture::{CaptureReport, ReplayReport};
+pub(crate) use capture::{CaptureReport, ReplayReport, last_second};
 
 mod clock;
 pub(crate) use clock::ClockDocument;
@@ -40,7 +40,7 @@ mod rtt;
 pub(crate) use rtt::{RttReflectReport, RttReport, RttRow};
 
 mod stats;
-pub(crate) use stats::{StatsReport, rate_svg};
+pub(crate) use stats::{StatsReport, most_of, rate_svg};
 
 mod text;
 
@@ -75,10 +75,6 @@ impl Output {
 
     pub(crate) const fn is_json(&self) -> bool {
         self.is_json
-    }
-
-    pub(crate) const fn is_quiet(&self) -> bool {
-        self.is_quiet
     }
 
     pub(crate) const fn is_dry_run(&self) -> bool {

@@ -1,10 +1,8 @@
 //! `towline capture`.
 
-use std::io::{IsTerminal as _, Write as _, stderr};
-
 use serde_json::json;
 use towline::capture::{
-    Account, CaptureError, Ended, Filter, Limits, LiveOptions, SendOptions, Session, Sink,
+    CaptureError, Ended, Filter, Limits, LiveOptions, SendOptions, Session, Sink,
     drop_capabilities, sink, sink::RotatingSink, source,
 };
 
@@ -12,7 +10,7 @@ use crate::{
     args::{CaptureArgs, FailOn},
     failure::{Failure, Verdict},
     interrupt::Interrupt,
-    report::{CaptureReport, Output},
+    report::{CaptureReport, Output, last_second},
 };
 
 pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failure> {
@@ -63,10 +61,12 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
     if let Some(filter) = filter {
         session.set_filter(filter);
     }
-    let mut status = Status::new(output);
+    let status = output.progress().lines();
     let is_stopped = || interrupt.is_requested();
-    let ended = session.run(&is_stopped, &mut |account| status.show(account));
-    status.clear();
+    let ended = session.run(&is_stopped, &mut |account| {
+        status.set_message(last_second(account));
+    });
+    status.finish_and_clear();
     session
         .take_remarks()
         .iter()
@@ -82,41 +82,6 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
     match (ended?, session.take_failure()) {
         (Ended::Sink, Some(failure)) => Err(failure.into()),
         _ => Ok(Verdict::of(!(is_lossy && args.fail_on != FailOn::None))),
-    }
-}
-
-/// One line that is written over every second, on a terminal.
-struct Status {
-    is_shown: bool,
-}
-
-impl Status {
-    fn new(output: &Output) -> Self {
-        Self {
-            is_shown: !output.is_quiet() && stderr().is_terminal(),
-        }
-    }
-
-    fn show(&mut self, account: &Account) {
-        if self.is_shown {
-            let second = account.seconds.last().copied().unwrap_or_default();
-            let text = format!(
-                "{} packets, {} lost; {}/s, {} MB/s, {} lost/s",
-                account.delivered,
-                account.lost(),
-                second.delivered,
-                second.delivered_bytes / 1_000_000,
-                second.ring + second.interface,
-            );
-            // A terminal that is gone is no reason to end the capture.
-            let _gone = write!(stderr(), "\r\x1b[K{text}");
-        }
-    }
-
-    fn clear(&self) {
-        if self.is_shown {
-            let _gone = write!(stderr(), "\r\x1b[K");
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     args::StatsArgs,
     failure::{Failure, Verdict},
     interrupt::Interrupt,
-    report::{Output, StatsReport, rate_svg},
+    report::{Output, StatsReport, last_second, most_of, rate_svg},
 };
 
 pub(super) fn run(args: &StatsArgs, output: &Output) -> Result<Verdict, Failure> {
@@ -49,15 +49,14 @@ pub(super) fn run(args: &StatsArgs, output: &Output) -> Result<Verdict, Failure>
         // count nothing.
         let _kept = drop_capabilities();
     }
+    let lines = output.progress().lines();
     let ended: Result<Ended, _> = session.run(&|| interrupt.is_requested(), &mut |account| {
-        let second = account.seconds.last().copied().unwrap_or_default();
-        output.detail(&format!(
-            "{} packets, {} lost; {}/s",
-            account.delivered,
-            account.lost(),
-            second.delivered
-        ));
+        output.detail(&last_second(account));
+        if !lines.is_hidden() {
+            lines.set_message(last_second(account) + &most_of(&summary.read()));
+        }
     });
+    lines.finish_and_clear();
     session
         .take_remarks()
         .iter()

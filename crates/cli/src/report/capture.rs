@@ -94,6 +94,19 @@ fn end_name(ended: Option<&Ended>) -> &'static str {
     }
 }
 
+/// How an account stands, and its last second, in one line.
+pub(crate) fn last_second(account: &Account) -> String {
+    let second = account.seconds.last().copied().unwrap_or_default();
+    format!(
+        "{} packets, {} lost; {}/s, {}, {} lost/s",
+        account.delivered,
+        account.lost(),
+        second.delivered,
+        quantity::bits(second.delivered_bytes as f64 * 8.0),
+        second.ring + second.interface,
+    )
+}
+
 /// The last line of an account of live packets: whether all of them are in it.
 pub(super) fn account_end(residual: Option<i128>) -> String {
     match residual {

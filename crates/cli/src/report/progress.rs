@@ -53,6 +53,13 @@ impl Progress {
         self.bar(name, total, template)
     }
 
+    /// Lines that are written over: [`ProgressBar::set_message`].
+    pub(crate) fn lines(&self) -> ProgressBar {
+        let style = ProgressStyle::with_template("{msg}").expect("the template is a constant");
+        // Drawn when they change: no thread of their own, and no clock asked in between.
+        self.bars.add(ProgressBar::no_length().with_style(style))
+    }
+
     /// Prints while the bars are out of the way.
     pub(super) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
         self.bars.suspend(print)

@@ -216,6 +216,29 @@ impl Document for StatsReport {
     }
 }
 
+/// What most packets are, so far: a line for each filter, and for the protocols, sizes and pairs
+/// with most bytes.
+pub(crate) fn most_of(summary: &Summary) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, count: &Count| {
+        let share = 100.0 * count.bytes as f64 / summary.all.bytes.max(1) as f64;
+        let bytes = quantity::bytes(count.bytes);
+        write!(
+            text,
+            "\n{:>14}  {bytes:>12} {share:>6.2} %  {name}",
+            count.packets
+        )
+        .expect("text grows in memory");
+    };
+    let filters = summary.filters.iter();
+    let named = filters.chain(summary.protocols.iter().take(MOST_ROWS));
+    named.for_each(|(name, count)| line(name, count));
+    for (from, to, count) in summary.talkers.iter().take(MOST_ROWS) {
+        line(&format!("{from} > {to}"), count);
+    }
+    text
+}
+
 /// A line of bars; each column is the mean of what falls into it.
 fn sparkline(values: &[f64], columns: usize) -> String {
     let columns = columns.min(values.len());
@@ -270,6 +293,8 @@ pub(crate) fn rate_svg(summary: &Summary) -> String {
     )
 }
 
+/// Of each kind, while packets are counted.
+const MOST_ROWS: usize = 5;
 const SPARK_COLUMNS: usize = 64;
 const BARS: [char; 9] = [
     ' ', '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
@@ -279,6 +304,30 @@ const BARS: [char; 9] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn while_packets_are_counted_filters_stand_before_what_there_is_most_of() {
+        let count = |packets| Count {
+            packets,
+            bytes: packets * 100,
+        };
+        let protocol = |at: u64| (format!("protocol {at}"), count(10 - at));
+        let summary = Summary {
+            all: count(40),
+            filters: vec![("udp".to_owned(), count(20))],
+            protocols: (0..7).map(protocol).collect(),
+            talkers: vec![([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), count(40))],
+            ..Summary::default()
+        };
+        let text = most_of(&summary);
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(lines.len(), 1 + MOST_ROWS + 1, "{text}");
+        assert!(lines[0].ends_with("2 kB  50.00 %  udp"), "{text}");
+        assert!(
+            lines[6].ends_with("100.00 %  10.0.0.1 > 10.0.0.2"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn bars_are_as_high_as_their_means() {
