@@ -148,12 +148,18 @@ fn messages(request: &Request) -> Result<(), String> {
         add(&mut peers, ZeroMq::new(size));
         add(&mut peers, Aeron::new(size));
         add(&mut peers, RawUdp::new(size));
+        if size <= PACKED_SIZE_MAX {
+            peers.push(Box::new(Towline::packed(size)?));
+        }
         peers.push(Box::new(Towline::new(size)?));
         println!("payload {size} B, {} pairs", request.pairs);
         println!("{}", compare(&lab, &peers, request.pairs, "msg/s")?);
     }
     Ok(())
 }
+
+/// Longer messages share no packet with another.
+const PACKED_SIZE_MAX: usize = 700;
 
 fn lossy_lab() -> Result<lab::Lab, String> {
     let spec = lab::LabSpec::new(4).segments_at_switch();

@@ -8,23 +8,39 @@ use serde_json::Value;
 use super::{GROUP_AND_PORT, Peer, run_pair};
 use crate::{program, sample::Sample};
 
-/// `towline load` at its defaults.
+/// `towline load` at its defaults, or with messages that share packets.
 #[derive(Debug)]
 pub(crate) struct Towline {
     program: PathBuf,
     size: usize,
+    is_packed: bool,
 }
 
 impl Towline {
     pub(crate) fn new(size: usize) -> Result<Self, String> {
         let program = program::ours()?;
-        Ok(Self { program, size })
+        Ok(Self {
+            program,
+            size,
+            is_packed: false,
+        })
+    }
+
+    pub(crate) fn packed(size: usize) -> Result<Self, String> {
+        Ok(Self {
+            is_packed: true,
+            ..Self::new(size)?
+        })
     }
 }
 
 impl Peer for Towline {
     fn name(&self) -> &'static str {
-        "towline load"
+        if self.is_packed {
+            "towline load --pack"
+        } else {
+            "towline load"
+        }
     }
 
     fn run(&self, lab: &Lab) -> Result<Sample, String> {
@@ -50,6 +66,9 @@ impl Peer for Towline {
         ]);
         send.args(["--receivers", "1", "--seconds", "3", "--size"])
             .arg(self.size.to_string());
+        if self.is_packed {
+            send.arg("--pack");
+        }
         let (sent, received, mut sample) = run_pair(&mut recv, &mut send)?;
         let [sent, received] = [sent, received].map(|text| {
             serde_json::from_str::<Value>(&text).map_err(|error| format!("{error} in {text}"))
