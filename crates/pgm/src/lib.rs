@@ -22,6 +22,7 @@
 //! | `source/write`, `source/transmit`, `source/upstream` | data in, runs out, NAKs in |
 //! | `source/repair`, `source/ncf`, `source/spm`, `source/pacer` | one mechanism each |
 //! | `receiver/peer`, `receiver/window`, `receiver/gaps` | one sender, its data, what is missing |
+//! | `source/parity`, `receiver/groups` | parity: asked for, sent, kept until it recovers a loss |
 //! | `fec` | parity packets of a transmission group, and lost members from them |
 //! | `fuzzing` | both ends against naive models, for fuzzers and property tests |
 //!

@@ -184,7 +184,8 @@ impl SessionBuilder {
             seed: opened.seed,
             mark: Some(mark),
         };
-        let source = Source::new(opened.config, setup, opened.io.now());
+        let mut source = Source::new(opened.config, setup, opened.io.now());
+        source.set_combine(simd::gf256::Level::best().combine());
         Ok((opened, source, session_id))
     }
 
@@ -200,7 +201,8 @@ impl SessionBuilder {
             seed: opened.seed,
             own_nla: opened.local,
         };
-        let receiver = Receiver::new(opened.config, setup, opened.io.now());
+        let mut receiver = Receiver::new(opened.config, setup, opened.io.now());
+        receiver.set_combine(simd::gf256::Level::best().combine());
         Ok((opened, receiver))
     }
 }
