@@ -44,7 +44,7 @@ mod range;
 pub use range::{RangeSet, TooManyRanges};
 
 mod rate;
-pub use rate::{RateCause, RateConfig, RateControl, RateLimit, RateReport, Sending};
+pub use rate::{RateCause, RateConfig, RateControl, RateLimit, RateReport};
 
 mod receiver;
 pub use receiver::{

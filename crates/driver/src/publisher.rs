@@ -1,7 +1,7 @@
 //! The sending end of a message session: a PGM source, and the registry of reporting receivers.
 
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
-use delivery::{LinkCommand, Registry, RegistryEvent, Sending};
+use delivery::{LinkCommand, Registry, RegistryEvent};
 use pgm::{Full, Source};
 use wire::pgm::Mark;
 
@@ -81,19 +81,13 @@ impl Handle<()> for Publisher {
         // What was sent, not what waits: nobody is behind for want of what the flow window keeps
         // back.
         self.registry.set_lead(self.source.unsent() - 1);
-        let counters = self.source.counters();
-        let sending = Sending {
-            packets: counters.odata_packets,
-            asked: counters.nak_queued,
-            is_limited: self.source.is_rate_limited(now),
-            is_held: false,
-        };
-        if let Some(rate) = self.registry.steer(now, sending)
+        let is_limited = self.source.is_rate_limited(now);
+        if let Some(rate) = self.registry.steer(now, is_limited)
             && rate != self.source.rate()
         {
             self.source.set_rate(rate);
         }
-        let sets_rate = self.registry.rate_limit().and_then(|limit| limit.slot);
+        let sets_rate = self.registry.rate_limit().map(|limit| limit.slot);
         let limiting = sets_rate.or_else(|| self.registry.limiting());
         let limiting = limiting.unwrap_or(Mark::NO_RECEIVER);
         let rate = self.source.rate();

@@ -67,11 +67,9 @@ impl PublisherBuilder {
         config.expected = self.expected;
         config.stall_timeout = self.stall_timeout;
         config.report_sqns = report_sqns(&opened.config, self.expected);
-        config.rate = (opened.config.rate() == Rate::Auto).then_some(RateConfig {
-            // Who is slow in himself loses by this policy, and slows nobody.
-            follows_hosts: self.policy != Policy::Lose,
-            ..RateConfig::default()
-        });
+        // Who is slow slows nobody by the other policies, whatever it is slow for.
+        let follows = opened.config.rate() == Rate::Auto && self.policy == Policy::Wait;
+        config.rate = follows.then(RateConfig::default);
         let registry = Registry::new(config);
         let endpoint = driver::Publisher::new(PublisherSetup { source, registry });
         Ok(Publisher {

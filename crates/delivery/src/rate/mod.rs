@@ -1,8 +1,8 @@
-//! How fast a source may send: from what receivers report, or from what they ask for.
+//! How fast a source may send: from what receivers report.
 //!
 //! It does not send, measure or choose whom to wait for. In: reports of receivers
-//! ([`RateControl::report`]) and what was sent ([`RateControl::steer`]). Out: a limit in bytes a
-//! second, or none, and who sets it.
+//! ([`RateControl::report`]) and whether the limit is in use ([`RateControl::steer`]). Out: a limit
+//! in bytes a second, or none, and who sets it.
 //!
 //! ```text
 //!          queue, or loss beyond 10 %, twice              no queue
@@ -16,11 +16,12 @@
 //!   Cruise <------------------------------- Compete <--> Look
 //! ```
 //!
-//! While receivers that hold the source back report, it starts without a limit: the flow window
-//! bounds what can be lost before the first report of a queue, whose delivery rate is what the way
-//! carries. From there on **Cruise** goes up by 1 % at a time, faster the longer that goes well,
-//! and **Drain** sends 85 % of what arrives until the queue is gone. Alone that keeps a way full
-//! to 98 % with hardly a queue.
+//! While nobody reports there is no limit. With the first report it starts at a modest one, which
+//! grows fourfold with every round of reports that tell of no queue, until none is needed: what is
+//! in flight is bounded by the flow window. The delivery rate of the first report of a queue is
+//! what the way carries. From there on **Cruise** goes up by 1 % at a time, faster the longer that
+//! goes well, and **Drain** sends 85 % of what arrives until the queue is gone. Alone that keeps a
+//! way full to 98 % with hardly a queue.
 //!
 //! Whoever fills queues until they overflow, as TCP does, would get everything from a sender that
 //! drains them. A queue that does not fall, or a share that is given up bit by bit, is thus taken
@@ -57,18 +58,16 @@ mod tests;
 pub struct RateConfig {
     /// The lowest limit, in bytes a second. Default 100,000.
     pub rate_min: u64,
-    /// The first limit without reports, in bytes a second. Default 125,000,000.
+    /// The first limit once receivers report, in bytes a second; it grows fourfold with every
+    /// round of reports until something is in the way. Default 25,000,000.
     pub rate_start: u64,
-    /// Receivers that drop packets in their own hosts are followed.
-    pub follows_hosts: bool,
 }
 
 impl Default for RateConfig {
     fn default() -> Self {
         Self {
             rate_min: 100_000,
-            rate_start: 125_000_000,
-            follows_hosts: true,
+            rate_start: 25_000_000,
         }
     }
 }
@@ -95,19 +94,6 @@ pub struct RateReport {
     pub host_drops: u64,
 }
 
-/// What a source has done so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sending {
-    /// New packets sent.
-    pub packets: u64,
-    /// Packets that were asked for again, each once.
-    pub asked: u64,
-    /// Something waits for the limit at the moment.
-    pub is_limited: bool,
-    /// Receivers that report, when they hold the source back: what is in flight is bounded.
-    pub is_held: bool,
-}
-
 /// What sets the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateCause {
@@ -120,8 +106,8 @@ pub enum RateCause {
 /// Who sets the limit, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// The receiver's number; `None` when nobody reports.
-    pub slot: Option<u32>,
+    /// The receiver's number.
+    pub slot: u32,
     /// Why.
     pub cause: RateCause,
 }
@@ -142,6 +128,7 @@ pub struct RateControl {
     peak: u64,
     /// Growths in a row.
     steps: u32,
+    drained_at: Instant,
     /// Drains in a row that left the queue as it was, and the rate before the first.
     vain: u32,
     rate_before: u64,
@@ -152,7 +139,6 @@ pub struct RateControl {
     used_at: Instant,
     was_limited: bool,
     due: Instant,
-    sent_before: Sending,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -195,8 +181,11 @@ struct Receiver {
     last: RateReport,
     /// Where losses are counted from, since the last change.
     base: Option<RateReport>,
+    /// The most that arrived in any of these reports.
+    delivery: u64,
     was_heard: bool,
-    has_queue: bool,
+    /// Marks in a row that waited in a queue.
+    queues: u32,
     /// The share of packets that it loses whatever the rate.
     chance: f64,
     /// The shortest answers of this half minute and the one before, and since when.
@@ -212,62 +201,89 @@ impl RateControl {
         Self {
             config,
             phase: Phase::Start,
-            rate: config.rate_start,
+            rate: 0,
             changed_at: now,
             receivers: BTreeMap::new(),
             limit: None,
             ceiling: 0,
             peak: 0,
             steps: 0,
+            drained_at: now,
             vain: 0,
             rate_before: 0,
             warnings: 0,
             patience: PATIENCE_MIN,
             used_at: now,
             was_limited: false,
-            due: now + PLAIN_INTERVAL,
-            sent_before: Sending::default(),
+            due: now,
         }
     }
 
     /// Takes a report of the receiver with number `slot`.
     pub fn report(&mut self, now: Instant, slot: u32, report: &RateReport) {
+        if self.receivers.is_empty() {
+            self.begin(now);
+        }
+        let is_current = report.echo >= self.changed_at;
         let receiver = self.receivers.entry(slot).or_default();
-        receiver.last = *report;
         receiver.answered(now, report);
-        if matches!(self.phase, Phase::Compete { .. } | Phase::Look { .. }) {
+        let is_fresh = report.echo != receiver.last.echo;
+        receiver.last = *report;
+        if self.phase.is_shared() {
             return self.shared(now, slot, report);
         }
-        if report.echo < self.changed_at {
+        // Where far too much is sent, the marks are lost too. While the rate only grows, what is
+        // lost at a lower one is lost all the more now.
+        if !is_current && !matches!(self.phase, Phase::Start) {
             return;
         }
         let base = *receiver.base.get_or_insert(*report);
-        receiver.was_heard = true;
-        receiver.has_queue = report.queue_delay > report.queue_max();
-        let share = report.loss_since(&base);
-        if let Some(share) = share {
+        receiver.delivery = receiver.delivery.max(report.delivery);
+        let loss = report.loss_since(&base);
+        let mut is_starved = false;
+        if let Some(loss) = loss {
             receiver.base = Some(*report);
-            if share < receiver.chance / 2.0 {
-                receiver.chance = share;
+            is_starved = report.drops_since(&base) > DROPS_SHARE_MAX;
+            if loss < receiver.chance / 2.0 {
+                receiver.chance = loss;
             }
         }
-        let has_queue = receiver.has_queue;
-        let is_lossy = share.is_some_and(|share| share > LOSS_SHARE_MAX.max(receiver.chance));
-        if self.config.follows_hosts && report.host_drops > base.host_drops {
-            self.host_drops(now, slot, report);
-        } else if has_queue || is_lossy {
-            let loss = share.filter(|_| !has_queue).unwrap_or_default();
-            self.congested(now, slot, report, loss);
-        } else if share.is_some() || !self.phase.is_for_loss() {
-            self.warnings = 0;
+        if is_current {
+            receiver.was_heard = true;
+            receiver.saw(report, is_fresh);
+        }
+        let is_lossy = loss.is_some_and(|loss| loss > LOSS_SHARE_MAX.max(receiver.chance));
+        let is_draining = matches!(self.phase, Phase::Drain { .. });
+        let is_queued = receiver.queues >= WARNINGS || is_draining && receiver.queues > 0;
+        // Without a limit, the flow window bounds what may be in a queue.
+        let is_queued = is_queued && self.rate != 0;
+        if is_starved || is_lossy || is_queued {
+            self.warnings += u32::from(is_starved || is_lossy);
+            if is_queued {
+                self.congested(now, slot, 0.0);
+            } else if self.warnings < WARNINGS && matches!(self.phase, Phase::Start) {
+            } else if is_starved {
+                self.host_drops(now, slot);
+            } else {
+                self.congested(now, slot, loss.unwrap_or_default());
+            }
+        } else if is_current && (loss.is_some() || !self.phase.is_for_loss()) {
+            self.warnings = if loss.is_some() { 0 } else { self.warnings };
             self.drained(now);
+            if matches!(self.phase, Phase::Start) {
+                self.ramp(now);
+            }
         }
     }
 
     /// The receiver with number `slot` is gone.
     pub fn forget(&mut self, slot: u32) {
         self.receivers.remove(&slot);
-        if self.limit.is_some_and(|limit| limit.slot == Some(slot)) {
+        if self.receivers.is_empty() {
+            // Nobody reports: nothing is known, and nothing limited.
+            (self.phase, self.rate, self.limit) = (Phase::Start, 0, None);
+        }
+        if self.limit.is_some_and(|limit| limit.slot == slot) {
             self.limit = None;
             if self.phase.is_shared() {
                 self.phase = Phase::Cruise;
@@ -275,18 +291,14 @@ impl RateControl {
         }
     }
 
-    /// Does what is due; to be called once a turn. The limit in bytes a second, 0 for none.
-    pub fn steer(&mut self, now: Instant, sending: &Sending) -> u64 {
-        self.was_limited |= sending.is_limited;
+    /// Does what is due; to be called once a turn, with whether something waits for the limit. The
+    /// limit in bytes a second, 0 for none.
+    pub fn steer(&mut self, now: Instant, is_limited: bool) -> u64 {
+        self.was_limited |= is_limited;
         if now >= self.due {
             self.due = now + self.interval();
-            if self.receivers.is_empty() {
-                self.steer_by_requests(now, sending);
-            } else {
-                self.grow(now, sending);
-            }
+            self.grow(now);
             self.was_limited = false;
-            self.sent_before = *sending;
         }
         self.rate
     }
@@ -300,71 +312,74 @@ impl RateControl {
     fn interval(&self) -> Duration {
         let receivers = self.receivers.values();
         let round_trip = receivers.map(|receiver| receiver.last.round_trip).max();
-        match round_trip {
-            None => PLAIN_INTERVAL,
-            Some(round_trip) => GROW_INTERVAL.max(round_trip * 2),
+        GROW_INTERVAL.max(round_trip.unwrap_or_default() * 2)
+    }
+
+    /// The first receiver reports: something is known from here on.
+    fn begin(&mut self, now: Instant) {
+        self.phase = Phase::Start;
+        self.warnings = 0;
+        self.set(now, self.config.rate_start);
+    }
+
+    /// What is sent arrives without a queue: much more is tried.
+    fn ramp(&mut self, now: Instant) {
+        if self.rate == 0 || !self.was_limited || !self.all_heard(now) {
+            return;
         }
+        self.was_limited = false;
+        let rate = self.rate.saturating_mul(4);
+        self.set(now, if rate >= RAMP_END { 0 } else { rate });
     }
 
     /// A receiver sees a queue, or loss that is none of chance: `loss` is then its share.
-    fn congested(&mut self, now: Instant, slot: u32, report: &RateReport, loss: f64) {
-        self.warnings += 1;
-        match self.phase {
-            Phase::Start if self.warnings < WARNINGS => {}
-            Phase::Drain {
-                queue,
-                loss: before,
-                until,
-            } => {
-                if loss > 0.0 {
-                    if before > 0.0 && loss > before / 2.0 {
-                        self.is_chance(now, slot, loss);
-                    } else {
-                        self.drain(now, slot, report, loss);
-                    }
-                } else if report.queue_delay < queue.mul_f64(0.7) {
-                    // It falls: the last cut is at work.
-                    self.phase = Phase::Drain {
-                        queue: report.queue_delay,
-                        loss: 0.0,
-                        until: now + report.drain_time(),
-                    };
-                } else if now >= until {
-                    self.vain += 1;
-                    if self.vain >= VAIN_MAX {
-                        self.compete(now, slot, report);
-                    } else {
-                        self.drain(now, slot, report, loss);
-                    }
-                }
+    fn congested(&mut self, now: Instant, slot: u32, loss: f64) {
+        let report = self.receivers[&slot].last;
+        let Phase::Drain {
+            queue,
+            loss: before,
+            until,
+        } = self.phase
+        else {
+            self.vain = 0;
+            self.rate_before = self.rate;
+            self.drain(now, slot, loss);
+            self.peak = self.peak.max(self.ceiling);
+            if loss == 0.0 && self.ceiling < part(self.peak, YIELD_MAX_PERCENT) {
+                // It was given up bit by bit, for the sake of queues that others make.
+                self.compete(now, slot);
             }
-            _ => {
-                self.vain = 0;
-                self.rate_before = self.rate;
-                self.drain(now, slot, report, loss);
-                self.peak = self.peak.max(self.ceiling);
-                if loss == 0.0 && self.ceiling < part(self.peak, YIELD_MAX_PERCENT) {
-                    // It was given up bit by bit, for the sake of queues that others make.
-                    self.compete(now, slot, report);
-                }
+            return;
+        };
+        if loss > 0.0 {
+            if before > 0.0 && loss > before / 2.0 {
+                self.is_chance(now, slot, loss);
+            } else {
+                self.drain(now, slot, loss);
+            }
+        } else if report.queue_delay < queue.mul_f64(0.7) {
+            // It falls: the last cut is at work.
+            self.phase = Phase::Drain {
+                queue: report.queue_delay,
+                loss: 0.0,
+                until: now + report.drain_time(),
+            };
+        } else if now >= until {
+            self.vain += 1;
+            if self.vain >= VAIN_MAX {
+                self.compete(now, slot);
+            } else {
+                self.drain(now, slot, loss);
             }
         }
     }
 
     /// Sends less than arrives.
-    fn drain(&mut self, now: Instant, slot: u32, report: &RateReport, loss: f64) {
-        let rate = if self.rate == 0 { u64::MAX } else { self.rate };
-        let floor = match self.phase {
-            Phase::Start => 0,
-            _ => part(rate, 70),
-        };
-        let carried = match report.delivery {
-            0 => rate.min(self.config.rate_start) / 2,
-            delivery => delivery.min(rate),
-        };
-        self.ceiling = carried.max(floor);
+    fn drain(&mut self, now: Instant, slot: u32, loss: f64) {
+        let report = self.receivers[&slot].last;
+        self.ceiling = self.carried(now, slot);
         self.limit = Some(RateLimit {
-            slot: Some(slot),
+            slot,
             cause: RateCause::Network,
         });
         self.phase = Phase::Drain {
@@ -373,6 +388,23 @@ impl RateControl {
             until: now + report.drain_time(),
         };
         self.set(now, part(self.ceiling, 85));
+    }
+
+    /// What arrives at a receiver that sees a queue, as far as that is to be believed: a busy host
+    /// makes queues that are none, and measures too little.
+    fn carried(&self, now: Instant, slot: u32) -> u64 {
+        let arrived = self.receivers[&slot].delivery;
+        if self.rate == 0 {
+            return arrived.max(self.config.rate_min);
+        }
+        let floor = match self.phase {
+            Phase::Start => part(self.rate, 20),
+            Phase::Cruise if now.since(self.drained_at) > RELAPSE => {
+                part(self.ceiling, 95).min(part(self.rate, 95))
+            }
+            _ => part(self.rate, 70),
+        };
+        arrived.min(self.rate).max(floor)
     }
 
     /// The loss is as high with less: it is not ours.
@@ -392,9 +424,10 @@ impl RateControl {
 
     /// A receiver sees no queue: with nobody who does, the way is used in full again.
     fn drained(&mut self, now: Instant) {
-        let has_queue = self.receivers.values().any(|receiver| receiver.has_queue);
+        let has_queue = self.receivers.values().any(|receiver| receiver.queues > 0);
         if matches!(self.phase, Phase::Drain { .. }) && !has_queue {
             self.vain = 0;
+            self.drained_at = now;
             self.cruise(now, part(self.ceiling, 97));
         }
     }
@@ -406,41 +439,33 @@ impl RateControl {
     }
 
     /// A receiver's host takes less than arrives.
-    fn host_drops(&mut self, now: Instant, slot: u32, report: &RateReport) {
-        let rate = if self.rate == 0 { u64::MAX } else { self.rate };
-        let taken = match report.delivery {
-            0 => rate.min(self.config.rate_start) / 2,
-            delivery => delivery.min(rate),
-        };
-        let floor = if matches!(self.phase, Phase::Start) {
-            0
-        } else {
-            part(rate, 70)
-        };
+    fn host_drops(&mut self, now: Instant, slot: u32) {
+        self.ceiling = self.carried(now, slot);
         self.limit = Some(RateLimit {
-            slot: Some(slot),
+            slot,
             cause: RateCause::Host,
         });
-        self.ceiling = taken.max(floor);
         self.cruise(now, part(self.ceiling, 90));
     }
 
     /// Receivers report: the limit grows when all were heard, none sees a queue, and it was used.
-    fn grow(&mut self, now: Instant, sending: &Sending) {
+    fn grow(&mut self, now: Instant) {
         if self.was_limited || self.rate == 0 {
             self.used_at = now;
         }
         match self.phase {
-            Phase::Start if sending.is_held => self.rate = 0,
-            Phase::Start if self.rate != 0 && self.was_limited && self.all_heard(now) => {
-                self.set(now, self.rate.saturating_mul(2));
-            }
-            Phase::Cruise if self.receivers.values().all(|receiver| !receiver.has_queue) => {
+            Phase::Cruise if self.receivers.values().all(|receiver| receiver.queues == 0) => {
                 if !self.all_heard(now) {
                 } else if self.was_limited {
                     let percent = 100 + (1 << (self.steps / STEPS_ALIKE).min(4));
                     self.steps += 1;
-                    self.set(now, part(self.rate, percent));
+                    // What was there once is soon tried again.
+                    let known = part(self.peak, 95).saturating_sub(self.rate) / 4;
+                    let rate = part(self.rate, percent).max(self.rate + known);
+                    if rate >= RAMP_END {
+                        (self.phase, self.limit) = (Phase::Start, None);
+                    }
+                    self.set(now, if rate >= RAMP_END { 0 } else { rate });
                 } else if now.since(self.used_at) >= UNUSED {
                     self.phase = Phase::Start;
                     self.warnings = 0;
@@ -452,7 +477,8 @@ impl RateControl {
     }
 
     /// Somebody else keeps the queue full.
-    fn compete(&mut self, now: Instant, slot: u32, report: &RateReport) {
+    fn compete(&mut self, now: Instant, slot: u32) {
+        let report = self.receivers[&slot].last;
         let round_trip = report.answer.max(ANSWER_MIN);
         let rate = if self.rate_before == 0 {
             self.ceiling
@@ -470,7 +496,7 @@ impl RateControl {
             empty: 0,
         };
         self.limit = Some(RateLimit {
-            slot: Some(slot),
+            slot,
             cause: RateCause::Network,
         });
         self.phase = Phase::Compete {
@@ -482,7 +508,7 @@ impl RateControl {
 
     /// A report while somebody else keeps the queue full.
     fn shared(&mut self, now: Instant, slot: u32, report: &RateReport) {
-        if self.limit.is_none_or(|limit| limit.slot != Some(slot)) {
+        if self.limit.is_none_or(|limit| limit.slot != slot) {
             return;
         }
         let receiver = &self.receivers[&slot];
@@ -528,37 +554,6 @@ impl RateControl {
         self.cruise(now, part(share.carried, 97));
     }
 
-    /// Nobody reports: what is asked for tells.
-    fn steer_by_requests(&mut self, now: Instant, sending: &Sending) {
-        let sent = sending.packets.saturating_sub(self.sent_before.packets);
-        let asked = sending.asked.saturating_sub(self.sent_before.asked);
-        if sent < LOSS_SPAN_MIN {
-            return;
-        }
-        let share_percent = asked.saturating_mul(100) / sent;
-        if share_percent > ASKED_PERCENT_MAX {
-            let base = if self.rate == 0 {
-                self.config.rate_start
-            } else {
-                self.rate
-            };
-            let rate = part(base, 100_u64.saturating_sub(share_percent).clamp(50, 85));
-            self.limit = Some(RateLimit {
-                slot: None,
-                cause: RateCause::Network,
-            });
-            self.phase = Phase::Cruise;
-            self.set(now, rate);
-        } else if self.was_limited && asked * 200 <= sent {
-            let percent = if matches!(self.phase, Phase::Start) {
-                200
-            } else {
-                105
-            };
-            self.set(now, part(self.rate, percent));
-        }
-    }
-
     /// Every receiver has told what the last change did, or had the time to.
     fn all_heard(&self, now: Instant) -> bool {
         let is_late = now >= self.changed_at + SILENCE_MAX;
@@ -575,6 +570,7 @@ impl RateControl {
         for receiver in self.receivers.values_mut() {
             receiver.was_heard = false;
             receiver.base = None;
+            receiver.delivery = 0;
         }
     }
 }
@@ -622,6 +618,15 @@ impl Share {
 }
 
 impl Receiver {
+    /// What the mark that `report` repeats has met on its way.
+    fn saw(&mut self, report: &RateReport, is_fresh: bool) {
+        if report.queue_delay <= report.queue_max() {
+            self.queues = 0;
+        } else if is_fresh {
+            self.queues += 1;
+        }
+    }
+
     fn answered(&mut self, now: Instant, report: &RateReport) {
         if report.answer.is_zero() {
             return;
@@ -657,10 +662,18 @@ impl RateReport {
         self.queue_delay * 6 + MARK_INTERVAL * 2 + self.round_trip * 2
     }
 
+    /// The share of packets that the receiver's host dropped since `base`.
+    fn drops_since(&self, base: &Self) -> f64 {
+        let span = self.lead.saturating_sub(base.lead);
+        self.host_drops.saturating_sub(base.host_drops) as f64 / span.max(1) as f64
+    }
+
     /// The share of packets lost since `base`; `None` over too few.
     fn loss_since(&self, base: &Self) -> Option<f64> {
         let span = self.lead.saturating_sub(base.lead);
-        let missed = self.missed.saturating_sub(base.missed);
+        // What a host drops has come through the network.
+        let dropped = self.host_drops.saturating_sub(base.host_drops);
+        let missed = self.missed.saturating_sub(base.missed + dropped);
         (span >= LOSS_SPAN_MIN).then(|| missed as f64 / span as f64)
     }
 }
@@ -676,18 +689,21 @@ const QUEUE_MIN: Duration = Duration::from_millis(2);
 const LOSS_SPAN_MIN: u64 = 200;
 /// Random loss up to this is not congestion.
 const LOSS_SHARE_MAX: f64 = 0.10;
-/// Of those asked for by receivers that do not report, this many per cent are congestion.
-const ASKED_PERCENT_MAX: u64 = 3;
-/// Reports of congestion in a row that end the start.
+/// A way that carries as much without a queue needs no limit: the flow window is one.
+const RAMP_END: u64 = 400_000_000;
+/// A queue that is back so soon was one.
+const RELAPSE: Duration = Duration::from_millis(300);
+/// More dropped by a receiver's host is more than an accident.
+const DROPS_SHARE_MAX: f64 = 0.01;
+/// Marks in a queue, or reports of loss, in a row that mean something.
 const WARNINGS: u32 = 2;
 /// Drains in a row after which a queue is somebody else's.
 const VAIN_MAX: u32 = 3;
 /// Who keeps less of what the way once carried, has yielded enough.
 const YIELD_MAX_PERCENT: u64 = 75;
 /// Growths of 1 %, then of 2 %, and so on to 16 %.
-const STEPS_ALIKE: u32 = 6;
+const STEPS_ALIKE: u32 = 4;
 const GROW_INTERVAL: Duration = Duration::from_millis(50);
-const PLAIN_INTERVAL: Duration = Duration::from_millis(100);
 /// Marks are about as far apart.
 const MARK_INTERVAL: Duration = Duration::from_millis(10);
 /// A limit that was not reached for so long is none.

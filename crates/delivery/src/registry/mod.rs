@@ -27,7 +27,7 @@ use wire::{
 };
 
 use crate::{
-    RateControl, RateLimit, RateReport, Sending,
+    RateControl, RateLimit, RateReport,
     link::{LinkCommand, Links},
 };
 
@@ -131,15 +131,14 @@ impl Registry {
         self.lead = Some(lead);
     }
 
-    /// Steers the rate: the limit in bytes a second, 0 for none; `None` when nobody wants that.
-    /// `sending` need not say whether receivers hold the source back. To be called once a turn.
-    pub fn steer(&mut self, now: Instant, sending: Sending) -> Option<u64> {
+    /// Steers the rate: the limit in bytes a second, 0 for none; `None` when nobody wants that. To
+    /// be called once a turn, with whether something waits for the limit.
+    pub fn steer(&mut self, now: Instant, is_limited: bool) -> Option<u64> {
         let config = self.config.rate?;
-        let is_held = self.config.policy != Policy::Lose && !self.order.is_empty();
         let control = self
             .rate
             .get_or_insert_with(|| RateControl::new(config, now));
-        Some(control.steer(now, &Sending { is_held, ..sending }))
+        Some(control.steer(now, is_limited))
     }
 
     /// Does what is due at `now`.

@@ -63,6 +63,9 @@ struct Session {
     /// Since when the sender has said that our name is taken.
     taken_since: Option<Instant>,
     limiting: u32,
+    /// What the sender says is its limit, and that it has changed since the last report.
+    rate: u64,
+    has_new_rate: bool,
     echo_us: u64,
     echo_at: Instant,
     arrival: ArrivalMeter,
@@ -121,6 +124,8 @@ impl Reporter {
         if let Some(known) = self.sessions.get_mut(&session) {
             if known.session_id == mark.session_id {
                 known.limiting = mark.limiting_receiver;
+                known.has_new_rate |= known.rate != mark.announced_rate;
+                known.rate = mark.announced_rate;
                 known.echo_us = mark.tx_time_us;
                 known.echo_at = now;
                 known.arrival.mark(now, mark.tx_time_us, self.empty_at);
@@ -507,6 +512,7 @@ impl Reporter {
         known.sent = pos;
         known.sent_at = now;
         known.has_reported = true;
+        known.has_new_rate = false;
         known.held_until = None;
         // A sender that does not read its reports is given up; it is dialled again later.
         if self
@@ -538,6 +544,8 @@ impl Session {
             attempts: 0,
             taken_since: None,
             limiting: mark.limiting_receiver,
+            rate: mark.announced_rate,
+            has_new_rate: false,
             echo_us: mark.tx_time_us,
             echo_at: now,
             arrival: ArrivalMeter::new(now),
@@ -603,8 +611,9 @@ impl Session {
             KEEP_ALIVE.max(interval)
         } else if sqns > 0 && moved >= u64::from(sqns) {
             REPORT_INTERVAL_MIN.max(share)
-        } else if is_limiting || self.pos.contiguous > self.pos.lead {
-            // The one that holds the rest back, and one that has just caught up, are waited for.
+        } else if is_limiting || self.has_new_rate || self.pos.contiguous > self.pos.lead {
+            // The one that holds the rest back, and one that has just caught up, are waited for;
+            // and all of them where the sender wants to know what its new rate does.
             interval.min(URGENT_INTERVAL.max(share))
         } else {
             interval

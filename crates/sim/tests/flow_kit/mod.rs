@@ -326,7 +326,7 @@ impl Sends {
             self.driver.endpoint.registry(),
         );
         let counters = source.counters();
-        let slot = registry.rate_limit().and_then(|limit| limit.slot);
+        let slot = registry.rate_limit().map(|limit| limit.slot);
         Sample {
             rate: source.rate(),
             packets: counters.odata_packets,
