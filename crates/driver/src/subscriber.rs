@@ -387,3 +387,55 @@ impl Endpoint for Subscriber {
 
 /// IPv4, UDP and PGM headers of a data packet.
 const PACKET_OVERHEAD_BYTES: u64 = 20 + 8 + 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard {
+        messages: Vec<Vec<u8>>,
+        lost: u64,
+    }
+
+    impl MessageSink for Heard {
+        fn message(&mut self, _session: u32, sqn: u64, data: &[u8]) {
+            assert_eq!(sqn, 7);
+            self.messages.push(data.to_vec());
+        }
+
+        fn event(&mut self, event: SessionEvent) {
+            if let SessionEvent::Lost {
+                first: 7, count, ..
+            } = event
+            {
+                self.lost += count;
+            }
+        }
+    }
+
+    fn given(row: &[u8]) -> (u64, Heard) {
+        let mut heard = Heard::default();
+        let count = give(1, 7, row, true, &mut heard);
+        (count, heard)
+    }
+
+    #[test]
+    fn a_row_gives_its_messages_and_no_padding() {
+        let (count, heard) = given(&[2, b'a', b'b', 0, 1, b'c', Packed::PADDING, 9]);
+        assert_eq!((count, heard.lost), (3, 0));
+        assert_eq!(heard.messages, [&b"ab"[..], b"", b"c"]);
+    }
+
+    #[test]
+    fn a_row_that_is_cut_off_is_told_as_a_loss() {
+        for row in [&[2, b'a', b'b', 5, b'c'][..], &[0x80, 1], &[0xC0, 0, 0, 0]] {
+            let (count, heard) = given(row);
+            assert_eq!(
+                (count, heard.lost),
+                (u64::from(row.len() == 5), 1),
+                "{row:?}"
+            );
+        }
+    }
+}

@@ -57,6 +57,30 @@ fn all_receive_all_in_order_under_loss() {
 }
 
 #[test]
+fn messages_that_share_packets_all_come_in_order_under_loss() {
+    alone(|| {
+        let lab = lossy_lab(5);
+        let ends = receivers(&lab, "--count 300000 --timeout 60s");
+        let words = format!(
+            "load send -g {GROUP} --json --receivers 3 --policy wait --count 300000 --size 1-400 \
+             --pack"
+        );
+        let sent = End::start(towline(lab.host(0), &words)).report(LIMIT);
+        for end in ends {
+            let report = end.report(LIMIT);
+            assert_complete(&report, 300_000);
+            let repairs = report["counters"]["receiver.rdata_packets"].as_u64();
+            assert!(repairs.is_some_and(|repairs| repairs > 500), "{report:#}");
+        }
+        assert_eq!(sent["is_confirmed"], true);
+        let count = |name: &str| sent["counters"][name].as_u64().unwrap();
+        assert_eq!(count("source.packed"), 300_000);
+        // Messages of 200 bytes on average: seven share a packet.
+        assert!(count("source.odata_packets") < 100_000, "{sent:#}");
+    });
+}
+
+#[test]
 fn a_receiver_that_stops_holds_the_others_back_until_it_dies() {
     alone(|| {
         let lab = lossy_lab(1);
