@@ -67,7 +67,7 @@ pub fn plan(seed: u64) -> Plan {
         name: format!("swarm {seed}"),
         about: String::new(),
         seeds: 1,
-        config: config(rng, session),
+        config: parity(seed, config(rng, session)),
         workload: workload(rng, session),
         objects,
         control: control(rng),
@@ -294,6 +294,46 @@ fn config(rng: &mut Rng, session: SessionPlan) -> BTreeMap<String, String> {
         set("late_join", "window".into());
     }
     config
+}
+
+/// With parity in one run of three: drawn apart, so that what a seed stands for stays the same but
+/// for that.
+fn parity(seed: u64, mut config: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let rng = &mut Rng::new(seed ^ 0x000f_ec00);
+    if !rng.chance(1, 3) {
+        return config;
+    }
+    let mut group = 2 << rng.below(7);
+    // The windows of the run have to hold two groups.
+    while !is_sound(&config, group) && group > 2 {
+        group /= 2;
+    }
+    let mut set = |name: &str, value: String| {
+        config.insert(name.to_owned(), value);
+    };
+    set("fec_group", group.to_string());
+    let most = group.min(4);
+    if rng.chance(1, 2) {
+        set("fec_proactive", rng.between(0, most).to_string());
+        set(
+            "fec_proactive_max",
+            rng.between(0, group.min(8)).to_string(),
+        );
+    }
+    if rng.chance(1, 8) {
+        set("fec_on_demand", "false".into());
+    }
+    if rng.chance(1, 4) {
+        set("rx_fec_bytes", format!("{}KiB", rng.between(0, 200)));
+    }
+    config
+}
+
+fn is_sound(config: &BTreeMap<String, String>, group: u64) -> bool {
+    let mut builder = pgm::Config::builder();
+    let mut set = |name: &str, value: &str| builder.set(name, value).is_ok();
+    let is_set = config.iter().all(|(name, value)| set(name, value));
+    is_set && set("fec_group", &group.to_string()) && builder.build().is_ok()
 }
 
 /// Small windows make the windows' edges part of a run.
