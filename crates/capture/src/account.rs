@@ -132,6 +132,36 @@ impl Account {
         self.losses.ring + self.losses.interface + self.unwritten
     }
 
+    /// The sum of the accounts of two who share an interface's packets.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let mut sum = self.clone();
+        sum.received += other.received;
+        sum.filtered += other.filtered;
+        sum.unread += other.unread;
+        sum.passed += other.passed;
+        sum.super_frames += other.super_frames;
+        sum.uncut_super_frames += other.uncut_super_frames;
+        sum.delivered += other.delivered;
+        sum.delivered_bytes += other.delivered_bytes;
+        sum.cut += other.cut;
+        sum.unwritten += other.unwritten;
+        sum.losses = self.losses.plus(&other.losses);
+        for (ours, theirs) in sum.interfaces.iter_mut().zip(&other.interfaces) {
+            ours.passed += theirs.passed;
+            ours.delivered += theirs.delivered;
+            ours.losses = ours.losses.plus(&theirs.losses);
+        }
+        sum.named_losses.extend_from_slice(&other.named_losses);
+        for second in &other.seconds {
+            match sum.seconds.binary_search_by_key(&second.at, |one| one.at) {
+                Ok(place) => sum.seconds[place] = sum.seconds[place].plus(second),
+                Err(place) => sum.seconds.insert(place, *second),
+            }
+        }
+        sum
+    }
+
     /// Notes a second that ends; `before` is the account at its beginning.
     pub(crate) fn end_second(&mut self, at: u64, before: &Totals) -> Totals {
         let totals = Totals::of(self);
@@ -147,6 +177,19 @@ impl Account {
             interface: totals.interface.saturating_sub(before.interface),
         });
         totals
+    }
+}
+
+impl Second {
+    const fn plus(&self, other: &Self) -> Self {
+        Self {
+            at: self.at,
+            delivered: self.delivered + other.delivered,
+            delivered_bytes: self.delivered_bytes + other.delivered_bytes,
+            filtered: self.filtered + other.filtered,
+            ring: self.ring + other.ring,
+            interface: self.interface + other.interface,
+        }
     }
 }
 
@@ -219,6 +262,39 @@ mod tests {
             ..Account::default()
         };
         assert_eq!(account.residual(), Some(0));
+    }
+
+    #[test]
+    fn who_shares_packets_has_one_account() {
+        let part = |delivered, at: &[u64]| Account {
+            received: delivered + 1,
+            filtered: 1,
+            passed: delivered,
+            delivered,
+            losses: Losses {
+                seen: Some(delivered + 3),
+                ring: 2,
+                ..Losses::default()
+            },
+            interfaces: vec![InterfaceAccount {
+                delivered,
+                ..InterfaceAccount::default()
+            }],
+            seconds: at
+                .iter()
+                .map(|at| Second {
+                    at: *at,
+                    delivered: 5,
+                    ..Second::default()
+                })
+                .collect(),
+            ..Account::default()
+        };
+        let sum = part(10, &[1, 2]).plus(&part(20, &[2, 3]));
+        assert_eq!((sum.delivered, sum.residual()), (30, Some(0)));
+        assert_eq!((sum.interfaces[0].delivered, sum.losses.ring), (30, 4));
+        let seconds: Vec<_> = sum.seconds.iter().map(|s| (s.at, s.delivered)).collect();
+        assert_eq!(seconds, [(1, 5), (2, 10), (3, 5)]);
     }
 
     #[test]

@@ -210,6 +210,20 @@ impl SequenceCheck {
         }
     }
 
+    /// What two saw who shared the frames of one source, each flow with one of them. A number that
+    /// came late for both together came in order for one.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            frames: self.frames + other.frames,
+            duplicates: self.duplicates + other.duplicates,
+            late: self.late + other.late,
+            corrupt: self.corrupt + other.corrupt,
+            end: self.end.max(other.end),
+            recent: self.recent.clone(),
+        }
+    }
+
     /// Numbers below [`SequenceCheck::end`] that have not come.
     #[must_use]
     pub const fn missing(&self) -> u64 {

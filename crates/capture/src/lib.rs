@@ -59,6 +59,9 @@ pub use source::{LiveOptions, Source};
 
 pub mod stats;
 
+mod workers;
+pub use workers::Workers;
+
 pub use sys::privilege::drop_capabilities;
 
 pub use sys::packet::{Checksum, Direction, GsoKind, Offload};

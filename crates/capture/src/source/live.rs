@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use sys::{
     netlink::Link,
-    packet::{PacketSocket, Packets, STUB_LEN, SocketDrops, Stamping, keep_all},
+    packet::{Fanout, FilterOp, PacketSocket, Packets, STUB_LEN, SocketDrops, Stamping, keep_all},
 };
 
 use crate::{CaptureError, Filter, Interface, Losses, account::SocketTotals, link::LinkCounters};
@@ -46,6 +46,19 @@ impl Default for LiveOptions {
     }
 }
 
+impl LiveOptions {
+    /// What the kernel runs for each packet; none when it keeps everything.
+    fn program(&self) -> Option<Vec<FilterOp>> {
+        let filter = self.filter.as_ref();
+        let program = filter.and_then(|filter| filter.for_kernel(self.snap_len));
+        program.or_else(|| {
+            // One byte more than what tells a rejected packet.
+            let len = self.snap_len.max(STUB_LEN + 1);
+            (self.snap_len < SNAP_LEN).then(|| keep_all(len).to_vec())
+        })
+    }
+}
+
 /// An interface with its counters.
 #[derive(Debug)]
 pub(super) struct Tap {
@@ -55,6 +68,8 @@ pub(super) struct Tap {
     totals: SocketTotals,
     counters: LinkCounters,
     interface_drops: u64,
+    /// Another tap of the same interface tells what the interface lost.
+    is_second: bool,
 }
 
 impl Tap {
@@ -78,6 +93,7 @@ impl Tap {
             totals: SocketTotals::default(),
             counters,
             interface_drops: 0,
+            is_second: false,
         })
     }
 
@@ -97,17 +113,8 @@ impl Tap {
             } else {
                 Stamping::Software
             })?;
-            match options
-                .filter
-                .as_ref()
-                .and_then(|filter| filter.for_kernel(options.snap_len))
-            {
-                Some(program) => socket.attach_filter(&program)?,
-                None if options.snap_len < SNAP_LEN => {
-                    // One byte more than what tells a rejected packet.
-                    socket.set_snap_len(options.snap_len.max(STUB_LEN + 1))?;
-                }
-                None => {}
+            if let Some(program) = options.program() {
+                socket.attach_filter(&program)?;
             }
             Ok(socket)
         };
@@ -130,6 +137,39 @@ impl Tap {
         start().map_err(|cause| CaptureError::os(format!("capture from {name}"), cause))
     }
 
+    /// Binds to the interface, to share its packets with the sockets of `group`, or to begin one.
+    /// Nothing is let in before [`Tap::open_shared`].
+    pub(super) fn join(
+        &mut self,
+        socket: &PacketSocket,
+        options: &LiveOptions,
+        group: Option<u16>,
+    ) -> Result<u16, CaptureError> {
+        shut(socket)?;
+        self.start(socket, options)?;
+        self.is_second = group.is_some();
+        let joined = match group {
+            Some(id) => socket.join_fanout(id, Fanout::Hash).map(|()| id),
+            None => socket.begin_fanout(Fanout::Hash),
+        };
+        let name = &self.interface[0].name;
+        joined.map_err(|cause| CaptureError::os(format!("share the packets of {name}"), cause))
+    }
+
+    /// Lets packets in, when all who share them are there.
+    pub(super) fn open_shared(
+        &self,
+        socket: &PacketSocket,
+        options: &LiveOptions,
+    ) -> Result<(), CaptureError> {
+        let opened = match options.program() {
+            Some(program) => socket.attach_filter(&program),
+            None => socket.detach_filter(),
+        };
+        let name = &self.interface[0].name;
+        opened.map_err(|cause| CaptureError::os(format!("capture from {name}"), cause))
+    }
+
     /// What was lost so far.
     pub(super) fn losses(
         &mut self,
@@ -138,7 +178,9 @@ impl Tap {
         let drops = drops.map_err(|cause| CaptureError::os("read the socket's counters", cause))?;
         self.totals.add(drops);
         // An interface that is gone has lost what it had lost.
-        if let Ok(since) = self.counters.since_start() {
+        if !self.is_second
+            && let Ok(since) = self.counters.since_start()
+        {
             self.interface_drops = since.rx_lost();
         }
         Ok(Losses {
@@ -152,6 +194,9 @@ impl Tap {
 
     /// What the interface and its driver lost so far, by name.
     pub(super) fn named_losses(&mut self) -> Vec<(String, u64)> {
+        if self.is_second {
+            return Vec::new();
+        }
         let name = &self.interface[0].name;
         let losses = self.counters.named_losses().into_iter();
         losses

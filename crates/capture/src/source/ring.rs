@@ -27,6 +27,44 @@ impl RingSource {
     /// # Errors
     /// No such interface, no permission, or a refusal.
     pub fn open(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
+        let source = Self::closed(name, options)?;
+        source.tap.start(source.ring.socket(), options)?;
+        Ok(source)
+    }
+
+    /// As [`RingSource::open`], for `workers` rings that share the interface's packets, each flow
+    /// in one of them, and the memory of `options`. What the interface itself loses is told by the
+    /// first.
+    ///
+    /// # Errors
+    /// As of [`RingSource::open`]; before Linux 4.12.
+    pub fn open_shared(
+        name: &str,
+        options: &LiveOptions,
+        workers: usize,
+    ) -> Result<Vec<Self>, CaptureError> {
+        let options = LiveOptions {
+            ring_bytes: match options.ring_bytes {
+                RING_BYTES_MAX => largest(),
+                bytes => bytes,
+            } / workers.max(1),
+            ..options.clone()
+        };
+        let mut sources: Vec<Self> = Vec::new();
+        let mut group = None;
+        for _ in 0..workers {
+            let mut source = Self::closed(name, &options)?;
+            group = Some(source.tap.join(source.ring.socket(), &options, group)?);
+            sources.push(source);
+        }
+        for source in &sources {
+            source.tap.open_shared(source.ring.socket(), &options)?;
+        }
+        Ok(sources)
+    }
+
+    /// With its ring; nothing comes in yet.
+    fn closed(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
         let mut tap = Tap::find(name, "TPACKET_V3 ring", options.snap_len)?;
         let wanted = match options.ring_bytes {
             RING_BYTES_MAX => largest(),
@@ -62,7 +100,6 @@ impl RingSource {
                 ring.bytes()
             ));
         }
-        tap.start(ring.socket(), options)?;
         Ok(Self { tap, ring })
     }
 

@@ -1,13 +1,17 @@
 //! The account closes, whatever happens.
 
-use std::{thread, time::Duration};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
 
 use lab::isolated;
 use towline_capture::{
-    Account, CaptureError, Checksum, Edits, Filter, Interface, Limits, LiveOptions, Losses, Pace,
-    Packet, SendOptions, Session, Sink, Source, TagEdit,
+    Account, CaptureError, Checksum, Edits, Ended, Filter, Interface, Limits, LiveOptions, Losses,
+    Pace, Packet, SendOptions, Session, Sink, Source, TagEdit, Workers,
     sink::{self, NullSink, Output, PcapngSink},
-    source::{self, Progress, Visit},
+    source::{self, Progress, RingSource, Visit},
 };
 
 use crate::{Captured, OTHERS_MAX, assert_closed, capture, pair, send, send_edited, small_ring};
@@ -36,6 +40,67 @@ fn nothing_is_lost_at_a_moderate_rate() {
             );
             assert_eq!(captured.account.cut, 0);
         }
+    });
+}
+
+/// Who shares an interface's packets has each of them once, and one account.
+#[test]
+fn workers_share_flows_and_their_account_closes() {
+    isolated(|| {
+        let lab = pair();
+        let options = LiveOptions {
+            ignores_outgoing: true,
+            ring_bytes: 12 << 20,
+            ..LiveOptions::default()
+        };
+        let name = lab.host(1).interface().to_owned();
+        let (is_over, is_ready) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (mut workers, shares, sent) = thread::scope(|scope| {
+            let capture = scope.spawn(|| {
+                let captured = lab.host(1).enter(|| {
+                    let sources = RingSource::open_shared(&name, &options, 3).unwrap();
+                    let bytes: usize = sources.iter().map(RingSource::ring_bytes).sum();
+                    assert!(bytes <= options.ring_bytes, "{bytes}");
+                    let limits = Limits {
+                        checks_sequence: true,
+                        ..Limits::default()
+                    };
+                    let session = |source| {
+                        Session::new(vec![Box::new(source)], Box::new(NullSink), limits).unwrap()
+                    };
+                    let mut workers = Workers::new(sources.into_iter().map(session).collect());
+                    is_ready.store(true, Ordering::Release);
+                    let mut shown = 0;
+                    let is_stopped = || is_over.load(Ordering::Acquire);
+                    let ended = workers.run(&is_stopped, &mut |_| shown += 1).unwrap();
+                    assert_eq!((ended, shown > 0), (Ended::Stopped, true));
+                    workers
+                });
+                captured.unwrap()
+            });
+            while !is_ready.load(Ordering::Acquire) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let spec = "size=60-1514,count=15000,flows=64";
+            let sent = send(lab.host(0), "ring", spec, Pace::Packets(10_000));
+            is_over.store(true, Ordering::Release);
+            let workers = capture.join().unwrap();
+            let shares: Vec<u64> = workers.accounts().map(|account| account.passed).collect();
+            (workers, shares, sent)
+        });
+        let captured = Captured {
+            account: workers.account(),
+            sequence: workers.sequence().unwrap(),
+        };
+        assert_eq!(sent, 15_000);
+        assert_closed(&captured, sent);
+        let Captured { account, sequence } = &captured;
+        assert_eq!(sequence.frames + account.losses.ring, 15_000, "{account:?}");
+        assert_eq!((sequence.duplicates, sequence.corrupt), (0, 0));
+        assert_eq!(account.received, shares.iter().sum::<u64>());
+        // Sixty-four flows in one of three, by any fair hash: never.
+        assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
+        assert!(workers.take_failure().is_none());
     });
 }
 

@@ -53,6 +53,16 @@ pub enum Fanout {
     Queue,
 }
 
+impl Fanout {
+    const fn kind(self) -> u32 {
+        match self {
+            Self::Hash => libc::PACKET_FANOUT_HASH,
+            Self::Cpu => libc::PACKET_FANOUT_CPU,
+            Self::Queue => libc::PACKET_FANOUT_QM,
+        }
+    }
+}
+
 /// What the kernel has counted since it was asked last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketDrops {
@@ -191,18 +201,40 @@ impl PacketSocket {
         )
     }
 
+    /// Has the kernel keep every packet, whole.
+    ///
+    /// # Errors
+    /// ENOENT when there was no filter.
+    pub fn detach_filter(&self) -> io::Result<()> {
+        let unused: c_int = 0;
+        set_option(
+            self.as_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_DETACH_FILTER,
+            &unused,
+        )
+    }
+
+    /// Begins a group of sockets that share the interface's packets; gives its number, which no
+    /// other group of the network namespace has. To be called after [`PacketSocket::bind`].
+    ///
+    /// # Errors
+    /// Before Linux 4.12.
+    pub fn begin_fanout(&self, fanout: Fanout) -> io::Result<u16> {
+        let value = (fanout.kind() | UNIQUE_GROUP) << 16;
+        self.option(libc::PACKET_FANOUT, value.cast_signed())?;
+        let group = int_option(self.as_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT)?;
+        // The upper half tells the kind.
+        Ok(group as u16)
+    }
+
     /// Shares the interface's packets with the other sockets of group `id`. To be called after
     /// [`PacketSocket::bind`].
     ///
     /// # Errors
     /// When the group exists with other settings.
     pub fn join_fanout(&self, id: u16, fanout: Fanout) -> io::Result<()> {
-        let kind = match fanout {
-            Fanout::Hash => libc::PACKET_FANOUT_HASH,
-            Fanout::Cpu => libc::PACKET_FANOUT_CPU,
-            Fanout::Queue => libc::PACKET_FANOUT_QM,
-        };
-        let value = u32::from(id) | kind << 16;
+        let value = u32::from(id) | fanout.kind() << 16;
         self.option(libc::PACKET_FANOUT, value.cast_signed())
     }
 
@@ -473,5 +505,7 @@ fn link_address(interface: u32, protocol: u16) -> libc::sockaddr_ll {
 }
 
 const LINK_ADDRESS_LEN: socklen_t = size_of::<libc::sockaddr_ll>() as socklen_t;
+/// `PACKET_FANOUT_FLAG_UNIQUEID`.
+const UNIQUE_GROUP: u32 = 0x2000;
 /// In front of a received frame: a tag, and alignment.
 const ROOM_FOR_TAG: usize = 16;
