@@ -53,6 +53,21 @@ impl SinkAddress {
         }
     }
 
+    /// The same for one of several who each have their own: a file with the number before its
+    /// ending.
+    #[must_use]
+    pub fn numbered(&self, number: usize) -> Self {
+        let file = |path: &PathBuf| {
+            let end = path.extension().unwrap_or_default().to_string_lossy();
+            path.with_extension(format!("{number}.{end}").trim_end_matches('.'))
+        };
+        match self {
+            Self::Pcap(path) => Self::Pcap(file(path)),
+            Self::Pcapng(path) => Self::Pcapng(file(path)),
+            other => other.clone(),
+        }
+    }
+
     /// True when the packets go to standard output.
     #[must_use]
     pub fn is_standard_output(&self) -> bool {
@@ -178,6 +193,10 @@ mod tests {
         };
         assert_eq!(interface("int:e0").as_deref(), Some("e0"));
         assert_eq!(interface("pcap:e0"), None);
+        let numbered = |text: &str| text.parse::<SinkAddress>().unwrap().numbered(2).to_string();
+        assert_eq!(numbered("pcap:a.b/c.pcap"), "pcap:a.b/c.2.pcap");
+        assert_eq!(numbered("pcapng:a.b/c"), "pcapng:a.b/c.2");
+        assert_eq!(numbered("null:"), "null:");
         for wrong in ["null:x", "e0", "pcap:", "ring:"] {
             assert!(wrong.parse::<SinkAddress>().is_err(), "{wrong}");
         }

@@ -104,11 +104,61 @@ fn a_signal_ends_a_capture_with_everything_in_its_file() {
     });
 }
 
+/// Workers have a file each, and one account of what is in them.
+#[test]
+fn workers_write_their_shares_and_close_one_account() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        let name = format!("towline-workers-{}.pcapng", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let shares = ["0.pcapng", "1.pcapng"].map(|end| file.with_extension(end));
+        let mut command = lab.host(1).command(PROGRAM);
+        let sink = format!("pcapng:{}", file.display());
+        command
+            .args(["capture", "ring:e0", "--workers", "2", "--check-gen"])
+            .args(["--incoming", "--json", "-o", &sink])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let capture = command.spawn().unwrap();
+        // The last is made when both rings are open.
+        while !shares[1].exists() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let spec = "gen:size=60-1514,count=5000,flows=32";
+        let sent = run(
+            lab.host(0),
+            &["replay", spec, "-o", "ring:e0", "--pps", "10k", "--json"],
+        );
+        assert_eq!(json(&sent)["sent"], 5000);
+        let account = interrupt(capture);
+        assert_eq!(account["residual"], 0, "{account}");
+        let lost = account["lost"]["ring"].as_u64().unwrap();
+        let frames = account["generated"]["frames"].as_u64().unwrap();
+        assert!(frames + lost >= 5000, "{account}");
+        let by_worker = account["delivered_by_worker"].as_array().unwrap();
+        assert_eq!(by_worker.len(), 2);
+        for (share, delivered) in shares.iter().zip(by_worker) {
+            let source = format!("pcapng:{}", share.display());
+            let read = json(&run(lab.host(1), &["capture", &source, "--json"]));
+            std::fs::remove_file(share).unwrap();
+            assert_eq!(&read["delivered"], delivered);
+        }
+    });
+}
+
 #[test]
 fn what_cannot_be_done_is_said() {
     isolated(|| {
         let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
-        let failing: [(&[&str], &str); 7] = [
+        let failing: [(&[&str], &str); 9] = [
+            (
+                &["capture", "int:e0", "--workers", "2"],
+                "--workers share the packets of one ring:IF",
+            ),
+            (
+                &["capture", "ring:e0", "--workers", "2", "-o", "pcap:-"],
+                "a file of its own",
+            ),
             (
                 &["capture", "ring:e7"],
                 "there is no interface e7; there are lo, e0",

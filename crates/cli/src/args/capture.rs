@@ -23,11 +23,16 @@ pub(crate) struct CaptureArgs {
     #[arg(long, short, value_name = "EXPRESSION")]
     pub(crate) filter: Option<String>,
     /// Stop after so many packets
-    #[arg(long, short = 'c', value_name = "COUNT")]
+    #[arg(long, short = 'c', value_name = "COUNT", conflicts_with = "workers")]
     pub(crate) count: Option<u64>,
     /// Stop after this time; a plain number is seconds
     #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = seconds)]
     pub(crate) time: Option<Duration>,
+    /// Share the packets of one ring:IF among so many threads, each flow with one; each has its
+    /// part of the ring's memory and a file of its own, numbered from 0
+    #[arg(long, value_name = "COUNT", default_value = "1")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) workers: u16,
     /// Cut super-packets (GSO) into the packets that the wire would carry, checksums filled in
     #[arg(long)]
     pub(crate) segment: bool,
@@ -128,5 +133,6 @@ Examples:
   towline capture ring:eth0 ring:eth1 -o pcapng:both.pcapng --for 10s --json
   towline capture ring:eth0 --filter 'udp port 7500' -o pcapng:trace.pcapng
   towline capture ring:eth0 --ring max -o pcapng:day.pcapng --rotate-time 1h --rotate-files 24
+  towline capture ring:eth0 --workers 4 -o pcapng:trace.pcapng
   towline capture ring2:lo -o pcap:- | tshark -r -
   towline capture pcap:old.pcap -o pcapng:new.pcapng";

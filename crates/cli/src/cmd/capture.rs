@@ -2,8 +2,9 @@
 
 use serde_json::json;
 use towline::capture::{
-    CaptureError, Ended, Filter, Limits, LiveOptions, SendOptions, Session, Sink,
-    drop_capabilities, sink, sink::RotatingSink, source,
+    CaptureError, Ended, Filter, Limits, LiveOptions, SendOptions, Session, Sink, SinkAddress,
+    Source, SourceAddress, Workers, drop_capabilities, sink, sink::RotatingSink, source,
+    source::RingSource,
 };
 
 use crate::{
@@ -21,6 +22,7 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
         "packets": args.count,
         "segments": args.segment,
         "filter": args.filter,
+        "workers": args.workers,
     });
     if output.shows_only("capture", &plan)? {
         return Ok(Verdict::Done);
@@ -31,57 +33,95 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
         filter: filter.clone(),
         ..args.live.options()
     };
-    let sources = args
-        .sources
-        .iter()
-        .map(|address| source::open(address, &live));
-    let sources = sources.collect::<Result<Vec<_>, _>>()?;
-    let limits = Limits {
-        packets: args.count,
-        duration: args.time,
-        snap_len: Some(live.snap_len),
-        segments: args.segment,
-        checks_sequence: args.check_gen,
-        ..Limits::default()
-    };
-    let sink: Box<dyn Sink> = match args.rotation() {
-        Some(rotation) => Box::new(RotatingSink::open(&args.output, rotation)?),
-        None => sink::open(&args.output, &SendOptions::default())?,
-    };
-    let mut session = Session::new(sources, sink, limits)?;
+    let mut sessions = Vec::new();
+    for (sources, sink) in open(args, &live)? {
+        let mut session = Session::new(sources, sink, limits(args, &live))?;
+        if let Some(filter) = &filter {
+            session.set_filter(filter.clone());
+        }
+        sessions.push(session);
+    }
+    let mut workers = Workers::new(sessions);
     if !args.keep_privileges && args.rotation().is_none() {
         // Nothing is opened from here on; a kernel that does not let go of them is no reason to
         // capture nothing.
         let _kept = drop_capabilities();
     }
-    session
+    workers
         .take_remarks()
         .iter()
         .for_each(|remark| output.note(remark));
-    if let Some(filter) = filter {
-        session.set_filter(filter);
-    }
     let status = output.progress().lines();
     let is_stopped = || interrupt.is_requested();
-    let ended = session.run(&is_stopped, &mut |account| {
+    let ended = workers.run(&is_stopped, &mut |account| {
         status.set_message(last_second(account));
     });
     status.finish_and_clear();
-    session
+    workers
         .take_remarks()
         .iter()
         .for_each(|remark| output.note(remark));
-    let is_lossy = session.account().lost() > 0;
-    let report = CaptureReport::new(args, &session, ended.as_ref().ok());
+    let is_lossy = workers.account().lost() > 0;
+    let report = CaptureReport::new(args, &workers, ended.as_ref().ok());
     // With the packets on standard output, the account belongs beside them.
     if output.is_json() && args.output.is_standard_output() {
         output.note(&report.one_line());
     } else {
         output.finish(&report)?;
     }
-    match (ended?, session.take_failure()) {
+    match (ended?, workers.take_failure()) {
         (Ended::Sink, Some(failure)) => Err(failure.into()),
         _ => Ok(Verdict::of(!(is_lossy && args.fail_on != FailOn::None))),
+    }
+}
+
+/// What a session moves packets between.
+type Ends = (Vec<Box<dyn Source>>, Box<dyn Sink>);
+
+/// The ends of each worker's session.
+fn open(args: &CaptureArgs, live: &LiveOptions) -> Result<Vec<Ends>, Failure> {
+    if args.workers > 1 {
+        return open_shared(args, live);
+    }
+    let sources = args.sources.iter();
+    let sources = sources.map(|address| source::open(address, live));
+    let sources = sources.collect::<Result<Vec<_>, _>>()?;
+    Ok(vec![(sources, open_sink(args, &args.output)?)])
+}
+
+fn open_shared(args: &CaptureArgs, live: &LiveOptions) -> Result<Vec<Ends>, Failure> {
+    let [SourceAddress::Ring(name)] = args.sources.as_slice() else {
+        let text = "--workers share the packets of one ring:IF, and of nothing else";
+        return Err(Failure::usage(text.to_owned()));
+    };
+    if args.output.is_standard_output() {
+        let text = "each of several workers writes a file of its own: name one instead of '-'";
+        return Err(Failure::usage(text.to_owned()));
+    }
+    let sources = RingSource::open_shared(name, live, args.workers.into())?;
+    let ends = sources.into_iter().enumerate().map(|(number, source)| {
+        let source: Box<dyn Source> = Box::new(source);
+        let sink = open_sink(args, &args.output.numbered(number))?;
+        Ok((vec![source], sink))
+    });
+    ends.collect()
+}
+
+fn open_sink(args: &CaptureArgs, address: &SinkAddress) -> Result<Box<dyn Sink>, CaptureError> {
+    Ok(match args.rotation() {
+        Some(rotation) => Box::new(RotatingSink::open(address, rotation)?),
+        None => sink::open(address, &SendOptions::default())?,
+    })
+}
+
+fn limits(args: &CaptureArgs, live: &LiveOptions) -> Limits {
+    Limits {
+        packets: args.count,
+        duration: args.time,
+        snap_len: Some(live.snap_len),
+        segments: args.segment,
+        checks_sequence: args.check_gen,
+        ..Limits::default()
     }
 }
 

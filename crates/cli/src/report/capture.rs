@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::Serialize;
-use towline::capture::{Account, Ended, LinkSpeed, Pace, Session, generated::SequenceCheck};
+use towline::capture::{
+    Account, Ended, LinkSpeed, Pace, Session, Workers, generated::SequenceCheck,
+};
 
 use super::{Document, quantity};
 use crate::args::{CaptureArgs, ReplayArgs};
@@ -34,6 +36,8 @@ pub(crate) struct CaptureReport {
     pub(crate) residual: Option<i128>,
     /// What came of generated frames, with `--check-gen`.
     pub(crate) generated: Option<SequenceReport>,
+    /// By each worker; they add up to `delivered`.
+    pub(crate) delivered_by_worker: Vec<u64>,
     /// In the order of the interfaces' numbers in the file.
     pub(crate) interfaces: Vec<InterfaceReport>,
     pub(crate) per_second: Vec<SecondReport>,
@@ -289,14 +293,14 @@ pub(crate) struct SecondReport {
 }
 
 impl CaptureReport {
-    pub(crate) fn new(args: &CaptureArgs, session: &Session, ended: Option<&Ended>) -> Self {
-        let account: &Account = session.account();
+    pub(crate) fn new(args: &CaptureArgs, workers: &Workers, ended: Option<&Ended>) -> Self {
+        let account = workers.account();
         let losses = account.losses;
         Self {
             sources: args.sources.iter().map(ToString::to_string).collect(),
             sink: args.output.to_string(),
             ended_by: end_name(ended),
-            elapsed_s: session.elapsed().as_secs_f64(),
+            elapsed_s: workers.elapsed().as_secs_f64(),
             unit: account.unit.name(),
             delivered: account.delivered,
             delivered_bytes: account.delivered_bytes,
@@ -316,7 +320,8 @@ impl CaptureReport {
             },
             seen: losses.seen,
             residual: account.residual(),
-            generated: session.sequence().map(SequenceReport::from),
+            generated: workers.sequence().as_ref().map(SequenceReport::from),
+            delivered_by_worker: workers.accounts().map(|one| one.delivered).collect(),
             interfaces: account
                 .interfaces
                 .iter()
@@ -389,6 +394,11 @@ impl Document for CaptureReport {
         rows.iter()
             .filter(|(count, _)| *count > 0)
             .for_each(|(count, what)| line(*count, what));
+        if self.delivered_by_worker.len() > 1 {
+            for (number, count) in self.delivered_by_worker.iter().enumerate() {
+                line(*count, &format!("of the delivered, by worker {number}"));
+            }
+        }
         if let Some(seen) = self.seen {
             let times = self.lost.ring_full_times;
             line(
