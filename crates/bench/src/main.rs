@@ -18,6 +18,7 @@ mod capture;
 mod fec;
 mod files;
 mod machine;
+mod matrix;
 mod peer;
 mod program;
 mod rate;
@@ -117,6 +118,9 @@ fn run(request: &Request) -> Result<(), String> {
     }
     if request.wants("messages") {
         messages(request)?;
+    }
+    if request.wants("matrix") {
+        println!("{}", matrix::run(request.pairs)?);
     }
     if request.wants("files") {
         one_file(&lossy_lab()?, request.pairs)?;
@@ -230,7 +234,7 @@ fn compare(
     for pair in 1..=pairs {
         for (nth, (peer, slot)) in peers.iter().zip(&mut series).enumerate() {
             let Some(series) = slot else { continue };
-            match measure(peer.as_ref(), lab) {
+            match measure_valid(peer.as_ref(), lab) {
                 Ok(sample) => {
                     eprintln!("pair {pair} {}: {sample} {unit}", peer.name());
                     series.push(sample);
@@ -248,7 +252,7 @@ fn compare(
 }
 
 /// One run that counts: complete, and on a machine that was ours meanwhile.
-fn measure(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
+fn measure_valid(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
     let mut last = String::new();
     let mut failures = 0;
     for _ in 0..TRIES {
@@ -276,14 +280,14 @@ fn measure(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 }
 
 const USAGE: &str = "\
-usage: make bench ARGS=\"[fec] [messages] [files] [trees] [rtt] [udp] [rate] [capture] \
+usage: make bench ARGS=\"[fec] [messages] [matrix] [files] [trees] [rtt] [udp] [rate] [capture] \
              [--pairs N] [--size B]\"
        of some also a part: capture-rate -cost -small -send -gaps -read, rtt-sockperf -pgm -pacing,
        udp-flood -rate -limit
        make soak ARGS=[SECONDS], at least 8";
 /// What can be asked for by name; without any, all are run.
-const GROUPS: [&str; 8] = [
-    "fec", "messages", "files", "trees", "rtt", "udp", "rate", "capture",
+const GROUPS: [&str; 9] = [
+    "fec", "messages", "matrix", "files", "trees", "rtt", "udp", "rate", "capture",
 ];
 const PAIRS: usize = 7;
 const TRIES: usize = 5;
