@@ -9,9 +9,10 @@ use towline_pgm::fuzzing;
 
 type Body = fn(&[u8]);
 
-const TARGETS: [(&str, Body); 2] = [
+const TARGETS: [(&str, Body); 3] = [
     ("source_ops", fuzzing::source_ops),
     ("receiver_ops", fuzzing::receiver_ops),
+    ("parity_ops", fuzzing::parity_ops),
 ];
 
 /// The seeds of a target, in an order that does not depend on the file system.

@@ -1,4 +1,4 @@
-//! What RFC 3208 section 11 asks of a receiver that is offered parity, and what it must not believe.
+//! What RFC 3208 section 11 asks of a receiver with parity, and what it must not believe.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod receiver_kit;

@@ -437,7 +437,7 @@ impl Seen {
 }
 
 /// Arbitrary bytes, read until they end; zeros after that.
-struct Bytes<'a>(&'a [u8]);
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Bytes<'a> {
     fn take(&mut self, len: usize) -> &'a [u8] {
@@ -446,11 +446,11 @@ impl<'a> Bytes<'a> {
         head
     }
 
-    fn u8(&mut self) -> u8 {
+    pub(super) fn u8(&mut self) -> u8 {
         self.take(1).first().copied().unwrap_or(0)
     }
 
-    fn u16(&mut self) -> u16 {
+    pub(super) fn u16(&mut self) -> u16 {
         u16::from_be_bytes([self.u8(), self.u8()])
     }
 
