@@ -40,7 +40,7 @@
 //! [`RateConfig::rate_min`]. The structure is that of TFMCC (RFC 4654), the signal that of Copa and
 //! BBR, the competition that of CUBIC (RFC 9438).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use base::Instant;
 
@@ -101,6 +101,15 @@ pub enum RateCause {
     Network,
     /// The receiver's host drops what arrives.
     Host,
+}
+
+impl fmt::Display for RateCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Network => "network",
+            Self::Host => "host",
+        })
+    }
 }
 
 /// Who sets the limit, and why.
@@ -254,7 +263,10 @@ impl RateControl {
         }
         let is_lossy = loss.is_some_and(|loss| loss > LOSS_SHARE_MAX.max(receiver.chance));
         let is_draining = matches!(self.phase, Phase::Drain { .. });
-        let is_queued = receiver.queues >= WARNINGS || is_draining && receiver.queues > 0;
+        // Who sends less than the limit has made no queue, unless that stays.
+        let is_used = now.since(self.used_at) < GROW_INTERVAL * 2;
+        let marks = if is_used { WARNINGS } else { WARNINGS_UNUSED };
+        let is_queued = receiver.queues >= marks || is_draining && receiver.queues > 0;
         // Without a limit, the flow window bounds what may be in a queue.
         let is_queued = is_queued && self.rate != 0;
         if is_starved || is_lossy || is_queued {
@@ -294,7 +306,9 @@ impl RateControl {
     /// Does what is due; to be called once a turn, with whether something waits for the limit. The
     /// limit in bytes a second, 0 for none.
     pub fn steer(&mut self, now: Instant, is_limited: bool) -> u64 {
-        self.was_limited |= is_limited;
+        if is_limited {
+            (self.was_limited, self.used_at) = (true, now);
+        }
         if now >= self.due {
             self.due = now + self.interval();
             self.grow(now);
@@ -450,7 +464,7 @@ impl RateControl {
 
     /// Receivers report: the limit grows when all were heard, none sees a queue, and it was used.
     fn grow(&mut self, now: Instant) {
-        if self.was_limited || self.rate == 0 {
+        if self.rate == 0 {
             self.used_at = now;
         }
         match self.phase {
@@ -697,6 +711,8 @@ const RELAPSE: Duration = Duration::from_millis(300);
 const DROPS_SHARE_MAX: f64 = 0.01;
 /// Marks in a queue, or reports of loss, in a row that mean something.
 const WARNINGS: u32 = 2;
+/// And when the limit is not in use.
+const WARNINGS_UNUSED: u32 = 10;
 /// Drains in a row after which a queue is somebody else's.
 const VAIN_MAX: u32 = 3;
 /// Who keeps less of what the way once carried, has yielded enough.

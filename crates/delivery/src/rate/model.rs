@@ -5,10 +5,7 @@
 //! measures with the shipped [`ArrivalMeter`] and reports as one that holds the sender back. TCP is
 //! an ideal one: [`CubicWindow`], selective acknowledgements, bursts of eight.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{window::CubicWindow, *};
 use crate::reporter::arrival::ArrivalMeter;

@@ -163,3 +163,19 @@ fn without_reports_there_is_no_limit_and_with_the_first_it_starts() {
     control.report(at(110), 1, &report(110, 1000));
     assert_eq!(control.steer(at(111), true), 25_000_000);
 }
+
+#[test]
+fn a_queue_that_a_slow_application_sees_has_to_stay() {
+    let mut control = starting();
+    let mut rates = Vec::new();
+    for n in 0..10 {
+        let queue_delay = Duration::from_millis(9);
+        let late = RateReport {
+            queue_delay,
+            ..report(1200 + 10 * n, 20 * n)
+        };
+        control.report(at(1200 + 10 * n), 0, &late);
+        rates.push(control.steer(at(1201 + 10 * n), false));
+    }
+    assert_eq!(rates[8..], [100_000_000, 42_500_000]);
+}

@@ -1,0 +1,65 @@
+//! One receiver that stops reading, or loses half of all packets: what the others notice of it.
+
+use std::time::Duration;
+
+use delivery::Policy;
+use towline_sim::{Fault, Ratio};
+
+mod flow_kit;
+use flow_kit::{Flow, Outcome};
+
+/// Two receivers that are well and one that is not, at 20 MB/s.
+fn flow(policy: Policy, faults: &[Fault]) -> Flow {
+    let mut flow = Flow::flood(&[&[], &[], faults]).set(&[("rate", "20MB/s")]);
+    flow.rate = None;
+    flow.policy = policy;
+    flow.length = Duration::from_secs(6);
+    flow
+}
+
+/// Messages sent, in per cent of `usual`; the first two were given each of them.
+fn percent(outcome: &Outcome, usual: u64) -> u64 {
+    for receiver in &outcome.receivers[..2] {
+        assert_eq!(receiver.lost, 0);
+        assert_eq!(receiver.came.len() as u64, outcome.sender.messages);
+    }
+    outcome.sender.messages * 100 / usual
+}
+
+/// Messages sent when all are well.
+fn usual() -> u64 {
+    flow(Policy::Lose, &[]).run().sender.messages
+}
+
+#[test]
+fn who_stops_reading_slows_the_others_as_the_policy_says() {
+    let usual = usual();
+    let stopped = |policy| {
+        let mut flow = flow(policy, &[]);
+        flow.pauses = vec![(Duration::from_secs(1), 2, Duration::from_secs(10))];
+        flow.run()
+    };
+    let lose = percent(&stopped(Policy::Lose), usual);
+    assert!(lose >= 99, "{lose} %");
+    // Two of six seconds, until it is given up.
+    let drop = percent(&stopped(Policy::Drop), usual);
+    assert!((62..72).contains(&drop), "{drop} %");
+    let wait = stopped(Policy::Wait).sender.messages * 100 / usual;
+    assert!(wait < 20, "{wait} %");
+}
+
+#[test]
+fn who_loses_half_takes_the_share_of_repairs_and_no_more() {
+    let usual = usual();
+    let half = [Fault::Loss(Ratio::percent(50))];
+    for policy in [Policy::Lose, Policy::Drop, Policy::Wait] {
+        let count = percent(&flow(policy, &half).run(), usual);
+        assert!(count >= 48, "{policy:?}: {count} %");
+    }
+    let flow = flow(Policy::Lose, &half).set(&[("repair_share", "10")]);
+    let outcome = flow.run();
+    let count = percent(&outcome, usual);
+    // Confirmations have an eighth of their own.
+    assert!(count >= 70, "{count} %");
+    assert!(outcome.receivers[2].lost > 0, "its losses are its own");
+}
