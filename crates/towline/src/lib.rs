@@ -63,6 +63,8 @@ pub use subscriber::Subscriber;
 mod thread;
 pub use thread::{PublisherThread, SubscriberThread};
 
+pub mod sweep;
+
 mod transfer;
 pub use transfer::{Transfer, TransferThread};
 

@@ -40,7 +40,7 @@ mod scene;
 pub use scene::{Anchor, Item, Map, Scene};
 
 mod sizes;
-pub use sizes::{SizeCurve, SizePoint, sizes};
+pub use sizes::{SizeCurve, SizePoint, captures, sizes};
 
 mod svg;
 pub use svg::svg;

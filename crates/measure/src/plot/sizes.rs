@@ -32,42 +32,62 @@ pub struct SizePoint {
 /// edge, as from 1472 to 1473 bytes, is as wide as the rest. `lines` stand below the title.
 #[must_use]
 pub fn sizes(title: &str, lines: &[String], curves: &[SizeCurve]) -> Scene {
-    let legend = LINE * curves.len() as f64;
-    let body = 2.0 * (HEIGHT + GAP) + legend + GAP;
-    let mut page = Page::new(title, lines, body);
-    let names = [LEFT - 10.0, page.top - 14.0, 0.0, 0.0];
-    page.names(names, curves.iter().map(|curve| curve.name.as_str()));
-    let top = page.top + legend + GAP;
-    let below = top + HEIGHT + GAP;
-    let charts: [([f64; 2], &str, Value, f64); 4] = [
+    let charts: [Measured; 4] = [
+        ("datagrams/s received", |it| Some(it.received_per_s), 1.0),
         (
-            [LEFT, top],
-            "datagrams/s received",
-            |it| Some(it.received_per_s),
-            1.0,
-        ),
-        (
-            [RIGHT_HALF, top],
             "payload received, bit/s",
             |it| Some(it.received_per_s * it.size as f64 * 8.0),
             1.0,
         ),
         (
-            [LEFT, below],
             "lost, % (nothing: at the bottom)",
             |it| it.loss.map(|loss| loss * 100.0),
             0.001,
         ),
         (
-            [RIGHT_HALF, below],
             "processor time of both ends, us a datagram",
             |it| it.cpu_ns.map(|ns| ns / 1e3),
             0.01,
         ),
     ];
-    for ([left, top], title, value, least) in charts {
+    draw(title, lines, curves, &charts)
+}
+
+/// Draws what captures lose and cost, by the size of their memory or of the packets.
+#[must_use]
+pub fn captures(title: &str, lines: &[String], curves: &[SizeCurve]) -> Scene {
+    let charts: [Measured; 2] = [
+        (
+            "lost, % (nothing: at the bottom)",
+            |it| it.loss.map(|loss| loss * 100.0),
+            0.001,
+        ),
+        (
+            "processor time of the machine, us a packet",
+            |it| it.cpu_ns.map(|ns| ns / 1e3),
+            0.01,
+        ),
+    ];
+    draw(title, lines, curves, &charts)
+}
+
+/// A chart's title, what it shows of a point, and the least that has a place on it.
+type Measured = (&'static str, Value, f64);
+
+/// Two charts beside each other in each row.
+fn draw(title: &str, lines: &[String], curves: &[SizeCurve], charts: &[Measured]) -> Scene {
+    let legend = LINE * curves.len() as f64;
+    let rows = charts.len().div_ceil(2) as f64;
+    let body = rows * (HEIGHT + GAP) + legend + GAP;
+    let mut page = Page::new(title, lines, body);
+    let names = [LEFT - 10.0, page.top - 14.0, 0.0, 0.0];
+    page.names(names, curves.iter().map(|curve| curve.name.as_str()));
+    let first = page.top + legend + GAP;
+    for (number, (title, value, least)) in charts.iter().enumerate() {
+        let left = [LEFT, RIGHT_HALF][number % 2];
+        let top = first + (number / 2) as f64 * (HEIGHT + GAP);
         let area = [left, top, HALF_WIDTH, HEIGHT];
-        page.by_size(area, title, curves, value, least);
+        page.by_size(area, title, curves, *value, *least);
     }
     page.scene
 }
@@ -198,6 +218,11 @@ mod tests {
                 );
             }
         }
+        let told = |scene: &Scene| {
+            let is_dot = |item: &&Item| matches!(item, Item::Dot { .. });
+            scene.items.iter().filter(is_dot).count()
+        };
+        assert_eq!(told(&captures("captures", &[], &curves)), 2 * 4);
         let nothing = sizes("nothing", &[], &[]);
         assert!(nothing.height > 0);
     }

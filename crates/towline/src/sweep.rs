@@ -1,0 +1,300 @@
+//! What captures lose and cost by the size of their memory, or of the packets: one system call a
+//! packet (`int:`), the ring of blocks (`ring:`) and the ring of slots (`ring2:`), by turns, on a
+//! virtual cable between two hosts of a lab.
+//!
+//! ```text
+//! host 0: gen: --ring--> cable --> host 1: int: | ring: | ring2: -> null:
+//!         |<- not measured ->|<- processor time of the machine ->|<- not measured ->|
+//! ```
+//! What the source costs when nobody captures is taken off. Losses are those of the account, and of
+//! the numbers that generated frames carry.
+
+use std::{
+    io::{self, Write},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use capture::{
+    CaptureError, Limits, LiveOptions, Pace, SendOptions, Session, Sink, Source, sink, source,
+};
+use lab::{Host, Lab, LabSpec};
+use measure::plot::{SizeCurve, SizePoint, captures};
+use serde::Serialize;
+
+use crate::{
+    Error, UsageMeter,
+    rtt::{Format, write_picture},
+};
+
+/// What changes from run to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SweepBy {
+    /// The memory that is shared with the kernel, with packets of 64 to 1518 bytes on the wire.
+    RingSize,
+    /// The packets, each of its size.
+    PacketSize,
+}
+
+/// A sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CaptureSweep {
+    /// What changes.
+    pub by: SweepBy,
+    /// Packets a second that are sent, in bursts of a few milliseconds.
+    pub packets_per_s: u64,
+    /// How long each run is; its first and last fifth are not measured.
+    pub time: Duration,
+    /// Bytes of memory where the packets change.
+    pub ring_bytes: usize,
+}
+
+/// One way to capture, at one size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SweepRow {
+    /// `int`, `ring` or `ring2`.
+    pub source: &'static str,
+    /// Bytes of memory, or of a packet without check sequence.
+    pub size: usize,
+    /// Packets that left.
+    pub sent: u64,
+    /// Of these, packets that were captured.
+    pub captured: u64,
+    /// Packets for which there was no room, as the kernel says.
+    pub lost_ring: u64,
+    /// 0 when the account closes.
+    pub residual: Option<i128>,
+    /// Processor time of the machine for each packet sent, less that of the source alone; none
+    /// where the system does not tell.
+    pub cpu_ns: Option<f64>,
+}
+
+impl SweepRow {
+    /// Share of the packets that were sent and not captured, 0 to 1.
+    #[must_use]
+    pub fn loss(&self) -> f64 {
+        self.sent.saturating_sub(self.captured) as f64 / self.sent.max(1) as f64
+    }
+}
+
+impl CaptureSweep {
+    /// Runs it all, and shows each row as it comes.
+    ///
+    /// # Errors
+    /// When there can be no lab, what a capture is refused, and [`Error::Interrupted`].
+    pub fn run(
+        &self,
+        is_stopped: &dyn Fn() -> bool,
+        show: &mut dyn FnMut(&SweepRow),
+    ) -> Result<Vec<SweepRow>, Error> {
+        let lab = Lab::new(&LabSpec::new(2).direct()).map_err(failure)?;
+        let sizes: &[usize] = match self.by {
+            SweepBy::RingSize => &RING_SIZES,
+            SweepBy::PacketSize => &PACKET_SIZES,
+        };
+        let mut rows = Vec::new();
+        let mut alone = None;
+        for size in sizes {
+            // The packets are the same at all sizes of the ring, and so is their source.
+            if alone.is_none() || self.by == SweepBy::PacketSize {
+                alone = self.run_one(&lab, None, *size, is_stopped)?.cpu_ns;
+            }
+            for kind in KINDS {
+                let mut row = self.run_one(&lab, Some(kind), *size, is_stopped)?;
+                row.cpu_ns = row.cpu_ns.zip(alone).map(|(all, alone)| all - alone);
+                show(&row);
+                rows.push(row);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// One run; without a capture only its cost says something.
+    fn run_one(
+        &self,
+        lab: &Lab,
+        kind: Option<&'static str>,
+        size: usize,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<SweepRow, Error> {
+        let (frames, ring_bytes) = match self.by {
+            SweepBy::RingSize => (MIXED_SIZES.to_owned(), size),
+            SweepBy::PacketSize => (size.to_string(), self.ring_bytes),
+        };
+        let mut load = self.load(lab.host(0), &frames)?;
+        let mut capture = match kind {
+            Some(kind) => Some(capturing(lab.host(1), kind, ring_bytes)?),
+            None => None,
+        };
+        let (is_over, is_broken) = (&AtomicBool::new(false), &AtomicBool::new(false));
+        let cpu_s = thread::scope(|scope| {
+            let capture = capture.as_mut().map(|session| {
+                let ends = || is_over.load(Ordering::Acquire);
+                scope.spawn(move || session.run(&ends, &mut |_| {}))
+            });
+            let breaks = || is_broken.load(Ordering::Acquire);
+            let load = &mut load;
+            let sending = scope.spawn(move || load.run(&breaks, &mut |_| {}));
+            let wait = |time| {
+                let end = Instant::now() + time;
+                while Instant::now() < end && !is_broken.load(Ordering::Relaxed) {
+                    thread::sleep(LOOK_PAUSE.min(time));
+                    is_broken.store(is_stopped(), Ordering::Release);
+                }
+            };
+            wait(self.time / 5);
+            let meter = UsageMeter::start();
+            wait(self.time * 3 / 5);
+            let usage = meter.read();
+            let sent = sending.join().expect("a session does not panic");
+            is_over.store(true, Ordering::Release);
+            let ended = capture.map(|one| one.join().expect("a session does not panic"));
+            sent.and_then(|_| ended.transpose()).map_err(failure)?;
+            let cpu_s = usage.machine_busy_s;
+            Ok::<_, Error>(cpu_s.map(|busy_s| busy_s / usage.wall.as_secs_f64()))
+        })?;
+        if is_broken.load(Ordering::Acquire) {
+            return Err(Error::Interrupted);
+        }
+        let sent = load.account().delivered;
+        let account = capture.as_ref().map(Session::account);
+        let sequence = capture.as_ref().and_then(Session::sequence);
+        Ok(SweepRow {
+            source: kind.unwrap_or("none"),
+            size,
+            sent,
+            captured: sequence.map_or(0, |check| check.frames),
+            lost_ring: account.map_or(0, |account| account.losses.ring),
+            residual: account.and_then(capture::Account::residual),
+            cpu_ns: cpu_s.map(|share| share * 1e9 / self.packets_per_s as f64),
+        })
+    }
+
+    fn load(&self, host: &Host, frames: &str) -> Result<Session, Error> {
+        let rate = self.packets_per_s.max(1);
+        let count = u128::from(rate) * self.time.as_millis() / 1000;
+        let spec = format!("gen:size={frames},count={count},flows=16");
+        let sink = format!("ring:{}", host.interface());
+        let limits = Limits {
+            pace: Pace::Packets(rate),
+            // Slept for: the processor is the capture's, and is measured.
+            burst: (rate * BURST_US / 1_000_000).max(1),
+            ..Limits::default()
+        };
+        opened(host, || {
+            let source = source::open(&spec.parse()?, &LiveOptions::default())?;
+            let sink = sink::open(&sink.parse()?, &SendOptions::default())?;
+            Session::new(vec![source], sink, limits)
+        })
+    }
+}
+
+/// Draws a sweep. A page has the rows below the picture.
+///
+/// # Errors
+/// When `output` does, and for formats that are no pictures.
+pub fn draw(
+    output: &mut impl Write,
+    format: Format,
+    sweep: &CaptureSweep,
+    rows: &[SweepRow],
+) -> io::Result<()> {
+    let curve = |kind: &str| SizeCurve {
+        name: format!("{kind}:"),
+        points: rows
+            .iter()
+            .filter(|row| row.source == kind)
+            .map(|row| SizePoint {
+                size: row.size,
+                received_per_s: row.captured as f64 / sweep.time.as_secs_f64(),
+                loss: Some(row.loss()),
+                cpu_ns: row.cpu_ns,
+            })
+            .collect(),
+    };
+    let what = match sweep.by {
+        SweepBy::RingSize => "by bytes of memory shared with the kernel",
+        SweepBy::PacketSize => "by bytes of a packet",
+    };
+    let line = format!(
+        "{} packets/s on a virtual cable; processor time less that of the source alone",
+        sweep.packets_per_s
+    );
+    let title = format!("What captures lose and cost, {what}");
+    let scene = captures(&title, &[line], &KINDS.map(curve));
+    let about = serde_json::to_string_pretty(rows).unwrap_or_default();
+    write_picture(output, format, &scene, "towline stats --sweep", &about)?;
+    output.flush()
+}
+
+fn capturing(host: &Host, kind: &str, ring_bytes: usize) -> Result<Session, Error> {
+    let address = format!("{kind}:{}", host.interface());
+    let options = LiveOptions {
+        ring_bytes,
+        ignores_outgoing: true,
+        ..LiveOptions::default()
+    };
+    let limits = Limits {
+        checks_sequence: true,
+        ..Limits::default()
+    };
+    opened(host, || {
+        let source: Box<dyn Source> = source::open(&address.parse()?, &options)?;
+        let sink: Box<dyn Sink> = Box::new(sink::NullSink);
+        Session::new(vec![source], sink, limits)
+    })
+}
+
+/// What is opened in a host stays there.
+fn opened(
+    host: &Host,
+    open: impl FnOnce() -> Result<Session, CaptureError> + Send,
+) -> Result<Session, Error> {
+    host.enter(open).map_err(failure)?.map_err(failure)
+}
+
+fn failure(error: impl std::fmt::Display) -> Error {
+    Error::Measurement(error.to_string())
+}
+
+const KINDS: [&str; 3] = ["int", "ring", "ring2"];
+const RING_SIZES: [usize; 6] = [16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+/// Without check sequence: 64 to 1518 bytes on the wire.
+const PACKET_SIZES: [usize; 6] = [60, 124, 252, 508, 1020, 1514];
+const MIXED_SIZES: &str = "60-1514";
+/// How often the caller is asked whether to go on.
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
+/// Off the beat of the kernel's clock tick.
+const BURST_US: u64 = 1_700;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_has_a_row_for_each_source_and_size_whose_account_closes() {
+        lab::isolated(|| {
+            let sweep = CaptureSweep {
+                by: SweepBy::PacketSize,
+                packets_per_s: 2_000,
+                time: Duration::from_millis(100),
+                ring_bytes: 1 << 20,
+            };
+            let mut shown = 0;
+            let rows = sweep.run(&|| false, &mut |_| shown += 1).unwrap();
+            assert_eq!((rows.len(), shown), (18, 18));
+            for row in &rows {
+                assert_eq!((row.sent, row.residual), (200, Some(0)), "{row:?}");
+                assert!(row.captured + row.lost_ring >= 200, "{row:?}");
+            }
+            let mut picture = Vec::new();
+            draw(&mut picture, Format::Svg, &sweep, &rows).unwrap();
+            let picture = String::from_utf8(picture).unwrap();
+            assert!(picture.contains("ring2:") && picture.contains("1514"));
+            let stopped = sweep.run(&|| true, &mut |_| {}).unwrap_err();
+            assert!(matches!(stopped, Error::Interrupted), "{stopped}");
+        });
+    }
+}
