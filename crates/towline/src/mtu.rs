@@ -7,7 +7,8 @@
 //!               --> silence   tried three times: dropped without a word
 //! ```
 //! What ICMP claims is never taken as the answer: the size it names must arrive, and one byte more
-//! must not. It needs no privileges: Linux hands ICMP errors to the socket that caused them.
+//! must not. A packet that was said to be too big, and arrives for all that, has arrived: whoever
+//! said so lied. It needs no privileges: Linux hands ICMP errors to the socket that caused them.
 
 use std::{
     io,
@@ -16,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use base::Instant;
 use measure::{PROBE_BYTES_MIN, Probe, ProbeKind};
 use net::NetError;
 use sys::{
@@ -81,6 +83,15 @@ pub enum MtuVerdict {
     FalseClaim,
 }
 
+impl Claim {
+    /// Whether larger packets than it names have arrived. A router behind which the path is
+    /// narrower still may name more than `path_mtu`, and be right.
+    #[must_use]
+    pub const fn is_refuted(&self, path_mtu: u32) -> bool {
+        self.mtu < path_mtu
+    }
+}
+
 /// Finds the MTU of the path to `peer`: the port of a reflector, or one where nobody listens.
 ///
 /// # Errors
@@ -101,6 +112,8 @@ struct Search {
     socket: UdpSocket,
     peer: SocketAddr,
     timeout: Duration,
+    /// How long an answer is waited for after a router has said that the packet was too big.
+    patience: Duration,
     interface_mtu: u32,
     claims: Vec<Claim>,
     confirmation: Option<Confirmation>,
@@ -135,6 +148,7 @@ impl Search {
             socket,
             peer,
             timeout,
+            patience: PATIENCE_MIN.min(timeout),
             // A packet's own length field bounds it where the interface (loopback) does not.
             interface_mtu: interface_mtu.min(PACKET_BYTES_MAX),
             claims: Vec::new(),
@@ -167,12 +181,23 @@ impl Search {
                 _ => good + (bad - good) / 2,
             };
         }
+        // A lie about the last packet may come after its answer.
+        let end = sys::clock::monotonic() + self.patience;
+        while sys::clock::monotonic() < end && !is_stopped() {
+            self.drain();
+            let left = end.since(sys::clock::monotonic());
+            let _ready = datagram::wait_readable(self.socket.as_fd(), left);
+            // What waits there ends the next wait at once: answers that came twice, and errors.
+            while datagram::receive(self.socket.as_fd(), &mut [0; 1], false).is_ok() {}
+        }
         Ok(self.report(good))
     }
 
     fn report(&self, path_mtu: u32) -> PathMtuReport {
         let is_true = |claim: &Claim| claim.mtu == path_mtu;
-        let verdict = if path_mtu >= self.interface_mtu && self.claims.is_empty() {
+        let verdict = if self.claims.iter().any(|it| it.is_refuted(path_mtu)) {
+            MtuVerdict::FalseClaim
+        } else if path_mtu >= self.interface_mtu && self.claims.is_empty() {
             MtuVerdict::Clear
         } else if self.claims.is_empty() {
             MtuVerdict::BlackHole
@@ -211,9 +236,13 @@ impl Search {
             match datagram::send(self.socket.as_fd(), &message) {
                 Ok(_) => {}
                 Err(error) if error.raw_os_error() == Some(errno::EMSGSIZE) => {
-                    // The kernel's own limit; a claim is in the error queue, if anyone made one.
                     self.drain();
-                    return Ok(Fate::TooBig);
+                    if size > self.interface_mtu {
+                        return Ok(Fate::TooBig);
+                    }
+                    // What was said of an earlier packet; this one has not been sent.
+                    fate = Fate::TooBig;
+                    continue;
                 }
                 // Our own link dropped it, as a veth pair does whose far end takes less.
                 Err(error) if error.raw_os_error() == Some(errno::ENOBUFS) => continue,
@@ -234,11 +263,18 @@ impl Search {
 
     /// Waits for what becomes of the packet that was sent last.
     fn listen(&mut self, len: usize) -> Fate {
-        let end = sys::clock::monotonic() + self.timeout;
+        let began = sys::clock::monotonic();
+        let (mut end, mut fate) = (began + self.timeout, Fate::Silent);
         let mut room = vec![0; PACKET_BYTES_MAX as usize];
         loop {
-            if let Some(fate) = self.drain() {
-                return fate;
+            match self.drain() {
+                Some(Fate::TooBig) if fate == Fate::Silent => {
+                    fate = Fate::TooBig;
+                    // No proof yet: an answer may be on its way.
+                    end = end.min(sys::clock::monotonic() + self.patience);
+                }
+                Some(Fate::Arrived) => return self.arrived(began),
+                _ => {}
             }
             match datagram::receive(self.socket.as_fd(), &mut room, false) {
                 Ok(got) => {
@@ -248,7 +284,7 @@ impl Search {
                     };
                     if answer.as_ref().is_ok_and(is_ours) {
                         self.confirmation = Some(Confirmation::Reflector);
-                        return Fate::Arrived;
+                        return self.arrived(began);
                     }
                     continue;
                 }
@@ -258,11 +294,18 @@ impl Search {
             }
             let left = end.since(sys::clock::monotonic());
             if left.is_zero() {
-                return Fate::Silent;
+                return fate;
             }
             // A fault ends the wait; what it is, the next round reads.
             let _ready = datagram::wait_readable(self.socket.as_fd(), left);
         }
+    }
+
+    /// Learns how long an answer may take after a router's word.
+    fn arrived(&mut self, sent: Instant) -> Fate {
+        let took = sys::clock::monotonic().since(sent);
+        self.patience = self.patience.max(took * 3).min(self.timeout);
+        Fate::Arrived
     }
 
     /// Reads the error queue: claims are kept, the last word on a packet is given.
@@ -322,6 +365,7 @@ fn interface_mtu(local: IpAddr) -> Option<u32> {
 }
 
 const TRIES: u32 = 3;
+const PATIENCE_MIN: Duration = Duration::from_millis(50);
 const CLAIMS_MAX: usize = 8;
 /// Probes carry no secret; only their answers must be told from strangers.
 const TOKEN: u64 = 0x6d74_7520_7072_6f62;

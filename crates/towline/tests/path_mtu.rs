@@ -4,15 +4,22 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
 
 use lab::{Lab, LabSpec, isolated};
-use sys::namespace::run_in;
+use sys::{
+    namespace::run_in,
+    netlink::Rtnetlink,
+    packet::{PacketSocket, Packets},
+};
 use towline::{
-    mtu::{Confirmation, MtuVerdict, PathMtuReport, group_mtu, path_mtu},
+    mtu::{Claim, Confirmation, MtuVerdict, PathMtuReport, group_mtu, path_mtu},
     rtt::{Engine, PORT, ReflectSpec, Reflector, Wait},
 };
 
@@ -135,6 +142,105 @@ fn routers_that_tell_and_routers_that_drop_silently() {
             assert_eq!(silent.path_mtu, 1_400, "{silent:?}");
             assert_eq!(silent.verdict, MtuVerdict::BlackHole);
             assert!(silent.claims.is_empty());
+        }
+    });
+}
+
+/// Answers, from the router's left interface, every packet larger than `mtu` with the word that it
+/// was too big, until told to stop. The packet passes all the same.
+fn forge(made: &Middle, mtu: u16, ready: &Barrier, stop: &AtomicBool) {
+    run_in(&[&made.middle], || {
+        let socket = PacketSocket::open().unwrap();
+        socket.set_ignore_outgoing(true).unwrap();
+        let index = Rtnetlink::open().unwrap().link_index("m1").unwrap();
+        socket.bind(index, Packets::All).unwrap();
+        let mut room = vec![0; 4_096];
+        ready.wait();
+        while !stop.load(Ordering::Relaxed) {
+            let packet = socket.receive(&mut room).unwrap();
+            let Some(frame) = packet.map(|packet| packet.data) else {
+                thread::sleep(Duration::from_micros(200));
+                continue;
+            };
+            // IPv4 without options, UDP, and too long for the lie.
+            let is_probe = frame.len() > 14 + usize::from(mtu)
+                && frame[12..15] == [8, 0, 0x45]
+                && frame[23] == 17;
+            if is_probe {
+                assert!(socket.send(&too_big(frame, mtu)).unwrap());
+            }
+        }
+    })
+    .unwrap();
+}
+
+/// Destination unreachable, fragmentation needed (RFC 1191), about the packet in `frame`.
+fn too_big(frame: &[u8], mtu: u16) -> Vec<u8> {
+    let (own, asked) = (&frame[..6], &frame[6..12]);
+    let mut icmp = vec![3, 4, 0, 0, 0, 0];
+    icmp.extend(mtu.to_be_bytes());
+    icmp.extend(&frame[14..14 + 28]);
+    let sum = checksum(&icmp);
+    icmp[2..4].copy_from_slice(&sum);
+    let len = u16::try_from(20 + icmp.len()).unwrap();
+    let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 1, 0, 0];
+    ip[2..4].copy_from_slice(&len.to_be_bytes());
+    // From the packet's destination: what a router of the path would also get through with.
+    ip.extend(&frame[30..34]);
+    ip.extend(&frame[26..30]);
+    let sum = checksum(&ip);
+    ip[10..12].copy_from_slice(&sum);
+    [asked, own, &[8, 0], &ip, &icmp].concat()
+}
+
+fn checksum(bytes: &[u8]) -> [u8; 2] {
+    let words = bytes
+        .chunks(2)
+        .map(|it| u32::from(it[0]) << 8 | u32::from(*it.get(1).unwrap_or(&0)));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    (!((folded & 0xffff) as u16 + (folded >> 16) as u16)).to_be_bytes()
+}
+
+#[test]
+fn a_forged_claim_is_told_from_a_true_one() {
+    isolated(|| {
+        for far_mtu in [1_500, 1_400] {
+            let made = Middle::routed(1_500, far_mtu);
+            let there: SocketAddr = format!("{RIGHT_ROUTED}:{PORT}").parse().unwrap();
+            let spec = ReflectSpec {
+                listen: there,
+                engine: Engine::Recv,
+                wait: Wait::Block,
+            };
+            let opened = run_in(&[&made.right], || Reflector::open(spec));
+            let mut reflector = opened.unwrap().unwrap();
+            let (ready, stop) = (Barrier::new(2), AtomicBool::new(false));
+            let found = thread::scope(|scope| {
+                scope.spawn(|| reflector.run(&|| stop.load(Ordering::Relaxed)).unwrap());
+                scope.spawn(|| forge(&made, 600, &ready, &stop));
+                ready.wait();
+                let found = run_in(&[&made.left], || path_mtu(there, TIMEOUT, &never));
+                stop.store(true, Ordering::Relaxed);
+                found.unwrap().unwrap()
+            });
+            // Exact, whoever says what; and the liar is named.
+            assert_eq!(found.path_mtu, far_mtu, "{found:?}");
+            assert_eq!(found.verdict, MtuVerdict::FalseClaim);
+            let refuted = |claim: &&Claim| claim.is_refuted(found.path_mtu);
+            let lies: Vec<u32> = found
+                .claims
+                .iter()
+                .filter(refuted)
+                .map(|it| it.mtu)
+                .collect();
+            assert_eq!(lies, [600], "{found:?}");
+            let is_true = |claim: &Claim| claim.mtu == far_mtu;
+            assert_eq!(
+                found.claims.iter().any(is_true),
+                far_mtu == 1_400,
+                "{found:?}"
+            );
         }
     });
 }

@@ -29,6 +29,8 @@ struct ClaimRow {
     router: Option<IpAddr>,
     mtu_bytes: u32,
     is_true: bool,
+    /// Larger packets arrived.
+    is_refuted: bool,
 }
 
 impl MtuReport {
@@ -37,6 +39,7 @@ impl MtuReport {
             router: claim.router,
             mtu_bytes: claim.mtu,
             is_true: claim.mtu == found.path_mtu,
+            is_refuted: claim.is_refuted(found.path_mtu),
         };
         Self {
             target: target.to_owned(),
@@ -65,9 +68,17 @@ fn words(found: &PathMtuReport) -> String {
     let claims: Vec<String> = found
         .claims
         .iter()
-        .map(|claim| match claim.router {
-            Some(router) => format!("{router} says {}", claim.mtu),
-            None => format!("a router says {}", claim.mtu),
+        .map(|claim| {
+            let who = claim
+                .router
+                .map_or_else(|| "a router".to_owned(), |ip| ip.to_string());
+            let refuted = claim.is_refuted(found.path_mtu);
+            let but = if refuted {
+                ", and larger packets arrive"
+            } else {
+                ""
+            };
+            format!("{who} says {}{but}", claim.mtu)
         })
         .collect();
     let claims = claims.join(", ");
@@ -77,7 +88,10 @@ fn words(found: &PathMtuReport) -> String {
         MtuVerdict::BlackHole => "a black hole: larger packets vanish without a word. Let ICMP \
             (IPv4: type 3 code 4; IPv6: type 2) pass, set the interface's MTU, or clamp the size"
             .to_owned(),
-        MtuVerdict::FalseClaim => format!("ICMP does not tell the truth: {claims}"),
+        MtuVerdict::FalseClaim => format!(
+            "ICMP does not tell the truth: {claims}; whoever believes it sends smaller packets \
+             than the path takes, or larger ones: find who sends it, and filter it"
+        ),
     };
     let by = match found.confirmation {
         Confirmation::Reflector => "a reflector's answers of the same size",
