@@ -164,6 +164,14 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         RUNS_MAX
     }
 
+    /// Sends what waits to be sent without looking at what has arrived, which the turn after it
+    /// does: for a message that must not wait for that. Gives how many runs left.
+    pub fn send_ready(&mut self) -> usize {
+        let now = self.io.now();
+        self.now = now;
+        self.send_runs(now)
+    }
+
     /// Waits until there is something to do: a packet, a control event, room to send, a deadline,
     /// or `until`.
     pub fn wait(&mut self, until: Option<Instant>) {

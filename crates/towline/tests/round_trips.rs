@@ -1,6 +1,7 @@
 //! Round trips over the loopback interface: what is sent is accounted for, a stall cannot hide, and
 //! an end that is not there or dies is told.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::print_stdout, reason = "a test says why it is skipped")]
 
 use std::{
     io::Write,
@@ -63,7 +64,7 @@ fn measured(
     duration: Duration,
 ) -> (Option<Cut>, raw::File) {
     let mut client = Client::connect(peer, 7, TIMEOUT).unwrap();
-    if engine.0 != Engine::Mmsg {
+    if engine.0.takes_stamps() {
         client.set_stamping(10).unwrap();
     }
     let bytes = Shared::default();
@@ -96,9 +97,28 @@ fn beside_reflector<T>(engine: Engine, wait: Wait, body: impl FnOnce(SocketAddr)
     })
 }
 
+/// Whether the kernel lets this process have `io_uring`; said when it does not.
+fn has_rings() -> bool {
+    let listen = (Ipv4Addr::LOCALHOST, 0).into();
+    let (engine, wait) = (Engine::IoUring, Wait::Block);
+    let spec = ReflectSpec {
+        listen,
+        engine,
+        wait,
+    };
+    let opened = Reflector::open(spec).unwrap();
+    opened
+        .remark()
+        .inspect(|remark| println!("skipped: {remark}"))
+        .is_none()
+}
+
 #[test]
 fn every_engine_and_wait_accounts_for_every_slot() {
-    for engine in [Engine::Recv, Engine::Epoll, Engine::Mmsg] {
+    for engine in [Engine::Recv, Engine::Epoll, Engine::Mmsg, Engine::IoUring] {
+        if engine == Engine::IoUring && !has_rings() {
+            continue;
+        }
         for wait in [Wait::Block, Wait::Busy] {
             let setup = setup(Some(2_000), None);
             let (cut, file) = beside_reflector(engine, wait, |peer| {
@@ -337,6 +357,9 @@ fn over_tcp_and_over_pgm() {
                         "{transport} {counts:?}"
                     );
                     assert_eq!(file.runs[0].setup.transport, transport);
+                    // Counted in every run, also when nothing had to be repaired.
+                    let repairs = file.runs[0].end.unwrap().repairs;
+                    assert_eq!(repairs.is_some(), transport == Transport::Pgm);
                 }
             }
             stop.store(true, Ordering::Relaxed);

@@ -44,7 +44,7 @@ impl Rival {
     }
 }
 
-const GROUP: &str = "239.192.7.3";
+const GROUP: &str = "239.192.7.9";
 /// As ours.
 const SIZE: &str = "64";
 /// It waits a second before it begins to count.

@@ -438,10 +438,10 @@ impl<'a> Run<'a> {
                 self.receive()?;
             }
             while self.send_due()? {}
-            self.settle(self.now().saturating_sub(timeout_ns));
+            self.settle(now.saturating_sub(timeout_ns));
             if is_stopped() {
                 cut = Some(Cut::Stopped);
-            } else if self.is_silent(timeout_ns) {
+            } else if self.is_silent(now, timeout_ns) {
                 cut = Some(if self.is_refused {
                     Cut::Refused
                 } else {
@@ -462,8 +462,7 @@ impl<'a> Run<'a> {
     }
 
     /// Nothing has been heard for too long, though something should have been.
-    fn is_silent(&self, timeout_ns: u64) -> bool {
-        let now = self.now();
+    fn is_silent(&self, now: u64, timeout_ns: u64) -> bool {
         self.counts.sent > 0
             && self.slot < self.slots
             && now.saturating_sub(self.last_answer_ns) > timeout_ns.saturating_mul(2)

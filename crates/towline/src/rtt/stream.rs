@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   TCP   messages back to back in one connection; each says its length
-//!   PGM   client publishes to GROUP:port  -->  reflector subscribes
-//!         client subscribes to port + 1   <--  reflector publishes
+//!   PGM   client publishes to the group        -->  reflector subscribes
+//!         client subscribes to the one after   <--  reflector publishes
 //! ```
 //! PGM goes through the library's own [`Publisher`] and [`Subscriber`], without reports: nothing
 //! holds a message back but its window.
@@ -11,7 +11,7 @@
 use std::{
     fmt::Debug,
     io::{self, Read as _, Write as _},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd as _,
     thread,
     time::Duration,
@@ -61,16 +61,26 @@ pub(super) fn open(
     }
 }
 
-/// The group that answers come through.
+/// The group that answers come through: the next address. With one group for both ways each end
+/// would hear its own messages, and its kernel deliver them to nobody before they leave.
 fn up(group: SocketAddr) -> Result<SocketAddr, Error> {
-    let port = group.port().checked_add(1).ok_or_else(|| {
-        NetError::refused(
-            "measure over PGM with",
-            group,
-            "the next port is needed for answers",
-        )
+    let next: Option<IpAddr> = match group.ip() {
+        IpAddr::V4(ip) => ip
+            .to_bits()
+            .checked_add(1)
+            .map(|it| Ipv4Addr::from_bits(it).into()),
+        IpAddr::V6(ip) => ip
+            .to_bits()
+            .checked_add(1)
+            .map(|it| Ipv6Addr::from_bits(it).into()),
+    };
+    let next = next.filter(IpAddr::is_multicast).ok_or_else(|| {
+        let cause = "the next group is needed for answers, and there is none";
+        NetError::refused("measure over PGM with", group, cause)
     })?;
-    Ok(SocketAddr::new(group.ip(), port))
+    let mut answers = group;
+    answers.set_ip(next);
+    Ok(answers)
 }
 
 #[derive(Debug)]
@@ -191,6 +201,8 @@ struct Pgm {
     subscriber: Subscriber,
     /// When the publisher had a turn last.
     turned_ns: u64,
+    /// Receives since then.
+    receives: u32,
 }
 
 impl Pgm {
@@ -201,11 +213,13 @@ impl Pgm {
             subscriber: Subscriber::open(&session(from)?)?,
             publisher: Publisher::builder(session(to)?).open()?,
             turned_ns: 0,
+            receives: 0,
         })
     }
 
     fn turn(&mut self) -> io::Result<()> {
         self.turned_ns = sys::clock::monotonic().as_nanos();
+        self.receives = 0;
         self.publisher.turn().map(drop).map_err(io::Error::other)
     }
 }
@@ -213,7 +227,9 @@ impl Pgm {
 impl Carrier for Pgm {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let status = self.publisher.try_send(message).map_err(io::Error::other)?;
-        // A turn sends it: nothing waits for a fuller run.
+        // Nothing waits for a fuller run, and this one for nothing; NAKs are looked at while it is
+        // on its way.
+        self.publisher.send_ready();
         self.turn()?;
         match status {
             SendStatus::Taken => Ok(()),
@@ -224,8 +240,9 @@ impl Carrier for Pgm {
     }
 
     fn receive(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let now = sys::clock::monotonic().as_nanos();
-        if now.saturating_sub(self.turned_ns) > TURN_NS {
+        // The clock is not read each time: who spins would find messages later for it.
+        self.receives += 1;
+        if self.receives >= RECEIVES_PER_TURN {
             self.turn()?;
         }
         match self.subscriber.try_recv().map_err(io::Error::other)? {
@@ -240,6 +257,9 @@ impl Carrier for Pgm {
 
     fn wait(&mut self, limit: Duration) -> io::Result<()> {
         let limit = limit.min(Duration::from_nanos(TURN_NS));
+        if sys::clock::monotonic().as_nanos() > self.turned_ns + TURN_NS {
+            self.turn()?;
+        }
         let until = self.subscriber.now() + limit;
         self.subscriber.wait(Some(until));
         Ok(())
@@ -361,14 +381,25 @@ fn answer(
 
 /// How late a stop is seen.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often a publisher that sends nothing has a turn.
+/// How often a publisher that sends nothing has a turn, by time when asleep between, and by
+/// receives when not.
 const TURN_NS: u64 = 5_000_000;
+const RECEIVES_PER_TURN: u32 = 256;
 const BACKLOG: u16 = 16;
 const CLIENTS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_come_through_the_group_after() {
+        let next = |text: &str| up(text.parse().unwrap()).map(|it| it.to_string());
+        assert_eq!(next("239.192.0.255:7720").unwrap(), "239.192.1.0:7720");
+        assert_eq!(next("[ff15::1%3]:7720").unwrap(), "[ff15::2%3]:7720");
+        let last = next("239.255.255.255:7720").unwrap_err().to_string();
+        assert!(last.contains("the next group is needed"), "{last}");
+    }
 
     #[test]
     fn messages_of_a_stream_are_told_apart() {
