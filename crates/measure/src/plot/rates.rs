@@ -26,7 +26,7 @@ pub(super) fn draw(
     page.by_rate(
         left,
         "round trips by rate (line: p50, dots: p99)",
-        axis::time,
+        (Scale::Log, axis::time),
         &sweeps,
         [&|one| micro(one.latencies.intended().p50_ns), &|one| {
             micro(one.latencies.intended().p99_ns)
@@ -34,13 +34,12 @@ pub(super) fn draw(
         |one| strain_of(one, series, strains).is_some(),
     );
     if series.iter().any(|one| one.repairs.is_some()) {
-        let per_second = |one: &Series<'_>, count: u64| {
-            (count as f64 / (one.lasted_ns.max(1) as f64 / 1e9)).max(0.1)
-        };
+        let per_second =
+            |one: &Series<'_>, count: u64| count as f64 / (one.lasted_ns.max(1) as f64 / 1e9);
         page.by_rate(
             right,
             "PGM by rate (line: repairs/s, dots: NAKs/s)",
-            number,
+            (Scale::Linear, number),
             &sweeps,
             [
                 &|one| per_second(one, one.repairs.unwrap_or_default().repairs()),
@@ -98,7 +97,7 @@ impl Page {
         &mut self,
         area: [f64; 4],
         title: &str,
-        name: fn(f64) -> String,
+        (scale, name): (Scale, fn(f64) -> String),
         sweeps: &[Vec<&Series<'_>>],
         values: [Value<'_>; 2],
         is_beyond: impl Fn(&Series<'_>) -> bool,
@@ -107,7 +106,7 @@ impl Page {
         let all = || sweeps.iter().flatten();
         let shown = || all().flat_map(|one| values.map(|value| value(one)));
         let (min, max) = ends(shown());
-        let up = Axis::around(Scale::Log, min, max);
+        let up = Axis::around(scale, min, max);
         let (_, fastest) = ends(all().map(|one| rate(one)));
         let across = Axis {
             scale: Scale::Linear,
@@ -133,7 +132,9 @@ impl Page {
                 let points = sweep.iter().map(|one| at(one, value));
                 points.collect::<Vec<_>>()
             });
-            self.dots(&dots, colour);
+            for (x, y) in dots {
+                self.scene.rect([x - 4.0, y - 4.0, 8.0, 8.0], colour);
+            }
             self.scene.line(line, colour, 2.0);
             let knee = sweep.iter().position(|one| is_beyond(one));
             if let Some(beyond) = knee {
@@ -170,7 +171,7 @@ fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     })
 }
 
-/// `40k`, `500`, `0.1`.
+/// `40k`, `500`, `0.1`, `0.001`.
 pub(super) fn number(value: f64) -> String {
     let (value, unit) = match value {
         value if value >= 1e9 => (value / 1e9, "G"),
@@ -178,7 +179,22 @@ pub(super) fn number(value: f64) -> String {
         value if value >= 1e3 => (value / 1e3, "k"),
         value => (value, ""),
     };
-    let text = format!("{value:.2}");
+    let text = if value < 0.1 {
+        format!("{value:.4}")
+    } else {
+        format!("{value:.2}")
+    };
     let text = text.trim_end_matches('0').trim_end_matches('.');
     format!("{text}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let texts = [0.0, 0.001, 0.25, 999.0, 40_000.0, 1_234_567.0, 1e10].map(number);
+        assert_eq!(texts, ["0", "0.001", "0.25", "999", "40k", "1.23M", "10G"]);
+    }
 }

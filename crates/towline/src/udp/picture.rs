@@ -45,11 +45,11 @@ fn lines(report: &SweepReport) -> Vec<String> {
         None => "link speed not known".to_owned(),
     };
     let meaning = format!(
-        "rates as received, one way, with at most {} % loss unless the rate was given; {datagrams} \
-         datagrams sent at these rates; {link}",
+        "rates as received, one way, with at most {} % loss unless the rate was given",
         report.loss_max * 100.0
     );
-    vec![from, meaning]
+    let most = format!("{datagrams} datagrams sent at these rates; {link}");
+    vec![from, meaning, most]
 }
 
 /// A curve for each way of sending, and what the link takes at most.
