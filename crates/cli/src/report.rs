@@ -14,8 +14,8 @@ pub(crate) use clock::ClockDocument;
 
 mod document;
 pub(crate) use document::{
-    Counters, InterfaceRow, InterfacesReport, InterruptedDemo, LoadRecvReport, LoadSendReport,
-    PublishReport, SenderEnds, StatReport, SubscribeReport, TopReport, UsageReport,
+    Counters, InterfaceRow, InterfacesReport, InterruptedDemo, LimitedBy, LoadRecvReport,
+    LoadSendReport, PublishReport, SenderEnds, StatReport, SubscribeReport, TopReport, UsageReport,
 };
 
 mod json;

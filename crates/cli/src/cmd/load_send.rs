@@ -60,6 +60,7 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     report.is_interrupted = interrupt.is_requested();
     report.receivers = watch.joined();
     report.given_up = watch.given_up(&publisher);
+    report.limited_by = watch.limited_by();
     output.finish(&report)?;
     let is_proven = is_confirmed || report.receivers == 0;
     let confirmed = report.receivers.saturating_sub(report.given_up);
@@ -169,6 +170,7 @@ impl<'a> Generator<'a> {
             is_interrupted: false,
             receivers: 0,
             given_up: 0,
+            limited_by: None,
             usage,
             counters,
         }

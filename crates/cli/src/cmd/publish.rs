@@ -15,7 +15,7 @@ use crate::{
     framing::Limit,
     interrupt::Interrupt,
     plan::{PublishPlan, SessionPlan},
-    report::{Output, PublishReport, count},
+    report::{LimitedBy, Output, PublishReport, count},
 };
 
 pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failure> {
@@ -103,6 +103,7 @@ pub(super) struct Watch<'a> {
     joined: u64,
     departed: Departed,
     refusals: Refusals,
+    limited_by: Option<LimitedBy>,
 }
 
 impl<'a> Watch<'a> {
@@ -114,6 +115,7 @@ impl<'a> Watch<'a> {
             joined: 0,
             departed: Departed::default(),
             refusals: Refusals::default(),
+            limited_by: None,
         }
     }
 
@@ -163,7 +165,39 @@ impl<'a> Watch<'a> {
             .take_warnings()
             .iter()
             .for_each(|warning| self.output.warn(warning));
+        self.note_limit(publisher);
         self.station.show(|snapshot| publisher.snapshot(snapshot));
+    }
+
+    /// Names the receiver that limits the rate, when it was not the one before.
+    fn note_limit(&mut self, publisher: &Publisher) {
+        let registry = publisher.endpoint().registry();
+        let Some(limit) = registry.rate_limit() else {
+            return;
+        };
+        let mut all = registry.receivers();
+        let Some(receiver) = all.find(|receiver| receiver.slot == limit.slot) else {
+            return;
+        };
+        let bits_per_s = publisher.endpoint().source().rate().saturating_mul(8);
+        let before = self.limited_by.as_mut();
+        let same = before.filter(|before| before.receiver == receiver.name);
+        if let Some(before) = same {
+            before.bits_per_s = bits_per_s;
+            return;
+        }
+        let limited_by = LimitedBy {
+            receiver: receiver.name.to_owned(),
+            cause: limit.cause.to_string(),
+            bits_per_s,
+        };
+        self.output.note(&format!("the rate is {limited_by}"));
+        self.limited_by = Some(limited_by);
+    }
+
+    /// Who limited the rate last, if anybody did.
+    pub(super) fn limited_by(&self) -> Option<LimitedBy> {
+        self.limited_by.clone()
     }
 
     /// Says what has happened until the end, and what was only counted.
@@ -265,6 +299,7 @@ impl Job<'_> {
             is_interrupted: self.interrupt.is_requested(),
             receivers: self.watch.joined(),
             given_up: self.watch.given_up(&self.publisher),
+            limited_by: self.watch.limited_by(),
             counters,
         }
     }

@@ -1,6 +1,6 @@
 //! What each command has to say when it ends, as plain data. Names carry their units.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 use towline::{
@@ -9,7 +9,7 @@ use towline::{
     registry::{CounterReading, ProcessCounters, SessionCounters},
 };
 
-use super::quantity::per_second;
+use super::quantity::{self, per_second};
 use crate::args::SizeRange;
 
 /// Counters by `set.name`.
@@ -75,7 +75,28 @@ pub(crate) struct PublishReport {
     pub(crate) receivers: u64,
     /// Of the receivers, those dropped or gone before they had been given everything.
     pub(crate) given_up: u64,
+    /// The receiver that last set the limit of a rate that sets itself.
+    pub(crate) limited_by: Option<LimitedBy>,
     pub(crate) counters: Counters,
+}
+
+/// The receiver that sets the limit of a rate that sets itself.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LimitedBy {
+    pub(crate) receiver: String,
+    /// `network` or `host`.
+    pub(crate) cause: String,
+    pub(crate) bits_per_s: u64,
+}
+
+impl fmt::Display for LimitedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = quantity::bits(self.bits_per_s as f64);
+        let Self {
+            receiver, cause, ..
+        } = self;
+        write!(f, "limited to {rate} by {receiver} (its {cause})")
+    }
 }
 
 /// How the sessions of a group's senders went.
@@ -139,6 +160,8 @@ pub(crate) struct LoadSendReport {
     pub(crate) receivers: u64,
     /// Of the receivers, those dropped or gone before they had been given everything.
     pub(crate) given_up: u64,
+    /// The receiver that last set the limit of a rate that sets itself.
+    pub(crate) limited_by: Option<LimitedBy>,
     pub(crate) usage: UsageReport,
     pub(crate) counters: Counters,
 }

@@ -40,6 +40,9 @@ impl Document for PublishReport {
         if self.given_up > 0 {
             text += &format!("; {} given up", self.given_up);
         }
+        if let Some(limited_by) = &self.limited_by {
+            text += &format!("; last {limited_by}");
+        }
         text + "\n"
     }
 }
@@ -92,6 +95,9 @@ impl Document for LoadSendReport {
             receivers += &format!(", {} given up", self.given_up);
         }
         table.row("receivers", &receivers);
+        if let Some(limited_by) = &self.limited_by {
+            table.row("last", limited_by);
+        }
         table.usage(&self.usage);
         table.text
     }
