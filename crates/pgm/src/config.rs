@@ -154,9 +154,10 @@ parameters! {
     tx_backlog_bytes: usize = 4 << 20, 1 => 1 << 31, "bytes", Source,
         "judgement: tens of runs; more would only crowd out the history that repairs need",
         "unsent data taken before the offerer is held back, at most a quarter of the window";
-    rate: Rate = Rate::Limit(0), 0 => 125_000_000_000, "bytes a second", Source,
-        "RFC 3208 section 5.1.1: TXW_MAX_RTE has no default; auto follows reports of messages",
-        "limit over everything a source sends, with IP and UDP headers; 0 means none";
+    rate: Rate = Rate::Auto, 0 => 125_000_000_000, "bytes a second", Source,
+        "RFC 3208 section 5.1.1: TXW_MAX_RTE has no default; Appendix B: congestion control",
+        "limit over everything a source sends, with IP and UDP headers; 0 means none, auto what \
+         receivers of messages report that are waited for, and none without";
     pacing_quantum: Duration = fixed::us(250), fixed::us(10) => fixed::ms(100), "time", Source,
         "measurement: run length decides the packet rate; 250 us is below any queue that matters",
         "how much time's worth of data leaves in one burst when a rate is set (at least 2 packets)";
