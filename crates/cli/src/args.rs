@@ -41,7 +41,7 @@ pub(crate) use session::{
 };
 
 mod stats;
-pub(crate) use stats::StatsArgs;
+pub(crate) use stats::{StatsArgs, SweptSize};
 
 mod transfer;
 pub(crate) use transfer::{DemoArgs, ExistingArg, RecvArgs, SendArgs, SlowArg};

@@ -40,7 +40,7 @@ mod rtt;
 pub(crate) use rtt::{RttReflectReport, RttReport, RttRow};
 
 mod stats;
-pub(crate) use stats::{StatsReport, most_of, rate_svg};
+pub(crate) use stats::{StatsReport, StatsSweepReport, most_of, rate_svg, sweep_line};
 
 mod text;
 

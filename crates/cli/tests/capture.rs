@@ -146,6 +146,32 @@ fn workers_write_their_shares_and_close_one_account() {
     });
 }
 
+/// A sweep needs no interface: it makes its own cable, and draws what it found.
+#[test]
+fn a_sweep_measures_every_source_at_every_size() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        let name = format!("towline-sweep-{}.svg", std::process::id());
+        let picture = std::env::temp_dir().join(name);
+        let plot = picture.to_string_lossy().into_owned();
+        let sweep = ["stats", "--sweep", "ring-size", "--for", "50ms"];
+        let rest = ["--pps", "2k", "--plot", &plot, "--json"];
+        let output = run(lab.host(0), &[&sweep[..], &rest].concat());
+        assert_eq!(output.status.code(), Some(0));
+        let report = json(&output);
+        assert_eq!(report["schema"], "towline.stats-sweep");
+        let rows = report["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 18);
+        assert!(rows.iter().all(|row| row["sent"] == 100), "{report}");
+        let drawn = std::fs::read_to_string(&picture).unwrap();
+        std::fs::remove_file(&picture).unwrap();
+        assert!(drawn.contains("ring2:") && drawn.contains("65536"));
+        let refused = run(lab.host(0), &[&sweep[..], &["--plot", "x.csv"]].concat());
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(text.contains("x.csv is no picture"), "{text}");
+    });
+}
+
 #[test]
 fn what_cannot_be_done_is_said() {
     isolated(|| {

@@ -1,21 +1,29 @@
 //! `towline stats`.
 
-use std::{fs, path::Path};
+use std::{fs, io::BufWriter, path::Path, time::Duration};
 
 use serde_json::json;
-use towline::capture::{
-    Ended, Filter, Limits, Session, drop_capabilities, source,
-    stats::{StatsSink, Summary},
+use towline::{
+    capture::{
+        Ended, Filter, Limits, Session, drop_capabilities, source,
+        stats::{StatsSink, Summary},
+    },
+    demo::isolate,
+    rtt::Format,
+    sweep::{CaptureSweep, SweepBy, draw as draw_sweep},
 };
 
 use crate::{
-    args::StatsArgs,
+    args::{StatsArgs, SweptSize},
     failure::{Failure, Verdict},
     interrupt::Interrupt,
-    report::{Output, StatsReport, last_second, most_of, rate_svg},
+    report::{Output, StatsReport, StatsSweepReport, last_second, most_of, rate_svg, sweep_line},
 };
 
 pub(super) fn run(args: &StatsArgs, output: &Output) -> Result<Verdict, Failure> {
+    if let Some(by) = args.sweep {
+        return sweep(args, by, output);
+    }
     let plan = json!({
         "sources": args.sources.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "filters": args.filter,
@@ -70,7 +78,58 @@ pub(super) fn run(args: &StatsArgs, output: &Output) -> Result<Verdict, Failure>
     Ok(Verdict::Done)
 }
 
+/// What captures lose and cost, measured.
+fn sweep(args: &StatsArgs, by: SweptSize, output: &Output) -> Result<Verdict, Failure> {
+    let sweep = CaptureSweep {
+        by: match by {
+            SweptSize::RingSize => SweepBy::RingSize,
+            SweptSize::PacketSize => SweepBy::PacketSize,
+        },
+        packets_per_s: args.pps,
+        time: args.time.unwrap_or(SWEEP_TIME),
+        ring_bytes: args.live.options().ring_bytes,
+    };
+    let picture = match args.plot.as_deref().map(|path| (path, Format::of(path))) {
+        None => None,
+        Some((path, Some(format))) if format.is_picture() => Some((path, format)),
+        Some((path, _)) => {
+            let (path, names) = (path.display(), Format::PICTURE_NAMES);
+            return Err(Failure::usage(format!("{path} is no picture: {names}")));
+        }
+    };
+    if output.shows_only("stats-sweep", &sweep)? {
+        return Ok(Verdict::Done);
+    }
+    let interrupt = Interrupt::install()?;
+    // First of all: it may start this program again, inside a user namespace. Where neither is
+    // permitted, the lab says why.
+    let _refusal = isolate();
+    let lines = output.progress().lines();
+    let rows = sweep.run(&|| interrupt.is_requested(), &mut |row| {
+        lines.set_message(sweep_line(row));
+    });
+    lines.finish_and_clear();
+    let rows = match rows {
+        Err(towline::Error::Interrupted) => return Ok(Verdict::Interrupted),
+        rows => rows?,
+    };
+    if let Some((path, format)) = picture {
+        let operation = format!("write {}", path.display());
+        let written = fs::File::create(path).and_then(|mut file| {
+            let mut buffer = BufWriter::new(&mut file);
+            draw_sweep(&mut buffer, format, &sweep, &rows)
+        });
+        written.map_err(|cause| Failure::environment(&operation, &cause))?;
+    }
+    let is_closed = rows.iter().all(|row| row.residual == Some(0));
+    output.finish(&StatsSweepReport { sweep, rows })?;
+    Ok(Verdict::of(is_closed))
+}
+
 fn draw(path: &Path, summary: &Summary) -> Result<(), Failure> {
     let operation = format!("write {}", path.display());
     fs::write(path, rate_svg(summary)).map_err(|cause| Failure::environment(&operation, &cause))
 }
+
+/// At each size.
+const SWEEP_TIME: Duration = Duration::from_secs(2);

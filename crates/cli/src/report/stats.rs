@@ -3,9 +3,12 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use towline::capture::{
-    Session,
-    stats::{Count, Summary},
+use towline::{
+    capture::{
+        Session,
+        stats::{Count, Summary},
+    },
+    sweep::{CaptureSweep, SweepRow},
 };
 
 use super::{Document, capture::account_end, quantity};
@@ -214,6 +217,46 @@ impl Document for StatsReport {
         }
         text
     }
+}
+
+/// `stats --sweep`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct StatsSweepReport {
+    pub(crate) sweep: CaptureSweep,
+    pub(crate) rows: Vec<SweepRow>,
+}
+
+impl Document for StatsSweepReport {
+    const SCHEMA: &'static str = "towline.stats-sweep";
+    const IS_DATA: bool = true;
+
+    fn text(&self) -> String {
+        let rate = quantity::whole_rate(self.sweep.packets_per_s as f64);
+        let mut text = format!("packets at {rate}\n");
+        for row in &self.rows {
+            text += &sweep_line(row);
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// What a capture lost and cost at one size.
+pub(crate) fn sweep_line(row: &SweepRow) -> String {
+    let cost = row.cpu_ns.map_or_else(String::new, |ns| {
+        format!(", {:.2} us of processor time each", ns / 1e3)
+    });
+    let account = match row.residual {
+        Some(0) => "",
+        _ => "; the account does NOT close",
+    };
+    format!(
+        "{:>6} {:>9} B: {:>7.3} % lost, {} in the ring{cost}{account}",
+        format!("{}:", row.source),
+        row.size,
+        row.loss() * 100.0,
+        row.lost_ring,
+    )
 }
 
 /// What most packets are, so far: a line for each filter, and for the protocols, sizes and pairs
