@@ -1,6 +1,6 @@
 # Short names for what the repository can do. `make demo` and `make test` set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: demo test sim bench soak lint fuzz build install uninstall help
+.PHONY: demo test sim bench readme-maps soak lint fuzz build install uninstall help
 
 # A toolchain that scripts/setup.sh has just installed is not on the caller's path yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -20,6 +20,10 @@ sim: ## 10,000 seeds of the simulated network, or ARGS=SEEDS
 bench: ## rates and costs on this machine, beside rivals
 	@scripts/setup.sh rust bench
 	@cargo run --quiet --locked --package xtask -- bench $(ARGS)
+
+readme-maps: ## the pictures of the README anew, from real runs; needs a quiet machine
+	@scripts/setup.sh rust
+	@cargo run --quiet --locked --package xtask -- bench rtt-maps
 
 soak: ## a minute at full rate: nothing missing, and memory that does not grow
 	@scripts/setup.sh rust
@@ -52,5 +56,5 @@ uninstall: ## what make install has put there away again
 	@contrib/install.sh --remove "$(PREFIX)" "$(DESTDIR)"
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\): ## /  make \1|/p' Makefile | column -t -s '|' 2>/dev/null || \
-	  sed -n 's/^\([a-z]*\): ## /  make \1  /p' Makefile
+	@sed -n 's/^\([a-z-]*\): ## /  make \1|/p' Makefile | column -t -s '|' 2>/dev/null || \
+	  sed -n 's/^\([a-z-]*\): ## /  make \1  /p' Makefile

@@ -9,6 +9,8 @@ use lab::{Lab, LabSpec};
 
 use crate::turns::{Figures, Run, Turns};
 
+mod maps;
+
 mod ours;
 use ours::{Load, Over, ours};
 
@@ -31,11 +33,15 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
     if wants("rtt-pacing") {
         println!("{}", pacing::run(&lab)?);
     }
+    // It writes into the repository: by name only.
+    if parts.iter().any(|part| part == "rtt-maps") {
+        println!("{}", maps::draw(&lab)?);
+    }
     Ok(())
 }
 
 /// The parts that can be asked for by name.
-pub(crate) const PARTS: [&str; 3] = ["rtt-sockperf", "rtt-pgm", "rtt-pacing"];
+pub(crate) const PARTS: [&str; 4] = ["rtt-sockperf", "rtt-pgm", "rtt-pacing", "rtt-maps"];
 
 /// Waits block in the one-at-a-time rows, and both ends spin in the rows with a rate. sockperf
 /// prints half a round trip unless told otherwise; it is told.

@@ -1,6 +1,9 @@
 //! `towline rtt` between two hosts.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use lab::Lab;
 use serde_json::Value;
@@ -76,10 +79,14 @@ pub(super) fn percentiles(report: &Value) -> Result<Figures, String> {
 }
 
 /// A result file that is removed when dropped.
-struct Removed(PathBuf);
+pub(super) struct Removed(PathBuf);
 
 impl Removed {
-    fn new() -> Self {
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(super) fn new() -> Self {
         let name = format!("towline-bench-{}.rtt", std::process::id());
         Self(std::env::temp_dir().join(name))
     }
