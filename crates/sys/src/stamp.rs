@@ -130,13 +130,17 @@ pub fn send_stamped(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 pub fn receive_stamped(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Stamps)> {
     let mut control = [0; CONTROL_BYTES];
     let (len, control_len) = receive(fd, bytes, &mut control, 0)?;
-    let mut stamps = Stamps::default();
-    for (level, kind, data) in control_messages(&control[..control_len]) {
-        if (level, kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) {
-            stamps = parse_stamps(data);
-        }
-    }
-    Ok((len, stamps))
+    Ok((len, parse_arrival(&control[..control_len])))
+}
+
+/// Reads when a datagram came out of the control messages that it came with.
+#[must_use]
+pub fn parse_arrival(control: &[u8]) -> Stamps {
+    let is_stamp = |&(level, kind, _): &(c_int, c_int, &[u8])| {
+        (level, kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING)
+    };
+    let stamps = control_messages(control).filter(is_stamp).last();
+    stamps.map_or_else(Stamps::default, |(_, _, data)| parse_stamps(data))
 }
 
 /// Takes the next report out of the error queue; `None` when it is empty. What a report was about

@@ -48,6 +48,90 @@ fn a_hardware_stamp_of_a_sent_packet() {
     assert_eq!(parse_report(&control), Some(wanted));
 }
 
+/// Control messages as Linux 6.18 gave them to a program on x86-64, byte by byte.
+#[cfg(all(target_endian = "little", target_pointer_width = "64"))]
+mod recorded {
+    use super::*;
+
+    const ARRIVED: &str = "400000000000000001000000250000007cce016b000000006102252600000000\
+        0000000000000000000000000000000000000000000000000000000000000000";
+    const SCHEDULED: &str = "400000000000000001000000250000007cce016b0000000089f9242600000000\
+        0000000000000000000000000000000000000000000000000000000000000000\
+        3000000000000000000000000b0000002a000000040000000100000000000000\
+        00000000000000000000000000000000";
+    const SENT: &str = "400000000000000001000000250000007cce016b000000006200252600000000\
+        0000000000000000000000000000000000000000000000000000000000000000\
+        3000000000000000000000000b0000002a000000040000000000000000000000\
+        00000000000000000000000000000000";
+    /// Of the device's clock, in the third place; a packet with it has no software stamp unless
+    /// that is asked for besides.
+    const HARDWARE: &str = "0000000000000000000000000000000000000000000000000000000000000000\
+        7cce016b0000000015cd5b0700000000";
+    const SECOND_NS: u64 = 0x6b01_ce7c * 1_000_000_000;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let pairs = hex.as_bytes().chunks(2);
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16);
+        pairs.map(|pair| byte(pair).unwrap()).collect()
+    }
+
+    /// A recording with the device's stamp in the place of the kernel's.
+    fn by_hardware(recording: &str) -> Vec<u8> {
+        let mut control = bytes(recording);
+        control[HEADER_BYTES..HEADER_BYTES + 48].copy_from_slice(&bytes(HARDWARE));
+        control
+    }
+
+    #[test]
+    fn arrivals_by_the_kernel_and_by_the_device() {
+        let software_ns = Some(SECOND_NS + 0x2625_0261);
+        let hardware_ns = None;
+        let stamps = Stamps {
+            software_ns,
+            hardware_ns,
+        };
+        assert_eq!(parse_arrival(&bytes(ARRIVED)), stamps);
+        let stamps = parse_arrival(&by_hardware(ARRIVED));
+        assert_eq!(stamps.software_ns, None);
+        assert_eq!(stamps.hardware_ns, Some(SECOND_NS + 123_456_789));
+    }
+
+    #[test]
+    fn reports_by_the_kernel_and_by_the_device() {
+        for (recording, stage, ns) in [
+            (SCHEDULED, Stage::Scheduled, 0x2624_f989),
+            (SENT, Stage::Sent, 0x2625_0062),
+        ] {
+            let found = parse_report(&bytes(recording));
+            let wanted = |stamps| {
+                let number = 0;
+                Some(Report::Stamp {
+                    number,
+                    stage,
+                    stamps,
+                })
+            };
+            let software_ns = Some(SECOND_NS + ns);
+            let by_kernel = Stamps {
+                software_ns,
+                hardware_ns: None,
+            };
+            assert_eq!(found, wanted(by_kernel));
+            let by_device = Stamps {
+                software_ns: None,
+                hardware_ns: Some(SECOND_NS + 123_456_789),
+            };
+            assert_eq!(parse_report(&by_hardware(recording)), wanted(by_device));
+        }
+        // Cut at any byte it is nothing, or the same, but never another time.
+        let whole = by_hardware(SENT);
+        for cut in 0..whole.len() {
+            let stamps = parse_arrival(&whole[..cut]);
+            assert!(stamps == Stamps::default() || stamps == parse_arrival(&whole));
+        }
+    }
+}
+
 #[test]
 fn a_software_stamp_of_the_scheduler_over_ipv6() {
     let mut control = timestamping([(1_700_000_000, 5), (0, 0), (0, 0)]);
