@@ -294,6 +294,14 @@ fn s11_4_proactive_parity_follows_its_group_as_odata_and_is_not_used_again() {
     assert_eq!(indexes(&sent), [(0, 0), (0, 1), (1, 0), (1, 1)]);
     assert!(sent.iter().all(|parity| parity.kind == PacketType::Odata));
     assert_eq!(decoded(&bench, 1, &[9, 12]).len(), 2);
+    let is_next = |seen: &Seen| seen.data_sqn() == Some(8) && shown(seen).is_none();
+    let next_at = bench.seen.iter().position(is_next).unwrap();
+    let is_parity = |seen: &Seen| shown(seen).is_some_and(|parity| parity.group == 0);
+    let parity_at = bench.seen.iter().rposition(is_parity).unwrap();
+    assert!(
+        parity_at < next_at,
+        "the next group would make receivers ask for it"
+    );
     parity_nak(&mut bench, &[(1, 1)]);
     bench.drain();
     let last = parities(&bench).pop().unwrap();

@@ -117,6 +117,38 @@ fn ranges_and_rules_name_what_to_change() {
 }
 
 #[test]
+fn groups_are_of_sizes_that_the_code_and_the_windows_have() {
+    let refusal = |settings: &[(&str, &str)]| {
+        let mut builder = Config::builder();
+        for (name, text) in settings {
+            builder.set(name, text).unwrap();
+        }
+        match builder.build() {
+            Ok(_) => None,
+            Err(ConfigError::Conflict { name, .. }) => Some(name),
+            Err(other) => panic!("{other}"),
+        }
+    };
+    for size in ["0", "2", "64", "128"] {
+        assert_eq!(refusal(&[("fec_group", size)]), None, "{size}");
+    }
+    for size in ["1", "3", "100"] {
+        assert_eq!(refusal(&[("fec_group", size)]), Some("fec_group"), "{size}");
+    }
+    let group = ("fec_group", "64");
+    for small in ["tx_window_bytes", "object_window_bytes"] {
+        assert_eq!(refusal(&[group, (small, "100KiB")]), Some(small));
+    }
+    for (name, text) in [
+        ("tx_window_sqns", "100"),
+        ("fec_proactive", "65"),
+        ("fec_proactive_max", "65"),
+    ] {
+        assert_eq!(refusal(&[group, (name, text)]), Some(name));
+    }
+}
+
+#[test]
 fn a_source_of_objects_has_a_window_of_its_own() {
     let mut builder = Config::builder();
     builder.set("object_window_bytes", "1MiB").unwrap();

@@ -31,8 +31,8 @@ pub(super) struct Groups {
     code: Code,
     work: Workspace,
     list: VecDeque<Kept>,
-    /// Memory for the next group.
-    spare: Option<Group>,
+    /// Memory for the next groups.
+    spare: Vec<Group>,
     /// Bytes borrowed from the store.
     used_bytes: usize,
     bytes_max: usize,
@@ -84,7 +84,7 @@ impl Groups {
             work: Workspace::new(combine, &code, payload_bytes_max),
             code,
             list: VecDeque::new(),
-            spare: None,
+            spare: Vec::new(),
             used_bytes,
             bytes_max,
         }))
@@ -93,7 +93,7 @@ impl Groups {
     /// Gives all memory back.
     pub(super) fn clear(&mut self, store: &mut HeldStore) {
         self.list = VecDeque::new();
-        self.spare = None;
+        self.spare = Vec::new();
         store.return_bytes(std::mem::take(&mut self.used_bytes));
     }
 
@@ -134,7 +134,7 @@ impl Groups {
         if !self.borrow(store, KEPT_BYTES) {
             return false;
         }
-        let group = self.spare.take().unwrap_or_default();
+        let group = self.spare.pop().unwrap_or_default();
         self.list.insert(index, Kept { first, group });
         true
     }
@@ -245,8 +245,8 @@ impl Groups {
         };
         self.give_back(store, KEPT_BYTES);
         kept.group.reset();
-        if self.spare.is_none() {
-            self.spare = Some(kept.group);
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(kept.group);
         } else {
             self.give_back(store, kept.group.memory_bytes());
         }
@@ -258,9 +258,15 @@ impl Groups {
         let after = self.list[index].group.memory_bytes();
         if after <= before {
             self.give_back(store, before - after);
-        } else if !self.borrow(store, after - before) {
-            self.list[index].group.bar();
-            self.give_back(store, before);
+            return;
+        }
+        while !self.borrow(store, after - before) {
+            let Some(spare) = self.spare.pop() else {
+                self.list[index].group.bar();
+                self.give_back(store, before);
+                return;
+            };
+            self.give_back(store, spare.memory_bytes());
         }
     }
 
@@ -282,6 +288,9 @@ impl Groups {
 
 /// What an entry of the list takes.
 const KEPT_BYTES: usize = size_of::<Kept>();
+/// Groups whose memory is kept for others: as many as wait for parity at 1 % loss and 100,000
+/// packets a second.
+const SPARE_MAX: usize = 16;
 /// What the decoder takes for each member beside its payload, rounded up.
 const ROW_BYTES: usize = 256;
 

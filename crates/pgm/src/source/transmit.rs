@@ -285,7 +285,10 @@ impl Source {
         }
         self.close_row();
         let segment = self.log.range(self.log.unsent()).len();
-        let datagrams = self.datagrams_max(limit, segment).min(room);
+        let mut datagrams = self.datagrams_max(limit, segment).min(room);
+        if let Some(parity) = &self.parity {
+            datagrams = datagrams.min(parity.run_room(self.log.unsent()));
+        }
         let run = self.log.unsent_run(limit.bytes, datagrams);
         self.ranges.clear();
         self.ranges.push(run.offset..run.offset + run.len);

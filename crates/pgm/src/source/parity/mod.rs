@@ -194,6 +194,16 @@ impl Parity {
         }
     }
 
+    /// Packets that may leave as one run: parity comes before the next group, whose packets would
+    /// make receivers ask for it.
+    pub(super) fn run_room(&self, unsent: u64) -> usize {
+        if self.share.count() == 0 {
+            return usize::MAX;
+        }
+        let group_size = u64::from(self.numbering.group_size());
+        (group_size - unsent % group_size) as usize
+    }
+
     /// Everything before `lead` was sent and nothing follows: the last group is short.
     pub(super) fn end(&mut self, trail: u64, lead: u64) {
         let group_size = u64::from(self.numbering.group_size());
