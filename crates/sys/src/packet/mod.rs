@@ -31,6 +31,8 @@ mod mapping;
 mod slot_ring;
 pub use slot_ring::{SlotGuard, SlotRing};
 
+mod slots;
+
 mod socket;
 pub use socket::{Fanout, PacketSocket, Packets, SocketDrops, Stamping};
 

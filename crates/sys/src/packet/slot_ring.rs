@@ -6,8 +6,9 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use super::{PacketSocket, RawPacket, SocketDrops, frame::RingHeader, mapping::Mapping};
-use crate::call::set_option;
+use super::{
+    PacketSocket, RawPacket, SocketDrops, frame::RingHeader, mapping::Mapping, slots::make_slots,
+};
 
 /// A receiving ring of slots.
 #[derive(Debug)]
@@ -29,24 +30,10 @@ impl SlotRing {
     pub fn new(socket: PacketSocket, bytes: usize, frame_bytes: usize) -> io::Result<Self> {
         socket.prepare_ring(libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
         let slot_bytes = (frame_bytes + HEADROOM).next_power_of_two();
-        let block_bytes = slot_bytes.max(BLOCK_BYTES_LEAST);
-        let blocks = bytes.div_ceil(block_bytes).max(1);
-        let slots = blocks * (block_bytes / slot_bytes);
-        let too_large = |_| io::Error::from_raw_os_error(libc::EINVAL);
-        let request = libc::tpacket_req {
-            tp_block_size: u32::try_from(block_bytes).map_err(too_large)?,
-            tp_block_nr: u32::try_from(blocks).map_err(too_large)?,
-            tp_frame_size: u32::try_from(slot_bytes).map_err(too_large)?,
-            tp_frame_nr: u32::try_from(slots).map_err(too_large)?,
-        };
-        set_option(
-            socket.as_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_RX_RING,
-            &request,
-        )?;
+        let (mapping, slots) =
+            make_slots(socket.as_fd(), libc::PACKET_RX_RING, bytes, slot_bytes, 1)?;
         Ok(Self {
-            mapping: Mapping::new(socket.as_fd(), block_bytes * blocks)?,
+            mapping,
             socket,
             slot_bytes,
             slots,
@@ -154,7 +141,6 @@ const ADDRESS: usize = 32;
 const HEADER_LEN: usize = ADDRESS + 20;
 /// Header, address, alignment and room in front of a frame.
 const HEADROOM: usize = 128;
-const BLOCK_BYTES_LEAST: usize = 4096;
 
 const _: () = {
     assert!(size_of::<libc::tpacket2_hdr>() == ADDRESS);

@@ -15,8 +15,8 @@ use std::{
     sync::atomic::{Ordering, fence},
 };
 
-use super::{PacketSocket, frame::OFFLOAD_LEN, mapping::Mapping};
-use crate::call::{check_len, set_option};
+use super::{PacketSocket, frame::OFFLOAD_LEN, mapping::Mapping, slots::make_slots};
+use crate::call::check_len;
 
 /// A sending ring (TPACKET_V2: version 3 brings nothing to this side).
 #[derive(Debug)]
@@ -46,25 +46,10 @@ impl TransmitRing {
             libc::tpacket_versions::TPACKET_V2 as libc::c_int,
         )?;
         let slot_bytes = (frame_bytes + DATA).next_power_of_two();
-        let block_bytes = slot_bytes.max(BLOCK_BYTES_LEAST);
-        let blocks = bytes.div_ceil(block_bytes).max(1);
-        let blocks = blocks.max(2 * slot_bytes / block_bytes);
-        let slots = blocks * (block_bytes / slot_bytes);
-        let too_large = |_| io::Error::from_raw_os_error(libc::EINVAL);
-        let request = libc::tpacket_req {
-            tp_block_size: u32::try_from(block_bytes).map_err(too_large)?,
-            tp_block_nr: u32::try_from(blocks).map_err(too_large)?,
-            tp_frame_size: u32::try_from(slot_bytes).map_err(too_large)?,
-            tp_frame_nr: u32::try_from(slots).map_err(too_large)?,
-        };
-        set_option(
-            socket.as_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_TX_RING,
-            &request,
-        )?;
+        let (mapping, slots) =
+            make_slots(socket.as_fd(), libc::PACKET_TX_RING, bytes, slot_bytes, 2)?;
         Ok(Self {
-            mapping: Mapping::new(socket.as_fd(), block_bytes * blocks)?,
+            mapping,
             socket,
             slot_bytes,
             slots,
@@ -261,4 +246,3 @@ const DATA: usize = HEADER + OFFLOAD_LEN;
 const COPIED: usize = 2;
 /// Longer frames are attached beyond this, where that is cheaper than copying.
 const COPY_MAX: usize = 2048;
-const BLOCK_BYTES_LEAST: usize = 4096;
