@@ -14,8 +14,9 @@ pub(crate) use clock::ClockDocument;
 
 mod document;
 pub(crate) use document::{
-    Counters, InterfaceRow, InterfacesReport, InterruptedDemo, LimitedBy, LoadRecvReport,
-    LoadSendReport, PublishReport, SenderEnds, StatReport, SubscribeReport, TopReport, UsageReport,
+    Counters, DelayReport, InterfaceRow, InterfacesReport, InterruptedDemo, LimitedBy,
+    LoadRecvReport, LoadSendReport, PublishReport, SenderEnds, StatReport, SubscribeReport,
+    TopReport, UsageReport,
 };
 
 mod json;

@@ -196,7 +196,7 @@ fn a_publisher_whose_only_receiver_was_killed_does_not_claim_success() {
 fn a_load_whose_receiver_was_killed_says_so() {
     let group = ["--group", "239.192.77.10:17510", "--iface", "lo"];
     let mut receiver = piped(&["load", "recv"], &group);
-    let words = ["load", "send", "--rate", "1MB/s", "--for", "3s", "--json"];
+    let words = ["load", "send", "--rate", "1MB/s", "--for", "6s", "--json"];
     let sender = piped(&[&words[..], &["--receivers", "1"]].concat(), &group);
     await_counter(&sender, "source.odata_packets", 10);
     receiver.kill().unwrap();

@@ -21,7 +21,7 @@ mod knee;
 pub use knee::{Strain, strains};
 
 mod latencies;
-pub use latencies::{Latencies, Percentiles, Which, write_log};
+pub use latencies::{Delays, Latencies, Percentiles, Which, write_log};
 
 mod link;
 pub use link::{Link, Transport};

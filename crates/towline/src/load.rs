@@ -2,16 +2,18 @@
 //!
 //! A message carries its sequence number and a slice of a fixed pseudo-random block chosen by that
 //! number, so a receiver that knows only the seed detects a missing, repeated, reordered, truncated
-//! or altered message. It does not measure time.
+//! or altered message. A stamped message also says when it was sent.
 //!
 //! ```text
 //!   16 bytes and more:  sequence u64 LE | mark u64 LE | block[start(sequence) ..]
+//!   stamped, 24 and more: the first eight bytes of the block's are the time, u64 LE, in ns
 //!   less than 16:       the first bytes of the mark, which depends on sequence and length
 //! ```
 
 use std::sync::Arc;
 
 use base::Rng;
+pub use measure::{Delays, Percentiles};
 
 /// Makes and recognises the messages of one load run. A clone shares the block.
 #[derive(Clone, Debug)]
@@ -52,8 +54,22 @@ impl LoadPattern {
         Some(u64::from_le_bytes(head[..8].try_into().ok()?))
     }
 
-    /// True when `message` is exactly message number `sequence`.
-    fn is_intact(&self, sequence: u64, message: &[u8]) -> bool {
+    /// Writes when it was sent over part of a message of [`STAMPED_BYTES_MIN`] bytes or more:
+    /// nanoseconds on a clock that the receiver can read too. A shorter one stays as it is.
+    pub fn stamp(message: &mut [u8], sent_ns: u64) {
+        if let Some(place) = message.get_mut(HEAD_BYTES..STAMPED_BYTES_MIN) {
+            place.copy_from_slice(&sent_ns.to_le_bytes());
+        }
+    }
+
+    /// When a stamped message was sent.
+    fn stamp_of(message: &[u8]) -> Option<u64> {
+        let place = message.get(HEAD_BYTES..STAMPED_BYTES_MIN)?;
+        Some(u64::from_le_bytes(place.try_into().ok()?))
+    }
+
+    /// True when `message` is exactly message number `sequence`, but for a stamp.
+    fn is_intact(&self, sequence: u64, message: &[u8], is_stamped: bool) -> bool {
         if message.len() > MESSAGE_BYTES_MAX {
             // No such message is ever made, whatever a stranger writes at its head.
             return false;
@@ -63,8 +79,13 @@ impl LoadPattern {
             let (head, tail) = message.split_at(message.len().min(8));
             return head == &mark[..head.len()] && tail == &mark[..tail.len()];
         }
-        message[8..16] == mark
-            && message[HEAD_BYTES..] == *self.body(sequence, message.len() - HEAD_BYTES)
+        let body = self.body(sequence, message.len() - HEAD_BYTES);
+        let stamp = if is_stamped && message.len() >= STAMPED_BYTES_MIN {
+            STAMPED_BYTES_MIN - HEAD_BYTES
+        } else {
+            0
+        };
+        message[8..16] == mark && message[HEAD_BYTES + stamp..] == body[stamp..]
     }
 
     fn body(&self, sequence: u64, len: usize) -> &[u8] {
@@ -108,6 +129,7 @@ pub struct LoadCheck {
     pattern: LoadPattern,
     next: Option<u64>,
     tally: LoadTally,
+    is_stamped: bool,
 }
 
 /// What a [`LoadCheck`] has found. Counts of messages.
@@ -158,17 +180,26 @@ impl LoadCheck {
             pattern: pattern.clone(),
             next: None,
             tally: LoadTally::default(),
+            is_stamped: false,
         }
+    }
+
+    /// The same for messages that are stamped, or not.
+    #[must_use]
+    pub const fn stamped(mut self, is_stamped: bool) -> Self {
+        self.is_stamped = is_stamped;
+        self
     }
 
     /// Takes the next message. A short message carries no number of its own and is held against the
     /// one that is due; after a loss the next message of 16 bytes or more says where the stream is.
-    pub fn take(&mut self, message: &[u8]) {
+    /// Gives the stamp of one that counts as received.
+    pub fn take(&mut self, message: &[u8]) -> Option<u64> {
         let due = self.next.unwrap_or(0);
         let sequence = LoadPattern::claimed(message).unwrap_or(due);
-        if !self.pattern.is_intact(sequence, message) {
+        if !self.pattern.is_intact(sequence, message, self.is_stamped) {
             self.tally.corrupt += 1;
-            return;
+            return None;
         }
         match self.next {
             None => self.tally.first = Some(sequence),
@@ -177,7 +208,7 @@ impl LoadCheck {
             }
             Some(next) if sequence < next => {
                 self.take_late(sequence, next);
-                return;
+                return None;
             }
             Some(_) => {}
         }
@@ -185,6 +216,8 @@ impl LoadCheck {
         self.tally.bytes += message.len() as u64;
         self.tally.last = Some(sequence);
         self.next = Some(sequence.saturating_add(1));
+        let stamp = LoadPattern::stamp_of(message);
+        stamp.filter(|_| self.is_stamped)
     }
 
     const fn take_late(&mut self, sequence: u64, next: u64) {
@@ -202,10 +235,18 @@ impl LoadCheck {
     }
 }
 
+/// Nanoseconds of the wall clock since 1970, which stamps are of.
+#[must_use]
+pub fn wall_ns() -> u64 {
+    sys::clock::wall_nanos()
+}
+
 /// Longest load message, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 65_535;
 const BLOCK_BYTES: usize = 65_536;
 const HEAD_BYTES: usize = 16;
+/// Shortest message that can be stamped, in bytes.
+pub const STAMPED_BYTES_MIN: usize = 24;
 
 #[cfg(test)]
 mod tests {
@@ -234,6 +275,26 @@ mod tests {
             (tally.received, tally.missing, tally.corrupt),
             (2_000, 0, 0)
         );
+    }
+
+    #[test]
+    fn a_stamp_comes_out_and_damage_beside_it_is_seen() {
+        let pattern = LoadPattern::new(3);
+        let mut check = LoadCheck::new(3).stamped(true);
+        let mut stamped = message(&pattern, 0, 100);
+        LoadPattern::stamp(&mut stamped, 77);
+        assert_eq!(check.take(&stamped), Some(77));
+        assert_eq!(check.take(&stamped), None, "it came before");
+        let mut bad = message(&pattern, 1, 100);
+        LoadPattern::stamp(&mut bad, 78);
+        bad[24] ^= 1;
+        assert_eq!(check.take(&bad), None);
+        let mut short = message(&pattern, 1, 23);
+        LoadPattern::stamp(&mut short, 79);
+        assert_eq!(check.take(&short), None, "no room for a stamp");
+        let tally = check.tally();
+        assert_eq!((tally.received, tally.duplicates, tally.corrupt), (2, 1, 1));
+        assert_eq!(LoadCheck::new(3).take(&stamped), None);
     }
 
     #[test]

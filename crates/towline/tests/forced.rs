@@ -160,7 +160,9 @@ fn messages_arrive_complete_on_every_rare_path() {
         let mut check = LoadCheck::new(SIZES.seed);
         loop {
             match subscriber.recv(Some(LIMIT)).unwrap() {
-                Some(Received::Message { data, .. }) => check.take(data),
+                Some(Received::Message { data, .. }) => {
+                    check.take(data);
+                }
                 Some(Received::Event(SessionEvent::Found { .. })) => {}
                 Some(Received::Event(SessionEvent::Ended { .. })) => break,
                 other => panic!("{other:?} under {:?}: {:?}", case.faults, check.tally()),

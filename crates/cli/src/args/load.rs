@@ -29,6 +29,14 @@ pub(crate) struct LoadSendArgs {
     /// Stop after this time; a plain number is seconds
     #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = seconds)]
     pub(crate) seconds: Option<Duration>,
+    /// Send so many messages a second, each at its own time, instead of as fast as they go
+    #[arg(long, value_name = "N")]
+    pub(crate) per_second: Option<NonZeroU64>,
+    /// Write into each message when it was due, for receivers that measure delays
+    ///
+    /// Needs messages of at least 24 bytes, and `--stamp` at the receivers.
+    #[arg(long)]
+    pub(crate) stamp: bool,
     /// What the messages are made from; the receiver must be given the same
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -61,6 +69,15 @@ pub(crate) struct LoadRecvArgs {
     /// What the messages are made from, as the sender was told
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Measure how long each message took from when it was due, as the sender's `--stamp` says
+    ///
+    /// By the wall clocks of both ends: as true as these agree, which `towline clock` tells. On one
+    /// machine they are one.
+    #[arg(long)]
+    pub(crate) stamp: bool,
+    /// With --stamp, count the messages that took longer than this
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500us")]
+    pub(crate) late: Duration,
     /// Give up when no message comes for this long
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
@@ -102,7 +119,9 @@ const SEND_EXAMPLES: &str = "\
 Examples:
   towline load send --group 239.192.0.1:7500 --size 1400 --for 10s
   towline load send -g 239.192.0.1:7500 --size 1-20000 --count 200000 --receivers 3
-  towline load send -g 239.192.0.1:7500 --size 64 --rate 50MB/s --json";
+  towline load send -g 239.192.0.1:7500 --size 64 --rate 50MB/s --json
+  towline load send -g 239.192.0.1:7500 --size 64 --pack
+  towline load send -g 239.192.0.1:7500 --size 224 --per-second 50000 --stamp --for 10s";
 
 const RECV_NOTES: &str = "\
 Counts messages, missing, corrupt, duplicated and out of order; the rate from first to last message;
@@ -113,7 +132,8 @@ its session off instead is a failure (exit code 1).";
 const RECV_EXAMPLES: &str = "\
 Examples:
   towline load recv --group 239.192.0.1:7500
-  towline load recv -g 239.192.0.1:7500 --count 200000 --timeout 30s --json";
+  towline load recv -g 239.192.0.1:7500 --count 200000 --timeout 30s --json
+  towline load recv -g 239.192.0.1:7500 --stamp --late 1ms";
 
 #[cfg(test)]
 mod tests {

@@ -177,7 +177,7 @@ fn parameter_arg(parameter: &'static Parameter) -> Arg {
     let arg = Arg::new(name)
         .long(flag(name))
         .value_parser(ValueParser::from(parser))
-        .hide_short_help(!["rate", "pack"].contains(&name))
+        .hide_short_help(name != "rate")
         .help(help)
         .help_heading("Protocol parameters");
     if parameter.unit == "switch" {

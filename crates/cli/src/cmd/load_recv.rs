@@ -7,7 +7,7 @@ use std::{
 
 use towline::{
     MessageSink, SessionEvent, Subscriber, UsageMeter,
-    load::{LoadCheck, LoadPattern, LoadTally},
+    load::{Delays, LoadCheck, LoadPattern, LoadTally, wall_ns},
 };
 
 use super::{
@@ -20,7 +20,7 @@ use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::LoadRecvPlan,
-    report::{Counters, LoadRecvReport, Output, UsageReport},
+    report::{Counters, DelayReport, LoadRecvReport, Output, UsageReport},
 };
 
 pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failure> {
@@ -30,7 +30,7 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
     let interrupt = Interrupt::install()?;
     let mut subscriber = open(&plan.session, output)?;
     let mut station = Station::open("subscriber", &plan.session, output);
-    let mut sink = Checker::new(plan.seed);
+    let mut sink = Checker::new(plan.seed, plan.stamp);
     let progress = output.progress();
     let bar = progress.messages(&plan.session.group.to_string(), plan.count);
     let mut quiet = Quiet::new(plan.timeout);
@@ -127,6 +127,7 @@ fn report(
         seconds: stretch.time().as_secs_f64(),
         messages_per_s: 0.0,
         bits_per_s: 0.0,
+        delay: sink.delay(plan),
         usage,
         drops: Counters(drops),
         counters,
@@ -147,19 +148,36 @@ struct Checker {
     received: u64,
     seed: u64,
     is_doubted: bool,
+    is_stamped: bool,
+    delays: Delays,
+    /// Messages that came before they were due.
+    negative: u64,
 }
 
 impl Checker {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, is_stamped: bool) -> Self {
         Self {
             seed,
             is_doubted: false,
+            is_stamped,
+            delays: Delays::default(),
+            negative: 0,
             pattern: LoadPattern::new(seed),
             checks: BTreeMap::new(),
             past: LoadTally::default(),
             senders: Senders::default(),
             received: 0,
         }
+    }
+
+    fn delay(&self, plan: &LoadRecvPlan) -> Option<DelayReport> {
+        let late_ns = u64::try_from(plan.late.as_nanos()).unwrap_or(u64::MAX);
+        plan.stamp.then(|| DelayReport {
+            percentiles: self.delays.percentiles(),
+            late_ns,
+            late: self.delays.count_above(late_ns),
+            negative: self.negative,
+        })
     }
 
     /// Says once, when at least so many messages have come and none is intact, what that means.
@@ -192,9 +210,14 @@ impl MessageSink for Checker {
         let check = self
             .checks
             .entry(session)
-            .or_insert_with(|| LoadCheck::against(pattern));
+            .or_insert_with(|| LoadCheck::against(pattern).stamped(self.is_stamped));
         let before = check.tally().received;
-        check.take(data);
+        if let Some(due_ns) = check.take(data) {
+            match wall_ns().checked_sub(due_ns) {
+                Some(delay_ns) => self.delays.take(delay_ns),
+                None => self.negative += 1,
+            }
+        }
         self.received += check.tally().received - before;
     }
 
@@ -258,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_stream_of_another_seed_is_doubted_once() {
-        let mut sink = Checker::new(1);
+        let mut sink = Checker::new(1, false);
         let mut message = [0; 64];
         for sequence in 0..9 {
             LoadPattern::new(2).fill(sequence, &mut message);
@@ -267,7 +290,7 @@ mod tests {
         }
         assert_eq!(sink.doubt(1), None);
 
-        let mut sink = Checker::new(1);
+        let mut sink = Checker::new(1, false);
         sink.message(0, 0, &[7; 64]);
         LoadPattern::new(1).fill(1, &mut message);
         sink.message(0, 1, &message);

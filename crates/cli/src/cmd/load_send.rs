@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use towline::{
     Publisher, SendStatus, UsageMeter,
-    load::{LoadPattern, LoadSizes},
+    load::{LoadPattern, LoadSizes, wall_ns},
 };
 
 use super::{
@@ -40,7 +40,8 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     let meter = UsageMeter::start();
     let progress = output.progress();
     let bar = progress.messages(&plan.session.group.to_string(), plan.count);
-    let mut generator = Generator::new(plan);
+    publisher.turn()?;
+    let mut generator = Generator::new(plan, publisher.now());
     let started = Instant::now();
     while is_ready && !interrupt.is_requested() && !generator.is_over(started.elapsed()) {
         generator.send_some(&mut publisher)?;
@@ -93,10 +94,12 @@ struct Generator<'a> {
     scratch: Vec<u8>,
     sequence: u64,
     bytes: u64,
+    /// When message 0 was due, by the publisher's clock and by the wall clock.
+    started: (towline::Instant, u64),
 }
 
 impl<'a> Generator<'a> {
-    fn new(plan: &'a LoadSendPlan) -> Self {
+    fn new(plan: &'a LoadSendPlan, now: towline::Instant) -> Self {
         let sizes = LoadSizes {
             min: plan.size.min,
             max: plan.size.max,
@@ -109,6 +112,22 @@ impl<'a> Generator<'a> {
             scratch: vec![0; plan.size.max],
             sequence: 0,
             bytes: 0,
+            started: (now, wall_ns()),
+        }
+    }
+
+    /// How long after the first one the next message is due, where there is a schedule.
+    fn due_after(&self) -> Option<Duration> {
+        let per_second = self.plan.per_second?;
+        let ns = u128::from(self.sequence) * 1_000_000_000 / u128::from(per_second);
+        Some(Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)))
+    }
+
+    /// What the next message says of its time.
+    fn stamp_ns(&self) -> u64 {
+        match self.due_after() {
+            Some(after) => self.started.1 + u64::try_from(after.as_nanos()).unwrap_or(u64::MAX),
+            None => wall_ns(),
         }
     }
 
@@ -123,7 +142,18 @@ impl<'a> Generator<'a> {
             .plan
             .count
             .map_or(BATCH_MESSAGES, |count| count - self.sequence);
+        if self.plan.per_second.is_some() {
+            publisher.turn()?;
+        }
         for _ in 0..count.min(BATCH_MESSAGES) {
+            let due = self.due_after().map(|after| self.started.0 + after);
+            if let Some(due) = due.filter(|&due| due > publisher.now()) {
+                if publisher.turn()?.is_idle() {
+                    let tick = publisher.now() + TICK;
+                    publisher.wait(Some(due.min(tick)));
+                }
+                return Ok(());
+            }
             if !self.send(publisher)? {
                 let tick = publisher.now() + TICK;
                 if publisher.turn()?.is_idle() {
@@ -138,11 +168,19 @@ impl<'a> Generator<'a> {
     /// Hands over the next message; false when there is no room for it.
     fn send(&mut self, publisher: &mut Publisher) -> Result<bool, Failure> {
         let size = self.sizes.of(self.sequence);
+        let stamp_ns = self.plan.stamp.then(|| self.stamp_ns());
+        let (pattern, sequence) = (&self.pattern, self.sequence);
+        let fill = |message: &mut [u8]| {
+            pattern.fill(sequence, message);
+            if let Some(stamp_ns) = stamp_ns {
+                LoadPattern::stamp(message, stamp_ns);
+            }
+        };
         let status = if size <= publisher.endpoint().source().max_tsdu() {
-            publisher.try_send_with(size, |payload| self.pattern.fill(self.sequence, payload))?
+            publisher.try_send_with(size, fill)?
         } else {
             let message = &mut self.scratch[..size];
-            self.pattern.fill(self.sequence, message);
+            fill(message);
             publisher.try_send(message)?
         };
         let is_taken = status == SendStatus::Taken;

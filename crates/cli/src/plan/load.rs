@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use towline::load::MESSAGE_BYTES_MAX;
+use towline::load::{MESSAGE_BYTES_MAX, STAMPED_BYTES_MIN};
 
 use super::{SessionPlan, message::check_reports};
 use crate::{
@@ -17,6 +17,8 @@ pub(crate) struct LoadSendPlan {
     pub(crate) size: SizeRange,
     pub(crate) count: Option<u64>,
     pub(crate) seconds: Option<Duration>,
+    pub(crate) per_second: Option<u64>,
+    pub(crate) stamp: bool,
     pub(crate) seed: u64,
     pub(crate) policy: PolicyArg,
     pub(crate) receivers: u32,
@@ -33,10 +35,19 @@ impl LoadSendPlan {
             let text = format!("--size: a load message has at most {bytes_max} bytes");
             return Err(Failure::usage(text));
         }
+        if args.stamp && args.size.min < STAMPED_BYTES_MIN {
+            let text = format!(
+                "--stamp: a message that says when it was sent has at least {STAMPED_BYTES_MIN} \
+                 bytes; give a larger --size"
+            );
+            return Err(Failure::usage(text));
+        }
         Ok(Self {
             size: args.size,
             count: args.count.map(Into::into),
             seconds: args.seconds,
+            per_second: args.per_second.map(Into::into),
+            stamp: args.stamp,
             seed: args.seed,
             policy: args.policy,
             receivers: args.receivers,
@@ -52,6 +63,8 @@ pub(crate) struct LoadRecvPlan {
     pub(crate) count: Option<u64>,
     pub(crate) seconds: Option<Duration>,
     pub(crate) seed: u64,
+    pub(crate) stamp: bool,
+    pub(crate) late: Duration,
     pub(crate) timeout: Option<Duration>,
     pub(crate) fail_on: FailOn,
     pub(crate) session: SessionPlan,
@@ -63,6 +76,8 @@ impl LoadRecvPlan {
             count: args.count.map(Into::into),
             seconds: args.seconds,
             seed: args.seed,
+            stamp: args.stamp,
+            late: args.late,
             timeout: args.timeout,
             fail_on: args.fail_on,
             session: SessionPlan::new(args.session.given())?,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::Serialize;
 use towline::{
     Interface, Snapshot, Usage,
-    load::LoadTally,
+    load::{LoadTally, Percentiles},
     registry::{CounterReading, ProcessCounters, SessionCounters},
 };
 
@@ -190,10 +190,25 @@ pub(crate) struct LoadRecvReport {
     pub(crate) messages_per_s: f64,
     /// Of payload.
     pub(crate) bits_per_s: f64,
+    /// With `--stamp`: from when each message was due until it was given out.
+    pub(crate) delay: Option<DelayReport>,
     pub(crate) usage: UsageReport,
     /// Every packet thrown away, by reason; only those that happened.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
+}
+
+/// One-way delays by the wall clocks of both ends.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct DelayReport {
+    #[serde(flatten)]
+    pub(crate) percentiles: Percentiles,
+    /// Longer than this count as late.
+    pub(crate) late_ns: u64,
+    /// How many were.
+    pub(crate) late: u64,
+    /// How many came before they were due: the clocks disagree.
+    pub(crate) negative: u64,
 }
 
 impl LoadRecvReport {

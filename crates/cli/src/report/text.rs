@@ -8,8 +8,9 @@ use std::{
 use towline::registry::{CounterReading, ProcessCounters, SessionCounters};
 
 use super::{
-    Counters, Document, InterfacesReport, InterruptedDemo, LoadRecvReport, LoadSendReport,
-    PublishReport, SenderEnds, StatReport, SubscribeReport, TopReport, UsageReport, quantity,
+    Counters, DelayReport, Document, InterfacesReport, InterruptedDemo, LoadRecvReport,
+    LoadSendReport, PublishReport, SenderEnds, StatReport, SubscribeReport, TopReport, UsageReport,
+    quantity,
 };
 
 impl Document for PublishReport {
@@ -123,11 +124,36 @@ impl Document for LoadRecvReport {
             &quantity::time(Duration::from_secs_f64(self.seconds)),
         );
         table.row("rate", &rates(self.messages, self.bytes, self.seconds));
+        if let Some(delay) = &self.delay {
+            table.row("delay", &delays(delay));
+        }
         table.row("senders", &senders(&self.senders));
         table.usage(&self.usage);
         table.row("drops", &drops(&self.drops));
         table.text
     }
+}
+
+fn delays(delay: &DelayReport) -> String {
+    let time = |ns| quantity::time(Duration::from_nanos(ns));
+    let at = &delay.percentiles;
+    let mut text = format!(
+        "p50 {}, p99 {}, p99.9 {}, most {}; {} of {} later than {}",
+        time(at.p50_ns),
+        time(at.p99_ns),
+        time(at.p999_ns),
+        time(at.max_ns),
+        delay.late,
+        at.count,
+        time(delay.late_ns),
+    );
+    if delay.negative > 0 {
+        text += &format!(
+            "; {} before they were due: the clocks disagree",
+            delay.negative
+        );
+    }
+    text
 }
 
 impl Document for InterruptedDemo {
