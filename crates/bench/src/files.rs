@@ -248,6 +248,7 @@ impl Peer for Ceiling {
             cpu_seconds: after.busy_seconds_since(before),
             bytes: least * 3e6,
             steal_permille: after.steal_permille_since(before),
+            ..Sample::default()
         })
     }
 }
@@ -273,6 +274,7 @@ fn timed(
         cpu_seconds: after.busy_seconds_since(before),
         bytes: load.bytes as f64,
         steal_permille: after.steal_permille_since(before),
+        ..Sample::default()
     })
 }
 

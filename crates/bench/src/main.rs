@@ -19,6 +19,7 @@ mod fec;
 mod files;
 mod machine;
 mod matrix;
+mod parity;
 mod peer;
 mod program;
 mod rate;
@@ -121,6 +122,9 @@ fn run(request: &Request) -> Result<(), String> {
     }
     if request.wants("matrix") {
         println!("{}", matrix::run(request.pairs)?);
+    }
+    if request.wants("parity") {
+        println!("{}", parity::run(request.pairs)?);
     }
     if request.wants("files") {
         one_file(&lossy_lab()?, request.pairs)?;
@@ -280,14 +284,14 @@ fn measure_valid(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 }
 
 const USAGE: &str = "\
-usage: make bench ARGS=\"[fec] [messages] [matrix] [files] [trees] [rtt] [udp] [rate] [capture] \
-             [--pairs N] [--size B]\"
+usage: make bench ARGS=\"[fec] [messages] [matrix] [parity] [files] [trees] [rtt] [udp] [rate] \
+             [capture] [--pairs N] [--size B]\"
        of some also a part: capture-rate -cost -small -send -gaps -read, rtt-sockperf -pgm -pacing,
        udp-flood -rate -limit
        make soak ARGS=[SECONDS], at least 8";
 /// What can be asked for by name; without any, all are run.
-const GROUPS: [&str; 9] = [
-    "fec", "messages", "matrix", "files", "trees", "rtt", "udp", "rate", "capture",
+const GROUPS: [&str; 10] = [
+    "fec", "messages", "matrix", "parity", "files", "trees", "rtt", "udp", "rate", "capture",
 ];
 const PAIRS: usize = 7;
 const TRIES: usize = 5;

@@ -20,12 +20,12 @@ use crate::{
 
 /// One column of the matrix: what is sent to whom.
 #[derive(Clone, Copy, Debug)]
-struct Case {
+pub(crate) struct Case {
     /// Payload bytes of a message.
-    size: usize,
-    receivers: usize,
+    pub(crate) size: usize,
+    pub(crate) receivers: usize,
     /// Packets of a thousand that each receiver loses; `None` for no rule at all.
-    lost_permille: Option<u32>,
+    pub(crate) lost_permille: Option<u32>,
 }
 
 /// Runs every case and gives the table.
@@ -72,17 +72,8 @@ fn head() -> String {
 
 /// Ours and bare UDP in turn; the line, and ours.
 fn row(lab: &Lab, case: Case, pairs: usize) -> Result<(String, Series), String> {
-    for receiver in 1..=case.receivers {
-        let host = lab.host(receiver);
-        match case.lost_permille {
-            Some(lost) => host.set_loss(lost, 1000).map_err(|e| e.to_string())?,
-            None => host.clear_loss().map_err(|e| e.to_string())?,
-        }
-    }
-    let ours = Ours {
-        program: program::ours()?,
-        case,
-    };
+    case.set_loss(lab)?;
+    let ours = Ours::new("towline load", case, &[])?;
     let bare = Bare {
         program: program::compile("udplimit.c", &[])?,
         case,
@@ -115,7 +106,19 @@ fn row(lab: &Lab, case: Case, pairs: usize) -> Result<(String, Series), String> 
 }
 
 impl Case {
-    fn title(self) -> String {
+    /// Lets every receiver lose as much as the case says.
+    pub(crate) fn set_loss(self, lab: &Lab) -> Result<(), String> {
+        for receiver in 1..=self.receivers {
+            let host = lab.host(receiver);
+            match self.lost_permille {
+                Some(lost) => host.set_loss(lost, 1000).map_err(|e| e.to_string())?,
+                None => host.clear_loss().map_err(|e| e.to_string())?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn title(self) -> String {
         let Self {
             size, receivers, ..
         } = self;
@@ -129,14 +132,31 @@ impl Case {
     }
 }
 
-/// `towline load` at its defaults, until every receiver has everything.
+/// `towline load`, at its defaults but for what its sender is told, until every receiver has
+/// everything.
 #[derive(Debug)]
-struct Ours {
+pub(crate) struct Ours {
+    name: &'static str,
     program: PathBuf,
     case: Case,
+    more: &'static [&'static str],
 }
 
 impl Ours {
+    pub(crate) fn new(
+        name: &'static str,
+        case: Case,
+        more: &'static [&'static str],
+    ) -> Result<Self, String> {
+        let program = program::ours()?;
+        Ok(Self {
+            name,
+            program,
+            case,
+            more,
+        })
+    }
+
     fn command(&self, lab: &Lab, host: usize, verb: &str) -> Command {
         let mut command = lab.host(host).command(&self.program);
         command.args(["load", verb, "--group", GROUP, "--iface", "e0", "--json"]);
@@ -146,7 +166,7 @@ impl Ours {
 
 impl Peer for Ours {
     fn name(&self) -> &'static str {
-        "towline load"
+        self.name
     }
 
     fn run(&self, lab: &Lab) -> Result<Sample, String> {
@@ -169,9 +189,11 @@ impl Peer for Ours {
             "--receivers",
             &count,
         ]);
+        send.args(self.more);
         let sent = document(&Running::start(&mut send)?.finish(RUN_LIMIT)?)?;
         let mut sample = Sample {
             rate: f64::INFINITY,
+            repairs_permille: repairs_permille(&sent["counters"]),
             ..Sample::default()
         };
         for receiver in running {
@@ -246,6 +268,14 @@ fn timed(sample: Sample, before: Ticks) -> Sample {
 
 fn document(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("{error} in {text}"))
+}
+
+/// Repairs and parity, for a thousand packets of new data.
+fn repairs_permille(counters: &Value) -> f64 {
+    let repairs = ["rdata_packets", "parity_packets", "parity_unasked"];
+    let count = |name: &str| number(counters, &format!("source.{name}"));
+    let repairs: f64 = repairs.iter().map(|name| count(name)).sum();
+    1000.0 * repairs / count("odata_packets")
 }
 
 fn number(document: &Value, key: &str) -> f64 {

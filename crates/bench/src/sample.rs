@@ -14,6 +14,8 @@ pub(crate) struct Sample {
     pub(crate) cpu_seconds: f64,
     /// Payload bytes that the receiver got.
     pub(crate) bytes: f64,
+    /// Packets sent beside those with new data, for a thousand of these.
+    pub(crate) repairs_permille: f64,
     /// Thousandths of the time that the hypervisor gave to others.
     pub(crate) steal_permille: u64,
 }
@@ -65,6 +67,11 @@ impl Series {
     /// Median CPU seconds per gigabyte.
     pub(crate) fn cpu_seconds_per_gb(&self) -> f64 {
         spread(self.samples.iter().map(Sample::cpu_seconds_per_gb))[1]
+    }
+
+    /// Median of the packets sent beside those with new data, for a thousand of these.
+    pub(crate) fn repairs_permille(&self) -> f64 {
+        spread(self.samples.iter().map(|sample| sample.repairs_permille))[1]
     }
 
     /// Minimum, median and maximum of `self`'s rate over `other`'s, pair by pair.

@@ -14,5 +14,6 @@ mod files;
 mod hostile;
 mod messages;
 mod openpgm;
+mod parity;
 mod rate;
 mod tshark;
