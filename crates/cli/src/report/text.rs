@@ -84,7 +84,10 @@ impl Document for LoadSendReport {
             &quantity::time(Duration::from_secs_f64(self.seconds)),
         );
         table.row("rate", &rates(self.messages, self.bytes, self.seconds));
-        let repaired = self.counters.get("source.rdata_packets");
+        let repaired = ["rdata_packets", "parity_packets"]
+            .map(|name| self.counters.get(&format!("source.{name}")))
+            .iter()
+            .sum::<u64>();
         let sent = self.counters.get("source.odata_packets");
         table.row("packets", &format!("{sent} and {repaired} repairs"));
         let mut receivers = format!("{} reporting, ", self.receivers);
