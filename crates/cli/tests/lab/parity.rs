@@ -18,10 +18,8 @@ fn transfer(lab: &Lab, words: &str) -> (serde_json::Value, Vec<u64>) {
     let ends: Vec<_> = hosts
         .map(|host| End::start(towline(host, &receive)))
         .collect();
-    let send = format!(
-        "load send -g {GROUP} --json --receivers 3 --policy wait --count {COUNT} --size 1400 \
-         {words}"
-    );
+    let send =
+        format!("load send -g {GROUP} --json --receivers 3 --policy wait --count {COUNT} {words}");
     let sent = End::start(towline(lab.host(0), &send)).report(LIMIT);
     let recovered = ends.into_iter().map(|end| {
         let report = end.report(LIMIT);
@@ -35,16 +33,38 @@ fn transfer(lab: &Lab, words: &str) -> (serde_json::Value, Vec<u64>) {
     (sent["counters"].clone(), recovered)
 }
 
+/// Four hosts whose switch segments runs, so that loss hits single packets.
+fn lossy_lab() -> Lab {
+    let lab = Lab::new(&LabSpec::new(4).segments_at_switch()).unwrap();
+    for host in &lab.hosts()[1..] {
+        host.set_loss(5, 100).unwrap();
+    }
+    lab
+}
+
+#[test]
+fn packets_that_messages_share_and_pieces_of_messages_are_recovered() {
+    alone(|| {
+        let lab = lossy_lab();
+        let words = "--size 1-4000 --pack --fec-group 32 --fec-proactive 1 --rate 40MB/s";
+        let (sent, recovered) = transfer(&lab, words);
+        assert!(
+            recovered.iter().all(|&count| count > 1_000),
+            "{recovered:?}"
+        );
+        let count = |name: &str| sent[name].as_u64().unwrap();
+        assert!(count("source.packed") > 0 && count("source.fragmented") > 0);
+        assert!(count("source.parity_unasked") > 0);
+    });
+}
+
 #[test]
 fn parity_repairs_three_receivers_with_fewer_packets() {
     alone(|| {
-        let lab = Lab::new(&LabSpec::new(4).segments_at_switch()).unwrap();
-        for host in &lab.hosts()[1..] {
-            host.set_loss(5, 100).unwrap();
-        }
-        let (plain, recovered) = transfer(&lab, "");
+        let lab = lossy_lab();
+        let (plain, recovered) = transfer(&lab, "--size 1400");
         assert_eq!(recovered, [0; 3]);
-        let (parity, recovered) = transfer(&lab, "--fec-group 64");
+        let (parity, recovered) = transfer(&lab, "--size 1400 --fec-group 64");
         assert!(
             recovered.iter().all(|&count| count > 2_000),
             "{recovered:?}"
