@@ -160,6 +160,8 @@ enum Phase {
     Drain {
         queue: Duration,
         loss: f64,
+        /// The rate at which that was so; 0 for none.
+        from: u64,
         until: Instant,
     },
     /// Somebody else keeps the queue full: as much as a TCP connection in its place.
@@ -352,6 +354,7 @@ impl RateControl {
         let Phase::Drain {
             queue,
             loss: before,
+            from,
             until,
         } = self.phase
         else {
@@ -366,7 +369,10 @@ impl RateControl {
             return;
         };
         if loss > 0.0 {
-            if before > 0.0 && loss > before / 2.0 {
+            // What a full way would lose at this rate, were all that was lost its.
+            let expected = 1.0 - (1.0 - before) * from as f64 / self.rate as f64;
+            let is_conclusive = from > 0 && before > 0.0 && expected < before / 2.0;
+            if is_conclusive && loss > before / 2.0 {
                 self.is_chance(now, slot, loss);
             } else {
                 self.drain(now, slot, loss);
@@ -376,6 +382,7 @@ impl RateControl {
             self.phase = Phase::Drain {
                 queue: report.queue_delay,
                 loss: 0.0,
+                from,
                 until: now + report.drain_time(),
             };
         } else if now >= until {
@@ -391,7 +398,7 @@ impl RateControl {
     /// Sends less than arrives.
     fn drain(&mut self, now: Instant, slot: u32, loss: f64) {
         let report = self.receivers[&slot].last;
-        self.ceiling = self.carried(now, slot);
+        self.ceiling = self.carried(now, slot, loss);
         self.limit = Some(RateLimit {
             slot,
             cause: RateCause::Network,
@@ -399,14 +406,16 @@ impl RateControl {
         self.phase = Phase::Drain {
             queue: report.queue_delay,
             loss,
+            from: self.rate,
             until: now + report.drain_time(),
         };
         self.set(now, part(self.ceiling, 85));
     }
 
-    /// What arrives at a receiver that sees a queue, as far as that is to be believed: a busy host
-    /// makes queues that are none, and measures too little.
-    fn carried(&self, now: Instant, slot: u32) -> u64 {
+    /// What arrives at a receiver that sees a queue or this share lost, as far as that is to be
+    /// believed: a busy host makes queues that are none, and measures too little, or too much when
+    /// it takes at once what came while it was busy.
+    fn carried(&self, now: Instant, slot: u32, loss: f64) -> u64 {
         let arrived = self.receivers[&slot].delivery;
         if self.rate == 0 {
             return arrived.max(self.config.rate_min);
@@ -418,14 +427,15 @@ impl RateControl {
             }
             _ => part(self.rate, 70),
         };
-        arrived.min(self.rate).max(floor)
+        let most = (self.rate as f64 * (1.0 - loss)) as u64;
+        arrived.max(floor).min(most)
     }
 
     /// The loss is as high with less: it is not ours.
     fn is_chance(&mut self, now: Instant, slot: u32, loss: f64) {
         self.receivers
             .entry(slot)
-            .and_modify(|receiver| receiver.chance = loss * 1.3 + 0.05);
+            .and_modify(|receiver| receiver.chance = (loss * 1.3 + 0.05).min(CHANCE_MAX));
         self.limit = None;
         self.warnings = 0;
         self.phase = if self.rate_before == 0 {
@@ -454,7 +464,7 @@ impl RateControl {
 
     /// A receiver's host takes less than arrives.
     fn host_drops(&mut self, now: Instant, slot: u32) {
-        self.ceiling = self.carried(now, slot);
+        self.ceiling = self.carried(now, slot, 0.0);
         self.limit = Some(RateLimit {
             slot,
             cause: RateCause::Host,
@@ -703,6 +713,8 @@ const QUEUE_MIN: Duration = Duration::from_millis(2);
 const LOSS_SPAN_MIN: u64 = 200;
 /// Random loss up to this is not congestion.
 const LOSS_SHARE_MAX: f64 = 0.10;
+/// Not even chance takes more.
+const CHANCE_MAX: f64 = 0.75;
 /// A way that carries as much without a queue needs no limit: the flow window is one.
 const RAMP_END: u64 = 400_000_000;
 /// A queue that is back so soon was one.

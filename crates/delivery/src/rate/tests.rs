@@ -86,7 +86,8 @@ fn loss_without_a_queue_is_not_congestion_below_ten_per_cent() {
         [100, 101, 102].map(&mut lose_half),
         [0, 42_500_000, 42_500_000]
     );
-    assert_eq!(lose_half(103), 0, "as much with less: not ours");
+    assert_eq!([103, 104].map(&mut lose_half), [18_062_500; 2]);
+    assert_eq!(lose_half(105), 0, "as much with less: not ours");
 }
 
 #[test]
@@ -178,4 +179,20 @@ fn a_queue_that_a_slow_application_sees_has_to_stay() {
         rates.push(control.steer(at(1201 + 10 * n), false));
     }
     assert_eq!(rates[8..], [100_000_000, 42_500_000]);
+}
+
+#[test]
+fn what_a_busy_host_takes_at_once_is_not_what_the_way_carries() {
+    let mut control = starting();
+    for n in 0..3 {
+        let (ms, lead) = (1010 + 10 * n, 10_000 + 1000 * n);
+        let flooded = RateReport {
+            delivery: 90_000_000,
+            missed: 940 * n,
+            ..report(ms, lead)
+        };
+        control.report(at(ms), 0, &flooded);
+    }
+    // 6 % of 100 MB/s arrive, whatever is said of 10 ms.
+    assert_eq!(control.steer(at(1031), true) / 1000, 5_100);
 }
