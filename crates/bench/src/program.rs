@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -96,20 +96,8 @@ impl Running {
 
     /// Waits for the program's end, at most `limit`, and gives its standard output.
     pub(crate) fn finish(mut self, limit: Duration) -> Result<String, String> {
-        let end = Instant::now() + limit;
-        let status = loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => break status,
-                Ok(None) if Instant::now() < end => thread::sleep(Duration::from_millis(20)),
-                Ok(None) => {
-                    self.stop();
-                    return Err(format!("{}: not done in {limit:?}", self.what));
-                }
-                Err(error) => return Err(format!("{}: {error}", self.what)),
-            }
-        };
-        let stdout = read(self.child.stdout.as_mut());
-        let stderr = read(self.child.stderr.as_mut());
+        let collected = self.collect(limit, Duration::from_millis(20));
+        let (status, stdout, stderr) = collected.inspect_err(|_| self.stop())?;
         if status.success() {
             Ok(stdout)
         } else {
@@ -120,6 +108,32 @@ impl Running {
                 stderr.trim()
             ))
         }
+    }
+
+    /// Waits for its end, which is looked for every `pause`, and gives what it said, on either way.
+    /// When that takes longer than `limit` it still runs.
+    pub(crate) fn collect(
+        &mut self,
+        limit: Duration,
+        pause: Duration,
+    ) -> Result<(ExitStatus, String, String), String> {
+        let end = Instant::now() + limit;
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) if Instant::now() < end => thread::sleep(pause),
+                Ok(None) => return Err(format!("{}: not done in {limit:?}", self.what)),
+                Err(error) => return Err(format!("{}: {error}", self.what)),
+            }
+        };
+        let stdout = read(self.child.stdout.as_mut());
+        let stderr = read(self.child.stderr.as_mut());
+        Ok((status, stdout, stderr))
+    }
+
+    /// True until it has ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
     }
 
     /// The number of its process.

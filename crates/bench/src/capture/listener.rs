@@ -1,78 +1,49 @@
 //! A program that runs until it is told to stop, and what it said.
 
-use std::{
-    io::Read,
-    os::unix::process::CommandExt as _,
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{os::unix::process::CommandExt as _, process::Command, time::Duration};
+
+use crate::program::Running;
 
 /// A started program.
 #[derive(Debug)]
-pub(super) struct Listener {
-    child: Child,
-    what: String,
-}
+pub(super) struct Listener(Running);
 
 impl Listener {
     /// Starts it; its output is small enough for a pipe.
     pub(super) fn start(command: &mut Command) -> Result<Self, String> {
-        let what = command.get_program().to_string_lossy().into_owned();
         // A group of its own, to be told to stop as a terminal does: all of it.
-        let child = command
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("{what}: {error}"))?;
-        Ok(Self { child, what })
+        Running::start(command.process_group(0)).map(Self)
     }
 
     /// Tells it to stop, as Ctrl-C does, and gives all that it said.
-    pub(super) fn interrupt(mut self) -> Result<String, String> {
-        let group = format!("-{}", self.child.id());
-        let told = Command::new("kill").args(["-INT", "--", &group]).status();
+    pub(super) fn interrupt(self) -> Result<String, String> {
+        let told = self.signal("-INT").status();
         told.map_err(|error| format!("kill: {error}"))?;
-        self.collect(END_LIMIT)
+        self.finish(END_LIMIT)
     }
 
-    /// Waits for its own end.
+    /// Waits for its own end; what it said counts, however it ended.
     pub(super) fn finish(mut self, limit: Duration) -> Result<String, String> {
-        self.collect(limit)
+        let (_, stdout, stderr) = self.0.collect(limit, LOOK_PAUSE)?;
+        Ok(stdout + &stderr)
     }
 
-    fn collect(&mut self, limit: Duration) -> Result<String, String> {
-        let end = Instant::now() + limit;
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if Instant::now() > end {
-                return Err(format!("{}: not done in {limit:?}", self.what));
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        let mut text = String::new();
-        // Something other than text is caught by its missing figures.
-        if let Some(stream) = self.child.stdout.as_mut() {
-            drop(stream.read_to_string(&mut text));
-        }
-        if let Some(stream) = self.child.stderr.as_mut() {
-            drop(stream.read_to_string(&mut text));
-        }
-        Ok(text)
+    fn signal(&self, signal: &str) -> Command {
+        let mut kill = Command::new("kill");
+        kill.args([signal, "--", &format!("-{}", self.0.process())]);
+        kill
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let group = format!("-{}", self.child.id());
-            let mut kill = Command::new("kill");
+        if self.0.is_running() {
             // It fails only when all of it has gone by itself meanwhile.
-            drop(kill.args(["-KILL", "--", &group]).status());
+            drop(self.signal("-KILL").status());
         }
-        drop(self.child.wait());
+        self.0.stop();
     }
 }
 
 const END_LIMIT: Duration = Duration::from_secs(20);
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
