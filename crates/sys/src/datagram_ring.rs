@@ -216,7 +216,7 @@ impl DatagramRing {
         if done.is_some() || !self.ring.submission().taskrun() {
             return done;
         }
-        // Any call has the kernel finish what waits for this thread; its failure is seen as nothing.
+        // Any call has the kernel finish what waits for this thread; its failure is nothing done.
         let _entered = self.ring.submit();
         self.ring.completion().next()
     }

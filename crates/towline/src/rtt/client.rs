@@ -593,8 +593,8 @@ impl<'a> Run<'a> {
         let now = self.now();
         let sequence = self.take(0, len, now);
         let is_stamped = |sequence: &u64| sequence.is_multiple_of(self.client.stamp_every);
-        if let Some((sequence, ns)) = sequence.filter(is_stamped).zip(stamps.software_ns) {
-            self.client.stamping.echoed(sequence, ns, Clocks::now());
+        if let Some(sequence) = sequence.filter(is_stamped) {
+            self.client.stamping.echoed(sequence, stamps, Clocks::now());
         }
         Ok(())
     }

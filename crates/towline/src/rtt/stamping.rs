@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, os::fd::BorrowedFd};
 
 use measure::Split;
-use sys::stamp::{Report, Stage, receive_report};
+use sys::stamp::{Report, Stage, Stamps, receive_report};
 
 /// The stamped messages whose stamps are not complete.
 #[derive(Debug, Default)]
@@ -21,9 +21,10 @@ struct Pending {
     sequence: u64,
     sent: Clocks,
     scheduled_ns: Option<u64>,
-    device_ns: Option<u64>,
-    /// Our kernel's stamp of the echo, and when the application had it.
-    echoed: Option<(u64, Clocks)>,
+    /// By the kernel, or by the device where it stamps: a device that does suppresses the other.
+    left: Option<Stamps>,
+    /// The stamps of the echo, and when the application had it.
+    echoed: Option<(Stamps, Clocks)>,
 }
 
 /// Both clocks at one moment: the kernel stamps by the wall clock, which may be set meanwhile.
@@ -74,17 +75,17 @@ impl Stamping {
             sequence,
             sent,
             scheduled_ns: None,
-            device_ns: None,
+            left: None,
             echoed: None,
         });
         self.count = self.count.wrapping_add(1);
     }
 
     /// An echo came that the kernel stamped.
-    pub(super) fn echoed(&mut self, sequence: u64, kernel_ns: u64, got: Clocks) {
+    pub(super) fn echoed(&mut self, sequence: u64, stamps: Stamps, got: Clocks) {
         let mut pending = self.pending.iter_mut();
         if let Some(one) = pending.find(|one| one.sequence == sequence) {
-            one.echoed = Some((kernel_ns, got));
+            one.echoed = Some((stamps, got));
         }
     }
 
@@ -98,7 +99,7 @@ impl Stamping {
                 stamps,
             } = report
             {
-                self.stamped(number, stage, stamps.software_ns);
+                self.stamped(number, stage, stamps);
             }
         }
         while let Some(outcome) = self.take() {
@@ -114,12 +115,12 @@ impl Stamping {
         !self.pending.is_empty()
     }
 
-    fn stamped(&mut self, number: u32, stage: Stage, ns: Option<u64>) {
+    fn stamped(&mut self, number: u32, stage: Stage, stamps: Stamps) {
         let mut pending = self.pending.iter_mut();
         if let Some(one) = pending.find(|one| one.number == number) {
             match stage {
-                Stage::Scheduled => one.scheduled_ns = ns,
-                Stage::Sent => one.device_ns = ns,
+                Stage::Scheduled => one.scheduled_ns = stamps.software_ns,
+                Stage::Sent => one.left = Some(stamps),
                 Stage::Other(_) => {}
             }
         }
@@ -127,20 +128,23 @@ impl Stamping {
 
     /// The first message with all its stamps, taken out; within, `None` when they make no sense.
     fn take(&mut self) -> Option<Option<Outcome>> {
-        let whole = |one: &Pending| Some((one.scheduled_ns?, one.device_ns?, one.echoed?));
+        let whole = |one: &Pending| Some((one.scheduled_ns?, one.left?, one.echoed?));
         let found = self.pending.iter().position(|one| whole(one).is_some())?;
         let one = self.pending.remove(found)?;
-        let (scheduled, device, (kernel, got)) = whole(&one)?;
+        let (scheduled, left, (came, got)) = whole(&one)?;
         let step_ns = got.step_ns(&one.sent);
         if step_ns > CLOCK_STEP_NS {
             return Some(Some(Outcome::ClockStep(step_ns)));
         }
         let split = || {
+            let kernel = came.software_ns?;
+            let link_ns = link_ns(&left, &came)?;
             Some(Split {
                 sequence: one.sequence,
                 queue_ns: scheduled.checked_sub(one.sent.wall_ns)?,
-                device_ns: device.checked_sub(scheduled)?,
-                link_ns: kernel.checked_sub(device)?,
+                // With the device's own stamps also from the device to our kernel, on the way back.
+                device_ns: kernel.checked_sub(scheduled)?.checked_sub(link_ns)?,
+                link_ns,
                 wake_ns: got.wall_ns.checked_sub(kernel)?,
             })
         };
@@ -148,6 +152,14 @@ impl Stamping {
         let is_exact = step_ns <= CLOCK_ERROR_NS;
         Some(split().filter(|_| is_exact).map(Outcome::Whole))
     }
+}
+
+/// From the device and back to it by its own clock where it stamps both ways; otherwise to our
+/// kernel, by the kernel's.
+fn link_ns(left: &Stamps, came: &Stamps) -> Option<u64> {
+    let between = |from: Option<u64>, to: Option<u64>| to?.checked_sub(from?);
+    between(left.hardware_ns, came.hardware_ns)
+        .or_else(|| between(left.software_ns, came.software_ns))
 }
 
 /// More than the clocks can part while a message is under way, unless one was set.
@@ -171,11 +183,49 @@ mod tests {
     fn outcome(got: Clocks) -> Option<Option<Outcome>> {
         let mut stamping = Stamping::default();
         stamping.sent(77, at(1_000, 50_000));
-        stamping.stamped(0, Stage::Scheduled, Some(51_000));
-        stamping.stamped(0, Stage::Sent, Some(53_000));
+        stamping.stamped(0, Stage::Scheduled, by_kernel(51_000));
+        stamping.stamped(0, Stage::Sent, by_kernel(53_000));
         assert_eq!(stamping.take(), None);
-        stamping.echoed(77, 60_000, got);
+        stamping.echoed(77, by_kernel(60_000), got);
         stamping.take()
+    }
+
+    fn by_kernel(ns: u64) -> Stamps {
+        Stamps {
+            software_ns: Some(ns),
+            hardware_ns: None,
+        }
+    }
+
+    #[test]
+    fn a_device_that_stamps_both_ways_measures_the_link_by_its_own_clock() {
+        let found = |came_hardware_ns| {
+            let mut stamping = Stamping::default();
+            stamping.sent(77, at(1_000, 50_000));
+            stamping.stamped(0, Stage::Scheduled, by_kernel(51_000));
+            // Of another epoch, and without the kernel's, which it suppresses.
+            let left = Stamps {
+                software_ns: None,
+                hardware_ns: Some(7),
+            };
+            stamping.stamped(0, Stage::Sent, left);
+            let came = Stamps {
+                hardware_ns: came_hardware_ns,
+                ..by_kernel(60_000)
+            };
+            stamping.echoed(77, came, at(15_000, 64_000));
+            stamping.take()
+        };
+        let split = Split {
+            sequence: 77,
+            queue_ns: 1_000,
+            device_ns: 4_000,
+            link_ns: 5_000,
+            wake_ns: 4_000,
+        };
+        assert_eq!(found(Some(5_007)), Some(Some(Outcome::Whole(split))));
+        // One way only says nothing.
+        assert_eq!(found(None), Some(None));
     }
 
     #[test]
