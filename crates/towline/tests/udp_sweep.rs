@@ -11,8 +11,12 @@ use std::{
 };
 
 use lab::{Lab, LabSpec, isolated};
-use towline::udp::{
-    Direction, Flow, Limit, Load, Mode, PORT, Profile, ServeSpec, Server, Sweep, SweepReport,
+use towline::{
+    rtt::Format,
+    udp::{
+        Direction, Flow, Limit, Load, Mode, PORT, Profile, ServeSpec, Server, Sweep, SweepReport,
+        draw,
+    },
 };
 
 mod middle;
@@ -149,6 +153,32 @@ fn losses_are_told_by_their_cause() {
     });
 }
 
+/// A curve for each way of sending, and a point that tells itself for each flow.
+fn is_drawn(report: &SweepReport) {
+    let mut picture = Vec::new();
+    draw(&mut picture, Format::Svg, report).unwrap();
+    let picture = String::from_utf8(picture).unwrap();
+    for name in [
+        "there, one, tuned",
+        "back, gso, tuned",
+        "back while both, batch, tuned",
+    ] {
+        assert!(picture.contains(&format!(">{name}</text>")), "{name}");
+        assert!(
+            picture.contains(&format!("<title>{name}, 1400 B: ")),
+            "{name}"
+        );
+    }
+    let flows: usize = report.rows.iter().map(|row| row.flows.len()).sum();
+    let points = picture.matches(" lost, ").count();
+    assert_eq!(
+        points,
+        4 * flows,
+        "rate, payload, loss and processor time of each"
+    );
+    assert!(draw(&mut Vec::new(), Format::Csv, report).is_err());
+}
+
 #[test]
 fn both_directions_modes_and_ipv6() {
     isolated(|| {
@@ -164,6 +194,7 @@ fn both_directions_modes_and_ipv6() {
             sweep.directions = vec![Direction::There, Direction::Back, Direction::Both];
             (sweep.load, sweep.duration) = (Some(Load::Rate(1_000)), Duration::from_millis(100));
             let report = swept(&lab, &sweep);
+            is_drawn(&report);
             assert_eq!(report.rows.len(), 27);
             for row in &report.rows {
                 if row.mode == Mode::Gso && row.size == 9_000 {
