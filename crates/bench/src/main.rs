@@ -27,6 +27,7 @@ mod round_trips;
 mod sample;
 mod soak;
 mod table;
+mod tail;
 mod turns;
 mod udp;
 
@@ -125,6 +126,9 @@ fn run(request: &Request) -> Result<(), String> {
     }
     if request.wants("parity") {
         println!("{}", parity::run(request.pairs)?);
+    }
+    if request.wants("tail") {
+        println!("{}", tail::run(request.pairs)?);
     }
     if request.wants("files") {
         one_file(&lossy_lab()?, request.pairs)?;
@@ -284,14 +288,15 @@ fn measure_valid(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 }
 
 const USAGE: &str = "\
-usage: make bench ARGS=\"[fec] [messages] [matrix] [parity] [files] [trees] [rtt] [udp] [rate] \
-             [capture] [--pairs N] [--size B]\"
+usage: make bench ARGS=\"[fec] [messages] [matrix] [tail] [parity] [files] [trees] [rtt] [udp] \
+             [rate] [capture] [--pairs N] [--size B]\"
        of some also a part: capture-rate -cost -small -send -gaps -read, rtt-sockperf -pgm -pacing,
        udp-flood -rate -limit
        make soak ARGS=[SECONDS], at least 8";
 /// What can be asked for by name; without any, all are run.
-const GROUPS: [&str; 10] = [
-    "fec", "messages", "matrix", "parity", "files", "trees", "rtt", "udp", "rate", "capture",
+const GROUPS: [&str; 11] = [
+    "fec", "messages", "matrix", "tail", "parity", "files", "trees", "rtt", "udp", "rate",
+    "capture",
 ];
 const PAIRS: usize = 7;
 const TRIES: usize = 5;

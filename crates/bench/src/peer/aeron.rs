@@ -24,14 +24,19 @@ pub(crate) struct Aeron {
 impl Aeron {
     /// Fetches the library by Maven when it is not there yet.
     pub(crate) fn new(size: usize) -> Result<Self, String> {
+        let class_path = Self::class_path()?;
+        Ok(Self { class_path, size })
+    }
+
+    /// Compiles the yardstick; gives where it and the library are.
+    pub(crate) fn class_path() -> Result<String, String> {
         let jar = jar()?;
         let classes = program::root().join("target/aeron");
         fs::create_dir_all(&classes).map_err(|e| format!("{}: {e}", classes.display()))?;
         let mut compile = Command::new("javac");
         compile.arg("-cp").arg(&jar).arg("-d").arg(&classes);
         program::complete(compile.arg(program::root().join("bench/AeronBench.java")))?;
-        let class_path = format!("{}:{}", jar.display(), classes.display());
-        Ok(Self { class_path, size })
+        Ok(format!("{}:{}", jar.display(), classes.display()))
     }
 
     fn command(&self, host: &Host, mode: &str, channel: &str, seconds: &str) -> Command {

@@ -14,6 +14,7 @@ use crate::{
 
 linked!(PlanSender<MemoryContent>, PlanReceiver<MemoryStore>);
 
+mod disk;
 mod hostile;
 mod keys;
 mod scenarios;

@@ -13,8 +13,8 @@
 //! tell is that packets contradict each other (lengths, sizes, options): then no parity of this
 //! group is worth anything, and the group is [`Group::is_barred`]: ask for its members one by one.
 //!
-//! For the same reason a bit error that no checksum sees in one packet of a group is in every member
-//! that is recovered with it.
+//! For the same reason a bit error that no checksum sees in one packet of a group is in every
+//! member that is recovered with it.
 //!
 //! Invariants: at most `group_size` packets are kept, none longer than `payload_bytes_max` and
 //! [`LENGTH_BYTES`]; memory follows the bytes that came, never a claim.

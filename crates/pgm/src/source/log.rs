@@ -110,8 +110,8 @@ impl TransmitLog {
         position
     }
 
-    /// Makes the newest packet, which is unsent, `len` bytes longer. There is room: the place it was
-    /// given was longer.
+    /// Makes the newest packet, which is unsent, `len` bytes longer. There is room: the place that
+    /// it was given was longer.
     #[inline]
     pub(super) fn grow(&mut self, len: usize) {
         debug_assert!(self.unsent < self.lead, "what was sent does not change");

@@ -1,0 +1,265 @@
+//! How late messages come when few packets are lost: 224 bytes, 50,000 a second, to three receivers
+//! that lose one packet in 10,000 each.
+//!
+//! Delays count from when a message was due, so a sender that stalls is not excused. Rivals wait
+//! shortly before they ask for what they miss. Of each run the worst receiver counts.
+
+use std::{fmt::Write as _, path::PathBuf, process::Command, thread, time::Duration};
+
+use lab::{Host, Lab, LabSpec};
+use serde_json::Value;
+
+use crate::{
+    machine::Ticks,
+    peer,
+    program::{self, Running, number_after},
+};
+
+/// One run, at the receiver that was worst.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tail {
+    p50_us: f64,
+    p999_us: f64,
+    /// Messages later than 500 us for each one whose packet was lost.
+    late_for_each_loss: f64,
+    missing: f64,
+    steal_permille: u64,
+}
+
+/// Someone who sends on a schedule, and receivers who tell how late things came.
+trait Rival {
+    fn name(&self) -> &'static str;
+    fn receiver(&self, host: &Host) -> Command;
+    fn sender(&self, host: &Host) -> Command;
+    /// p50, p99.9, late messages, missing messages.
+    fn figures(&self, received: &str) -> Option<[f64; 4]>;
+}
+
+/// Interleaved runs of all, and their table.
+pub(crate) fn run(pairs: usize) -> Result<String, String> {
+    let lab = Lab::new(&LabSpec::new(4).segments_at_switch()).map_err(|e| e.to_string())?;
+    for host in &lab.hosts()[1..] {
+        host.set_loss(1, 10_000).map_err(|e| e.to_string())?;
+    }
+    let mut rivals: Vec<Box<dyn Rival>> = vec![Box::new(Ours(program::ours()?))];
+    match program::compile_with_libpgm() {
+        Ok(program) => rivals.push(Box::new(Libpgm(program))),
+        Err(text) => eprintln!("skipped: {text}"),
+    }
+    match peer::Aeron::class_path() {
+        Ok(class_path) => rivals.push(Box::new(Aeron(class_path))),
+        Err(text) => eprintln!("skipped: {text}"),
+    }
+    let mut runs: Vec<Vec<Tail>> = vec![Vec::new(); rivals.len()];
+    for pair in 1..=pairs {
+        for (rival, runs) in rivals.iter().zip(&mut runs) {
+            let tail = valid(rival.as_ref(), &lab)?;
+            eprintln!("pair {pair} {}: {tail:?}", rival.name());
+            runs.push(tail);
+        }
+    }
+    Ok(table(&rivals, &runs, pairs))
+}
+
+fn table(rivals: &[Box<dyn Rival>], runs: &[Vec<Tail>], pairs: usize) -> String {
+    let mut text = format!(
+        "delay of {BYTES} B at {PER_SECOND}/s to {RECEIVERS} receivers, 0.01 % lost, {pairs} \
+         pairs, medians (min .. max)\n{:<26} {:>10} {:>28} {:>28} {:>9}\n",
+        "peer", "p50 us", "p99.9 us", "late for each packet lost", "missing"
+    );
+    for (rival, runs) in rivals.iter().zip(runs) {
+        let of = |pick: fn(&Tail) -> f64| {
+            let mut values: Vec<f64> = runs.iter().map(pick).collect();
+            values.sort_by(f64::total_cmp);
+            [
+                values[0],
+                values[values.len() / 2],
+                values[values.len() - 1],
+            ]
+        };
+        let shown = |[low, mid, high]: [f64; 3]| format!("{mid:.1} ({low:.1} .. {high:.1})");
+        // Writing to a string does not fail.
+        let _ok = writeln!(
+            text,
+            "{:<26} {:>10.1} {:>28} {:>28} {:>9.0}",
+            rival.name(),
+            of(|tail| tail.p50_us)[1],
+            shown(of(|tail| tail.p999_us)),
+            shown(of(|tail| tail.late_for_each_loss)),
+            of(|tail| tail.missing)[2],
+        );
+    }
+    text
+}
+
+/// A run on a machine that was ours meanwhile.
+fn valid(rival: &dyn Rival, lab: &Lab) -> Result<Tail, String> {
+    let mut last = Tail::default();
+    for _ in 0..TRIES {
+        last = once(rival, lab)?;
+        if last.steal_permille <= 10 {
+            return Ok(last);
+        }
+        eprintln!("{}: void, repeated: {last:?}", rival.name());
+    }
+    Err(format!(
+        "{}: stolen time in every try: {last:?}",
+        rival.name()
+    ))
+}
+
+fn once(rival: &dyn Rival, lab: &Lab) -> Result<Tail, String> {
+    let lost_before: Vec<u64> = (1..=RECEIVERS).map(|n| lost(lab, n)).collect();
+    let before = Ticks::read();
+    let mut receivers = Vec::new();
+    for receiver in 1..=RECEIVERS {
+        receivers.push(Running::start(&mut rival.receiver(lab.host(receiver)))?);
+    }
+    thread::sleep(Duration::from_millis(500));
+    Running::start(&mut rival.sender(lab.host(0)))?.finish(RUN_LIMIT)?;
+    let mut worst = Tail::default();
+    for (nth, receiver) in receivers.into_iter().enumerate() {
+        let text = receiver.finish(RUN_LIMIT)?;
+        let [p50_us, p999_us, late, missing] = rival
+            .figures(&text)
+            .ok_or_else(|| format!("{}: no figures in {text}", rival.name()))?;
+        let losses = (lost(lab, nth + 1) - lost_before[nth]).max(1);
+        worst.p50_us = worst.p50_us.max(p50_us);
+        worst.p999_us = worst.p999_us.max(p999_us);
+        worst.late_for_each_loss = worst.late_for_each_loss.max(late / losses as f64);
+        worst.missing += missing;
+    }
+    worst.steal_permille = Ticks::read().steal_permille_since(before);
+    Ok(worst)
+}
+
+fn lost(lab: &Lab, host: usize) -> u64 {
+    lab.host(host).lost_packets().unwrap_or(0)
+}
+
+struct Ours(PathBuf);
+
+impl Rival for Ours {
+    fn name(&self) -> &'static str {
+        "towline load"
+    }
+
+    fn receiver(&self, host: &Host) -> Command {
+        let mut command = host.command(&self.0);
+        command.args(["load", "recv", "--group", GROUP_AND_PORT, "--iface", "e0"]);
+        command.args(["--stamp", "--json"]);
+        command
+    }
+
+    fn sender(&self, host: &Host) -> Command {
+        let mut command = host.command(&self.0);
+        command.args(["load", "send", "--group", GROUP_AND_PORT, "--iface", "e0"]);
+        let receivers = RECEIVERS.to_string();
+        command.args(["--stamp", "--size", BYTES, "--per-second", PER_SECOND]);
+        command.args(["--for", SECONDS, "--receivers", &receivers, "--json"]);
+        command
+    }
+
+    fn figures(&self, received: &str) -> Option<[f64; 4]> {
+        let report: Value = serde_json::from_str(received).ok()?;
+        let delay = &report["delay"];
+        let us = |name: &str| Some(delay[name].as_f64()? / 1e3);
+        Some([
+            us("p50_ns")?,
+            us("p999_ns")?,
+            delay["late"].as_f64()?,
+            report["missing"].as_f64()?,
+        ])
+    }
+}
+
+/// The figures of a yardstick's line.
+fn printed(text: &str) -> Option<[f64; 4]> {
+    let names = ["p50", "p99.9", "late", "missing"];
+    let mut figures = [0.0; 4];
+    for (figure, name) in figures.iter_mut().zip(names) {
+        *figure = number_after(text, name)?;
+    }
+    Some(figures)
+}
+
+struct Libpgm(PathBuf);
+
+impl Libpgm {
+    fn command(&self, host: &Host, verb: &str) -> Command {
+        let mut command = host.command(&self.0);
+        command.args([verb, &host.ipv4().to_string(), GROUP]);
+        command
+    }
+}
+
+impl Rival for Libpgm {
+    fn name(&self) -> &'static str {
+        "libpgm 5.3 (OpenPGM)"
+    }
+
+    fn receiver(&self, host: &Host) -> Command {
+        let mut command = self.command(host, "tailr");
+        command.arg(RECEIVE_SECONDS);
+        command
+    }
+
+    fn sender(&self, host: &Host) -> Command {
+        let mut command = self.command(host, "tails");
+        command.args([BYTES, PER_SECOND, SECONDS]);
+        command
+    }
+
+    fn figures(&self, received: &str) -> Option<[f64; 4]> {
+        printed(received)
+    }
+}
+
+struct Aeron(String);
+
+impl Aeron {
+    fn command(&self, host: &Host, verb: &str, seconds: &str) -> Command {
+        let mut command = host.command("java");
+        command.args(["--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED", "-cp"]);
+        let control = if verb == "tails" { "|fc=min" } else { "" };
+        let channel = format!(
+            "aeron:udp?endpoint={AERON_ENDPOINT}|interface={}{control}",
+            host.ipv4()
+        );
+        command.args([&self.0, "AeronBench", verb, &channel, BYTES, seconds]);
+        command
+    }
+}
+
+impl Rival for Aeron {
+    fn name(&self) -> &'static str {
+        "Aeron 1.44 (Java, shared)"
+    }
+
+    fn receiver(&self, host: &Host) -> Command {
+        self.command(host, "tailr", RECEIVE_SECONDS)
+    }
+
+    fn sender(&self, host: &Host) -> Command {
+        let mut command = self.command(host, "tails", SECONDS);
+        command.arg(PER_SECOND);
+        command
+    }
+
+    fn figures(&self, received: &str) -> Option<[f64; 4]> {
+        printed(received)
+    }
+}
+
+const RECEIVERS: usize = 3;
+const BYTES: &str = "224";
+const PER_SECOND: &str = "50000";
+const SECONDS: &str = "5";
+/// The yardsticks receive for so long: start, sending, and the last repairs.
+const RECEIVE_SECONDS: &str = "11";
+const GROUP: &str = "239.192.7.5";
+const GROUP_AND_PORT: &str = "239.192.7.5:7500";
+/// The last octet of an Aeron group's address is odd.
+const AERON_ENDPOINT: &str = "239.192.7.5:40457";
+const TRIES: usize = 5;
+const RUN_LIMIT: Duration = Duration::from_secs(60);
