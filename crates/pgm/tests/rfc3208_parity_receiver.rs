@@ -176,6 +176,31 @@ fn s11_5_a_partial_group_that_goes_nowhere_is_asked_for_selectively() {
 }
 
 #[test]
+fn s11_5_parity_that_follows_unasked_is_waited_for_until_the_next_group_begins() {
+    let both = ParityPrm::new(true, true, K, ParityReading::Lax);
+    let mut bench = joined_with(Mode::Sequence, Config::builder(), 0);
+    arrive(&mut bench, 1..8, &[]);
+    for _ in 0..2 {
+        bench.spm(7, &[PgmOption::ParityPrm(both)]);
+    }
+    arrive(&mut bench, 8..16, &[9, 10]);
+    bench.pass_ms(5);
+    assert_eq!(
+        take_asked(&mut bench),
+        (vec![], vec![]),
+        "it may be right behind"
+    );
+    bench.packet(&parity_packet(8, 8, 0));
+    arrive(&mut bench, 16..17, &[]);
+    bench.pass_ms(5);
+    assert_eq!(
+        take_asked(&mut bench),
+        (vec![], vec![8]),
+        "one was not enough"
+    );
+}
+
+#[test]
 fn s11_5_the_last_group_is_short_and_asked_for_as_if_it_were_full() {
     let mut bench = offered();
     arrive(&mut bench, 8..13, &[9, 10]);

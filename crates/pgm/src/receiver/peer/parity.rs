@@ -46,6 +46,8 @@ pub(super) struct Offer {
     /// What is kept, while an offer stands.
     pub(super) groups: Option<Box<Groups>>,
     is_on_demand: bool,
+    /// Parity may follow a group unasked, before the next group's packets.
+    is_proactive: bool,
     /// One past the lead that the last SPM told, and how many data packets had come by then.
     told: (u64, u64),
     /// The first position of the last group, which an SPM said is short.
@@ -94,6 +96,7 @@ impl Peer {
             ParityReading::Lax
         };
         self.offer.is_on_demand = offer.is_on_demand(reading);
+        self.offer.is_proactive = offer.is_proactive(reading);
         if self.offer.groups.is_none() && self.is_proven() {
             self.offer.groups = Groups::new(
                 &mut shared.store,
@@ -322,7 +325,9 @@ impl Peer {
             return u64::MAX;
         };
         let next = self.window.next;
-        let first = groups.first_of(next);
+        // The parity of a group that has just come to its end may be right behind it.
+        let newest = next.saturating_sub(u64::from(self.offer.is_proactive));
+        let first = groups.first_of(newest);
         let waits = first < next
             && self.offer.short != Some(first)
             && self.offer.told != (next, self.data_packets)
