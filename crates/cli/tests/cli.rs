@@ -212,6 +212,24 @@ fn a_load_whose_receiver_was_killed_says_so() {
 }
 
 #[test]
+fn delays_count_from_when_each_message_was_due() {
+    let group = ["--group", "239.192.77.12:17512", "--iface", "lo"];
+    let receiver = piped(&["load", "recv", "--stamp", "--json"], &group);
+    let words = "load send --per-second 1000 --count 500 --size 100 --stamp --receivers 1";
+    let words: Vec<_> = words.split(' ').collect();
+    let sent = piped(&words, &group).wait_with_output().unwrap();
+    assert!(sent.status.success());
+    let output = receiver.wait_with_output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let delay = &document["delay"];
+    assert_eq!(delay["count"], 500, "{document:#}");
+    assert_eq!(delay["negative"], 0, "{document:#}");
+    assert!(delay["p50_ns"].as_u64() > Some(0), "{document:#}");
+    // Half a second of messages, each at its time.
+    assert!(document["seconds"].as_f64() > Some(0.4), "{document:#}");
+}
+
+#[test]
 fn a_wrong_seed_is_suspected() {
     let group = ["--group", "239.192.77.11:17511", "--iface", "lo"];
     let receiver = piped(&["load", "recv", "--seed", "5"], &group);

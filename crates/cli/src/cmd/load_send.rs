@@ -41,7 +41,8 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     let progress = output.progress();
     let bar = progress.messages(&plan.session.group.to_string(), plan.count);
     publisher.turn()?;
-    let mut generator = Generator::new(plan, publisher.now());
+    let mut generator = Generator::new(plan);
+    generator.started = clocks(&mut publisher);
     let started = Instant::now();
     while is_ready && !interrupt.is_requested() && !generator.is_over(started.elapsed()) {
         generator.send_some(&mut publisher)?;
@@ -72,6 +73,19 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     ))
 }
 
+/// One moment by the publisher's clock and by the wall clock. A thread that was interrupted between
+/// the two readings reads again.
+fn clocks(publisher: &mut Publisher) -> (towline::Instant, u64) {
+    let mut both = (publisher.now(), wall_ns());
+    for _ in 0..CLOCK_READINGS_MAX {
+        if publisher.now().since(both.0) <= CLOCK_READING_MAX {
+            break;
+        }
+        both = (publisher.now(), wall_ns());
+    }
+    both
+}
+
 /// Waits until the last packet has left; after a signal no longer than its farewell.
 fn flush(publisher: &mut Publisher, interrupt: &Interrupt) -> Result<(), Failure> {
     loop {
@@ -99,7 +113,7 @@ struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    fn new(plan: &'a LoadSendPlan, now: towline::Instant) -> Self {
+    fn new(plan: &'a LoadSendPlan) -> Self {
         let sizes = LoadSizes {
             min: plan.size.min,
             max: plan.size.max,
@@ -112,7 +126,7 @@ impl<'a> Generator<'a> {
             scratch: vec![0; plan.size.max],
             sequence: 0,
             bytes: 0,
-            started: (now, wall_ns()),
+            started: (towline::Instant::ZERO, 0),
         }
     }
 
@@ -215,5 +229,8 @@ impl<'a> Generator<'a> {
     }
 }
 
+/// Two clocks read within this count as read at once.
+const CLOCK_READING_MAX: Duration = Duration::from_micros(2);
+const CLOCK_READINGS_MAX: usize = 100;
 /// Between two looks at the clock and at events.
 const BATCH_MESSAGES: u64 = 1_000;
