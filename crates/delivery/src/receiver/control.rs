@@ -411,13 +411,15 @@ impl<S: Store> PlanReceiver<S> {
         };
         let is_behind = self.store.as_ref().is_some_and(Store::is_behind);
         match self.reading_rests_until {
-            None if is_behind && self.links.pause(link, true) => {
+            None if is_behind && self.has_read && self.links.pause(link, true) => {
                 self.counters.reads_rested += 1;
                 self.reading_rests_until = Some(now + READING_RESTS_MAX);
             }
             Some(until) if !is_behind || until <= now => {
                 self.links.pause(link, false);
                 self.reading_rests_until = None;
+                // It rests again only after it was read.
+                self.has_read = false;
             }
             _ => {}
         }
@@ -427,6 +429,7 @@ impl<S: Store> PlanReceiver<S> {
         let Some(mut decoder) = self.links.take_decoder(link) else {
             return;
         };
+        self.has_read = true;
         decoder.push(data);
         loop {
             if self.is_unproven(link) {

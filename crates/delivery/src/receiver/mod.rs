@@ -66,6 +66,8 @@ pub struct PlanReceiver<S> {
     is_complete_told: bool,
     /// The connection is left unread until then, or until the store has caught up.
     reading_rests_until: Option<Instant>,
+    /// Something was read since the connection last rested.
+    has_read: bool,
     /// The packet stream's next position, as it counts; only the low 32 bits are compared.
     settled: Option<u32>,
     is_stream_over: bool,
@@ -143,6 +145,7 @@ impl<S: Store> PlanReceiver<S> {
             is_have_told: false,
             is_complete_told: false,
             reading_rests_until: None,
+            has_read: true,
             settled: None,
             is_stream_over: false,
             stats: TransportStats::default(),

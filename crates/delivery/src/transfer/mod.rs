@@ -274,12 +274,13 @@ impl World {
         node.receiver
             .position(now, settled - (1 << 32), lead - (1 << 32));
         node.receiver.transport_stats(&node.stats);
-        node.receiver.poll_store(now);
         self.fabric
             .deliver(now, index + 1, &mut node.receiver, 1000);
         if node.receiver.next_timeout().is_some_and(|due| due <= now) {
             node.receiver.handle_timeout(now);
         }
+        // In the loop's order: what a timeout does and the store says goes out together.
+        node.receiver.poll_store(now);
         while self.fabric.pump(index + 1, &mut node.receiver) {}
         node.events
             .extend(std::iter::from_fn(|| node.receiver.pop_event()));

@@ -317,10 +317,9 @@ impl Links {
             }
         }
         link.follow(LinkId(id), readiness);
-        // A paused connection that is not asked about and yet readable is broken: it is read to its
-        // end, or the kernel would tell of it again at once.
-        let was_asked = link.interest.readable;
-        if event.is_some() || !ready.readable || (link.is_paused && was_asked) {
+        // A paused connection is not asked about. One that is readable all the same is broken, and
+        // read to its end, or the kernel would tell of it again at once.
+        if event.is_some() || !ready.readable {
             return event;
         }
         match link.read(data) {

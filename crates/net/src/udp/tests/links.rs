@@ -231,6 +231,27 @@ fn a_paused_link_keeps_its_data_stops_its_peer_and_does_not_end_a_wait() {
 }
 
 #[test]
+fn a_paused_link_that_is_closed_is_read_to_its_end() {
+    let (mut source, address) = listening(80, SocketOptions::default());
+    let mut receiver = End::new(Role::Receiver, 80, SocketOptions::default());
+    let dialled = receiver.io.link_open(address);
+    until(&mut [&mut source, &mut receiver], |ends| {
+        ends[0].accepted().is_some()
+    });
+    let accepted = source.accepted().unwrap();
+    receiver.io.link_pause(dialled, true);
+    source.io.link_send(accepted, &pattern(100_000));
+    receiver.io.link_close(dialled);
+    until(&mut [&mut source, &mut receiver], |ends| {
+        ends[0].was_told(LinkEvent::Closed)
+    });
+    source.io.link_close(accepted);
+    until(&mut [&mut source, &mut receiver], |ends| {
+        ends[1].io.links.unfinished() == 0
+    });
+}
+
+#[test]
 fn a_paused_link_that_is_reset_is_closed() {
     let (mut source, address) = listening(79, SocketOptions::default());
     let stream = std::net::TcpStream::connect(address).unwrap();
