@@ -232,6 +232,12 @@ impl RateControl {
 
     /// Takes a report of the receiver with number `slot`.
     pub fn report(&mut self, now: Instant, slot: u32, report: &RateReport) {
+        // Whatever it claims, it can be reckoned with.
+        let delivery = report.delivery.min(DELIVERY_MAX);
+        let report = &RateReport {
+            delivery,
+            ..*report
+        };
         if self.receivers.is_empty() {
             self.begin(now);
         }
@@ -241,7 +247,11 @@ impl RateControl {
         let is_fresh = report.echo != receiver.last.echo;
         receiver.last = *report;
         if self.phase.is_shared() {
-            return self.shared(now, slot, report);
+            return if self.limit.is_some_and(|limit| limit.slot == slot) {
+                self.shared(now, slot, report);
+            } else {
+                self.beside(now, slot, report);
+            };
         }
         // Where far too much is sent, the marks are lost too. While the rate only grows, what is
         // lost at a lower one is lost all the more now.
@@ -516,7 +526,7 @@ impl RateControl {
             at: now,
             cut_until: now,
             round_trip,
-            carried: report.delivery,
+            carried: report.delivery.max(self.config.rate_min),
             empty: 0,
         };
         self.limit = Some(RateLimit {
@@ -527,14 +537,11 @@ impl RateControl {
             share,
             look_at: now + self.patience,
         };
-        self.set(now, share.rate());
+        self.set(now, share.rate().max(self.config.rate_min));
     }
 
     /// A report while somebody else keeps the queue full.
     fn shared(&mut self, now: Instant, slot: u32, report: &RateReport) {
-        if self.limit.is_none_or(|limit| limit.slot != slot) {
-            return;
-        }
         let receiver = &self.receivers[&slot];
         let is_empty = receiver.is_empty(report);
         match self.phase {
@@ -547,7 +554,7 @@ impl RateControl {
                     let queue = receiver.queue(report);
                     let until = now + LOOK + report.round_trip * 2 + queue * 3;
                     self.phase = Phase::Look { share, until };
-                    self.set(now, share.rate() / 2);
+                    self.set(now, (share.rate() / 2).max(self.config.rate_min));
                 } else {
                     self.phase = Phase::Compete { share, look_at };
                     self.rate = share.rate().max(self.config.rate_min);
@@ -564,9 +571,28 @@ impl RateControl {
                     share,
                     look_at: now + self.patience,
                 };
-                self.set(now, share.rate());
+                self.set(now, share.rate().max(self.config.rate_min));
             }
             _ => {}
+        }
+    }
+
+    /// A report of a receiver that is not the one on whose way somebody else is: what it loses
+    /// beyond chance makes it the one that limits.
+    fn beside(&mut self, now: Instant, slot: u32, report: &RateReport) {
+        let Some(receiver) = self.receivers.get_mut(&slot) else {
+            return;
+        };
+        receiver.delivery = receiver.delivery.max(report.delivery);
+        let base = *receiver.base.get_or_insert(*report);
+        let Some(loss) = report.loss_since(&base) else {
+            return;
+        };
+        receiver.base = Some(*report);
+        if report.drops_since(&base) > DROPS_SHARE_MAX {
+            self.host_drops(now, slot);
+        } else if loss > LOSS_SHARE_MAX.max(receiver.chance) {
+            self.congested(now, slot, loss);
         }
     }
 
@@ -575,7 +601,7 @@ impl RateControl {
         self.vain = 0;
         self.ceiling = share.carried;
         self.peak = share.carried;
-        self.cruise(now, part(share.carried, 97));
+        self.cruise(now, part(share.carried, 97).max(self.config.rate_min));
     }
 
     /// Every receiver has told what the last change did, or had the time to.
@@ -707,6 +733,8 @@ const fn part(rate: u64, percent: u64) -> u64 {
     rate / 100 * percent + rate % 100 * percent / 100
 }
 
+/// Nothing delivers more, in bytes a second.
+const DELIVERY_MAX: u64 = 1 << 40;
 /// A shorter queue is a burst's own, or a busy host's.
 const QUEUE_MIN: Duration = Duration::from_millis(2);
 /// Packets over which a share of lost ones means something.

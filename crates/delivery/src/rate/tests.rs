@@ -196,3 +196,50 @@ fn what_a_busy_host_takes_at_once_is_not_what_the_way_carries() {
     // 6 % of 100 MB/s arrive, whatever is said of 10 ms.
     assert_eq!(control.steer(at(1031), true) / 1000, 5_100);
 }
+
+/// A control on whose first receiver's way somebody else keeps a queue, and since when.
+fn competing(delivery: u64) -> (RateControl, u64) {
+    let mut control = starting();
+    for ms in (1010..20_000).step_by(10) {
+        let reported = RateReport {
+            queue_delay: Duration::from_millis(40),
+            answer: Duration::from_millis(41),
+            delivery,
+            ..report(ms, 30 * ms)
+        };
+        control.report(at(ms), 0, &reported);
+        control.report(at(ms), 1, &report(ms, 30 * ms));
+        control.steer(at(ms + 1), true);
+        if control.phase.is_shared() {
+            return (control, ms);
+        }
+    }
+    panic!("{:?}", control.phase);
+}
+
+#[test]
+fn whatever_a_receiver_claims_there_is_a_limit_while_somebody_else_has_the_queue() {
+    for delivery in [0, 1, u64::MAX] {
+        let (mut control, ms) = competing(delivery);
+        let rate = control.steer(at(ms + 100), true);
+        assert!(rate > 0 && rate <= 400_000_000, "{delivery}: {rate}");
+    }
+}
+
+#[test]
+fn another_receiver_that_loses_much_sets_the_limit_meanwhile() {
+    let (mut control, start) = competing(20_000_000);
+    assert_eq!(control.limit().map(|limit| limit.slot), Some(0));
+    let before = control.steer(at(start + 2), true);
+    for passed in [10, 20] {
+        let ms = start + passed;
+        let lossy = RateReport {
+            delivery: 5_000_000,
+            missed: passed * 10,
+            ..report(ms, 30 * ms)
+        };
+        control.report(at(ms), 1, &lossy);
+    }
+    assert_eq!(control.limit().map(|limit| limit.slot), Some(1));
+    assert!(control.steer(at(start + 21), true) < before);
+}
