@@ -422,20 +422,24 @@ mod tests {
 
     #[test]
     fn a_row_gives_its_messages_and_no_padding() {
-        let (count, heard) = given(&[2, b'a', b'b', 0, 1, b'c', Packed::PADDING, 9]);
+        let row = [
+            [2, b'a', b'b', 0, 0, 0, 0, 0],
+            [0; 8],
+            [1, b'c', 0, 0, 0, 0, 0, 0],
+            [Packed::PADDING, 9, 9, 9, 9, 9, 9, 9],
+        ];
+        let (count, heard) = given(&row.concat());
         assert_eq!((count, heard.lost), (3, 0));
         assert_eq!(heard.messages, [&b"ab"[..], b"", b"c"]);
     }
 
     #[test]
     fn a_row_that_is_cut_off_is_told_as_a_loss() {
-        for row in [&[2, b'a', b'b', 5, b'c'][..], &[0x80, 1], &[0xC0, 0, 0, 0]] {
-            let (count, heard) = given(row);
-            assert_eq!(
-                (count, heard.lost),
-                (u64::from(row.len() == 5), 1),
-                "{row:?}"
-            );
+        let whole = [2, b'a', b'b', 0, 0, 0, 0, 0];
+        let cut: [&[u8]; 4] = [&[9, b'c'], &[1, b'c'], &[0x80, 1], &[0xC0, 0, 0, 0]];
+        for end in cut {
+            let (count, heard) = given(&[&whole[..], end].concat());
+            assert_eq!((count, heard.lost), (1, 1), "{end:?}");
         }
     }
 }

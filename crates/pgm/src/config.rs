@@ -442,7 +442,10 @@ type Rule = (bool, &'static str, &'static str, &'static str);
 
 /// The rules between parameters. The first that is broken is reported.
 fn check_rules(c: &Config) -> Result<(), ConfigError> {
-    let rules = window_and_timer_rules(c).into_iter().chain(fec_rules(c));
+    let rules = window_and_timer_rules(c)
+        .into_iter()
+        .chain(fec_rules(c))
+        .chain(row_rules(c));
     let Some((_, name, rule, other)) = rules.into_iter().find(|(holds, ..)| !holds) else {
         return Ok(());
     };
@@ -455,15 +458,27 @@ fn check_rules(c: &Config) -> Result<(), ConfigError> {
     })
 }
 
-/// Windows hold packets, and of two times one bounds the other.
-fn window_and_timer_rules(c: &Config) -> [Rule; 10] {
+/// Messages that share packets need their mark, and room for their length.
+fn row_rules(c: &Config) -> [Rule; 2] {
     [
+        (
+            !c.pack || c.apdu_bytes_max >= 64,
+            "apdu_bytes_max",
+            "must be 64 or more where messages share packets",
+            "pack",
+        ),
         (
             !(c.pack && c.strict_pgm),
             "pack",
             "needs an option of our own, which is left out with strict_pgm",
             "strict_pgm",
         ),
+    ]
+}
+
+/// Windows hold packets, and of two times one bounds the other.
+fn window_and_timer_rules(c: &Config) -> [Rule; 9] {
+    [
         (
             c.tx_window_bytes >= 4 * c.mtu,
             "tx_window_bytes",

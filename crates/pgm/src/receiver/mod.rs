@@ -240,8 +240,8 @@ impl Receiver {
         })
     }
 
-    /// True when the messages of a session are rows of messages ([`wire::pgm::Packed`]), which
-    /// every data packet of it says.
+    /// True when the messages of a session are rows of messages ([`wire::pgm::Packed`]), as every
+    /// data packet of it says; the last one counts.
     #[inline]
     #[must_use]
     pub fn is_packed(&self, session: u32) -> bool {
@@ -342,6 +342,8 @@ impl Receiver {
         {
             let store = &mut self.shared.store;
             if let Some((sqn, is_due)) = peer.take_next(now, data, packet.tsdu(), store) {
+                // A forged packet that said otherwise spoils no more than came out with it.
+                peer.is_packed = false;
                 self.shared.counters.count_data(header.kind);
                 let range = packet.tsdu_range();
                 return Ok(if is_due {
@@ -416,7 +418,7 @@ impl Receiver {
         };
         if verdict.is_ok() {
             self.shared.counters.count_data(header.kind);
-            peer.is_packed |= is_packed;
+            peer.is_packed = is_packed;
         }
         if !was_proven {
             self.peers.touch(session);

@@ -528,7 +528,7 @@ impl Limits {
             tsdu,
             fragment_tsdu,
             // In a row its length comes before it.
-            apdu: apdu.0 - row.min(4),
+            apdu: apdu.0.saturating_sub(row.min(4)),
             apdu_limit: apdu.1,
             burst_bytes: window / 4,
             backlog_bytes: config.tx_backlog_bytes().min(window / 4),

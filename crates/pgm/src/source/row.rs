@@ -47,7 +47,7 @@ impl RowPlace {
 impl Source {
     /// Room for a message of `len` bytes in a row. Nothing is taken until `commit_in_row`.
     pub(super) fn place_in_row(&mut self, len: usize) -> Result<RowPlace, Full> {
-        let needed = Packed::length_len(len) + len;
+        let needed = Packed::span(len);
         if needed > self.limits.tsdu {
             let max = self.longest_in_row();
             return Err(Full::TooLong { max });
@@ -84,12 +84,15 @@ impl Source {
     /// its packet.
     pub(super) fn commit_in_row(&mut self, place: &RowPlace, len: usize) -> u64 {
         let start = place.payload_at(len);
-        Packed::write_length(&mut self.log.memory_mut()[place.at..start], len);
+        let end = place.at + Packed::span(len);
+        let room = &mut self.log.memory_mut()[place.at..end];
+        Packed::write_length(&mut room[..start - place.at], len);
+        room[start - place.at + len..].fill(0);
         self.counters.packed += 1;
         match place.fresh {
-            None => self.log.grow(start + len - place.at),
+            None => self.log.grow(end - place.at),
             Some(row) => {
-                self.log.push(row.at, start + len - row.at);
+                self.log.push(row.at, end - row.at);
                 self.row = Some(row);
                 self.counters.taken += 1;
             }

@@ -124,6 +124,11 @@ impl Source {
         row.resize(Packed::length_len(apdu.len()), 0);
         Packed::write_length(&mut row, apdu.len());
         row.extend_from_slice(apdu);
+        debug_assert_eq!(
+            row.len(),
+            Packed::span(apdu.len()),
+            "it is longer than a packet"
+        );
         self.offer_fragments(&row)
     }
 

@@ -11,6 +11,7 @@
 //!   +------+----+----+----+    +--------+---------+--------+---------+ ...
 //!   |  "TWPK"             |    length: 0xxxxxxx, or 10 and 30 bits, network order;
 //!   +---------------------+    0xFF in its place: the rest is padding
+//!                              a message of less than 8 bytes with its length is filled up to 8
 //! ```
 
 use std::fmt;
@@ -39,6 +40,15 @@ impl Packed {
         if len < SHORT_END { 1 } else { 4 }
     }
 
+    /// Bytes that a message of `len` bytes takes in a row, its length included: at least eight, so
+    /// that a row does not turn into many times its size of messages at its receiver.
+    #[inline]
+    #[must_use]
+    pub const fn span(len: usize) -> usize {
+        let span = Self::length_len(len) + len;
+        if span < SPAN_MIN { SPAN_MIN } else { span }
+    }
+
     /// Writes the length of a message; `out` has [`Packed::length_len`] bytes.
     ///
     /// # Panics
@@ -59,13 +69,16 @@ impl Packed {
     #[inline]
     #[must_use]
     pub fn split(row: &[u8]) -> Option<(&[u8], &[u8])> {
-        let (&first, rest) = row.split_first()?;
-        if usize::from(first) < SHORT_END {
-            return rest.split_at_checked(first.into());
-        }
-        let (head, rest) = row.split_first_chunk::<4>()?;
-        let len = u32::from_be_bytes(*head) ^ 1 << 31;
-        rest.split_at_checked(usize::try_from(len).ok().filter(|len| len >> 30 == 0)?)
+        let first = usize::from(*row.first()?);
+        let len = if first < SHORT_END {
+            first
+        } else {
+            let len = u32::from_be_bytes(*row.first_chunk()?) ^ 1 << 31;
+            usize::try_from(len).ok().filter(|len| len >> 30 == 0)?
+        };
+        let (message, behind) = row.split_at_checked(Self::span(len))?;
+        let start = Self::length_len(len);
+        Some((&message[start..start + len], behind))
     }
 
     /// True when nothing more is to come in a row.
@@ -81,6 +94,8 @@ impl Packed {
 
 /// Shorter messages have their length in one byte.
 const SHORT_END: usize = 0x80;
+/// Fewest bytes of a message with its length.
+const SPAN_MIN: usize = 8;
 
 impl<'a> Contents<'a> for Packed {
     const NAME: &'static str = "our data option";
@@ -126,6 +141,7 @@ mod tests {
             row.resize(at + Packed::length_len(message.len()), 0);
             Packed::write_length(&mut row[at..], message.len());
             row.extend_from_slice(message);
+            row.resize(at + Packed::span(message.len()), 0);
         }
         row
     }
