@@ -108,12 +108,10 @@ public class AeronBench {
 
     static void receiveDelays(Aeron aeron, String channel, long length) {
         final long[] delays = new long[1 << 22];
-        final long[] seen = new long[3]; // count, last number, breaks
+        final long[] seen = new long[3]; // count, last number, missing
         final FragmentHandler handler = (buffer, offset, bytes, header) -> {
             final long number = buffer.getLong(offset);
-            if (number != seen[1] + (seen[0] > 0 ? 1 : 0)) {
-                seen[2]++;
-            }
+            seen[2] += Math.max(0, number - seen[1] - (seen[0] > 0 ? 1 : 0));
             seen[1] = number;
             if (seen[0] < delays.length) {
                 delays[(int) seen[0]++] = System.nanoTime() - buffer.getLong(offset + 8);
