@@ -130,6 +130,7 @@ mod tests {
     #[test]
     fn each_target_is_declared_and_replayed_by_a_test_that_the_filter_finds() {
         let files = [
+            "crates/capture/tests/corpus.rs",
             "crates/delivery/tests/corpus.rs",
             "crates/pgm/tests/corpus.rs",
             "crates/wire/tests/vectors/main.rs",
