@@ -62,6 +62,8 @@ pub struct UdpIo {
     receives_since_poll: u32,
     /// Which socket is asked first; they take turns.
     group_first: bool,
+    /// Receives that found nothing since the owner last waited: one that spins never does.
+    idle_receives: u32,
     /// The control connections were looked at since the last turn.
     has_polled: bool,
     /// The owner takes no packets at present.
@@ -106,6 +108,7 @@ impl UdpIo {
             setup,
             receives_since_poll: 0,
             group_first: true,
+            idle_receives: 0,
             has_polled: false,
             holds_packets: false,
         })
@@ -148,6 +151,7 @@ impl UdpIo {
             _ => deadline,
         };
         self.readiness.arm(deadline);
+        self.idle_receives = 0;
         self.ask(blocked == Blocked::Socket);
     }
 
@@ -231,6 +235,14 @@ impl UdpIo {
         }
     }
 
+    /// True for a receiver that spins: between two looks at everything it receives from the group's
+    /// socket without asking first. Of the two calls that a packet takes otherwise, one is left.
+    fn tries_first(&self) -> bool {
+        self.setup.role == Role::Receiver
+            && self.idle_receives >= IDLE_RECEIVES_SPINNING
+            && self.receives_since_poll <= RECEIVES_PER_POLL
+    }
+
     fn has_packets(&self) -> bool {
         self.ports.iter().any(|port| port.is_ready)
     }
@@ -245,6 +257,10 @@ impl Io for UdpIo {
         self.collector
             .fit(batch.slot_bytes(), self.ports.iter(), &mut self.tally);
         self.receives_since_poll += 1;
+        let tries_first = self.tries_first();
+        if let Some(group) = self.ports.group.as_mut().filter(|_| tries_first) {
+            group.is_ready = true;
+        }
         if self.receives_since_poll > RECEIVES_PER_POLL || !self.has_packets() {
             self.poll(Some(Instant::ZERO));
         }
@@ -253,6 +269,7 @@ impl Io for UdpIo {
             collector,
             tally,
             group_first,
+            idle_receives,
             ..
         } = self;
         let mut filled = 0;
@@ -267,6 +284,7 @@ impl Io for UdpIo {
                 filled += collector.collect(port, batch, tally)?;
             }
         }
+        *idle_receives = idle_receives.saturating_add(u32::from(filled == 0));
         Ok(filled)
     }
 
@@ -290,7 +308,7 @@ impl Io for UdpIo {
     }
 
     fn link_event(&mut self, data: &mut Vec<u8>) -> Option<(LinkId, LinkEvent)> {
-        if !self.links.has_work() && !self.has_polled {
+        if !self.links.has_work() && !self.has_polled && !self.tries_first() {
             self.poll(Some(Instant::ZERO));
         }
         let event = self.links.event(data, &self.readiness, &mut self.tally);
@@ -313,6 +331,7 @@ impl Io for UdpIo {
 
     fn wait(&mut self, until: Option<Instant>) {
         self.tally.counters.waits += 1;
+        self.idle_receives = 0;
         if self.links.has_work() || (self.has_packets() && !self.holds_packets) {
             return;
         }
@@ -371,6 +390,8 @@ const PLAIN_SLOTS: usize = 64;
 const PLAIN_SLOT_BYTES: usize = 9216;
 /// Under a flood one socket never runs dry; the others are looked at this often all the same.
 const RECEIVES_PER_POLL: u32 = 8;
+/// Who receives nothing this often in a row, and does not wait between, spins.
+const IDLE_RECEIVES_SPINNING: u32 = 2;
 /// ICMP reports thrown away at a time; more are told of again.
 const REPORTS_MAX: usize = 64;
 /// How long a full queue beyond the socket is given to drain.

@@ -129,3 +129,27 @@ fn a_full_socket_is_waited_for() {
         "there was room at once"
     );
 }
+
+#[test]
+fn who_spins_tries_the_socket_and_still_hears_of_the_rest() {
+    let (_source, mut receiver) = pair(65);
+    let waker = receiver.waker().unwrap();
+    let mut batch = receiver.batch();
+    let mut calls_of_a_turn = |receiver: &mut UdpIo| {
+        let before = receiver.counters().receive_calls;
+        assert_eq!(receiver.recv(&mut batch).unwrap(), 0);
+        assert_eq!(receiver.link_event(&mut Vec::new()), None);
+        receiver.counters().receive_calls - before
+    };
+    for _ in 0..IDLE_RECEIVES_SPINNING {
+        calls_of_a_turn(&mut receiver);
+    }
+    assert_eq!(calls_of_a_turn(&mut receiver), 1, "nobody was asked first");
+    waker.wake();
+    for _ in 0..=RECEIVES_PER_POLL {
+        calls_of_a_turn(&mut receiver);
+    }
+    assert_eq!(receiver.counters().wakes, 1);
+    receiver.wait(Some(Instant::ZERO));
+    assert_eq!(calls_of_a_turn(&mut receiver), 0, "the wait has asked");
+}
