@@ -563,6 +563,8 @@ impl<'a> Run<'a> {
                 Engine::Recv | Engine::Epoll | Engine::IoUring => self.receive_one(),
             };
             match result {
+                // Nothing more is to come before the next one leaves.
+                Ok(()) if self.window == 1 && self.flight.waiting() == 0 => break,
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // What one ICMP message says is told once; look again.
