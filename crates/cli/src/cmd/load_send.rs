@@ -40,7 +40,6 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     let meter = UsageMeter::start();
     let progress = output.progress();
     let bar = progress.messages(&plan.session.group.to_string(), plan.count);
-    publisher.turn()?;
     let mut generator = Generator::new(plan);
     generator.started = clocks(&mut publisher);
     let started = Instant::now();
@@ -156,9 +155,6 @@ impl<'a> Generator<'a> {
             .plan
             .count
             .map_or(BATCH_MESSAGES, |count| count - self.sequence);
-        if self.plan.per_second.is_some() {
-            publisher.turn()?;
-        }
         for _ in 0..count.min(BATCH_MESSAGES) {
             let due = self.due_after().map(|after| self.started.0 + after);
             if let Some(due) = due.filter(|&due| due > publisher.now()) {
