@@ -9,8 +9,6 @@
 //!
 //! **Spec**: draft-ietf-opsawg-pcap.
 
-use std::ops::ControlFlow;
-
 use crate::{
     pcapng::{Block, Options},
     trace_file::{Damage, RECORD_LEN_MAX, Record, Step},
@@ -57,24 +55,10 @@ impl Decoder {
         }
     }
 
-    /// See [`TraceDecoder::packets`](crate::trace_file::TraceDecoder::packets).
+    /// The packet that `bytes` begin with, and the length of its record.
     #[inline]
-    pub fn packets<'a>(
-        &self,
-        bytes: &'a [u8],
-        visit: &mut impl FnMut(&Record<'a>) -> ControlFlow<()>,
-    ) -> (usize, ControlFlow<()>) {
-        let mut at = 0;
-        let Some(header) = self.header else {
-            return (at, ControlFlow::Continue(()));
-        };
-        while let Ok((len, record)) = header.record(&bytes[at..]) {
-            at += len;
-            if visit(&record).is_break() {
-                return (at, ControlFlow::Break(()));
-            }
-        }
-        (at, ControlFlow::Continue(()))
+    pub(crate) fn next_packet<'a>(&self, bytes: &'a [u8]) -> Option<(usize, Record<'a>)> {
+        self.header.as_ref()?.record(bytes).ok()
     }
 
     /// What the header said, once it was read.

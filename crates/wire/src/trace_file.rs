@@ -132,8 +132,8 @@ impl TraceDecoder {
         visit: &mut impl FnMut(&Record<'a>) -> ControlFlow<()>,
     ) -> (usize, ControlFlow<()>) {
         match &self.format {
-            Format::Pcap(decoder) => decoder.packets(bytes, visit),
-            Format::Pcapng(decoder) => decoder.packets(bytes, visit),
+            Format::Pcap(decoder) => each(bytes, |rest| decoder.next_packet(rest), visit),
+            Format::Pcapng(decoder) => each(bytes, |rest| decoder.next_packet(rest), visit),
             Format::Untold => (0, ControlFlow::Continue(())),
         }
     }
@@ -161,6 +161,23 @@ impl TraceDecoder {
         };
         self.step(bytes)
     }
+}
+
+/// Shows `visit` every packet that `next` finds, with its length, at the beginning of what is left.
+#[inline]
+fn each<'a>(
+    bytes: &'a [u8],
+    next: impl Fn(&'a [u8]) -> Option<(usize, Record<'a>)>,
+    visit: &mut impl FnMut(&Record<'a>) -> ControlFlow<()>,
+) -> (usize, ControlFlow<()>) {
+    let mut at = 0;
+    while let Some((len, record)) = next(&bytes[at..]) {
+        at += len;
+        if visit(&record).is_break() {
+            return (at, ControlFlow::Break(()));
+        }
+    }
+    (at, ControlFlow::Continue(()))
 }
 
 /// A record or block longer than this is damage, so that a reader's memory is bounded.

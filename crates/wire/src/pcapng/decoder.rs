@@ -1,7 +1,5 @@
 //! Reading pcapng.
 
-use std::ops::ControlFlow;
-
 use super::{
     Block, CUSTOM, INTERFACE, INTERFACES_MAX, Interface, ORDER, Options, PACKET, PACKET_OBSOLETE,
     PACKET_SIMPLE, SECTION, STATISTICS, Section, Statistics,
@@ -88,26 +86,9 @@ impl Decoder {
         (size, step.unwrap_or_else(Step::Damaged))
     }
 
-    /// See [`TraceDecoder::packets`](crate::trace_file::TraceDecoder::packets).
-    #[inline]
-    pub fn packets<'a>(
-        &self,
-        bytes: &'a [u8],
-        visit: &mut impl FnMut(&Record<'a>) -> ControlFlow<()>,
-    ) -> (usize, ControlFlow<()>) {
-        let mut at = 0;
-        while let Some((len, record)) = self.next_packet(&bytes[at..]) {
-            at += len;
-            if visit(&record).is_break() {
-                return (at, ControlFlow::Break(()));
-            }
-        }
-        (at, ControlFlow::Continue(()))
-    }
-
     /// The packet that `bytes` begin with, and the length of its block; of the common kind.
     #[inline]
-    fn next_packet<'a>(&self, bytes: &'a [u8]) -> Option<(usize, Record<'a>)> {
+    pub(crate) fn next_packet<'a>(&self, bytes: &'a [u8]) -> Option<(usize, Record<'a>)> {
         let head = bytes.first_chunk::<8>()?;
         if self.word(head, 0) != PACKET {
             return None;
