@@ -395,19 +395,9 @@ impl World {
             // Everything was lost: a time-out.
             tcp.out.clear();
         }
-        let room = (tcp.window.segments() as usize).saturating_sub(tcp.out.len());
-        if room >= BURST || tcp.out.is_empty() {
-            for _ in 0..room {
-                tcp.next += 1;
-                let number = tcp.next;
-                tcp.out.insert(number);
-                tcp.sent_at.insert(number, self.now);
-                if let Some(after) = self.pass(TCP_BYTES) {
-                    self.plan(after + self.model.one_way, Event::Acknowledged { number });
-                }
-            }
-        }
+        let is_idle = tcp.out.is_empty();
         self.tcp = Some(tcp);
+        self.tcp_send(if is_idle { 0 } else { BURST });
         self.plan(Duration::from_millis(200), Event::TcpTurn);
     }
 
@@ -446,17 +436,24 @@ impl World {
                 tcp.window.acknowledge(now, tcp.round_trip, 1.0);
             }
         }
+        self.tcp_send(BURST);
+    }
+
+    /// Fills the window, where it has room for `least` packets.
+    fn tcp_send(&mut self, least: usize) {
+        let tcp = self.tcp.as_mut().unwrap();
         let room = (tcp.window.segments() as usize).saturating_sub(tcp.out.len());
-        if room >= BURST {
-            for _ in 0..room {
-                let tcp = self.tcp.as_mut().unwrap();
-                tcp.next += 1;
-                let number = tcp.next;
-                tcp.out.insert(number);
-                tcp.sent_at.insert(number, now);
-                if let Some(after) = self.pass(TCP_BYTES) {
-                    self.plan(after + self.model.one_way, Event::Acknowledged { number });
-                }
+        if room < least {
+            return;
+        }
+        for _ in 0..room {
+            let tcp = self.tcp.as_mut().unwrap();
+            tcp.next += 1;
+            let number = tcp.next;
+            tcp.out.insert(number);
+            tcp.sent_at.insert(number, self.now);
+            if let Some(after) = self.pass(TCP_BYTES) {
+                self.plan(after + self.model.one_way, Event::Acknowledged { number });
             }
         }
     }
