@@ -9,3 +9,28 @@ pub use receiver::receiver_ops;
 
 mod source;
 pub use source::{SourceOp, SourcePlan, source_ops};
+
+#[cfg(test)]
+mod tests {
+    use std::ops::RangeInclusive;
+
+    use base::Rng;
+
+    /// Gives `body` arbitrary bytes of so many lengths, one list for each seed; more rounds than
+    /// `rounds` where `TOWLINE_FUZZ_ROUNDS` says so.
+    pub(super) fn each_seed(
+        rounds: u64,
+        len: RangeInclusive<u64>,
+        mut body: impl FnMut(u64, &mut [u8]),
+    ) {
+        let told = std::env::var("TOWLINE_FUZZ_ROUNDS").ok();
+        let rounds = told.and_then(|text| text.parse().ok()).unwrap_or(rounds);
+        for seed in 0..rounds {
+            let mut rng = Rng::new(seed);
+            let len = rng.between(*len.start(), *len.end());
+            let mut data = vec![0; usize::try_from(len).unwrap()];
+            rng.fill(&mut data);
+            body(seed, &mut data);
+        }
+    }
+}

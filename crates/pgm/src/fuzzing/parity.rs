@@ -343,21 +343,16 @@ const ROUNDS_MAX: usize = 2000;
 
 #[cfg(test)]
 mod tests {
-    use base::Rng;
+    use crate::fuzzing::tests::each_seed;
 
     #[test]
     fn arbitrary_links_keep_the_invariants() {
-        let rounds = std::env::var("TOWLINE_FUZZ_ROUNDS").ok();
-        let rounds = rounds.and_then(|text| text.parse().ok()).unwrap_or(150);
-        for seed in 0..rounds {
-            let mut rng = Rng::new(seed);
-            let mut data = vec![0; usize::try_from(rng.between(2, 600)).unwrap()];
-            rng.fill(&mut data);
+        each_seed(150, 2..=600, |seed, data| {
             if seed % 2 == 0 {
-                honest(&mut data);
+                honest(data);
             }
-            super::parity_ops(&data);
-        }
+            super::parity_ops(data);
+        });
     }
 
     /// Takes out most of what forges, so that the end of an honest link is seen.

@@ -469,17 +469,10 @@ const TSI: Tsi = Tsi {
 
 #[cfg(test)]
 mod tests {
-    use base::Rng;
+    use crate::fuzzing::tests::each_seed;
 
     #[test]
     fn arbitrary_operations_keep_the_invariants() {
-        let rounds = std::env::var("TOWLINE_FUZZ_ROUNDS").ok();
-        let rounds = rounds.and_then(|text| text.parse().ok()).unwrap_or(3000);
-        for seed in 0..rounds {
-            let mut rng = Rng::new(seed);
-            let mut data = vec![0; usize::try_from(rng.between(0, 1500)).unwrap()];
-            rng.fill(&mut data);
-            super::receiver_ops(&data);
-        }
+        each_seed(3000, 0..=1500, |_, data| super::receiver_ops(data));
     }
 }
