@@ -15,7 +15,7 @@ use lab::Lab;
 
 use crate::{
     machine::Ticks,
-    peer::Peer,
+    peer::{Datagrams, Peer},
     program::{self, Running},
     sample::Sample,
 };
@@ -201,17 +201,17 @@ impl Peer for Udpcast<'_> {
     }
 }
 
-/// Bare datagrams to the three for some seconds, nothing asked for again, nothing written: what the
-/// kernel carries over these cables. The rate is that of the receiver that got least.
+/// Bare datagrams to the three for some seconds, with gaps: what the kernel carries over these
+/// cables.
 #[derive(Debug)]
 pub(crate) struct Ceiling {
-    program: PathBuf,
+    datagrams: Datagrams,
 }
 
 impl Ceiling {
     pub(crate) fn new() -> Result<Self, String> {
-        let program = program::compile("udplimit.c", &[])?;
-        Ok(Self { program })
+        let datagrams = Datagrams::new(*RECEIVERS.end(), DATAGRAM_BYTES)?;
+        Ok(Self { datagrams })
     }
 }
 
@@ -221,35 +221,10 @@ impl Peer for Ceiling {
     }
 
     fn run(&self, lab: &Lab) -> Result<Sample, String> {
-        let command = |host: usize, verb: &str| {
-            let host = lab.host(host);
-            let mut command = host.command(&self.program);
-            command.args([verb, &host.ipv4().to_string(), "239.192.7.2"]);
-            command
-        };
-        let mut receivers = Vec::new();
-        for receiver in RECEIVERS {
-            let mut recv = command(receiver, "recv");
-            receivers.push(Running::start(recv.args(["4.5", "gro"]))?);
-        }
-        thread::sleep(SETTLE);
-        let before = Ticks::read();
-        Running::start(command(0, "send").args(["1400", "3", "gso"]))?.finish(RUN_LIMIT)?;
-        let after = Ticks::read();
-        let mut least = f64::INFINITY;
-        for receiver in receivers {
-            let text = receiver.finish(RUN_LIMIT)?;
-            let received = program::number_after(&text, "received").ok_or("no rate of udplimit")?;
-            least = least.min(received * 1400.0 / 1e6);
-        }
-        Ok(Sample {
-            rate: least,
-            missing: 0,
-            cpu_seconds: after.busy_seconds_since(before),
-            bytes: least * 3e6,
-            steal_permille: after.steal_permille_since(before),
-            ..Sample::default()
-        })
+        let bytes = DATAGRAM_BYTES as f64;
+        let mut sample = self.datagrams.run(lab, bytes)?;
+        sample.rate *= bytes / 1e6;
+        Ok(sample)
     }
 }
 
@@ -267,14 +242,12 @@ fn timed(
         receiver.finish(RUN_LIMIT)?;
     }
     let seconds = started.elapsed().as_secs_f64();
-    let after = Ticks::read();
+    let sample = Sample::since(before);
     Ok(Sample {
         rate: load.bytes as f64 / 1e6 / seconds,
         missing: load.wrong(),
-        cpu_seconds: after.busy_seconds_since(before),
         bytes: load.bytes as f64,
-        steal_permille: after.steal_permille_since(before),
-        ..Sample::default()
+        ..sample
     })
 }
 
@@ -311,6 +284,7 @@ fn fill(content: &mut [u8], state: &mut u64) {
 }
 
 const RECEIVERS: std::ops::RangeInclusive<usize> = 1..=3;
+const DATAGRAM_BYTES: usize = 1400;
 /// Until receivers listen; not in the time.
 const SETTLE: Duration = Duration::from_secs(1);
 const RUN_LIMIT: Duration = Duration::from_secs(120);

@@ -159,7 +159,7 @@ fn messages(request: &Request) -> Result<(), String> {
         add(&mut peers, Libpgm::new(size));
         add(&mut peers, ZeroMq::new(size));
         add(&mut peers, Aeron::new(size));
-        add(&mut peers, RawUdp::new(size));
+        add(&mut peers, RawUdp::new(size, 1));
         if size <= PACKED_SIZE_MAX {
             peers.push(Box::new(Towline::packed(size)?));
         }

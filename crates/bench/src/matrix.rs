@@ -5,17 +5,12 @@
 //! runs into single packets, as a wire would. "Lossless" there is a rule that drops none: it costs
 //! the same as one that does.
 
-use std::{path::PathBuf, process::Command, thread, time::Duration};
-
 use lab::{Lab, LabSpec};
-use serde_json::Value;
 
 use crate::{
-    machine::Ticks,
     measure_valid,
-    peer::Peer,
-    program::{self, Running, number_after},
-    sample::{Sample, Series},
+    peer::{Peer, RawUdp, Towline},
+    sample::Series,
 };
 
 /// One column of the matrix: what is sent to whom.
@@ -73,11 +68,8 @@ fn head() -> String {
 /// Ours and bare UDP in turn; the line, and ours.
 fn row(lab: &Lab, case: Case, pairs: usize) -> Result<(String, Series), String> {
     case.set_loss(lab)?;
-    let ours = Ours::new("towline load", case, &[])?;
-    let bare = Bare {
-        program: program::compile("udplimit.c", &[])?,
-        case,
-    };
+    let ours = case.towline("towline load", &[])?;
+    let bare = RawUdp::new(case.size, case.receivers)?;
     let (mut our_series, mut bare_series) = (Series::new("ours"), Series::new("bare"));
     for pair in 1..=pairs {
         for (peer, series) in [
@@ -118,6 +110,15 @@ impl Case {
         Ok(())
     }
 
+    /// Our messages of this case, with `more` on the sender's command line.
+    pub(crate) fn towline(
+        self,
+        name: &'static str,
+        more: &'static [&'static str],
+    ) -> Result<Towline, String> {
+        Towline::told(name, self.size, self.receivers, more)
+    }
+
     pub(crate) fn title(self) -> String {
         let Self {
             size, receivers, ..
@@ -132,161 +133,4 @@ impl Case {
     }
 }
 
-/// `towline load`, at its defaults but for what its sender is told, until every receiver has
-/// everything.
-#[derive(Debug)]
-pub(crate) struct Ours {
-    name: &'static str,
-    program: PathBuf,
-    case: Case,
-    more: &'static [&'static str],
-}
-
-impl Ours {
-    pub(crate) fn new(
-        name: &'static str,
-        case: Case,
-        more: &'static [&'static str],
-    ) -> Result<Self, String> {
-        let program = program::ours()?;
-        Ok(Self {
-            name,
-            program,
-            case,
-            more,
-        })
-    }
-
-    fn command(&self, lab: &Lab, host: usize, verb: &str) -> Command {
-        let mut command = lab.host(host).command(&self.program);
-        command.args(["load", verb, "--group", GROUP, "--iface", "e0", "--json"]);
-        command
-    }
-}
-
-impl Peer for Ours {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn run(&self, lab: &Lab) -> Result<Sample, String> {
-        let Case {
-            size, receivers, ..
-        } = self.case;
-        let mut running = Vec::new();
-        for host in 1..=receivers {
-            running.push(Running::start(&mut self.command(lab, host, "recv"))?);
-        }
-        thread::sleep(SETTLE);
-        let before = Ticks::read();
-        let mut send = self.command(lab, 0, "send");
-        let [size_text, count] = [size, receivers].map(|number| number.to_string());
-        send.args([
-            "--seconds",
-            "3",
-            "--size",
-            &size_text,
-            "--receivers",
-            &count,
-        ]);
-        send.args(self.more);
-        let sent = document(&Running::start(&mut send)?.finish(RUN_LIMIT)?)?;
-        let mut sample = Sample {
-            rate: f64::INFINITY,
-            repairs_permille: repairs_permille(&sent["counters"]),
-            ..Sample::default()
-        };
-        for receiver in running {
-            let received = document(&receiver.finish(RUN_LIMIT)?)?;
-            let wrong = ["missing", "corrupt", "duplicates", "out_of_order"];
-            let wrong: f64 = wrong.iter().map(|key| number(&received, key)).sum();
-            let lacking = number(&sent, "messages") - number(&received, "messages");
-            sample.missing += u64::from(lacking != 0.0 || wrong != 0.0);
-            sample.rate = sample.rate.min(number(&received, "messages_per_s"));
-            sample.bytes = number(&received, "bytes");
-        }
-        Ok(timed(sample, before))
-    }
-}
-
-/// Datagrams of the same length, as many as a message takes, that nobody asks for again. The rate
-/// is that of the receiver that got least.
-#[derive(Debug)]
-struct Bare {
-    program: PathBuf,
-    case: Case,
-}
-
-impl Peer for Bare {
-    fn name(&self) -> &'static str {
-        "bare UDP"
-    }
-
-    fn run(&self, lab: &Lab) -> Result<Sample, String> {
-        let Case {
-            size, receivers, ..
-        } = self.case;
-        let command = |host: usize, verb: &str| {
-            let host = lab.host(host);
-            let mut command = host.command(&self.program);
-            command.args([verb, &host.ipv4().to_string(), BARE_GROUP]);
-            command
-        };
-        let mut running = Vec::new();
-        for host in 1..=receivers {
-            running.push(Running::start(command(host, "recv").args(["4.5", "gro"]))?);
-        }
-        thread::sleep(SETTLE);
-        let before = Ticks::read();
-        let pieces = size.div_ceil(PACKET_PAYLOAD);
-        let datagram = (size.div_ceil(pieces) + PGM_HEADER_BYTES).to_string();
-        Running::start(command(0, "send").args([&datagram, "3", "gso"]))?.finish(RUN_LIMIT)?;
-        let mut least = f64::INFINITY;
-        for receiver in running {
-            let text = receiver.finish(RUN_LIMIT)?;
-            let datagrams = number_after(&text, "received").ok_or("no rate of udplimit")?;
-            least = least.min(datagrams / pieces as f64);
-        }
-        let sample = Sample {
-            rate: least,
-            bytes: least * 3.0 * size as f64,
-            ..Sample::default()
-        };
-        Ok(timed(sample, before))
-    }
-}
-
-/// A run's sample, with what the machine did since `before`.
-fn timed(sample: Sample, before: Ticks) -> Sample {
-    let after = Ticks::read();
-    Sample {
-        cpu_seconds: after.busy_seconds_since(before),
-        steal_permille: after.steal_permille_since(before),
-        ..sample
-    }
-}
-
-fn document(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("{error} in {text}"))
-}
-
-/// Repairs and parity, for a thousand packets of new data.
-fn repairs_permille(counters: &Value) -> f64 {
-    let repairs = ["rdata_packets", "parity_packets", "parity_unasked"];
-    let count = |name: &str| number(counters, &format!("source.{name}"));
-    let repairs: f64 = repairs.iter().map(|name| count(name)).sum();
-    1000.0 * repairs / count("odata_packets")
-}
-
-fn number(document: &Value, key: &str) -> f64 {
-    document[key].as_f64().unwrap_or(f64::NAN)
-}
-
 const RECEIVERS_MAX: u8 = 8;
-const GROUP: &str = "239.192.7.3:7500";
-const BARE_GROUP: &str = "239.192.7.4";
-/// What a message is cut into at MTU 1500, nearly.
-const PACKET_PAYLOAD: usize = 1428;
-const PGM_HEADER_BYTES: usize = 24;
-const SETTLE: Duration = Duration::from_millis(500);
-const RUN_LIMIT: Duration = Duration::from_secs(120);

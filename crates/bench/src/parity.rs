@@ -4,9 +4,9 @@
 use lab::{Lab, LabSpec};
 
 use crate::{
-    matrix::{Case, Ours},
+    matrix::Case,
     measure_valid,
-    peer::Peer as _,
+    peer::{Peer as _, Towline},
     sample::Series,
 };
 
@@ -38,7 +38,7 @@ fn rows(lab: &Lab, case: Case, pairs: usize) -> Result<String, String> {
     case.set_loss(lab)?;
     let mut ways = Vec::new();
     for (name, words) in WAYS {
-        ways.push((Ours::new(name, case, words)?, Series::new(name)));
+        ways.push((case.towline(name, words)?, Series::new(name)));
     }
     for pair in 1..=pairs {
         for (way, series) in &mut ways {
@@ -52,7 +52,7 @@ fn rows(lab: &Lab, case: Case, pairs: usize) -> Result<String, String> {
         }
     }
     let plain = ways[0].1.clone();
-    let line = |(way, series): &(Ours, Series)| {
+    let line = |(way, series): &(Towline, Series)| {
         let [low, ratio, high] = series.ratio_to(&plain);
         format!(
             "{:<40} {:<34} {:>10.0} {:>10.1} {:>9.2} {:>20}\n",

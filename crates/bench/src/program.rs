@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
+
 /// Compiles one of the yardsticks in `bench/` and gives the program's path.
 pub(crate) fn compile(source: &str, flags: &[&str]) -> Result<PathBuf, String> {
     let root = root();
@@ -173,6 +175,23 @@ fn read(stream: Option<&mut impl std::io::Read>) -> String {
         drop(stream.read_to_string(&mut text));
     }
     text
+}
+
+/// The JSON that a program printed.
+pub(crate) fn document(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("{error} in {text}"))
+}
+
+/// Runs `command` to its end, whatever that is, and gives the JSON that it printed.
+pub(crate) fn answer(command: &mut Command) -> Result<Value, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .map_err(|error| format!("{name}: {error}"))?;
+    serde_json::from_slice(&output.stdout).map_err(|error| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        format!("{name}: {error}: {said}")
+    })
 }
 
 /// The number that follows `key` in `text`.

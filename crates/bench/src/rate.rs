@@ -13,7 +13,10 @@ use std::{
 
 use lab::{Lab, LabSpec};
 
-use crate::program::{self, Running, number_after};
+use crate::{
+    program::{self, Running, number_after},
+    sample::spread,
+};
 
 /// The table of `runs` runs at each rate.
 pub(crate) fn run(runs: usize) -> Result<String, String> {
@@ -33,7 +36,7 @@ pub(crate) fn run(runs: usize) -> Result<String, String> {
             found[0].push(used);
             found[1].push(repaired);
         }
-        let [used, repaired] = found.map(spread);
+        let [used, repaired] = found.map(shown);
         text += &format!("{mbit_per_s:>9} Mbit/s {beside:>8} {used:>24} {repaired:>24}\n");
     }
     Ok(text)
@@ -112,10 +115,8 @@ impl Sample {
 }
 
 /// The median of per cents, and from where to where they go.
-fn spread(mut values: Vec<f64>) -> String {
-    values.sort_by(f64::total_cmp);
-    let at = |index: usize| values.get(index).copied().unwrap_or(0.0);
-    let [low, middle, high] = [0, values.len() / 2, values.len().saturating_sub(1)].map(at);
+fn shown(values: Vec<f64>) -> String {
+    let [low, middle, high] = spread(values);
     format!("{middle:.2} % ({low:.2} .. {high:.2})")
 }
 
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_middle_of_the_runs_is_given_with_their_ends() {
-        let text = spread(vec![97.0, 91.5, 95.0]);
+        let text = shown(vec![97.0, 91.5, 95.0]);
         assert_eq!(text, "95.00 % (91.50 .. 97.00)");
     }
 }

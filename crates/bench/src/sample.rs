@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::machine::Ticks;
+
 /// One complete run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
@@ -21,6 +23,16 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
+    /// A sample that has only what the machine did since `before`.
+    pub(crate) fn since(before: Ticks) -> Self {
+        let after = Ticks::read();
+        Self {
+            cpu_seconds: after.busy_seconds_since(before),
+            steal_permille: after.steal_permille_since(before),
+            ..Self::default()
+        }
+    }
+
     fn cpu_seconds_per_gb(&self) -> f64 {
         self.cpu_seconds / (self.bytes / 1e9)
     }
@@ -81,8 +93,9 @@ impl Series {
     }
 }
 
-fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
-    let mut values: Vec<f64> = values.collect();
+/// Minimum, median and maximum; zeros of nothing.
+pub(crate) fn spread(values: impl IntoIterator<Item = f64>) -> [f64; 3] {
+    let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     match values.len() {
         0 => [0.0; 3],

@@ -98,7 +98,7 @@ fn start(host: &Host, words: &[&str]) -> Result<Running, String> {
 
 fn report(running: Running) -> Result<Value, String> {
     let text = running.finish(END_TIME_MAX)?;
-    serde_json::from_str(&text).map_err(|error| format!("{error} in {text}"))
+    program::document(&text)
 }
 
 const GROUP_AND_PORT: &str = "239.192.0.3:7503";

@@ -10,9 +10,10 @@ use lab::{Host, Lab, LabSpec};
 use serde_json::Value;
 
 use crate::{
-    machine::Ticks,
     peer,
     program::{self, Running, number_after},
+    sample::spread,
+    turns::undisturbed,
 };
 
 /// One run, at the receiver that was worst.
@@ -23,7 +24,6 @@ struct Tail {
     /// Messages later than 500 us for each one whose packet was lost.
     late_for_each_loss: f64,
     missing: f64,
-    steal_permille: u64,
 }
 
 /// Someone who sends on a schedule, and receivers who tell how late things came.
@@ -53,7 +53,7 @@ pub(crate) fn run(pairs: usize) -> Result<String, String> {
     let mut runs: Vec<Vec<Tail>> = vec![Vec::new(); rivals.len()];
     for pair in 1..=pairs {
         for (rival, runs) in rivals.iter().zip(&mut runs) {
-            let tail = valid(rival.as_ref(), &lab)?;
+            let tail = undisturbed("tail", rival.name(), || once(rival.as_ref(), &lab))?;
             eprintln!("pair {pair} {}: {tail:?}", rival.name());
             runs.push(tail);
         }
@@ -68,15 +68,7 @@ fn table(rivals: &[Box<dyn Rival>], runs: &[Vec<Tail>], pairs: usize) -> String 
         "peer", "p50 us", "p99.9 us", "late for each packet lost", "missing"
     );
     for (rival, runs) in rivals.iter().zip(runs) {
-        let of = |pick: fn(&Tail) -> f64| {
-            let mut values: Vec<f64> = runs.iter().map(pick).collect();
-            values.sort_by(f64::total_cmp);
-            [
-                values[0],
-                values[values.len() / 2],
-                values[values.len() - 1],
-            ]
-        };
+        let of = |pick: fn(&Tail) -> f64| spread(runs.iter().map(pick));
         let shown = |[low, mid, high]: [f64; 3]| format!("{mid:.1} ({low:.1} .. {high:.1})");
         // Writing to a string does not fail.
         let _ok = writeln!(
@@ -92,25 +84,8 @@ fn table(rivals: &[Box<dyn Rival>], runs: &[Vec<Tail>], pairs: usize) -> String 
     text
 }
 
-/// A run on a machine that was ours meanwhile.
-fn valid(rival: &dyn Rival, lab: &Lab) -> Result<Tail, String> {
-    let mut last = Tail::default();
-    for _ in 0..TRIES {
-        last = once(rival, lab)?;
-        if last.steal_permille <= 10 {
-            return Ok(last);
-        }
-        eprintln!("{}: void, repeated: {last:?}", rival.name());
-    }
-    Err(format!(
-        "{}: stolen time in every try: {last:?}",
-        rival.name()
-    ))
-}
-
 fn once(rival: &dyn Rival, lab: &Lab) -> Result<Tail, String> {
     let lost_before: Vec<u64> = (1..=RECEIVERS).map(|n| lost(lab, n)).collect();
-    let before = Ticks::read();
     let mut receivers = Vec::new();
     for receiver in 1..=RECEIVERS {
         receivers.push(Running::start(&mut rival.receiver(lab.host(receiver)))?);
@@ -129,7 +104,6 @@ fn once(rival: &dyn Rival, lab: &Lab) -> Result<Tail, String> {
         worst.late_for_each_loss = worst.late_for_each_loss.max(late / losses as f64);
         worst.missing += missing;
     }
-    worst.steal_permille = Ticks::read().steal_permille_since(before);
     Ok(worst)
 }
 
@@ -261,5 +235,4 @@ const GROUP: &str = "239.192.7.5";
 const GROUP_AND_PORT: &str = "239.192.7.5:7500";
 /// The last octet of an Aeron group's address is odd.
 const AERON_ENDPOINT: &str = "239.192.7.5:40457";
-const TRIES: usize = 5;
 const RUN_LIMIT: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! Peers that take turns, and their two figures pair by pair.
 
-use crate::machine::Ticks;
+use crate::{machine::Ticks, sample::spread};
 
 /// What one run gives.
 pub(crate) type Figures = [f64; 2];
@@ -26,8 +26,7 @@ pub(crate) struct Row<'a> {
 }
 
 impl Turns {
-    /// Runs all in turn, `pairs` times, and says each run's figures under the heading `what`. A run
-    /// of which the hypervisor took more than 1 % is repeated.
+    /// Runs all in turn, `pairs` times, and says each run's figures under the heading `what`.
     pub(crate) fn take(
         what: &str,
         pairs: usize,
@@ -51,17 +50,22 @@ impl Turns {
     pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().map(|(name, all)| Row {
             name,
-            figures: [0, 1].map(|which| median(all.iter().map(|one| one[which]))),
+            figures: [0, 1].map(|which| spread(all.iter().map(|one| one[which]))[1]),
             ratios: [0, 1].map(|which| {
                 let pairs = self.rows[0].1.iter().zip(all);
-                median(pairs.map(|(ours, theirs)| ours[which] / theirs[which]))
+                spread(pairs.map(|(ours, theirs)| ours[which] / theirs[which]))[1]
             }),
         })
     }
 }
 
-/// One run on a machine that was ours meanwhile.
-fn undisturbed(what: &str, name: &str, run: &Run<'_>) -> Result<Figures, String> {
+/// One run on a machine that was ours meanwhile: one of which the hypervisor took more than 1 % is
+/// repeated.
+pub(crate) fn undisturbed<T>(
+    what: &str,
+    name: &str,
+    run: impl Fn() -> Result<T, String>,
+) -> Result<T, String> {
     for _ in 0..TRIES {
         let before = Ticks::read();
         let figures = run()?;
@@ -72,12 +76,6 @@ fn undisturbed(what: &str, name: &str, run: &Run<'_>) -> Result<Figures, String>
         eprintln!("{what} {name}: void, repeated: steal {steal} permille");
     }
     Err(format!("{what} {name}: no valid run in {TRIES} tries"))
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 const TRIES: usize = 5;

@@ -8,7 +8,7 @@ use std::{fs, path::PathBuf};
 
 use lab::{Lab, LabSpec};
 
-use crate::program;
+use crate::{program, sample::spread};
 
 mod listener;
 
@@ -83,16 +83,6 @@ impl Drop for Scratch {
     }
 }
 
-/// Minimum, median and maximum.
-fn spread(values: &[f64]) -> [f64; 3] {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => [0.0; 3],
-        count => [values[0], values[count / 2], values[count - 1]],
-    }
-}
-
 /// Rows of a table: the first is ours, and each shows its ratio to ours, pair by pair.
 fn table(title: &str, unit: &str, decimals: usize, rows: &[(String, Vec<f64>)]) -> String {
     let mut text = format!(
@@ -103,13 +93,9 @@ fn table(title: &str, unit: &str, decimals: usize, rows: &[(String, Vec<f64>)]) 
         return text;
     };
     for (name, values) in rows {
-        let [low, median, high] = spread(values);
-        let ratios: Vec<f64> = values
-            .iter()
-            .zip(ours)
-            .map(|(one, our)| one / our)
-            .collect();
-        let [least, ratio, most] = spread(&ratios);
+        let [low, median, high] = spread(values.iter().copied());
+        let ratios = values.iter().zip(ours).map(|(one, our)| one / our);
+        let [least, ratio, most] = spread(ratios);
         text += &format!(
             "{name:<34} {median:>14.decimals$} {:>25} {:>24}\n",
             format!("({low:.decimals$} .. {high:.decimals$})"),
@@ -131,6 +117,6 @@ mod tests {
         ];
         let text = table("t", "u", 1, &rows);
         assert!(text.contains("2.00 (1.00 .. 3.00)"), "{text}");
-        assert_eq!(spread(&[3.0, 1.0, 2.0]), [1.0, 2.0, 3.0]);
+        assert_eq!(spread([3.0, 1.0, 2.0]), [1.0, 2.0, 3.0]);
     }
 }

@@ -1,7 +1,7 @@
 //! Who is compared by messages: ours at its defaults, the others at their best, and bare UDP as the
 //! ceiling.
 
-use std::{process::Command, thread, time::Duration};
+use std::{borrow::BorrowMut, process::Command, thread, time::Duration};
 
 use lab::Lab;
 
@@ -17,12 +17,12 @@ mod ours;
 pub(crate) use ours::Towline;
 
 mod raw;
-pub(crate) use raw::RawUdp;
+pub(crate) use raw::{Datagrams, RawUdp};
 
 mod zeromq;
 pub(crate) use zeromq::ZeroMq;
 
-/// Something that sends messages from host 0 to host 1.
+/// Something that sends from host 0 to host 1, or to several from there on.
 pub(crate) trait Peer {
     /// The row's title.
     fn name(&self) -> &'static str;
@@ -33,20 +33,32 @@ pub(crate) trait Peer {
 
 /// Starts the receiver, then the sender; gives what both printed and the machine's cost.
 fn run_pair(recv: &mut Command, send: &mut Command) -> Result<(String, String, Sample), String> {
+    let (sent, received, sample) = run_group([recv], send)?;
+    Ok((sent, received.concat(), sample))
+}
+
+/// Starts the receivers, then the sender; gives what it and each of them printed, and the machine's
+/// cost.
+fn run_group(
+    receivers: impl IntoIterator<Item: BorrowMut<Command>>,
+    send: &mut Command,
+) -> Result<(String, Vec<String>, Sample), String> {
     let before = Ticks::read();
-    let receiver = Running::start(recv)?;
-    thread::sleep(Duration::from_millis(500));
+    let started = receivers
+        .into_iter()
+        .map(|mut recv| Running::start(recv.borrow_mut()));
+    let started = started.collect::<Result<Vec<_>, _>>()?;
+    thread::sleep(SETTLE);
     let sent = Running::start(send)?.finish(RUN_LIMIT)?;
-    let received = receiver.finish(RUN_LIMIT)?;
-    let after = Ticks::read();
-    let sample = Sample {
-        cpu_seconds: after.busy_seconds_since(before),
-        steal_permille: after.steal_permille_since(before),
-        ..Sample::default()
-    };
-    Ok((sent, received, sample))
+    let received = started
+        .into_iter()
+        .map(|receiver| receiver.finish(RUN_LIMIT));
+    let received = received.collect::<Result<Vec<_>, _>>()?;
+    Ok((sent, received, Sample::since(before)))
 }
 
 const GROUP: &str = "239.192.7.1";
 const GROUP_AND_PORT: &str = "239.192.7.1:7500";
+/// Until receivers listen.
+const SETTLE: Duration = Duration::from_millis(500);
 const RUN_LIMIT: Duration = Duration::from_secs(60);

@@ -1,90 +1,129 @@
 //! Our own message rate, at its defaults.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::Command};
 
 use lab::Lab;
 use serde_json::Value;
 
-use super::{GROUP_AND_PORT, Peer, run_pair};
+use super::{GROUP_AND_PORT, Peer, run_group};
 use crate::{program, sample::Sample};
 
-/// `towline load` at its defaults, or with messages that share packets.
+/// `towline load`, at its defaults but for what its sender is told, until every receiver has
+/// everything. The rate is that of the slowest receiver.
 #[derive(Debug)]
 pub(crate) struct Towline {
+    name: &'static str,
     program: PathBuf,
     size: usize,
-    is_packed: bool,
+    receivers: usize,
+    /// What the sender is told beside.
+    more: &'static [&'static str],
 }
 
 impl Towline {
+    /// Messages of `size` bytes to host 1.
     pub(crate) fn new(size: usize) -> Result<Self, String> {
+        Self::told("towline load", size, 1, &[])
+    }
+
+    /// Messages that share packets.
+    pub(crate) fn packed(size: usize) -> Result<Self, String> {
+        Self::told("towline load --pack", size, 1, &["--pack"])
+    }
+
+    /// Messages to the hosts from 1 to `receivers`, with `more` on the sender's command line.
+    pub(crate) fn told(
+        name: &'static str,
+        size: usize,
+        receivers: usize,
+        more: &'static [&'static str],
+    ) -> Result<Self, String> {
         let program = program::ours()?;
         Ok(Self {
+            name,
             program,
             size,
-            is_packed: false,
+            receivers,
+            more,
         })
     }
 
-    pub(crate) fn packed(size: usize) -> Result<Self, String> {
-        Ok(Self {
-            is_packed: true,
-            ..Self::new(size)?
-        })
+    fn command(&self, lab: &Lab, host: usize, verb: &str) -> Command {
+        let mut command = lab.host(host).command(&self.program);
+        command.args(["load", verb, "--group", GROUP_AND_PORT]);
+        command.args(["--iface", "e0", "--json"]);
+        command
     }
 }
 
 impl Peer for Towline {
     fn name(&self) -> &'static str {
-        if self.is_packed {
-            "towline load --pack"
-        } else {
-            "towline load"
-        }
+        self.name
     }
 
     fn run(&self, lab: &Lab) -> Result<Sample, String> {
-        let mut recv = lab.host(1).command(&self.program);
-        recv.args([
-            "load",
-            "recv",
-            "--group",
-            GROUP_AND_PORT,
-            "--iface",
-            "e0",
-            "--json",
-        ]);
-        let mut send = lab.host(0).command(&self.program);
-        send.args([
-            "load",
-            "send",
-            "--group",
-            GROUP_AND_PORT,
-            "--iface",
-            "e0",
-            "--json",
-        ]);
-        send.args(["--receivers", "1", "--seconds", "3", "--size"])
-            .arg(self.size.to_string());
-        if self.is_packed {
-            send.arg("--pack");
+        let receivers = 1..=self.receivers;
+        let receivers = receivers.map(|host| self.command(lab, host, "recv"));
+        let mut send = self.command(lab, 0, "send");
+        send.args(["--receivers", &self.receivers.to_string()]);
+        send.args(["--seconds", "3", "--size", &self.size.to_string()]);
+        send.args(self.more);
+        let (sent, received, mut sample) = run_group(receivers, &mut send)?;
+        let sent = program::document(&sent)?;
+        sample.repairs_permille = repairs_permille(&sent["counters"]);
+        sample.rate = f64::INFINITY;
+        for text in received {
+            let received = program::document(&text)?;
+            sample.missing += missing(&sent, &received);
+            sample.rate = sample.rate.min(number(&received, "messages_per_s"));
+            sample.bytes = number(&received, "bytes");
         }
-        let (sent, received, mut sample) = run_pair(&mut recv, &mut send)?;
-        let [sent, received] = [sent, received].map(|text| {
-            serde_json::from_str::<Value>(&text).map_err(|error| format!("{error} in {text}"))
-        });
-        let (sent, received) = (sent?, received?);
-        let count = |document: &Value, key: &str| document[key].as_f64().unwrap_or(f64::NAN);
-        sample.rate = count(&received, "messages_per_s");
-        sample.bytes = count(&received, "bytes");
-        let bad = ["missing", "corrupt", "duplicates", "out_of_order"];
-        let bad: f64 = bad.iter().map(|key| count(&received, key)).sum();
-        let missing = count(&sent, "messages") - count(&received, "messages") + bad;
-        sample.missing = if missing == 0.0 {
-            0
-        } else {
-            missing.abs().max(1.0) as u64
-        };
         Ok(sample)
+    }
+}
+
+/// Messages that a receiver lacks, or has otherwise than they were sent; a report without the
+/// figures counts as one.
+fn missing(sent: &Value, received: &Value) -> u64 {
+    let wrong = ["missing", "corrupt", "duplicates", "out_of_order"];
+    let wrong: f64 = wrong.iter().map(|key| number(received, key)).sum();
+    let lacking = number(sent, "messages") - number(received, "messages");
+    match lacking.abs() + wrong {
+        0.0 => 0,
+        count => count.max(1.0) as u64,
+    }
+}
+
+/// Repairs and parity, for a thousand packets of new data.
+fn repairs_permille(counters: &Value) -> f64 {
+    let repairs = ["rdata_packets", "parity_packets", "parity_unasked"];
+    let count = |name: &str| number(counters, &format!("source.{name}"));
+    let repairs: f64 = repairs.iter().map(|name| count(name)).sum();
+    1000.0 * repairs / count("odata_packets")
+}
+
+fn number(document: &Value, key: &str) -> f64 {
+    document[key].as_f64().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_receiver_has_twice_does_not_hide_what_it_lacks() {
+        let sent = json!({"messages": 5});
+        let received = |messages: u64, duplicates: u64| {
+            json!({
+                "messages": messages, "missing": 0, "corrupt": 0,
+                "duplicates": duplicates, "out_of_order": 0,
+            })
+        };
+        assert_eq!(missing(&sent, &received(5, 0)), 0);
+        assert_eq!(missing(&sent, &received(3, 0)), 2);
+        assert_eq!(missing(&sent, &received(6, 1)), 2);
+        assert_eq!(missing(&sent, &json!({})), 1);
     }
 }

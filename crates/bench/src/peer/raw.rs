@@ -2,27 +2,78 @@
 
 use std::path::PathBuf;
 
-use lab::{Host, Lab};
+use lab::Lab;
 
-use super::{GROUP, Peer, run_pair};
+use super::{GROUP, Peer, run_group};
 use crate::{
     program::{self, number_after},
     sample::Sample,
 };
 
-/// Bare datagrams of the same size in GSO runs, received with GRO: no protocol at all.
+/// Bare datagrams in GSO runs, received with GRO: no protocol at all, nothing asked for again,
+/// nothing written.
 #[derive(Debug)]
-pub(crate) struct RawUdp {
+pub(crate) struct Datagrams {
     program: PathBuf,
+    receivers: usize,
     datagram: usize,
 }
 
-impl RawUdp {
-    pub(crate) fn new(size: usize) -> Result<Self, String> {
+impl Datagrams {
+    /// `datagram` bytes each, to the hosts from 1 to `receivers`.
+    pub(crate) fn new(receivers: usize, datagram: usize) -> Result<Self, String> {
         let program = program::compile("udplimit.c", &[])?;
         Ok(Self {
             program,
-            datagram: size + PGM_HEADER_BYTES,
+            receivers,
+            datagram,
+        })
+    }
+
+    /// One run: as its rate the datagrams a second of the receiver that got least, of each of which
+    /// `payload` bytes count.
+    pub(crate) fn run(&self, lab: &Lab, payload: f64) -> Result<Sample, String> {
+        let command = |host: usize, verb: &str| {
+            let host = lab.host(host);
+            let mut command = host.command(&self.program);
+            command.args([verb, &host.ipv4().to_string(), GROUP]);
+            command
+        };
+        let receivers = (1..=self.receivers).map(|host| {
+            let mut recv = command(host, "recv");
+            recv.args(["4.5", "gro"]);
+            recv
+        });
+        let mut send = command(0, "send");
+        send.args([&self.datagram.to_string(), "3", "gso"]);
+        let (_, received, mut sample) = run_group(receivers, &mut send)?;
+        sample.rate = f64::INFINITY;
+        for text in received {
+            let datagrams = number_after(&text, "received").ok_or("no rate from udplimit")?;
+            sample.rate = sample.rate.min(datagrams);
+        }
+        sample.bytes = sample.rate * 3.0 * payload;
+        Ok(sample)
+    }
+}
+
+/// As many datagrams as a message of ours takes packets, of the same length.
+#[derive(Debug)]
+pub(crate) struct RawUdp {
+    datagrams: Datagrams,
+    size: usize,
+    pieces: usize,
+}
+
+impl RawUdp {
+    /// Messages of `size` bytes to the hosts from 1 to `receivers`.
+    pub(crate) fn new(size: usize, receivers: usize) -> Result<Self, String> {
+        let pieces = size.div_ceil(PACKET_PAYLOAD);
+        let datagram = size.div_ceil(pieces) + PGM_HEADER_BYTES;
+        Ok(Self {
+            datagrams: Datagrams::new(receivers, datagram)?,
+            size,
+            pieces,
         })
     }
 }
@@ -33,17 +84,13 @@ impl Peer for RawUdp {
     }
 
     fn run(&self, lab: &Lab) -> Result<Sample, String> {
-        let address = |host: &Host| host.ipv4().to_string();
-        let mut recv = lab.host(1).command(&self.program);
-        recv.args(["recv", &address(lab.host(1)), GROUP, "4.5", "gro"]);
-        let mut send = lab.host(0).command(&self.program);
-        let size = self.datagram.to_string();
-        send.args(["send", &address(lab.host(0)), GROUP, &size, "3", "gso"]);
-        let (_, received, mut sample) = run_pair(&mut recv, &mut send)?;
-        sample.rate = number_after(&received, "received").ok_or("no rate from udplimit")?;
-        sample.bytes = sample.rate * 3.0 * (self.datagram - PGM_HEADER_BYTES) as f64;
+        let pieces = self.pieces as f64;
+        let mut sample = self.datagrams.run(lab, self.size as f64 / pieces)?;
+        sample.rate /= pieces;
         Ok(sample)
     }
 }
 
+/// What a message is cut into at MTU 1500, nearly.
+const PACKET_PAYLOAD: usize = 1428;
 const PGM_HEADER_BYTES: usize = 24;

@@ -60,11 +60,7 @@ pub(super) fn ours(lab: &Lab, over: Over, load: Load, seconds: u32) -> Result<Va
         Some(rate) => here.args(["--rate", &rate.to_string()]),
         None => here.arg("--ping-pong"),
     };
-    let output = here.output().map_err(|error| format!("towline: {error}"))?;
-    serde_json::from_slice(&output.stdout).map_err(|error| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        format!("towline: {error}: {said}")
-    })
+    program::answer(&mut here)
 }
 
 /// Median and 99.9th percentile of a report's first run, from actual times, in microseconds.

@@ -1,6 +1,6 @@
 //! The programs: datagrams a second that were received, and sent.
 
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
 use lab::Lab;
 
@@ -23,7 +23,7 @@ pub(super) enum Offered {
 pub(super) fn ours(lab: &Lab, size: usize, offered: Offered) -> Result<Figures, String> {
     let program = program::ours()?;
     let mut there = lab.host(1).command(&program);
-    let server = Ended::start(there.args(["udp", "serve", "--quiet"]))?;
+    let _server = Ended::start(there.args(["udp", "serve", "--quiet"]))?;
     std::thread::sleep(START);
     let mut here = lab.host(0).command(&program);
     here.args(["udp", "run", &lab.host(1).ipv4().to_string(), "--json"]);
@@ -38,7 +38,7 @@ pub(super) fn ours(lab: &Lab, size: usize, offered: Offered) -> Result<Figures, 
     if offered != Offered::Highest {
         here.args(["--time", &format!("{SECONDS}s")]);
     }
-    let report = answer(&mut here, server)?;
+    let report = program::answer(&mut here)?;
     let flow = &report["rows"][0]["flows"][0];
     let sent = flow["dispatch"]["sent"].as_f64();
     let lasted_ns = flow["dispatch"]["lasted_ns"].as_f64();
@@ -50,7 +50,7 @@ pub(super) fn ours(lab: &Lab, size: usize, offered: Offered) -> Result<Figures, 
 
 pub(super) fn iperf3(lab: &Lab, size: usize, offered: Offered) -> Result<Figures, String> {
     let mut there = lab.host(1).command("iperf3");
-    let server = Ended::start(there.args(["-s", "-1"]))?;
+    let _server = Ended::start(there.args(["-s", "-1"]))?;
     std::thread::sleep(START);
     let mut here = lab.host(0).command("iperf3");
     let bits_per_s = match offered {
@@ -61,7 +61,7 @@ pub(super) fn iperf3(lab: &Lab, size: usize, offered: Offered) -> Result<Figures
     here.args(["-b", &bits_per_s.to_string()]);
     // As large as ours.
     here.args(["-w", "8M", "-l", &size.to_string()]);
-    let report = answer(here.args(["-t", &SECONDS.to_string()]), server)?;
+    let report = program::answer(here.args(["-t", &SECONDS.to_string()]))?;
     let of = |name: &str| {
         let sum = &report["end"][name];
         let packets = sum["packets"].as_f64()? - sum["lost_packets"].as_f64()?;
@@ -75,7 +75,7 @@ pub(super) fn iperf3(lab: &Lab, size: usize, offered: Offered) -> Result<Figures
 
 pub(super) fn nuttcp(lab: &Lab, size: usize, offered: Offered) -> Result<Figures, String> {
     let mut there = lab.host(1).command("nuttcp");
-    let server = Ended::start(there.args(["-S", "-1", "--nofork"]))?;
+    let _server = Ended::start(there.args(["-S", "-1", "--nofork"]))?;
     std::thread::sleep(START);
     let mut here = lab.host(0).command("nuttcp");
     let rate = match offered {
@@ -85,7 +85,6 @@ pub(super) fn nuttcp(lab: &Lab, size: usize, offered: Offered) -> Result<Figures
     here.args(["-u", &rate, "-w8m", "-fparse"]);
     here.args([format!("-l{size}"), format!("-T{SECONDS}")]);
     let output = here.arg(lab.host(1).ipv4().to_string()).output();
-    drop(server);
     let output = output.map_err(|error| format!("nuttcp: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     // Of the datagrams that were sent, those that did not come.
@@ -95,17 +94,6 @@ pub(super) fn nuttcp(lab: &Lab, size: usize, offered: Offered) -> Result<Figures
         return Err(format!("nuttcp: no figures in {text} {said}"));
     };
     Ok([(sent - lost) / lasted_s, sent / lasted_s])
-}
-
-/// Runs a client and reads its report; the server ends with it.
-fn answer(command: &mut Command, server: Ended) -> Result<serde_json::Value, String> {
-    let output = command.output().map_err(|error| error.to_string());
-    drop(server);
-    let output = output?;
-    serde_json::from_slice(&output.stdout).map_err(|error| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        format!("{:?}: {error}: {said}", command.get_program())
-    })
 }
 
 const SECONDS: u32 = 2;
