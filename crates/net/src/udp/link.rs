@@ -241,6 +241,11 @@ impl Links {
         self.may_accept || !self.events.is_empty() || !self.ready.is_empty()
     }
 
+    /// True while there are connections, or may be.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.listener.is_some() || !self.links.is_empty()
+    }
+
     /// Connections whose queue has not left, or whose peer has not seen the end.
     pub(super) fn unfinished(&self) -> usize {
         let is_unfinished = |link: &&Link| link.state != State::Open || !link.queue.is_empty();

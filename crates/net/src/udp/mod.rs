@@ -16,12 +16,13 @@
 use std::{
     net::SocketAddr,
     os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
+    time::Duration,
 };
 
 use base::{Instant, Io, IoFault, LinkEvent, LinkId, Outcome, RecvBatch, Run, RunLimit};
-use sys::{Interest, RawAddress, clock, message};
+use sys::{Interest, RawAddress, clock, datagram, message};
 
-use crate::NetError;
+use crate::{NetError, WaitStrategy};
 
 mod counters;
 pub use counters::UdpCounters;
@@ -68,6 +69,8 @@ pub struct UdpIo {
     has_polled: bool,
     /// The owner takes no packets at present.
     holds_packets: bool,
+    /// The last wait ended with a packet for the group: the next may sleep in its socket.
+    is_brisk: bool,
 }
 
 impl UdpIo {
@@ -82,6 +85,8 @@ impl UdpIo {
         readiness.add(&ports.upstream.socket, Signal::UPSTREAM, Interest::READ)?;
         if let Some(group) = &ports.group {
             readiness.add(&group.socket, Signal::GROUP, Interest::READ)?;
+            // For `sleep_in_group` alone: every other call says that it must not wait.
+            let _always = datagram::set_blocking(group.socket.as_fd(), SLEEP_IN_GROUP);
         }
         let wants_gro = setup.options.gro && !setup.options.faults.nogro;
         let mut has_gro = wants_gro;
@@ -111,6 +116,7 @@ impl UdpIo {
             idle_receives: 0,
             has_polled: false,
             holds_packets: false,
+            is_brisk: false,
         })
     }
 
@@ -152,6 +158,7 @@ impl UdpIo {
         };
         self.readiness.arm(deadline);
         self.idle_receives = 0;
+        self.is_brisk = false;
         self.ask(blocked == Blocked::Socket);
     }
 
@@ -243,6 +250,31 @@ impl UdpIo {
             && self.receives_since_poll <= RECEIVES_PER_POLL
     }
 
+    /// True for a receiver that waits for nothing but packets of its group, and not for a moment
+    /// only: nobody may wake it, and no control connection is open or may come.
+    fn may_sleep_in_group(&self, until: Option<Instant>) -> bool {
+        self.is_brisk
+            && self.setup.role == Role::Receiver
+            && self.setup.options.wait == WaitStrategy::Block
+            && !self.holds_packets
+            && self.sender.blocked == Blocked::No
+            && !self.links.is_in_use()
+            && !self.readiness.has_waker()
+            && until.is_none_or(|until| until.since(clock::monotonic()) >= SLEEP_IN_GROUP_LEFT_MIN)
+    }
+
+    /// Waits in the group's socket instead of the poll set, which costs a wake-up several
+    /// microseconds. What else may be ready is looked at by the next poll; when nothing comes, the
+    /// next wait is one.
+    fn sleep_in_group(&mut self) {
+        self.tally.counters.sleeps += 1;
+        let Some(group) = &mut self.ports.group else {
+            return;
+        };
+        group.is_ready = datagram::await_datagram(group.socket.as_fd());
+        self.is_brisk = group.is_ready;
+    }
+
     fn has_packets(&self) -> bool {
         self.ports.iter().any(|port| port.is_ready)
     }
@@ -261,7 +293,9 @@ impl Io for UdpIo {
         if let Some(group) = self.ports.group.as_mut().filter(|_| tries_first) {
             group.is_ready = true;
         }
-        if self.receives_since_poll > RECEIVES_PER_POLL || !self.has_packets() {
+        if self.receives_since_poll > RECEIVES_PER_POLL
+            || !(self.has_packets() || self.may_sleep_in_group(None))
+        {
             self.poll(Some(Instant::ZERO));
         }
         let Self {
@@ -308,7 +342,8 @@ impl Io for UdpIo {
     }
 
     fn link_event(&mut self, data: &mut Vec<u8>) -> Option<(LinkId, LinkEvent)> {
-        if !self.links.has_work() && !self.has_polled && !self.tries_first() {
+        let is_asked = self.has_polled || self.tries_first() || self.may_sleep_in_group(None);
+        if !self.links.has_work() && !is_asked {
             self.poll(Some(Instant::ZERO));
         }
         let event = self.links.event(data, &self.readiness, &mut self.tally);
@@ -335,6 +370,10 @@ impl Io for UdpIo {
         if self.links.has_work() || (self.has_packets() && !self.holds_packets) {
             return;
         }
+        if self.may_sleep_in_group(until) {
+            self.sleep_in_group();
+            return;
+        }
         let blocked = std::mem::replace(&mut self.sender.blocked, Blocked::No);
         let until = match blocked {
             Blocked::Beyond => Some(retry_at(until)),
@@ -350,6 +389,11 @@ impl Io for UdpIo {
             port.settle_drops(&mut self.tally);
         }
         self.poll(until);
+        self.is_brisk = self
+            .ports
+            .group
+            .as_ref()
+            .is_some_and(|group| group.is_ready);
     }
 }
 
@@ -394,8 +438,13 @@ const RECEIVES_PER_POLL: u32 = 8;
 const IDLE_RECEIVES_SPINNING: u32 = 2;
 /// ICMP reports thrown away at a time; more are told of again.
 const REPORTS_MAX: usize = 64;
+/// How long a receiver sleeps in its group's socket before it waits for everything again. The kernel
+/// rounds it up to its tick, of 1 to 10 ms.
+const SLEEP_IN_GROUP: Duration = Duration::from_millis(1);
+/// Deadlines nearer than that are kept by the poll set, which knows microseconds.
+const SLEEP_IN_GROUP_LEFT_MIN: Duration = Duration::from_millis(5);
 /// How long a full queue beyond the socket is given to drain.
-const RETRY_AFTER: std::time::Duration = std::time::Duration::from_micros(100);
+const RETRY_AFTER: Duration = Duration::from_micros(100);
 
 #[cfg(test)]
 mod tests;

@@ -34,6 +34,8 @@ pub(super) struct Readiness {
     wake: WakeFd,
     strategy: WaitStrategy,
     armed: Option<Instant>,
+    /// Somebody may end a wait.
+    has_waker: Cell<bool>,
 }
 
 impl Readiness {
@@ -48,6 +50,7 @@ impl Readiness {
             wake: WakeFd::new().map_err(fault)?,
             strategy,
             armed: None,
+            has_waker: Cell::new(false),
         };
         readiness.add(&readiness.timer, Signal::TIMER, Interest::READ)?;
         readiness.add(&readiness.wake, Signal::WAKE, Interest::READ)?;
@@ -76,8 +79,14 @@ impl Readiness {
 
     pub(super) fn waker(&self) -> Result<Waker, NetError> {
         let wake = self.wake.try_clone();
+        self.has_waker.set(true);
         wake.map(Waker)
             .map_err(|error| NetError::system("make", "a wake-up", &error))
+    }
+
+    /// Whether another thread was ever given the means to end a wait.
+    pub(super) fn has_waker(&self) -> bool {
+        self.has_waker.get()
     }
 
     /// Makes the epoll descriptor readable at `deadline`.

@@ -217,8 +217,13 @@ impl Pgm {
         })
     }
 
-    fn turn(&mut self) -> io::Result<()> {
-        self.turned_ns = sys::clock::monotonic().as_nanos();
+    /// Gives the publisher a turn when it had none for `interval_ns`.
+    fn turn_after(&mut self, interval_ns: u64) -> io::Result<()> {
+        let now = sys::clock::monotonic().as_nanos();
+        if now < self.turned_ns + interval_ns {
+            return Ok(());
+        }
+        self.turned_ns = now;
         self.receives = 0;
         self.publisher.turn().map(drop).map_err(io::Error::other)
     }
@@ -230,7 +235,7 @@ impl Carrier for Pgm {
         // Nothing waits for a fuller run, and this one for nothing; NAKs are looked at while it is
         // on its way.
         self.publisher.send_ready();
-        self.turn()?;
+        self.turn_after(NAKS_NS)?;
         match status {
             SendStatus::Taken => Ok(()),
             SendStatus::RateLimited { .. } | SendStatus::WouldBlock => {
@@ -243,7 +248,7 @@ impl Carrier for Pgm {
         // The clock is not read each time: who spins would find messages later for it.
         self.receives += 1;
         if self.receives >= RECEIVES_PER_TURN {
-            self.turn()?;
+            self.turn_after(0)?;
         }
         match self.subscriber.try_recv().map_err(io::Error::other)? {
             Ok(crate::Received::Message { data: bytes, .. }) => {
@@ -257,9 +262,7 @@ impl Carrier for Pgm {
 
     fn wait(&mut self, limit: Duration) -> io::Result<()> {
         let limit = limit.min(Duration::from_nanos(TURN_NS));
-        if sys::clock::monotonic().as_nanos() > self.turned_ns + TURN_NS {
-            self.turn()?;
-        }
+        self.turn_after(NAKS_NS)?;
         let until = self.subscriber.now() + limit;
         self.subscriber.wait(Some(until));
         Ok(())
@@ -382,9 +385,11 @@ fn answer(
 /// How late a stop is seen.
 const LOOK: Duration = Duration::from_millis(20);
 /// How often a publisher that sends nothing has a turn, by time when asleep between, and by
-/// receives when not.
-const TURN_NS: u64 = 5_000_000;
+/// receives when not. Long enough that the subscriber may sleep in its socket.
+const TURN_NS: u64 = 6_000_000;
 const RECEIVES_PER_TURN: u32 = 256;
+/// How often it looks at NAKs while messages come and go.
+const NAKS_NS: u64 = 200_000;
 const BACKLOG: u16 = 16;
 const CLIENTS_MAX: usize = 64;
 

@@ -153,3 +153,32 @@ fn who_spins_tries_the_socket_and_still_hears_of_the_rest() {
     receiver.wait(Some(Instant::ZERO));
     assert_eq!(calls_of_a_turn(&mut receiver), 0, "the wait has asked");
 }
+
+#[test]
+fn a_receiver_that_waits_for_its_group_alone_sleeps_in_its_socket() {
+    let (mut source, mut receiver) = pair(66);
+    let mut batch = receiver.batch();
+    let mut take = |source: &mut UdpIo, receiver: &mut UdpIo| {
+        send_one(source, b"data", group(66));
+        let until = receiver.now() + Duration::from_secs(10);
+        receiver.wait(Some(until));
+        assert_eq!(receiver.recv(&mut batch).unwrap(), 1);
+        assert_eq!(receiver.link_event(&mut Vec::new()), None);
+        batch.clear();
+        receiver.may_sleep_in_group(Some(until))
+    };
+    settle(&mut receiver);
+    assert!(!receiver.may_sleep_in_group(None), "nothing has come yet");
+    assert!(take(&mut source, &mut receiver));
+    assert!(take(&mut source, &mut receiver), "and again");
+
+    let soon = receiver.now() + Duration::from_millis(1);
+    assert!(!receiver.may_sleep_in_group(Some(soon)));
+    // Nothing comes: it returns to its owner, and waits for everything from there on.
+    receiver.wait(None);
+    assert!(!receiver.may_sleep_in_group(None));
+
+    assert!(take(&mut source, &mut receiver));
+    let _waker = receiver.waker().unwrap();
+    assert!(!receiver.may_sleep_in_group(None), "somebody may wake it");
+}
