@@ -88,10 +88,24 @@ impl<C: Content> ObjectSender<C> {
     fn announce(&mut self) {
         let count = self.plan.announced_count();
         let rate = self.source.rate();
-        self.source.set_announced(rate, count, Mark::NO_RECEIVER);
+        let limiting = self.plan.rate_limit().map(|limit| limit.slot);
+        self.source
+            .set_announced(rate, count, limiting.unwrap_or(Mark::NO_RECEIVER));
+    }
+
+    /// Goes as fast as the receivers' reports say that their networks carry.
+    fn steer(&mut self, now: Instant) {
+        let is_limited = self.source.is_rate_limited(now);
+        if let Some(rate) = self.plan.steer(now, is_limited)
+            && rate != self.source.rate()
+        {
+            self.source.set_rate(rate);
+            self.announce();
+        }
     }
 
     fn follow_plan(&mut self, now: Instant) {
+        self.steer(now);
         let lead = self.source.unsent() - 1;
         let hold = self.plan.hold(lead);
         self.source.set_hold(hold);

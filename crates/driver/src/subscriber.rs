@@ -290,7 +290,7 @@ fn give<S: MessageSink + ?Sized>(
 fn stats_of(at: &Position, host_drops: u64) -> ReceiverStats {
     ReceiverStats {
         held: (at.lead + 1).saturating_sub(at.contiguous + at.missing),
-        bytes: at.arrived.bytes + at.arrived.packets * PACKET_OVERHEAD_BYTES,
+        bytes: at.arrived.bytes_with_headers(),
         host_drops,
         lost: 0,
         missed: at.arrived.missed,
@@ -384,9 +384,6 @@ impl Endpoint for Subscriber {
         base::earliest(self.receiver.next_timeout(), reports)
     }
 }
-
-/// IPv4, UDP and PGM headers of a data packet.
-const PACKET_OVERHEAD_BYTES: u64 = 20 + 8 + 24;
 
 #[cfg(test)]
 mod tests {

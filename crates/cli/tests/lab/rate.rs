@@ -73,6 +73,32 @@ fn check(mbit_per_s: u32) {
     });
 }
 
+/// Without the search for the rate every packet would leave several times, each repair too.
+#[test]
+fn a_file_through_a_slow_cable_is_sent_hardly_more_than_once() {
+    alone(|| {
+        let lab = Lab::new(&LabSpec::new(2).segments_at_switch()).unwrap();
+        lab.set_bottleneck(1, 6_250_000, 100_000).unwrap();
+        let root = std::env::temp_dir().join(format!("towline-rate-{}", std::process::id()));
+        std::fs::create_dir_all(&root).unwrap();
+        let file = root.join("file");
+        std::fs::write(&file, vec![7; 12_000_000]).unwrap();
+        let into = root.join("into");
+        let words = format!("recv {} -g {GROUP} --from any --json", into.display());
+        let receiver = End::start(towline(lab.host(1), &words));
+        let words = format!("send {} -g {GROUP} --receivers 1 --json", file.display());
+        let sent = End::start(towline(lab.host(0), &words)).report(LIMIT);
+        assert_eq!(receiver.report(LIMIT)["is_complete"], true);
+        std::fs::remove_dir_all(&root).unwrap();
+        assert_eq!(sent["is_proven"], true, "{sent:#}");
+        assert_eq!(sent["receivers"][0]["limited_by"], "the network");
+        let count = |name: &str| sent["counters"][name].as_u64().unwrap();
+        let (packets, repairs) = (count("source.odata_packets"), count("source.rdata_packets"));
+        println!("{packets} packets, {repairs} repairs");
+        assert!(repairs < packets / 2, "{repairs} of {packets}");
+    });
+}
+
 #[test]
 fn a_cable_of_50_mbit_per_s_is_found() {
     check(50);

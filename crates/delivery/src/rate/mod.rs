@@ -21,7 +21,8 @@
 //! in flight is bounded by the flow window. The delivery rate of the first report of a queue is
 //! what the way carries. From there on **Cruise** goes up by 1 % at a time, faster the longer that
 //! goes well, and **Drain** sends 85 % of what arrives until the queue is gone. Alone that keeps a
-//! way full to 98 % with hardly a queue.
+//! way full to 98 % with hardly a queue. A source that begins with much at once, as one of files,
+//! starts so before the first report ([`RateControl::start`]).
 //!
 //! Whoever fills queues until they overflow, as TCP does, would get everything from a sender that
 //! drains them. A queue that does not fall, or a share that is given up bit by bit, is thus taken
@@ -147,6 +148,8 @@ pub struct RateControl {
     patience: Duration,
     used_at: Instant,
     was_limited: bool,
+    /// Since when as much was sent as the present limit allows.
+    limited_since: Option<Instant>,
     due: Instant,
 }
 
@@ -226,6 +229,7 @@ impl RateControl {
             patience: PATIENCE_MIN,
             used_at: now,
             was_limited: false,
+            limited_since: None,
             due: now,
         }
     }
@@ -238,7 +242,7 @@ impl RateControl {
             delivery,
             ..*report
         };
-        if self.receivers.is_empty() {
+        if self.receivers.is_empty() && self.rate == 0 {
             self.begin(now);
         }
         let is_current = report.echo >= self.changed_at;
@@ -273,6 +277,8 @@ impl RateControl {
             receiver.was_heard = true;
             receiver.saw(report, is_fresh);
         }
+        // One mark in a queue, or a few packets lost, end no start; it goes no further then either.
+        let is_clean = receiver.queues == 0 && report.share_missed(&base) <= LOSS_SHARE_MAX;
         let is_lossy = loss.is_some_and(|loss| loss > LOSS_SHARE_MAX.max(receiver.chance));
         let is_draining = matches!(self.phase, Phase::Drain { .. });
         // Who sends less than the limit has made no queue, unless that stays.
@@ -294,9 +300,17 @@ impl RateControl {
         } else if is_current && (loss.is_some() || !self.phase.is_for_loss()) {
             self.warnings = if loss.is_some() { 0 } else { self.warnings };
             self.drained(now);
-            if matches!(self.phase, Phase::Start) {
-                self.ramp(now);
+            if matches!(self.phase, Phase::Start) && is_clean {
+                self.ramp(now, report.echo);
             }
+        }
+    }
+
+    /// Receivers are about to report: what is sent until then is limited as well. For a source that
+    /// begins with much at once.
+    pub fn start(&mut self, now: Instant) {
+        if self.receivers.is_empty() {
+            self.begin(now);
         }
     }
 
@@ -320,6 +334,7 @@ impl RateControl {
     pub fn steer(&mut self, now: Instant, is_limited: bool) -> u64 {
         if is_limited {
             (self.was_limited, self.used_at) = (true, now);
+            self.limited_since.get_or_insert(now);
         }
         if now >= self.due {
             self.due = now + self.interval();
@@ -348,9 +363,13 @@ impl RateControl {
         self.set(now, self.config.rate_start);
     }
 
-    /// What is sent arrives without a queue: much more is tried.
-    fn ramp(&mut self, now: Instant) {
-        if self.rate == 0 || !self.was_limited || !self.all_heard(now) {
+    /// What is sent arrives without a queue, the mark that left at `echo` too: much more is tried
+    /// when that was sent for long enough to fill one.
+    fn ramp(&mut self, now: Instant, echo: Instant) {
+        let is_tried = self
+            .limited_since
+            .is_some_and(|since| echo >= since + RAMP_TRIAL);
+        if self.rate == 0 || !self.was_limited || !is_tried || !self.all_heard(now) {
             return;
         }
         self.was_limited = false;
@@ -616,6 +635,7 @@ impl RateControl {
             rate => rate.max(self.config.rate_min),
         };
         self.changed_at = now;
+        self.limited_since = None;
         self.due = now + self.interval();
         for receiver in self.receivers.values_mut() {
             receiver.was_heard = false;
@@ -641,7 +661,8 @@ impl Share {
     fn report(&mut self, now: Instant, report: &RateReport, is_used: bool) {
         if !report.answer.is_zero() {
             let answer = report.answer.max(ANSWER_MIN);
-            self.round_trip = (self.round_trip * 3 + answer) / 4;
+            // A queue that grows is believed at once, as by a connection whose window is full.
+            self.round_trip = answer.max((self.round_trip * 3 + answer) / 4);
         }
         self.carried = part(self.carried, 98).max(report.delivery);
         let has_lost = report.missed > self.missed;
@@ -714,17 +735,25 @@ impl RateReport {
 
     /// The share of packets that the receiver's host dropped since `base`.
     fn drops_since(&self, base: &Self) -> f64 {
-        let span = self.lead.saturating_sub(base.lead);
-        self.host_drops.saturating_sub(base.host_drops) as f64 / span.max(1) as f64
+        self.host_drops.saturating_sub(base.host_drops) as f64 / self.span(base).max(1) as f64
     }
 
     /// The share of packets lost since `base`; `None` over too few.
     fn loss_since(&self, base: &Self) -> Option<f64> {
-        let span = self.lead.saturating_sub(base.lead);
+        (self.span(base) >= LOSS_SPAN_MIN).then(|| self.share_missed(base))
+    }
+
+    /// The same over however few.
+    fn share_missed(&self, base: &Self) -> f64 {
         // What a host drops has come through the network.
         let dropped = self.host_drops.saturating_sub(base.host_drops);
         let missed = self.missed.saturating_sub(base.missed + dropped);
-        (span >= LOSS_SPAN_MIN).then(|| missed as f64 / span as f64)
+        missed as f64 / self.span(base).max(1) as f64
+    }
+
+    /// Packets between two reports.
+    const fn span(&self, base: &Self) -> u64 {
+        self.lead.saturating_sub(base.lead)
     }
 }
 
@@ -745,6 +774,8 @@ const LOSS_SHARE_MAX: f64 = 0.10;
 const CHANCE_MAX: f64 = 0.75;
 /// A way that carries as much without a queue needs no limit: the flow window is one.
 const RAMP_END: u64 = 400_000_000;
+/// What is sent for so long at four times what a way carries makes a queue of three times that.
+const RAMP_TRIAL: Duration = Duration::from_millis(5);
 /// A queue that is back so soon was one.
 const RELAPSE: Duration = Duration::from_millis(300);
 /// More dropped by a receiver's host is more than an accident.

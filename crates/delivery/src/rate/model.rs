@@ -89,7 +89,7 @@ impl Course {
 enum Event {
     Turn,
     Arrives { position: u64 },
-    MarkArrives { left_us: u64 },
+    MarkArrives { left_us: u64, lead: u64 },
     Asked { position: u64 },
     Reported(RateReport, u64),
     TcpTurn,
@@ -128,6 +128,7 @@ struct Sink {
     echo: Option<(u64, Instant)>,
     reported_at: Instant,
     reported: u64,
+    reported_missed: u64,
 }
 
 struct Tcp {
@@ -161,6 +162,7 @@ impl World {
             echo: None,
             reported_at: now,
             reported: 0,
+            reported_missed: 0,
         };
         let mut world = Self {
             control: RateControl::new(RateConfig::default(), now),
@@ -224,9 +226,12 @@ impl World {
             match event {
                 Event::Turn => self.turn(),
                 Event::Arrives { position } => self.arrives(position),
-                Event::MarkArrives { left_us } => {
+                Event::MarkArrives { left_us, lead } => {
                     self.receiver.meter.mark(now, left_us, now);
                     self.receiver.echo = Some((left_us, now));
+                    // A lost tail is found by the mark.
+                    self.learns(lead + 1);
+                    self.report();
                 }
                 Event::Asked { position } => {
                     self.source.repairs.push_back(position);
@@ -315,7 +320,8 @@ impl World {
                 {
                     after += late;
                 }
-                self.plan(after, Event::MarkArrives { left_us });
+                let lead = self.source.next;
+                self.plan(after, Event::MarkArrives { left_us, lead });
             }
         }
         let next = self.source.due.max(self.now + Duration::from_micros(100));
@@ -326,30 +332,41 @@ impl World {
     // The receiver.
 
     fn arrives(&mut self, position: u64) {
-        let (now, one_way) = (self.now, self.model.one_way);
+        let now = self.now;
         self.tenth().ours += PACKET_BYTES;
+        self.receiver.bytes += PACKET_BYTES - 14;
+        self.learns(position);
         let sink = &mut self.receiver;
-        sink.bytes += PACKET_BYTES - 14;
-        if position > sink.lead {
-            let gap = sink.lead + 1..position;
-            sink.lead = position;
-            sink.missed += gap.end - gap.start;
-            for position in gap {
-                self.receiver.missing.insert(position);
-                self.plan(
-                    one_way + Duration::from_millis(1),
-                    Event::Asked { position },
-                );
-            }
-        } else {
-            sink.missing.remove(&position);
-        }
-        let sink = &mut self.receiver;
+        sink.lead = sink.lead.max(position);
+        sink.missing.remove(&position);
         sink.meter.arrived(now, sink.bytes);
+        self.report();
+    }
+
+    /// All before `end` exists: what is missing of it is asked for.
+    fn learns(&mut self, end: u64) {
+        let gap = self.receiver.lead + 1..end;
+        if gap.is_empty() {
+            return;
+        }
+        self.receiver.lead = end - 1;
+        self.receiver.missed += gap.end - gap.start;
+        for position in gap {
+            self.receiver.missing.insert(position);
+            let after = self.model.one_way + Duration::from_millis(1);
+            self.plan(after, Event::Asked { position });
+        }
+    }
+
+    fn report(&mut self) {
+        let (now, one_way) = (self.now, self.model.one_way);
+        let sink = &mut self.receiver;
         let contiguous = sink.missing.first().map_or(sink.lead, |first| first - 1);
         let moved = contiguous - sink.reported;
         let is_due = match moved {
-            0 => now >= sink.reported_at + Duration::from_millis(1000),
+            0 if sink.missed == sink.reported_missed => {
+                now >= sink.reported_at + Duration::from_millis(1000)
+            }
             700.. => now >= sink.reported_at + Duration::from_millis(1),
             _ => now >= sink.reported_at + Duration::from_millis(5),
         };
@@ -358,6 +375,7 @@ impl World {
         };
         if is_due {
             (sink.reported_at, sink.reported) = (now, contiguous);
+            sink.reported_missed = sink.missed;
             let report = RateReport {
                 echo: Instant::from_nanos(left_us * 1000),
                 round_trip: one_way * 2,

@@ -18,7 +18,7 @@ fn report(ms: u64, lead: u64) -> RateReport {
 /// A control of one receiver at 100 MB/s, for want of reports that would make it more.
 fn starting() -> RateControl {
     let mut control = RateControl::new(RateConfig::default(), at(0));
-    for ms in [10, 20] {
+    for ms in [10, 25] {
         control.report(at(ms), 0, &report(ms, 10 * ms));
         control.steer(at(ms + 1), true);
     }
@@ -154,7 +154,7 @@ fn without_reports_there_is_no_limit_and_with_the_first_it_starts() {
     assert_eq!(control.steer(at(10), true), 0);
     let mut rates = Vec::new();
     for n in 1..6 {
-        let ms = 20 + 10 * n;
+        let ms = 20 + 15 * n;
         control.report(at(ms), 0, &report(ms, 100 * n));
         rates.push(control.steer(at(ms + 1), n > 2) / 1_000_000);
     }
@@ -163,6 +163,27 @@ fn without_reports_there_is_no_limit_and_with_the_first_it_starts() {
     assert_eq!(control.steer(at(100), true), 0);
     control.report(at(110), 1, &report(110, 1000));
     assert_eq!(control.steer(at(111), true), 25_000_000);
+}
+
+#[test]
+fn what_begins_with_much_at_once_is_limited_before_the_first_report() {
+    let mut control = RateControl::new(RateConfig::default(), at(0));
+    control.start(at(10));
+    assert_eq!(control.steer(at(11), true), 25_000_000);
+    // A mark that left before the limit was filled for a while has met nothing.
+    control.report(at(15), 0, &report(15, 40));
+    assert_eq!(control.steer(at(16), true), 25_000_000);
+    // A few packets are lost: it goes no further.
+    let lossy = RateReport {
+        missed: 20,
+        ..report(22, 100)
+    };
+    control.report(at(22), 0, &lossy);
+    assert_eq!(control.steer(at(23), true), 25_000_000);
+    control.report(at(25), 0, &report(25, 400));
+    assert_eq!(control.steer(at(26), true), 100_000_000);
+    control.start(at(30));
+    assert_eq!(control.steer(at(31), true), 100_000_000, "known by then");
 }
 
 #[test]

@@ -22,12 +22,18 @@
 use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
 use base::{Instant, LinkId, Rng, earliest};
-use wire::object::{
-    BlockHeader, Done, DoneNumbers, ErrorCode, Message, ObjectId, Phase, Pos, Progress, Progressed,
-    Welcome,
+use wire::{
+    object::{
+        BlockHeader, Done, DoneNumbers, ErrorCode, Message, ObjectId, Phase, Pos, Progress,
+        Progressed, Welcome,
+    },
+    pgm::Mark,
 };
 
-use crate::{LinkCommand, Plan, PlanError, PlanId, RangeSet, Store, StoreEvent, link::Links};
+use crate::{
+    LinkCommand, Plan, PlanError, PlanId, RangeSet, Store, StoreEvent, link::Links,
+    reporter::arrival::Heard,
+};
 
 mod answer;
 use answer::PendingPass;
@@ -75,8 +81,10 @@ pub struct PlanReceiver<S> {
     pos: Pos,
     pos_sent: Pos,
     pos_sent_at: Instant,
-    /// When the time came that the next POS repeats.
-    echo_at: Instant,
+    /// What the sender's marks have told.
+    heard: Heard,
+    /// When nothing waited in the receive socket.
+    empty_at: Instant,
     /// A POS that is due waits until then, as all receivers see the same packet at once.
     pos_held_until: Option<Instant>,
     reported: Progress,
@@ -152,7 +160,8 @@ impl<S: Store> PlanReceiver<S> {
             pos: Pos::default(),
             pos_sent: Pos::default(),
             pos_sent_at: Instant::ZERO,
-            echo_at: Instant::ZERO,
+            heard: Heard::nothing(now),
+            empty_at: now,
             pos_held_until: None,
             reported,
             reported_at: now,
@@ -198,11 +207,23 @@ impl<S: Store> PlanReceiver<S> {
         self.check_pos(now);
     }
 
-    /// A mark of the sender said that it left at `tx_time_us`, the sender's time: the reports
-    /// repeat it, and the sender learns the round trip.
-    pub const fn heard_time(&mut self, now: Instant, tx_time_us: u64) {
-        self.pos.echo_us = tx_time_us;
-        self.echo_at = now;
+    /// A mark of the sender came: the reports repeat when it left and tell how long it was under
+    /// way, and the sender learns the round trip and what its rate does.
+    pub fn heard_mark(&mut self, now: Instant, mark: &Mark) {
+        self.heard.mark(now, mark, self.empty_at);
+    }
+
+    /// Nothing waits in the receive socket: what comes next was not kept waiting by this host.
+    pub const fn caught_up(&mut self, now: Instant) {
+        self.empty_at = now;
+    }
+
+    /// What has arrived of the packet stream, in all: bytes, headers included, and positions that
+    /// were missed, each once. Cheap; to be called once a turn, before
+    /// [`PlanReceiver::position`].
+    pub fn arrived(&mut self, now: Instant, bytes: u64, missed: u64) {
+        self.heard.arrived(now, bytes);
+        self.pos.naks = missed;
     }
 
     /// What the packet stream suffers, for the reports.
@@ -614,6 +635,7 @@ impl<S: Store> PlanReceiver<S> {
         self.pos = Pos::default();
         self.pos_sent = Pos::default();
         self.pos_held_until = None;
+        self.heard = Heard::nothing(Instant::ZERO);
     }
 
     // Reports.
@@ -698,7 +720,8 @@ impl<S: Store> PlanReceiver<S> {
     /// When the packet stream's position is to be reported; `None` while there is none.
     fn pos_due(&self) -> Option<Instant> {
         self.dialler.link()?;
-        if self.pos.contiguous == self.pos_sent.contiguous {
+        // What is missed tells the sender as much: repairs that are lost as well move nothing.
+        if self.pos.contiguous == self.pos_sent.contiguous && self.pos.naks == self.pos_sent.naks {
             return None;
         }
         if self.is_urgent() {
@@ -706,11 +729,19 @@ impl<S: Store> PlanReceiver<S> {
         }
         let after = if self.is_far() {
             self.share()
+        } else if self.wants_reports() {
+            self.report_interval()
+                .min(REPORT_INTERVAL_MIN.max(self.share()))
         } else {
             self.report_interval()
         };
         let due = self.pos_sent_at + after;
         Some(self.pos_held_until.map_or(due, |until| due.max(until)))
+    }
+
+    /// True when the sender steers its rate by the reports.
+    const fn wants_reports(&self) -> bool {
+        self.heard.is_limited() || self.heard.has_new_rate()
     }
 
     /// True when the position has moved far, and the receivers are so few that all may say so at
@@ -741,9 +772,7 @@ impl<S: Store> PlanReceiver<S> {
     fn send_pos(&mut self, now: Instant) {
         self.pos.host_drops = self.stats.host_drops;
         self.pos.lost = self.stats.lost;
-        self.pos.naks = self.stats.repairs_asked;
-        let age = now.since(self.echo_at).as_micros();
-        self.pos.echo_age_us = u32::try_from(age).unwrap_or(u32::MAX);
+        self.heard.report(now, &mut self.pos);
         self.pos_sent = self.pos;
         self.pos_sent_at = now;
         self.pos_held_until = None;

@@ -627,7 +627,7 @@ impl Tracked {
 }
 
 /// What a report says of the rate.
-fn rate_report(pos: &Pos, round_trip: Duration, answer: Option<Duration>) -> RateReport {
+pub(crate) fn rate_report(pos: &Pos, round_trip: Duration, answer: Option<Duration>) -> RateReport {
     RateReport {
         echo: Instant::from_nanos(pos.echo_us.saturating_mul(1000)),
         round_trip,

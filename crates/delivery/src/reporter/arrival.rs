@@ -8,6 +8,85 @@
 use std::time::Duration;
 
 use base::Instant;
+use wire::{object::Pos, pgm::Mark};
+
+/// What marks of a sender have told, and what reports tell it in return.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    echo_us: u64,
+    echo_at: Instant,
+    /// Who holds the sender back, by its number.
+    limiting: u32,
+    rate: u64,
+    has_new_rate: bool,
+    arrival: ArrivalMeter,
+}
+
+impl Heard {
+    /// Of a sender that has said nothing.
+    pub(crate) const fn nothing(now: Instant) -> Self {
+        Self {
+            echo_us: 0,
+            echo_at: now,
+            limiting: Mark::NO_RECEIVER,
+            rate: 0,
+            has_new_rate: false,
+            arrival: ArrivalMeter::new(now),
+        }
+    }
+
+    /// The first mark of a sender: nothing to compare it with is known.
+    pub(crate) const fn first(now: Instant, mark: &Mark) -> Self {
+        Self {
+            echo_us: mark.tx_time_us,
+            echo_at: now,
+            limiting: mark.limiting_receiver,
+            rate: mark.announced_rate,
+            ..Self::nothing(now)
+        }
+    }
+
+    /// A mark came; the socket was last seen empty at `empty_at`.
+    pub(crate) fn mark(&mut self, now: Instant, mark: &Mark, empty_at: Instant) {
+        self.limiting = mark.limiting_receiver;
+        self.has_new_rate |= self.rate != mark.announced_rate;
+        self.rate = mark.announced_rate;
+        self.echo_us = mark.tx_time_us;
+        self.echo_at = now;
+        self.arrival.mark(now, mark.tx_time_us, empty_at);
+    }
+
+    /// `bytes` have arrived in all.
+    pub(crate) fn arrived(&mut self, now: Instant, bytes: u64) {
+        self.arrival.arrived(now, bytes);
+    }
+
+    /// True when the sender waits for the receiver with number `slot`.
+    pub(crate) const fn is_limiting(&self, slot: u32) -> bool {
+        self.limiting == slot
+    }
+
+    /// True when the sender goes at a limited rate.
+    pub(crate) const fn is_limited(&self) -> bool {
+        self.rate != 0
+    }
+
+    /// True when the sender goes at another rate since the last report: it wants to know what that
+    /// does.
+    pub(crate) const fn has_new_rate(&self) -> bool {
+        self.has_new_rate
+    }
+
+    /// Completes a report that leaves now.
+    pub(crate) fn report(&mut self, now: Instant, pos: &mut Pos) {
+        let in_us = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        pos.echo_us = self.echo_us;
+        pos.echo_age_us = in_us(now.since(self.echo_at));
+        pos.rate = self.arrival.rate();
+        pos.queue_delay_us = in_us(self.arrival.queue_delay());
+        self.has_new_rate = false;
+    }
+}
 
 /// What is measured of one session.
 #[derive(Clone, Copy, Debug)]

@@ -31,7 +31,7 @@ use wire::{
 use crate::link::{LinkCommand, Links};
 
 pub(crate) mod arrival;
-use arrival::ArrivalMeter;
+use arrival::Heard;
 
 mod config;
 pub use config::{ReceiverStats, ReporterConfig, ReporterCounters, ReporterEvent};
@@ -62,13 +62,7 @@ struct Session {
     attempts: u32,
     /// Since when the sender has said that our name is taken.
     taken_since: Option<Instant>,
-    limiting: u32,
-    /// What the sender says is its limit, and that it has changed since the last report.
-    rate: u64,
-    has_new_rate: bool,
-    echo_us: u64,
-    echo_at: Instant,
-    arrival: ArrivalMeter,
+    heard: Heard,
     pos: Pos,
     has_position: bool,
     sent: Pos,
@@ -123,12 +117,7 @@ impl Reporter {
     pub fn mark(&mut self, now: Instant, session: u32, source: IpAddr, mark: &Mark) {
         if let Some(known) = self.sessions.get_mut(&session) {
             if known.session_id == mark.session_id {
-                known.limiting = mark.limiting_receiver;
-                known.has_new_rate |= known.rate != mark.announced_rate;
-                known.rate = mark.announced_rate;
-                known.echo_us = mark.tx_time_us;
-                known.echo_at = now;
-                known.arrival.mark(now, mark.tx_time_us, self.empty_at);
+                known.heard.mark(now, mark, self.empty_at);
                 known.count = mark.receiver_count.min(COUNT_MAX);
                 return;
             }
@@ -167,7 +156,7 @@ impl Reporter {
     pub fn stats(&mut self, now: Instant, session: u32, stats: &ReceiverStats) {
         if let Some(known) = self.sessions.get_mut(&session) {
             stats.apply(&mut known.pos);
-            known.arrival.arrived(now, stats.bytes);
+            known.heard.arrived(now, stats.bytes);
         }
     }
 
@@ -502,17 +491,11 @@ impl Reporter {
         if !known.has_position {
             return;
         }
-        known.pos.echo_us = known.echo_us;
-        let age = now.since(known.echo_at).as_micros();
-        known.pos.echo_age_us = u32::try_from(age).unwrap_or(u32::MAX);
-        known.pos.rate = known.arrival.rate();
-        let queue_us = known.arrival.queue_delay().as_micros();
-        known.pos.queue_delay_us = u32::try_from(queue_us).unwrap_or(u32::MAX);
+        known.heard.report(now, &mut known.pos);
         let pos = known.pos;
         known.sent = pos;
         known.sent_at = now;
         known.has_reported = true;
-        known.has_new_rate = false;
         known.held_until = None;
         // A sender that does not read its reports is given up; it is dialled again later.
         if self
@@ -543,12 +526,7 @@ impl Session {
             state: State::Waiting { until },
             attempts: 0,
             taken_since: None,
-            limiting: mark.limiting_receiver,
-            rate: mark.announced_rate,
-            has_new_rate: false,
-            echo_us: mark.tx_time_us,
-            echo_at: now,
-            arrival: ArrivalMeter::new(now),
+            heard: Heard::first(now, mark),
             pos: Pos::default(),
             has_position: false,
             sent: Pos::default(),
@@ -569,7 +547,7 @@ impl Session {
         let State::Reporting { slot, .. } = self.state else {
             return Duration::ZERO;
         };
-        if self.share() < URGENT_INTERVAL || slot == self.limiting {
+        if self.share() < URGENT_INTERVAL || self.heard.is_limiting(slot) {
             Duration::ZERO
         } else {
             self.share()
@@ -600,18 +578,19 @@ impl Session {
             return None;
         }
         let moved = self.pos.contiguous.saturating_sub(self.sent.contiguous);
-        let is_limiting = slot == self.limiting;
+        let is_limiting = self.heard.is_limiting(slot);
         let interval = interval.max(self.share());
         let share = if is_limiting {
             self.share().min(URGENT_INTERVAL)
         } else {
             self.share()
         };
-        let after = if moved == 0 {
+        // What is missed tells the sender as much: repairs that are lost as well move nothing.
+        let after = if moved == 0 && self.pos.naks == self.sent.naks {
             KEEP_ALIVE.max(interval)
         } else if sqns > 0 && moved >= u64::from(sqns) {
             REPORT_INTERVAL_MIN.max(share)
-        } else if is_limiting || self.has_new_rate || self.pos.contiguous > self.pos.lead {
+        } else if is_limiting || self.heard.has_new_rate() || self.pos.contiguous > self.pos.lead {
             // The one that holds the rest back, and one that has just caught up, are waited for;
             // and all of them where the sender wants to know what its new rate does.
             interval.min(URGENT_INTERVAL.max(share))

@@ -4,7 +4,7 @@ use std::{fmt, net::SocketAddr, time::Duration};
 
 use wire::object::{DoneNumbers, ErrorCode, Phase, Pos, Progressed, Refusal};
 
-use crate::{Hash, Key, PlanId};
+use crate::{Hash, Key, PlanId, RateConfig};
 
 base::counters! {
     /// What a plan sender has counted.
@@ -43,6 +43,9 @@ pub struct PlanSenderConfig {
     pub slow: SlowPolicy,
     /// How long a receiver holds the others back before something is done about it. Default 5 s.
     pub slow_after: Duration,
+    /// Steers the rate by what receivers report of the packet stream; `None` sets no limit.
+    /// Default: none.
+    pub rate: Option<RateConfig>,
     /// How long to wait for expected receivers before content starts. Default 30 s.
     pub join_timeout: Duration,
     /// Without progress for so long, a receiver is given up. Default 30 s. While its store prepares
@@ -79,6 +82,7 @@ impl PlanSenderConfig {
             expected_names: Vec::new(),
             slow: SlowPolicy::Wait,
             slow_after: Duration::from_secs(5),
+            rate: None,
             join_timeout: Duration::from_secs(30),
             progress_timeout: Duration::from_secs(30),
             reconnect_timeout: Duration::from_secs(10),

@@ -112,8 +112,14 @@ impl<C: Content> PlanSender<C> {
             }
             Message::Pos(pos) => {
                 let member = &mut self.members[slot];
-                member.place(now, pos);
+                let report = member.place(now, pos);
                 self.round_trip = self.round_trip.max(member.round_trip.least());
+                if let Some(control) = self.rate.as_mut().filter(|_| member.is_followed()) {
+                    control.report(now, u32::try_from(slot).unwrap_or(u32::MAX), &report);
+                    if let Some(limit) = control.limit() {
+                        self.members[limit.slot as usize].sets_rate = Some(limit.cause);
+                    }
+                }
             }
             Message::Done(done) => self.done(now, slot, done),
             Message::Error { code, text } => self.failed(now, slot, *code, text),

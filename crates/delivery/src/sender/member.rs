@@ -9,7 +9,10 @@ use super::{
     config::{Demotion, Limit, ReceiverReport, ReceiverState},
     pass::{Needs, Place},
 };
-use crate::{RangeSet, registry::round_trip::RoundTrip};
+use crate::{
+    RangeSet, RateCause, RateReport,
+    registry::{rate_report, round_trip::RoundTrip},
+};
 
 /// A receiver that was taken in, until the end of the transfer.
 #[derive(Debug)]
@@ -58,6 +61,8 @@ pub(super) struct Member {
     pub(super) progress: Progressed,
     pub(super) pos: Pos,
     pub(super) round_trip: RoundTrip,
+    /// Why the rate is, or was, what it takes.
+    pub(super) sets_rate: Option<RateCause>,
     pub(super) progress_at: Instant,
     /// Since when its store has been at work, with no bytes to count.
     pub(super) working_since: Option<Instant>,
@@ -119,6 +124,7 @@ impl Member {
             progress: Progressed::default(),
             pos: Pos::default(),
             round_trip: RoundTrip::default(),
+            sets_rate: None,
             progress_at: now,
             working_since: None,
             moved_at: None,
@@ -159,13 +165,19 @@ impl Member {
         self.link.is_some() && matches!(self.state, State::Ready)
     }
 
-    /// Notes its place in the packet stream.
-    pub(super) fn place(&mut self, now: Instant, pos: &Pos) {
+    /// Notes its place in the packet stream; what the report says of the rate.
+    pub(super) fn place(&mut self, now: Instant, pos: &Pos) -> RateReport {
         if self.moved_at.is_none() || pos.contiguous != self.pos.contiguous {
             self.moved_at = Some(now);
         }
         self.pos = *pos;
-        self.round_trip.report(now, pos);
+        let answer = self.round_trip.report(now, pos);
+        rate_report(pos, self.round_trip.least().unwrap_or_default(), answer)
+    }
+
+    /// The packet stream is for it, and goes no faster than it can take.
+    pub(super) const fn is_followed(&self) -> bool {
+        self.is_active() && self.is_in_pass && self.is_expected
     }
 
     /// Notes a report, and the time if it shows progress. A store at work shows none for a while,
@@ -195,7 +207,11 @@ impl Member {
         let most = host.max(network).max(disk);
         match () {
             () if is_storing && !self.is_final() => Limit::Disk,
-            () if most == 0 => Limit::Rate,
+            () if most == 0 => match self.sets_rate {
+                Some(RateCause::Network) => Limit::Network,
+                Some(RateCause::Host) => Limit::Host,
+                None => Limit::Rate,
+            },
             () if most == disk => Limit::Disk,
             () if most == host => Limit::Host,
             () => Limit::Network,

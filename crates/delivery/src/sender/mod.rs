@@ -32,7 +32,7 @@ use wire::{
     object::{BlockHeader, ErrorCode, ObjectId},
 };
 
-use crate::{Content, Hash, LinkCommand, Plan, link::Links};
+use crate::{Content, Hash, LinkCommand, Plan, RateControl, RateLimit, link::Links};
 
 mod config;
 pub use config::{
@@ -89,6 +89,7 @@ pub struct PlanSender<C> {
     tick_at: Instant,
     /// The longest round trip to a receiver, renewed with every tick.
     round_trip: Option<Duration>,
+    rate: Option<RateControl>,
     /// Where a block is put together on its way to a connection.
     scratch: Vec<u8>,
     events: VecDeque<PlanSenderEvent>,
@@ -158,6 +159,7 @@ impl<C: Content> PlanSender<C> {
             now,
             tick_at: now + TICK,
             round_trip: None,
+            rate: config.rate.map(|rate| RateControl::new(rate, now)),
             scratch: Vec::new(),
             events: VecDeque::new(),
             counters: PlanSenderCounters::default(),
@@ -290,8 +292,7 @@ impl<C: Content> PlanSender<C> {
             has_moved || is_at_disk && self.now.since(member.heard_at) < DISK_PATIENCE
         };
         let held_by = self.members.iter().filter(|member| {
-            let is_followed = member.is_active() && member.is_in_pass && member.is_expected;
-            is_followed && member.moved_at.is_some_and(|at| is_awake(member, at))
+            member.is_followed() && member.moved_at.is_some_and(|at| is_awake(member, at))
         });
         let position = |member: &Member| Sqn::of(member.pos.contiguous).extend(lead).min(lead + 1);
         held_by.map(position).min()
@@ -312,6 +313,7 @@ impl<C: Content> PlanSender<C> {
         self.tick_at = now + TICK;
         let active = self.members.iter().filter(|member| member.is_active());
         self.round_trip = active.filter_map(|m| m.round_trip.least()).max();
+        self.forget_unfollowed();
         self.expire_greetings(now);
         match self.stage {
             Stage::Gathering if now >= self.join_deadline => self.gathered(now),
@@ -330,6 +332,31 @@ impl<C: Content> PlanSender<C> {
         self.check_paused();
         self.check_answers(now);
         self.check_finished(now);
+    }
+
+    /// Steers the rate of the packet stream: the limit in bytes a second, 0 for none; `None` when
+    /// nobody wants that. To be called once a turn, with whether something waits for the limit.
+    pub fn steer(&mut self, now: Instant, is_limited: bool) -> Option<u64> {
+        let control = self.rate.as_mut()?;
+        Some(control.steer(now, is_limited))
+    }
+
+    /// Who sets the rate, and why; `None` while nobody does.
+    #[must_use]
+    pub fn rate_limit(&self) -> Option<RateLimit> {
+        self.rate.as_ref().and_then(RateControl::limit)
+    }
+
+    /// Whoever the packet stream is not for any more has no say in its rate.
+    fn forget_unfollowed(&mut self) {
+        let Some(control) = &mut self.rate else {
+            return;
+        };
+        for (slot, member) in self.members.iter().enumerate() {
+            if !member.is_followed() {
+                control.forget(u32::try_from(slot).unwrap_or(u32::MAX));
+            }
+        }
     }
 
     /// The next thing to do on a control connection.

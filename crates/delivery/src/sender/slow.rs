@@ -48,7 +48,7 @@ impl<C: Content> PlanSender<C> {
     fn holds_back(&self, lead: u64) -> Option<usize> {
         let followed = self.members.iter().enumerate().filter(|(_, member)| {
             let has_place = member.moved_at.is_some();
-            member.is_active() && member.is_in_pass && member.is_expected && has_place
+            member.is_followed() && has_place
         });
         let mut behind: Vec<(u64, usize)> = followed
             .map(|(slot, member)| {

@@ -47,6 +47,9 @@ impl<C: Content> PlanSender<C> {
         self.pass.at = Place::START;
         self.pass.last_sqn = None;
         self.stage = Stage::Sending;
+        if let Some(control) = &mut self.rate {
+            control.start(now);
+        }
         let (pass, bytes) = (self.pass.number, self.pass.needs.bytes());
         self.event(PlanSenderEvent::PassStarted {
             pass,

@@ -3,9 +3,13 @@
 
 use std::fmt::Write as _;
 
-use wire::object::{
-    Block, BlockHeader, Challenge, Done, DoneNumbers, ErrorCode, Hello, Message, ObjectId, PassEnd,
-    Phase, Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, Welcome, seal_frame,
+use wire::{
+    object::{
+        Block, BlockHeader, Challenge, Done, DoneNumbers, ErrorCode, Hello, Message, ObjectId,
+        PassEnd, Phase, Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, Welcome,
+        seal_frame,
+    },
+    pgm::{Mark, Profile},
 };
 
 use super::*;
@@ -273,8 +277,9 @@ fn the_table_of_timers_has_the_defaults() {
 fn the_sender_learns_the_round_trip_from_the_times_that_reports_repeat() {
     let mut world = World::new(8, 1, tree());
     assert_eq!(world.sender.round_trip(), None);
-    let said_us = world.now.as_nanos() / 1000;
-    world.nodes[0].receiver.heard_time(world.now, said_us);
+    let mut mark = Mark::new(Profile::Objects, SESSION);
+    mark.tx_time_us = world.now.as_nanos() / 1000;
+    world.nodes[0].receiver.heard_mark(world.now, &mark);
     let is_known = |world: &World| world.sender.round_trip().is_some();
     assert!(world.run_until(Duration::from_secs(60), is_known));
     let round_trip = world.sender.round_trip().unwrap();

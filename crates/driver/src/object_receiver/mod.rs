@@ -59,6 +59,8 @@ pub struct ObjectReceiver<I: Intake> {
     known: VecDeque<Known>,
     is_cancelled: bool,
     stats: TransportStats,
+    /// Packets handled when the last turn ended.
+    seen_packets: u64,
     events: VecDeque<ObjectReceiverEvent>,
     counters: ObjectReceiverCounters,
     /// What transfers that are gone had counted.
@@ -121,6 +123,7 @@ impl<I: Intake> ObjectReceiver<I> {
             known: VecDeque::new(),
             is_cancelled: false,
             stats: TransportStats::default(),
+            seen_packets: 0,
             events: VecDeque::new(),
             counters: ObjectReceiverCounters::default(),
             past: PlanReceiverCounters::default(),
@@ -291,7 +294,7 @@ impl<I: Intake> ObjectReceiver<I> {
                 transfer.session = Some(session);
                 transfer.plan.session_back();
             }
-            transfer.plan.heard_time(now, mark.tx_time_us);
+            transfer.plan.heard_mark(now, mark);
             if transfer.state == State::Accepted {
                 // It answered from the address of the packets: no forgery.
                 self.receiver.vouch(session);
@@ -587,6 +590,8 @@ impl<I: Intake> ObjectReceiver<I> {
 
     fn follow_streams(&mut self, now: Instant) {
         let counters = self.receiver.counters();
+        let seen = counters.seen_packets;
+        let is_empty = std::mem::replace(&mut self.seen_packets, seen) == seen;
         self.stats.lost = counters.missed_sqns;
         self.stats.repairs_asked = counters.nak_sqns;
         self.stats.repairs_got = counters.rdata_packets;
@@ -594,7 +599,14 @@ impl<I: Intake> ObjectReceiver<I> {
             let Some(session) = transfer.session else {
                 continue;
             };
+            if is_empty {
+                transfer.plan.caught_up(now);
+            }
             if let Some(at) = self.receiver.position(session) {
+                let arrived = &at.arrived;
+                transfer
+                    .plan
+                    .arrived(now, arrived.bytes_with_headers(), arrived.missed);
                 transfer.plan.position(now, at.contiguous, at.lead);
             }
             transfer.plan.transport_stats(&self.stats);

@@ -438,8 +438,8 @@ const RECEIVES_PER_POLL: u32 = 8;
 const IDLE_RECEIVES_SPINNING: u32 = 2;
 /// ICMP reports thrown away at a time; more are told of again.
 const REPORTS_MAX: usize = 64;
-/// How long a receiver sleeps in its group's socket before it waits for everything again. The kernel
-/// rounds it up to its tick, of 1 to 10 ms.
+/// How long a receiver sleeps in its group's socket before it waits for everything again. The
+/// kernel rounds it up to its tick, of 1 to 10 ms.
 const SLEEP_IN_GROUP: Duration = Duration::from_millis(1);
 /// Deadlines nearer than that are kept by the poll set, which knows microseconds.
 const SLEEP_IN_GROUP_LEFT_MIN: Duration = Duration::from_millis(5);

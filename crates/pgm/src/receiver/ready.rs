@@ -105,6 +105,14 @@ pub struct Arrived {
     pub missed: u64,
 }
 
+impl Arrived {
+    /// Bytes with their IPv4, UDP and PGM headers.
+    #[must_use]
+    pub const fn bytes_with_headers(&self) -> u64 {
+        self.bytes + self.packets * (20 + 8 + 24)
+    }
+}
+
 /// What a receiver waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {

@@ -5,10 +5,10 @@ use std::{cell::RefCell, fmt::Write as _, rc::Rc, sync::Arc, time::Duration};
 use base::{Io as _, PathId, Rng};
 use delivery::{
     Entry, PlanReceiver, PlanReceiverConfig, PlanReceiverEvent, PlanSender, PlanSenderConfig,
-    ReceiverReport, ReceiverState, memory::MemoryContent,
+    RateConfig, ReceiverReport, ReceiverState, memory::MemoryContent,
 };
 use driver::{Driver, ObjectReceiver, ObjectReceiverEvent, ObjectSender, TakeFirst};
-use pgm::{Mode, Receiver, ReceiverSetup, Source};
+use pgm::{Mode, Rate, Receiver, ReceiverSetup, Source};
 use wire::pgm::Profile;
 
 use super::{
@@ -81,6 +81,7 @@ impl SenderNode {
         config.progress_timeout = objects.progress_timeout.0;
         config.receivers_max = config.receivers_max.max(expected);
         config.report_sqns = transport.tx_window_sqns() / 8;
+        config.rate = (transport.rate() == Rate::Auto).then(RateConfig::default);
         let sender = PlanSender::new(config, tree.plan, tree.content, now);
         let driver = Driver::new(io, ObjectSender::new(source, sender), batch());
         Self {

@@ -6,9 +6,9 @@ use std::{
 };
 
 use base::{Instant, Io as _, PathId, Rng};
-use delivery::{Policy, Registry, RegistryConfig};
+use delivery::{Policy, RateConfig, Registry, RegistryConfig};
 use driver::{Driver, Publisher, PublisherSetup};
-use pgm::{Config, Full, Source, SourceSetup};
+use pgm::{Config, Full, Rate, Source, SourceSetup};
 use wire::pgm::{Gsi, Mark, Profile, Tsi};
 
 use super::{Progress, batch, identity_fault};
@@ -311,6 +311,8 @@ fn registry(plan: &PublisherPlan, session: u64) -> Registry {
         PolicyPlan::Lose => Policy::Lose,
         PolicyPlan::Drop => Policy::Drop,
     };
+    let follows = plan.config.rate() == Rate::Auto && config.policy == Policy::Wait;
+    config.rate = follows.then(RateConfig::default);
     config.expected = plan
         .expected
         .map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX));

@@ -1,9 +1,12 @@
 //! The sender of files: it waits for every receiver's proof.
 
 use base::Io as _;
-use delivery::{PlanOutcome, PlanSender, PlanSenderConfig, PlanSenderEvent};
+use delivery::{
+    PlanOutcome, PlanSender, PlanSenderConfig, PlanSenderEvent, RateConfig, SlowPolicy,
+};
 use driver::ObjectSender;
 use net::FileContent;
+use pgm::Rate;
 use wire::{object::ErrorCode, pgm::Profile};
 
 use super::{Expectation, FileSet, FileSums};
@@ -38,6 +41,9 @@ impl FileSender {
         config.join_timeout = expectation.join_timeout;
         config.progress_timeout = expectation.progress_timeout;
         config.slow = expectation.slow;
+        // Who is slow slows nobody by the other policies, whatever it is slow for.
+        let follows = opened.config.rate() == Rate::Auto && config.slow == SlowPolicy::Wait;
+        config.rate = follows.then(RateConfig::default);
         config.key.clone_from(&expectation.key);
         config.expected_names.clone_from(&expectation.names);
         config.report_sqns = report_sqns(&opened.config, config.expected_count());
