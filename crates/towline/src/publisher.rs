@@ -158,8 +158,10 @@ impl Publisher {
         for is_retry in [false, true] {
             match offer(&mut self.end.driver.endpoint) {
                 Ok(()) => {
-                    self.bytes_since_turn += len + MESSAGE_COST_BYTES;
-                    if self.bytes_since_turn >= FLUSH_BYTES {
+                    let cost = len + MESSAGE_COST_BYTES;
+                    self.bytes_since_turn += cost;
+                    // One more of the kind would have to leave in a run of its own.
+                    if self.bytes_since_turn + cost > FLUSH_BYTES {
                         self.turn()?;
                     }
                     return Ok(SendStatus::Taken);
@@ -348,8 +350,8 @@ impl Count for driver::Publisher {
     }
 }
 
-/// A turn is worth its system calls when a full run waits.
-const FLUSH_BYTES: usize = 64_000;
+/// A turn is worth its system calls when a full run waits; this is the longest.
+const FLUSH_BYTES: usize = 65_000;
 /// What a message takes besides its own bytes: its PGM header.
 const MESSAGE_COST_BYTES: usize = 24;
 /// Between two looks at whether an end is still to be waited for.

@@ -457,7 +457,7 @@ const LIMIT_WITHOUT_GSO: RunLimit = RunLimit {
 };
 /// Longer runs are segmented in software although the interface could (measured at 65,504), and
 /// GRO on the way in keeps within 65,535 with headers.
-const RUN_BYTES_MAX: usize = 64_000;
+const RUN_BYTES_MAX: usize = 65_000;
 /// Below this a run is not worth its name.
 const RUN_BYTES_LEAST: usize = 2 * 1500;
 /// Segments of one call since Linux 6.9.
