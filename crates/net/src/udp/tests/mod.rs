@@ -190,7 +190,7 @@ fn a_run_beyond_the_limit_leaves_in_several_calls() {
     let to = group(7);
     let (mut source, mut receiver) = pair(7);
     let limit = source.run_limit();
-    assert_eq!((limit.bytes, limit.datagrams), (64_000, 128));
+    assert_eq!((limit.bytes, limit.datagrams), (65_000, 128));
     let memory = pattern(300 * 1000);
     let whole = 0..memory.len();
     let run = run(&memory, std::slice::from_ref(&whole), 1000, to);
