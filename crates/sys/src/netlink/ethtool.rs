@@ -1,4 +1,4 @@
-//! Device features (segmentation and checksum offloads) over the ethtool netlink family.
+//! Device features (segmentation and checksum offloads), speed and queues over the ethtool netlink family.
 
 use super::{
     Attributes, NetlinkError, NetlinkSocket, Protocol, Request,
@@ -97,6 +97,32 @@ impl Ethtool {
         Ok(speed)
     }
 
+    /// Receive queues of a link that are in use; none where the driver does not say.
+    ///
+    /// # Errors
+    /// When the link does not exist, or its driver knows nothing of queues.
+    pub fn receive_queues(&mut self, index: u32) -> Result<Option<u32>, NetlinkError> {
+        let mut request = Request::new(self.family, 0);
+        request.fixed(&header(CHANNELS_GET));
+        request.nested(CHANNELS_HEADER, |device| {
+            device.number(HEADER_DEVICE_INDEX, index);
+        });
+        let mut queues = 0;
+        self.socket
+            .request(request, &mut |reply| {
+                let (_, rest) = fixed::<HEADER_LEN>(reply.payload, "generic netlink header")?;
+                for attribute in Attributes::parse(rest)? {
+                    // A driver has queues that only receive, queues for both, or some of each.
+                    if matches!(attribute.kind, CHANNELS_RX_COUNT | CHANNELS_COMBINED_COUNT) {
+                        queues += attribute.number().unwrap_or(0);
+                    }
+                }
+                Ok(())
+            })
+            .map_err(|error| error.during(format!("count the queues of interface {index}")))?;
+        Ok((queues > 0).then_some(queues))
+    }
+
     /// True when the feature of that name works on a link at this moment.
     ///
     /// # Errors
@@ -147,6 +173,14 @@ const LINK_MODES_GET: u8 = 4;
 const LINK_MODES_HEADER: u16 = 1;
 /// `ETHTOOL_A_LINKMODES_SPEED`.
 const LINK_MODES_SPEED: u16 = 5;
+/// `ETHTOOL_MSG_CHANNELS_GET`.
+const CHANNELS_GET: u8 = 17;
+/// `ETHTOOL_A_CHANNELS_HEADER`.
+const CHANNELS_HEADER: u16 = 1;
+/// `ETHTOOL_A_CHANNELS_RX_COUNT`.
+const CHANNELS_RX_COUNT: u16 = 6;
+/// `ETHTOOL_A_CHANNELS_COMBINED_COUNT`.
+const CHANNELS_COMBINED_COUNT: u16 = 9;
 /// `ETHTOOL_MSG_FEATURES_GET`.
 const FEATURES_GET: u8 = 11;
 /// `ETHTOOL_MSG_FEATURES_SET`.

@@ -28,6 +28,11 @@ pub struct Link {
     pub state: LinkState,
     /// Largest IP packet in bytes.
     pub mtu: u32,
+    /// Hardware address, of links that have one of six bytes.
+    pub address: Option<[u8; 6]>,
+    /// Receive queues that it was made with, of which not all may be in use; 1 when the kernel does
+    /// not say.
+    pub receive_queues: u32,
     /// The bridge or bond it belongs to.
     pub master: Option<u32>,
     /// Largest run handed down in one piece, in bytes with all headers.
@@ -51,6 +56,8 @@ impl Link {
             flags: LinkFlags(u32_at(header, 8)),
             state: LinkState::Unknown,
             mtu: 0,
+            address: None,
+            receive_queues: 1,
             master: None,
             gso_max_size: None,
             gso_max_segs: None,
@@ -59,6 +66,10 @@ impl Link {
             match attribute.kind {
                 libc::IFLA_IFNAME => link.name = attribute.text(),
                 libc::IFLA_MTU => link.mtu = attribute.number().unwrap_or(0),
+                libc::IFLA_ADDRESS => link.address = attribute.payload.try_into().ok(),
+                libc::IFLA_NUM_RX_QUEUES => {
+                    link.receive_queues = attribute.number().unwrap_or(1).max(1);
+                }
                 libc::IFLA_MASTER => link.master = attribute.number(),
                 libc::IFLA_GSO_MAX_SIZE => link.gso_max_size = attribute.number(),
                 libc::IFLA_GSO_MAX_SEGS => link.gso_max_segs = attribute.number(),
