@@ -13,6 +13,8 @@
 mod address;
 pub use address::RawAddress;
 
+mod bpf;
+
 mod call;
 
 pub mod clock;
@@ -30,9 +32,9 @@ pub mod discipline;
 /// The errno values that callers tell apart.
 pub mod errno {
     pub use libc::{
-        EACCES, EADDRINUSE, EAGAIN, EBADF, ECONNREFUSED, ECONNRESET, EHOSTDOWN, EHOSTUNREACH,
-        EINTR, EINVAL, EIO, EMFILE, EMSGSIZE, ENETDOWN, ENETUNREACH, ENFILE, ENOBUFS, ENODEV,
-        ENOMEM, ENOPROTOOPT, ENOSYS, ENOTSOCK, EOPNOTSUPP, EPERM, EPROTO,
+        EACCES, EADDRINUSE, EAFNOSUPPORT, EAGAIN, EBADF, EBUSY, ECONNREFUSED, ECONNRESET, EEXIST,
+        EHOSTDOWN, EHOSTUNREACH, EINTR, EINVAL, EIO, EMFILE, EMSGSIZE, ENETDOWN, ENETUNREACH,
+        ENFILE, ENOBUFS, ENODEV, ENOMEM, ENOPROTOOPT, ENOSYS, ENOTSOCK, EOPNOTSUPP, EPERM, EPROTO,
     };
 }
 
@@ -43,6 +45,8 @@ pub use filter_compiler::{FilterError, compile_filter};
 
 mod host;
 pub use host::{host_name, limit_open_files, random, resident_bytes};
+
+mod mapping;
 
 pub mod message;
 pub use message::{Control, Inbox, Received};
@@ -69,3 +73,5 @@ pub use udp::{Family, PathMtu, UdpSocket};
 
 pub mod namespace;
 pub mod netlink;
+
+pub mod xdp;

@@ -4,12 +4,14 @@ use std::{
     io,
     os::fd::{AsRawFd as _, BorrowedFd},
     ptr::NonNull,
-    sync::atomic::AtomicU32,
+    sync::atomic::{AtomicU32, AtomicU64},
 };
 
-/// Memory that a socket's ring lives in, until it is dropped.
+use libc::c_int;
+
+/// Memory that a socket's ring, its packets or a program's counters live in, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
@@ -20,17 +22,31 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// Maps the `len` bytes of the ring that `fd` was given.
-    pub(super) fn new(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+    pub(crate) fn new(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        Self::at(fd, len, 0)
+    }
+
+    /// Maps the `len` bytes at `offset` of what `fd` stands for: a multiple of the page.
+    pub(crate) fn at(fd: BorrowedFd<'_>, len: usize, offset: libc::off_t) -> io::Result<Self> {
+        Self::map(libc::MAP_SHARED, fd.as_raw_fd(), len, offset)
+    }
+
+    /// Maps `len` bytes of zeros that belong to nobody else: for the kernel to be given.
+    pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
+        Self::map(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, len, 0)
+    }
+
+    fn map(kind: c_int, fd: c_int, len: usize, offset: libc::off_t) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours; `fd`
-        // is borrowed, hence open.
+        // is borrowed by the caller, hence open, or unused.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 len,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                fd.as_raw_fd(),
-                0,
+                kind | libc::MAP_POPULATE,
+                fd,
+                offset,
             )
         };
         if address == libc::MAP_FAILED {
@@ -44,7 +60,7 @@ impl Mapping {
     ///
     /// **Panics** (bug): when it is not inside or not aligned.
     #[inline]
-    pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(
             offset.is_multiple_of(4) && offset < self.len && self.len - offset >= 4,
             "a word outside of its ring"
@@ -56,6 +72,22 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(word.cast::<u32>()) }
     }
 
+    /// The 64-bit word at `offset`, which the kernel changes concurrently.
+    ///
+    /// **Panics** (bug): when it is not inside or not aligned.
+    #[inline]
+    pub(crate) fn long_word(&self, offset: usize) -> &AtomicU64 {
+        assert!(
+            offset.is_multiple_of(8) && offset < self.len && self.len - offset >= 8,
+            "a word outside of its ring"
+        );
+        // SAFETY: `offset` lies inside the mapping with eight bytes behind it.
+        let word = unsafe { self.start.as_ptr().add(offset) };
+        // SAFETY: mappings start at a page and `offset` is a multiple of 8, so the word is aligned;
+        // it lives as long as `self`; this side reaches it only atomically.
+        unsafe { AtomicU64::from_ptr(word.cast::<u64>()) }
+    }
+
     /// The bytes from `offset` on.
     ///
     /// **Panics** (bug): when they are not inside.
@@ -64,7 +96,7 @@ impl Mapping {
     /// Until the slice is gone, neither the kernel nor another reference writes these bytes: the
     /// block or slot that they are part of was released to us and has not been returned.
     #[inline]
-    pub(super) unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+    pub(crate) unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         assert!(
             offset <= self.len && self.len - offset >= len,
             "bytes outside of their ring"
@@ -84,7 +116,7 @@ impl Mapping {
     /// Until the slice is gone nobody else reads or writes these bytes, the kernel included.
     #[expect(clippy::mut_from_ref, reason = "the ring's memory is not the struct's")]
     #[inline]
-    pub(super) unsafe fn bytes_mut(&self, offset: usize, len: usize) -> &mut [u8] {
+    pub(crate) unsafe fn bytes_mut(&self, offset: usize, len: usize) -> &mut [u8] {
         assert!(
             offset <= self.len && self.len - offset >= len,
             "bytes outside of their ring"
@@ -99,7 +131,7 @@ impl Mapping {
     /// Has the processor fetch the line at `offset`, which is going to be read; does nothing when
     /// that is outside.
     #[inline]
-    pub(super) fn prefetch(&self, offset: usize) {
+    pub(crate) fn prefetch(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]
         if offset < self.len {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -110,8 +142,13 @@ impl Mapping {
         }
     }
 
+    /// Where it begins: a multiple of the page.
+    pub(crate) fn address(&self) -> u64 {
+        self.start.as_ptr().addr() as u64
+    }
+
     /// Bytes of the whole mapping.
-    pub(super) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len
     }
 }

@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-use super::{PacketSocket, RawPacket, SocketDrops, frame::RingHeader, mapping::Mapping};
-use crate::call::set_option;
+use super::{PacketSocket, RawPacket, SocketDrops, frame::RingHeader};
+use crate::{call::set_option, mapping::Mapping};
 
 /// How large a ring of blocks is, and how long the kernel may fill one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! One packet as the kernel hands it over: bytes and what is known about them.
 
-use super::mapping::Mapping;
+use crate::mapping::Mapping;
 
 /// A packet that borrows the ring (or buffer) it was received into.
 #[derive(Clone, Copy, Debug)]

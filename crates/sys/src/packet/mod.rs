@@ -26,8 +26,6 @@ pub use filter::{FilterOp, STUB_LEN, keep_all};
 mod frame;
 pub use frame::{Checksum, Direction, GsoKind, Offload, RawPacket, StampSource};
 
-mod mapping;
-
 mod slot_ring;
 pub use slot_ring::{SlotGuard, SlotRing};
 

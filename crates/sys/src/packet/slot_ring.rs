@@ -6,9 +6,8 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use super::{
-    PacketSocket, RawPacket, SocketDrops, frame::RingHeader, mapping::Mapping, slots::make_slots,
-};
+use super::{PacketSocket, RawPacket, SocketDrops, frame::RingHeader, slots::make_slots};
+use crate::mapping::Mapping;
 
 /// A receiving ring of slots.
 #[derive(Debug)]

@@ -2,8 +2,7 @@
 
 use std::{io, os::fd::BorrowedFd};
 
-use super::mapping::Mapping;
-use crate::call::set_option;
+use crate::{call::set_option, mapping::Mapping};
 
 /// Gives the socket a ring of at least `bytes` bytes and `slots_least` slots of `slot_bytes`, a
 /// power of two; `direction` is `PACKET_RX_RING` or `PACKET_TX_RING`. Gives its memory and the

@@ -15,8 +15,8 @@ use std::{
     sync::atomic::{Ordering, fence},
 };
 
-use super::{PacketSocket, frame::OFFLOAD_LEN, mapping::Mapping, slots::make_slots};
-use crate::call::check_len;
+use super::{PacketSocket, frame::OFFLOAD_LEN, slots::make_slots};
+use crate::{call::check_len, mapping::Mapping};
 
 /// A sending ring (TPACKET_V2: version 3 brings nothing to this side).
 #[derive(Debug)]

@@ -1,0 +1,28 @@
+//! XDP sockets (AF_XDP): frames taken off an interface before the rest of the kernel sees them.
+//!
+//! [`XdpRedirect`] is a program on the interface that hands each frame to the socket of its receive
+//! queue; [`XdpSocket`] is one such socket with its memory. **What is redirected is taken away**:
+//! the host does not receive it.
+//!
+//! ```text
+//! interface -> program: count, stamp, redirect ---> socket of queue 0 -- RX ring --> visit(frame)
+//!                 \-- no socket: to the host    \-> socket of queue 1      chunk back: fill ring
+//! ```
+//!
+//! Invariants: program, tables and sockets live by their descriptors alone, so that nothing stays
+//! behind, not even of a process that is killed; a chunk of the shared memory is either with the
+//! kernel (in the fill ring, or being filled), or with us (in the RX ring), never both; what the
+//! kernel says of a chunk is checked against the memory before it is used.
+//!
+//! **Spec**: Documentation/networking/af_xdp.rst, include/uapi/linux/if_xdp.h.
+
+mod redirect;
+pub use redirect::{XdpMode, XdpRedirect};
+
+mod ring;
+
+mod socket;
+pub use socket::{XdpCopy, XdpDrops, XdpFrame, XdpSocket, XdpSpec};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! The program on the interface: a stamp, a count, and a redirection to the socket of the queue.
+//!
+//! ```text
+//! queue >= queues?  --------------------------------> count as passed, to the host
+//! write the clock in front of the frame (where the driver leaves room)
+//! redirect to sockets[queue], or to the host ---none-> take the stamp off, count as passed
+//! count as redirected, for the queue
+//! ```
+//! Counting in the program is what lets an account close: the sockets count what they drop, and
+//! nobody else counts what was given to them.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    sync::atomic::Ordering,
+};
+
+use super::XdpSocket;
+use crate::{
+    bpf::{self, Instruction, Map},
+    mapping::Mapping,
+};
+
+/// Where in the kernel the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver, before the kernel makes its own packet of the frame.
+    Native,
+    /// Behind the driver, for each packet that the kernel has made: works with every driver.
+    Generic,
+}
+
+/// The program with its tables, and its hold on an interface.
+#[derive(Debug)]
+pub struct XdpRedirect {
+    // First, so that no frame is redirected once the rest goes.
+    link: Option<OwnedFd>,
+    program: OwnedFd,
+    sockets: Map,
+    counters: Mapping,
+    queues: u32,
+}
+
+impl XdpRedirect {
+    /// Has the kernel accept the program, for an interface of `queues` receive queues.
+    ///
+    /// # Errors
+    /// EPERM without CAP_BPF and CAP_NET_ADMIN (CAP_SYS_ADMIN before Linux 5.8) in the machine's
+    /// first user namespace; EINVAL for a kernel that is too old (before 5.9) or has no XDP sockets.
+    pub fn load(queues: u32) -> io::Result<Self> {
+        let too_many = || io::Error::from(io::ErrorKind::InvalidInput);
+        let queues = queues.clamp(1, QUEUES_MAX);
+        let bytes = (queues + 1).checked_mul(LINE_BYTES).ok_or_else(too_many)?;
+        let (sockets, counters) = (Map::sockets(queues)?, Map::shared(bytes)?);
+        let instructions = program(&sockets, &counters, queues);
+        // Frames in several pieces take Linux 5.18; without it the driver refuses a large MTU.
+        let program =
+            bpf::load(&instructions, HAS_PIECES).or_else(|_too_old| bpf::load(&instructions, 0))?;
+        Ok(Self {
+            link: None,
+            program,
+            sockets,
+            counters: counters.mapping(bytes as usize)?,
+            queues,
+        })
+    }
+
+    /// Puts the program on an interface, until it is detached or dropped, or the process ends.
+    /// Until sockets are added, frames go on to the host.
+    ///
+    /// # Errors
+    /// EBUSY or EEXIST when another program is there; EOPNOTSUPP, ERANGE and others, from the
+    /// driver, of [`XdpMode::Native`].
+    pub fn attach(&mut self, interface: u32, mode: XdpMode) -> io::Result<()> {
+        let flags = match mode {
+            XdpMode::Native => IN_DRIVER,
+            XdpMode::Generic => BEHIND_DRIVER,
+        };
+        self.link = Some(bpf::link(self.program.as_fd(), interface, flags)?);
+        Ok(())
+    }
+
+    /// From here on frames of `queue` go to `socket`, which is bound to that queue.
+    ///
+    /// # Errors
+    /// E2BIG for a queue beyond those that there are.
+    pub fn add(&self, queue: u32, socket: &XdpSocket) -> io::Result<()> {
+        self.sockets.put(queue, socket.as_fd())
+    }
+
+    /// Takes the program off its interface: frames go to the host again.
+    pub fn detach(&mut self) {
+        self.link = None;
+    }
+
+    /// Frames that were redirected to sockets, those that the sockets dropped included.
+    #[must_use]
+    pub fn redirected(&self) -> u64 {
+        (0..self.queues).map(|queue| self.counter(queue)).sum()
+    }
+
+    /// Frames that went to the host, because no socket was there for their queue.
+    #[must_use]
+    pub fn passed(&self) -> u64 {
+        self.counter(self.queues)
+    }
+
+    fn counter(&self, line: u32) -> u64 {
+        let word = self.counters.long_word((line * LINE_BYTES) as usize);
+        word.load(Ordering::Relaxed)
+    }
+}
+
+/// The program, see above. r6 is the frame's description, r7 its queue.
+fn program(sockets: &Map, counters: &Map, queues: u32) -> Vec<Instruction> {
+    let [take_sockets, rest_of_sockets] = load_map(1, sockets, OF_MAP, 0);
+    let [take_counts, rest_of_counts] = load_map(1, counters, OF_VALUE, 0);
+    let passed_at = (queues * LINE_BYTES).cast_signed();
+    let [take_passed, rest_of_passed] = load_map(1, counters, OF_VALUE, passed_at);
+    let queues = queues.cast_signed();
+    vec![
+        copy(6, 1),
+        load(7, 6, QUEUE_AT),
+        jump(GREATER_OR_EQUAL, 7, queues, 27),
+        // Eight bytes in front of the frame for the clock.
+        copy(1, 6),
+        set(2, -STAMP_LEN),
+        call(ADJUST_META),
+        jump(NOT_EQUAL, 0, 0, 7),
+        call(KTIME_GET_NS),
+        load(2, 6, DATA_AT),
+        load(1, 6, META_AT),
+        copy(3, 1),
+        add(3, STAMP_LEN),
+        jump_greater(3, 2, 1),
+        store(1, 0),
+        // To the socket of the queue, or to the host when there is none.
+        take_sockets,
+        rest_of_sockets,
+        copy(2, 7),
+        set(3, PASS),
+        call(REDIRECT_MAP),
+        jump(NOT_EQUAL, 0, REDIRECT, 7),
+        take_counts,
+        rest_of_counts,
+        shift_left(7, LINE_BITS),
+        add_register(1, 7),
+        set(2, 1),
+        count(1, 2),
+        exit(),
+        // To the host: as it came.
+        copy(1, 6),
+        set(2, STAMP_LEN),
+        call(ADJUST_META),
+        take_passed,
+        rest_of_passed,
+        set(2, 1),
+        count(1, 2),
+        set(0, PASS),
+        exit(),
+    ]
+}
+
+/// `r_to = r_from`.
+const fn copy(to: u8, from: u8) -> Instruction {
+    Instruction::new(0xbf, to, from, 0, 0)
+}
+
+/// `r_to = value`.
+const fn set(to: u8, value: i32) -> Instruction {
+    Instruction::new(0xb7, to, 0, 0, value)
+}
+
+/// `r_to = *(u32 *)(r_from + offset)`.
+const fn load(to: u8, from: u8, offset: i16) -> Instruction {
+    Instruction::new(0x61, to, from, offset, 0)
+}
+
+/// `*(u64 *)r_to = r_from`.
+const fn store(to: u8, from: u8) -> Instruction {
+    Instruction::new(0x7b, to, from, 0, 0)
+}
+
+/// `r_to += value`.
+const fn add(to: u8, value: i32) -> Instruction {
+    Instruction::new(0x07, to, 0, 0, value)
+}
+
+/// `r_to += r_from`.
+const fn add_register(to: u8, from: u8) -> Instruction {
+    Instruction::new(0x0f, to, from, 0, 0)
+}
+
+/// `r_to <<= bits`.
+const fn shift_left(to: u8, bits: i32) -> Instruction {
+    Instruction::new(0x67, to, 0, 0, bits)
+}
+
+/// `*(u64 *)r_to += r_from`, as one with regard to all processors.
+const fn count(to: u8, from: u8) -> Instruction {
+    Instruction::new(0xdb, to, from, 0, 0)
+}
+
+/// Skips `over` instructions when `r compared with value` holds.
+const fn jump(compared: u8, register: u8, value: i32, over: i16) -> Instruction {
+    Instruction::new(compared, register, 0, over, value)
+}
+
+/// Skips `over` instructions when `r_left > r_right`.
+const fn jump_greater(left: u8, right: u8, over: i16) -> Instruction {
+    Instruction::new(0x2d, left, right, over, 0)
+}
+
+/// Calls a function of the kernel with r1 to r5; r0 is its result, r6 to r9 stay.
+const fn call(function: i32) -> Instruction {
+    Instruction::new(0x85, 0, 0, 0, function)
+}
+
+/// Ends; r0 is what becomes of the frame.
+const fn exit() -> Instruction {
+    Instruction::new(0x95, 0, 0, 0, 0)
+}
+
+/// `r_to` = a table, or the address of its value plus `offset`: one instruction of 16 bytes.
+fn load_map(to: u8, map: &Map, what: u8, offset: i32) -> [Instruction; 2] {
+    use std::os::fd::AsRawFd as _;
+    [
+        Instruction::new(0x18, to, what, 0, map.as_fd().as_raw_fd()),
+        Instruction::new(0, 0, 0, 0, offset),
+    ]
+}
+
+const GREATER_OR_EQUAL: u8 = 0x35;
+const NOT_EQUAL: u8 = 0x55;
+/// `BPF_PSEUDO_MAP_FD`, `BPF_PSEUDO_MAP_VALUE`.
+const OF_MAP: u8 = 1;
+const OF_VALUE: u8 = 2;
+/// `BPF_FUNC_*`.
+const KTIME_GET_NS: i32 = 5;
+const REDIRECT_MAP: i32 = 51;
+const ADJUST_META: i32 = 54;
+/// Offsets in `struct xdp_md`: `data`, `data_meta`, `rx_queue_index`.
+const DATA_AT: i16 = 0;
+const META_AT: i16 = 8;
+const QUEUE_AT: i16 = 16;
+/// `XDP_PASS`, `XDP_REDIRECT`.
+const PASS: i32 = 2;
+const REDIRECT: i32 = 4;
+/// `XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE`.
+const BEHIND_DRIVER: u32 = 1 << 1;
+const IN_DRIVER: u32 = 1 << 2;
+/// `BPF_F_XDP_HAS_FRAGS`.
+const HAS_PIECES: u32 = 1 << 5;
+/// Bytes of the stamp in front of a frame: CLOCK_MONOTONIC in nanoseconds, in the machine's order.
+pub(super) const STAMP_LEN: i32 = 8;
+/// Each queue counts in a cache line of its own: queues are on different processors.
+const LINE_BYTES: u32 = 1 << LINE_BITS;
+const LINE_BITS: i32 = 6;
+/// More than any adapter has.
+const QUEUES_MAX: u32 = 4096;

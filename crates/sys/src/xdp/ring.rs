@@ -1,0 +1,170 @@
+//! The two rings of a socket: descriptors of frames that came, and chunks for those to come. One
+//! side writes the producer's index, the other the consumer's; both only grow, modulo 2^32.
+
+use std::{
+    io,
+    os::fd::BorrowedFd,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use crate::mapping::Mapping;
+
+/// What the kernel says of one frame, or of one piece of it: `struct xdp_desc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Descriptor {
+    /// Offset of its first byte in the socket's memory.
+    pub(super) at: u64,
+    pub(super) len: u32,
+    /// More of the same frame follows in the next one.
+    pub(super) goes_on: bool,
+}
+
+/// Frames that came: the kernel produces, we consume.
+#[derive(Debug)]
+pub(super) struct ReceiveRing {
+    ring: Ring,
+    /// Of the next descriptor that is read.
+    at: u32,
+    /// The kernel's index as it was looked at last.
+    end: u32,
+}
+
+/// Chunks that may be filled: we produce, the kernel consumes.
+#[derive(Debug)]
+pub(super) struct FillRing {
+    ring: Ring,
+    at: u32,
+}
+
+#[derive(Debug)]
+struct Ring {
+    mapping: Mapping,
+    offsets: libc::xdp_ring_offset,
+    mask: u32,
+}
+
+impl ReceiveRing {
+    /// Maps the ring of `entries` descriptors, a power of two, that the socket was given.
+    pub(super) fn new(
+        fd: BorrowedFd<'_>,
+        offsets: libc::xdp_ring_offset,
+        entries: u32,
+    ) -> io::Result<Self> {
+        let ring = Ring::new(fd, offsets, entries, DESCRIPTOR_BYTES, RECEIVE_PAGE)?;
+        Ok(Self {
+            ring,
+            at: 0,
+            end: 0,
+        })
+    }
+
+    /// Descriptors that can be read.
+    #[inline]
+    pub(super) fn len(&mut self) -> u32 {
+        if self.at == self.end {
+            self.end = self.ring.producer().load(Ordering::Acquire);
+        }
+        self.end.wrapping_sub(self.at)
+    }
+
+    /// The descriptor `ahead` of the next; to be asked for only below [`ReceiveRing::len`].
+    #[inline]
+    pub(super) fn peek(&self, ahead: u32) -> Descriptor {
+        let slot = self.at.wrapping_add(ahead) & self.ring.mask;
+        let start = self.ring.offsets.desc as usize + slot as usize * DESCRIPTOR_BYTES;
+        // Two words of the kernel's, which it wrote before it moved its index.
+        let words = [start, start + 8].map(|at| self.ring.mapping.long_word(at));
+        let [at, rest] = words.map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+        let half = |at: usize| u32::from_ne_bytes(std::array::from_fn(|byte| rest[at + byte]));
+        Descriptor {
+            at: u64::from_ne_bytes(at),
+            len: half(0),
+            goes_on: half(4) & libc::XDP_PKT_CONTD != 0,
+        }
+    }
+
+    /// Goes on to the next descriptor.
+    #[inline]
+    pub(super) const fn advance(&mut self) {
+        self.at = self.at.wrapping_add(1);
+    }
+
+    /// Gives the places of what was read back to the kernel.
+    #[inline]
+    pub(super) fn release(&self) {
+        self.ring.consumer().store(self.at, Ordering::Release);
+    }
+}
+
+impl FillRing {
+    /// As [`ReceiveRing::new`].
+    pub(super) fn new(
+        fd: BorrowedFd<'_>,
+        offsets: libc::xdp_ring_offset,
+        entries: u32,
+    ) -> io::Result<Self> {
+        let ring = Ring::new(fd, offsets, entries, ADDRESS_BYTES, FILL_PAGE)?;
+        Ok(Self { ring, at: 0 })
+    }
+
+    /// Puts a chunk in. There is room for all that there are.
+    #[inline]
+    pub(super) fn push(&mut self, chunk: u64) {
+        let slot = (self.at & self.ring.mask) as usize;
+        let place = self.ring.offsets.desc as usize + slot * ADDRESS_BYTES;
+        let word = self.ring.mapping.long_word(place);
+        word.store(chunk, Ordering::Relaxed);
+        self.at = self.at.wrapping_add(1);
+    }
+
+    /// Gives what was put in to the kernel.
+    #[inline]
+    pub(super) fn submit(&self) {
+        self.ring.producer().store(self.at, Ordering::Release);
+    }
+
+    /// True when the driver sleeps until it is told that there are chunks.
+    #[inline]
+    pub(super) fn wants_call(&self) -> bool {
+        let flags = self.ring.mapping.word(self.ring.offsets.flags as usize);
+        flags.load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
+    }
+}
+
+impl Ring {
+    fn new(
+        fd: BorrowedFd<'_>,
+        offsets: libc::xdp_ring_offset,
+        entries: u32,
+        entry_bytes: usize,
+        page: libc::off_t,
+    ) -> io::Result<Self> {
+        let bytes = offsets.desc as usize + entries as usize * entry_bytes;
+        Ok(Self {
+            mapping: Mapping::at(fd, bytes, page)?,
+            offsets,
+            mask: entries - 1,
+        })
+    }
+
+    #[inline]
+    fn producer(&self) -> &AtomicU32 {
+        self.mapping.word(self.offsets.producer as usize)
+    }
+
+    #[inline]
+    fn consumer(&self) -> &AtomicU32 {
+        self.mapping.word(self.offsets.consumer as usize)
+    }
+}
+
+const DESCRIPTOR_BYTES: usize = size_of::<libc::xdp_desc>();
+const ADDRESS_BYTES: usize = 8;
+const RECEIVE_PAGE: libc::off_t = libc::XDP_PGOFF_RX_RING;
+const FILL_PAGE: libc::off_t = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
+
+const _: () = {
+    assert!(DESCRIPTOR_BYTES == 16);
+    assert!(std::mem::offset_of!(libc::xdp_desc, len) == 8);
+    assert!(std::mem::offset_of!(libc::xdp_desc, options) == 12);
+};

@@ -1,0 +1,376 @@
+//! One socket for one receive queue: memory that the kernel writes frames into, and its rings.
+
+use std::{
+    io,
+    mem::{size_of, zeroed},
+    ops::ControlFlow,
+    os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+};
+
+use libc::{c_int, c_void, socklen_t};
+
+use super::{
+    redirect::STAMP_LEN,
+    ring::{FillRing, ReceiveRing},
+};
+use crate::{
+    call::{check, set_option},
+    mapping::Mapping,
+};
+
+/// How much memory a socket has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XdpSpec {
+    /// Bytes of one chunk: 2048 or 4096. A frame that is longer than [`XdpSpec::room`] takes
+    /// several.
+    pub chunk_bytes: u32,
+    /// Chunks, at least 1: as many pieces of frames can wait.
+    pub chunks: u32,
+}
+
+impl XdpSpec {
+    /// Bytes of a frame that one chunk holds: the kernel keeps some in front to itself.
+    #[must_use]
+    pub const fn room(&self) -> u32 {
+        self.chunk_bytes - HEADROOM
+    }
+
+    /// Bytes of the memory that is shared.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.chunk_bytes as usize * self.chunks as usize
+    }
+}
+
+/// How frames come into the shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpCopy {
+    /// The adapter writes them there; takes a driver that can, and a native program.
+    Zero,
+    /// The kernel copies them; frames longer than a chunk in pieces. From Linux 6.6.
+    InPieces,
+    /// The kernel copies them; frames longer than a chunk are dropped.
+    Whole,
+}
+
+/// One frame, which borrows the socket's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct XdpFrame<'a> {
+    /// From its first link-layer byte to its last, tags in place.
+    pub data: &'a [u8],
+    /// When the program saw it: nanoseconds of CLOCK_MONOTONIC. None where the driver leaves no
+    /// room in front of a frame.
+    pub stamp_ns: Option<u64>,
+}
+
+/// What a socket has dropped since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XdpDrops {
+    /// Frames for which there was no chunk, or that were too long for one.
+    pub dropped: u64,
+    /// Frames for which there was no place in the RX ring.
+    pub ring_full: u64,
+    /// How often the kernel looked for a chunk and found none; with copies, these are among the
+    /// dropped.
+    pub fill_ring_empty: u64,
+}
+
+/// A socket with its memory. It receives nothing until it is bound, and a program sends it frames.
+#[derive(Debug)]
+pub struct XdpSocket {
+    receive: ReceiveRing,
+    fill: FillRing,
+    // The kernel holds the pages of its own; they are unmapped last all the same.
+    socket: OwnedFd,
+    memory: Mapping,
+    spec: XdpSpec,
+    /// Chunks that are given back together.
+    batch: u32,
+    /// Where the pieces of a long frame are put together.
+    long: Vec<u8>,
+}
+
+impl XdpSocket {
+    /// Makes a socket with its memory and rings.
+    ///
+    /// # Errors
+    /// EPERM without CAP_NET_RAW; EAFNOSUPPORT for a kernel without XDP sockets; ENOBUFS beyond
+    /// RLIMIT_MEMLOCK without CAP_IPC_LOCK; ENOMEM.
+    pub fn new(spec: &XdpSpec) -> io::Result<Self> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        // SAFETY: socket(2) takes three integers and touches no memory of ours.
+        let raw = check(unsafe { libc::socket(libc::AF_XDP, kind, 0) })?;
+        // SAFETY: `raw` was just returned open and belongs to nobody else.
+        let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+        let memory = Mapping::anonymous(spec.bytes())?;
+        let region = libc::xdp_umem_reg {
+            addr: memory.address(),
+            len: memory.len() as u64,
+            chunk_size: spec.chunk_bytes,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        set_option(socket.as_fd(), libc::SOL_XDP, libc::XDP_UMEM_REG, &region)?;
+        // Room for every chunk in either ring: then the one cause of a drop is that none is free.
+        let entries = spec.chunks.next_power_of_two();
+        let set =
+            |name: c_int, entries: u32| set_option(socket.as_fd(), libc::SOL_XDP, name, &entries);
+        set(libc::XDP_UMEM_FILL_RING, entries)?;
+        // Nothing is sent; the kernel wants it nonetheless.
+        set(libc::XDP_UMEM_COMPLETION_RING, 2)?;
+        set(libc::XDP_RX_RING, entries)?;
+        let offsets = ring_offsets(socket.as_fd())?;
+        let mut fill = FillRing::new(socket.as_fd(), offsets.fr, entries)?;
+        for chunk in 0..u64::from(spec.chunks) {
+            fill.push(chunk * u64::from(spec.chunk_bytes));
+        }
+        fill.submit();
+        Ok(Self {
+            receive: ReceiveRing::new(socket.as_fd(), offsets.rx, entries)?,
+            fill,
+            socket,
+            memory,
+            spec: *spec,
+            batch: (spec.chunks / 4).clamp(1, BATCH_MAX),
+            long: Vec::new(),
+        })
+    }
+
+    /// Binds to a receive queue of an interface.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP or EINVAL when driver or kernel do not know this way of copying: make another
+    /// socket then; EBUSY when the queue has another socket, or had one a moment ago; EINVAL when
+    /// there is no such queue.
+    pub fn bind(&self, interface: u32, queue: u32, copy: XdpCopy) -> io::Result<()> {
+        let address = libc::sockaddr_xdp {
+            sxdp_family: libc::AF_XDP as u16,
+            sxdp_flags: libc::XDP_USE_NEED_WAKEUP
+                | match copy {
+                    XdpCopy::Zero => libc::XDP_ZEROCOPY,
+                    XdpCopy::InPieces => libc::XDP_COPY | libc::XDP_USE_SG,
+                    XdpCopy::Whole => libc::XDP_COPY,
+                },
+            sxdp_ifindex: interface,
+            sxdp_queue_id: queue,
+            sxdp_shared_umem_fd: 0,
+        };
+        // SAFETY: `address` is live and only read, and as long as announced.
+        check(unsafe {
+            libc::bind(
+                self.socket.as_raw_fd(),
+                std::ptr::from_ref(&address).cast(),
+                size_of::<libc::sockaddr_xdp>() as socklen_t,
+            )
+        })?;
+        Ok(())
+    }
+
+    /// Gives up to `limit` frames to `visit`, in order, until there are none or it breaks off; a
+    /// frame that was given is gone. Says how many were given.
+    ///
+    /// # Errors
+    /// When a driver that sleeps cannot be woken.
+    ///
+    /// **Cost**: no system call and no copy; but for a frame longer than a chunk a copy, and for a
+    /// driver that sleeps for want of chunks a call.
+    pub fn read(
+        &mut self,
+        limit: u32,
+        visit: &mut dyn FnMut(&XdpFrame<'_>) -> ControlFlow<()>,
+    ) -> io::Result<u32> {
+        let (mut given, mut unsubmitted) = (0, 0);
+        while given < limit && self.receive.len() > 0 {
+            let (pieces, is_enough) = self.give_one(visit);
+            if pieces == 0 {
+                break;
+            }
+            given += 1;
+            unsubmitted += pieces;
+            if unsubmitted >= self.batch {
+                self.give_back();
+                unsubmitted = 0;
+            }
+            if is_enough {
+                break;
+            }
+        }
+        self.give_back();
+        if given > 0 && self.fill.wants_call() {
+            self.wake()?;
+        }
+        Ok(given)
+    }
+
+    /// What the socket has dropped so far.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn drops(&self) -> io::Result<XdpDrops> {
+        // SAFETY: integers, for which zero is a value; an old kernel fills only the first three.
+        let stats: libc::xdp_statistics = self.option(libc::XDP_STATISTICS, unsafe { zeroed() })?;
+        Ok(XdpDrops {
+            dropped: stats.rx_dropped,
+            ring_full: stats.rx_ring_full,
+            fill_ring_empty: stats.rx_fill_ring_empty_descs,
+        })
+    }
+
+    /// How much memory it has.
+    #[must_use]
+    pub const fn spec(&self) -> &XdpSpec {
+        &self.spec
+    }
+
+    /// Gives the next frame to `visit`, and its chunks to the fill ring. Says how many chunks it
+    /// had, 0 when its last piece is not there, and whether `visit` broke off.
+    #[inline]
+    fn give_one(&mut self, visit: &mut dyn FnMut(&XdpFrame<'_>) -> ControlFlow<()>) -> (u32, bool) {
+        let first = self.receive.peek(0);
+        if first.goes_on {
+            return self.give_long(visit);
+        }
+        if self.receive.len() > 1 {
+            // Written by another processor, as a rule: fetched while this one is worked on.
+            let next = self.receive.peek(1).at as usize;
+            self.memory.prefetch(next.saturating_sub(STAMP_BYTES));
+            self.memory.prefetch(next);
+        }
+        let is_enough = self.place(first.at, first.len).is_some_and(|(at, len)| {
+            let stamp_ns = self.take_stamp(at);
+            // SAFETY: the chunk was released to us with this descriptor, and goes back only when
+            // the fill ring is submitted, after the slice is gone.
+            let data = unsafe { self.memory.bytes(at, len) };
+            visit(&XdpFrame { data, stamp_ns }).is_break()
+        });
+        self.return_chunk(first.at);
+        (1, is_enough)
+    }
+
+    /// As [`XdpSocket::give_one`], of a frame in several pieces.
+    #[cold]
+    fn give_long(
+        &mut self,
+        visit: &mut dyn FnMut(&XdpFrame<'_>) -> ControlFlow<()>,
+    ) -> (u32, bool) {
+        let here = self.receive.len();
+        let last = (0..here).find(|ahead| !self.receive.peek(*ahead).goes_on);
+        let Some(last) = last else {
+            return (0, false);
+        };
+        self.long.clear();
+        let mut stamp_ns = None;
+        for piece in 0..=last {
+            let descriptor = self.receive.peek(0);
+            if let Some((at, len)) = self.place(descriptor.at, descriptor.len) {
+                if piece == 0 {
+                    stamp_ns = self.take_stamp(at);
+                }
+                // SAFETY: as in `give_one`.
+                self.long
+                    .extend_from_slice(unsafe { self.memory.bytes(at, len) });
+            }
+            self.return_chunk(descriptor.at);
+        }
+        let data = self.long.as_slice();
+        (last + 1, visit(&XdpFrame { data, stamp_ns }).is_break())
+    }
+
+    /// The bytes of a frame, when they are inside of the memory.
+    #[inline]
+    fn place(&self, at: u64, len: u32) -> Option<(usize, usize)> {
+        let (at, len) = (usize::try_from(at).ok()?, len as usize);
+        let is_inside = at <= self.memory.len() && self.memory.len() - at >= len;
+        (is_inside && at >= STAMP_BYTES).then_some((at, len))
+    }
+
+    /// The stamp in front of the frame at `at`, which is then taken off, so that one that is not
+    /// written is known.
+    #[inline]
+    fn take_stamp(&self, at: usize) -> Option<u64> {
+        // SAFETY: the eight bytes in front of a frame are in the same chunk (the kernel keeps 256
+        // there), which was released to us and has no other borrower yet.
+        let bytes = unsafe { self.memory.bytes_mut(at - STAMP_BYTES, STAMP_BYTES) };
+        let stamp = u64::from_ne_bytes(std::array::from_fn(|byte| bytes[byte]));
+        bytes.fill(0);
+        (stamp != 0).then_some(stamp)
+    }
+
+    #[inline]
+    fn return_chunk(&mut self, at: u64) {
+        let chunk = at & !u64::from(self.spec.chunk_bytes - 1);
+        self.receive.advance();
+        self.fill.push(chunk);
+    }
+
+    #[inline]
+    fn give_back(&self) {
+        self.receive.release();
+        self.fill.submit();
+    }
+
+    /// Tells a driver that sleeps that there are chunks again.
+    fn wake(&self) -> io::Result<()> {
+        // SAFETY: no bytes are asked for, so the null buffer is not touched.
+        let result = unsafe {
+            libc::recvfrom(
+                self.socket.as_raw_fd(),
+                std::ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        };
+        match check(result as c_int) {
+            Err(error)
+                if !matches!(
+                    error.raw_os_error(),
+                    Some(libc::EAGAIN | libc::EBUSY | libc::ENETDOWN | libc::ENOBUFS)
+                ) =>
+            {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn option<T: Copy>(&self, name: c_int, value: T) -> io::Result<T> {
+        option(self.socket.as_fd(), name, value)
+    }
+}
+
+impl AsFd for XdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Where in its mappings a ring has its indices.
+fn ring_offsets(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
+    // SAFETY: integers, for which zero is a value.
+    option(fd, libc::XDP_MMAP_OFFSETS, unsafe { zeroed() })
+}
+
+/// Reads an option that is a C structure of integers; what the kernel does not give stays.
+fn option<T: Copy>(fd: BorrowedFd<'_>, name: c_int, mut value: T) -> io::Result<T> {
+    let mut len = size_of::<T>() as socklen_t;
+    // SAFETY: `value` and `len` are live and exclusively borrowed; the kernel writes at most `len`
+    // bytes, integers for which every value is one.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_XDP,
+            name,
+            std::ptr::from_mut(&mut value).cast::<c_void>(),
+            &raw mut len,
+        )
+    })?;
+    Ok(value)
+}
+
+/// `XDP_PACKET_HEADROOM`.
+const HEADROOM: u32 = 256;
+const STAMP_BYTES: usize = STAMP_LEN as usize;
+const BATCH_MAX: u32 = 64;
