@@ -1,4 +1,5 @@
-//! Device features (segmentation and checksum offloads), speed and queues over the ethtool netlink family.
+//! Device features (segmentation and checksum offloads), speed and queues, over the ethtool
+//! netlink family.
 
 use super::{
     Attributes, NetlinkError, NetlinkSocket, Protocol, Request,
@@ -123,6 +124,23 @@ impl Ethtool {
         Ok((queues > 0).then_some(queues))
     }
 
+    /// Has a link use so many queues, each way.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN; when the driver has not so many, or none of one kind for each way.
+    pub fn set_queues(&mut self, index: u32, queues: u32) -> Result<(), NetlinkError> {
+        let mut request = Request::new(self.family, 0);
+        request.fixed(&header(CHANNELS_SET));
+        request.nested(CHANNELS_HEADER, |device| {
+            device.number(HEADER_DEVICE_INDEX, index);
+        });
+        request.number(CHANNELS_RX_COUNT, queues);
+        request.number(CHANNELS_TX_COUNT, queues);
+        self.socket
+            .request(request, &mut |_| Ok(()))
+            .map_err(|error| error.during(format!("use {queues} queues of interface {index}")))
+    }
+
     /// True when the feature of that name works on a link at this moment.
     ///
     /// # Errors
@@ -175,10 +193,14 @@ const LINK_MODES_HEADER: u16 = 1;
 const LINK_MODES_SPEED: u16 = 5;
 /// `ETHTOOL_MSG_CHANNELS_GET`.
 const CHANNELS_GET: u8 = 17;
+/// `ETHTOOL_MSG_CHANNELS_SET`.
+const CHANNELS_SET: u8 = 18;
 /// `ETHTOOL_A_CHANNELS_HEADER`.
 const CHANNELS_HEADER: u16 = 1;
 /// `ETHTOOL_A_CHANNELS_RX_COUNT`.
 const CHANNELS_RX_COUNT: u16 = 6;
+/// `ETHTOOL_A_CHANNELS_TX_COUNT`.
+const CHANNELS_TX_COUNT: u16 = 7;
 /// `ETHTOOL_A_CHANNELS_COMBINED_COUNT`.
 const CHANNELS_COMBINED_COUNT: u16 = 9;
 /// `ETHTOOL_MSG_FEATURES_GET`.

@@ -33,6 +33,8 @@ pub struct Link {
     /// Receive queues that it was made with, of which not all may be in use; 1 when the kernel does
     /// not say.
     pub receive_queues: u32,
+    /// Number of the XDP program that sits on it, if there is one.
+    pub program: Option<u32>,
     /// The bridge or bond it belongs to.
     pub master: Option<u32>,
     /// Largest run handed down in one piece, in bytes with all headers.
@@ -58,6 +60,7 @@ impl Link {
             mtu: 0,
             address: None,
             receive_queues: 1,
+            program: None,
             master: None,
             gso_max_size: None,
             gso_max_segs: None,
@@ -69,6 +72,12 @@ impl Link {
                 libc::IFLA_ADDRESS => link.address = attribute.payload.try_into().ok(),
                 libc::IFLA_NUM_RX_QUEUES => {
                     link.receive_queues = attribute.number().unwrap_or(1).max(1);
+                }
+                libc::IFLA_XDP => {
+                    link.program = attribute
+                        .nested()?
+                        .find(|inner| inner.kind == XDP_PROGRAM)
+                        .and_then(|inner| inner.number());
                 }
                 libc::IFLA_MASTER => link.master = attribute.number(),
                 libc::IFLA_GSO_MAX_SIZE => link.gso_max_size = attribute.number(),
@@ -361,6 +370,8 @@ pub(super) const fn create_flags() -> u16 {
 }
 
 const HEADER_LEN: usize = 16;
+/// `IFLA_XDP_PROG_ID`.
+const XDP_PROGRAM: u16 = 4;
 /// `IFLA_BR_MCAST_SNOOPING`.
 const BRIDGE_MULTICAST_SNOOPING: u16 = 23;
 /// `VETH_INFO_PEER`.

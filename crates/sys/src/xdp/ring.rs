@@ -58,13 +58,17 @@ impl ReceiveRing {
         })
     }
 
-    /// Descriptors that can be read.
+    /// Descriptors that can be read, of those that were there at the last refreshment.
     #[inline]
-    pub(super) fn len(&mut self) -> u32 {
-        if self.at == self.end {
-            self.end = self.ring.producer().load(Ordering::Acquire);
-        }
+    pub(super) const fn len(&self) -> u32 {
         self.end.wrapping_sub(self.at)
+    }
+
+    /// As [`ReceiveRing::len`], with those that have come since.
+    #[inline]
+    pub(super) fn refresh(&mut self) -> u32 {
+        self.end = self.ring.producer().load(Ordering::Acquire);
+        self.len()
     }
 
     /// The descriptor `ahead` of the next; to be asked for only below [`ReceiveRing::len`].

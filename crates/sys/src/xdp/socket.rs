@@ -14,7 +14,7 @@ use super::{
     ring::{FillRing, ReceiveRing},
 };
 use crate::{
-    call::{check, set_option},
+    call::{check, int_option, set_option},
     mapping::Mapping,
 };
 
@@ -86,6 +86,7 @@ pub struct XdpSocket {
     spec: XdpSpec,
     /// Chunks that are given back together.
     batch: u32,
+    times_full: u64,
     /// Where the pieces of a long frame are put together.
     long: Vec<u8>,
 }
@@ -133,6 +134,7 @@ impl XdpSocket {
             memory,
             spec: *spec,
             batch: (spec.chunks / 4).clamp(1, BATCH_MAX),
+            times_full: 0,
             long: Vec::new(),
         })
     }
@@ -181,7 +183,14 @@ impl XdpSocket {
         visit: &mut dyn FnMut(&XdpFrame<'_>) -> ControlFlow<()>,
     ) -> io::Result<u32> {
         let (mut given, mut unsubmitted) = (0, 0);
-        while given < limit && self.receive.len() > 0 {
+        while given < limit {
+            if self.receive.len() == 0 {
+                let waiting = self.receive.refresh();
+                self.times_full += u64::from(waiting + unsubmitted >= self.spec.chunks);
+                if waiting == 0 {
+                    break;
+                }
+            }
             let (pieces, is_enough) = self.give_one(visit);
             if pieces == 0 {
                 break;
@@ -215,6 +224,22 @@ impl XdpSocket {
             ring_full: stats.rx_ring_full,
             fill_ring_empty: stats.rx_fill_ring_empty_descs,
         })
+    }
+
+    /// The error that the kernel has noted for the socket, such as ENETDOWN when its interface is
+    /// gone, and clears.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        let errno = int_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR)?;
+        Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno)))
+    }
+
+    /// How often a look found every chunk in use: the next frame was, or would have been, dropped.
+    #[must_use]
+    pub const fn times_full(&self) -> u64 {
+        self.times_full
     }
 
     /// How much memory it has.
@@ -254,7 +279,7 @@ impl XdpSocket {
         &mut self,
         visit: &mut dyn FnMut(&XdpFrame<'_>) -> ControlFlow<()>,
     ) -> (u32, bool) {
-        let here = self.receive.len();
+        let here = self.receive.refresh();
         let last = (0..here).find(|ahead| !self.receive.peek(*ahead).goes_on);
         let Some(last) = last else {
             return (0, false);

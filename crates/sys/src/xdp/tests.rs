@@ -116,6 +116,7 @@ fn what_has_no_room_or_is_too_long_is_counted() {
         }
         settle();
         assert_eq!(read(&mut socket).len(), 4);
+        assert_eq!(socket.times_full(), 1);
         sender.send(&frame(1, spec.room() as usize + 1)).unwrap();
         settle();
         assert_eq!(read(&mut socket).len(), 0);
