@@ -13,6 +13,8 @@ pub enum SourceAddress {
     Ring2(String),
     /// `int:IF`: one system call a packet.
     Int(String),
+    /// `xdp:IF`: frames are taken off the interface; the host does not receive them.
+    Xdp(String),
     /// `gen:SPEC`: frames made on the spot.
     Generated(GeneratorSpec),
     /// `pcap:FILE`, `pcapng:FILE`, or a file's name; `-` is standard input. Either format is read
@@ -39,7 +41,22 @@ impl SourceAddress {
     /// True for an interface, whose packets come when they do.
     #[must_use]
     pub const fn is_live(&self) -> bool {
-        matches!(self, Self::Ring(_) | Self::Ring2(_) | Self::Int(_))
+        matches!(
+            self,
+            Self::Ring(_) | Self::Ring2(_) | Self::Int(_) | Self::Xdp(_)
+        )
+    }
+
+    /// The interface whose packets are taken away from the host, when they are: all that arrives at
+    /// it, while the source is open.
+    #[must_use]
+    pub fn taken(&self) -> Option<&str> {
+        match self {
+            Self::Xdp(name) => Some(name),
+            Self::Ring(_) | Self::Ring2(_) | Self::Int(_) | Self::Generated(_) | Self::File(_) => {
+                None
+            }
+        }
     }
 }
 
@@ -102,6 +119,7 @@ impl FromStr for SourceAddress {
             "ring2" => Ok(Self::Ring2(rest.to_owned())),
             "gen" => rest.parse().map(Self::Generated),
             "int" => Ok(Self::Int(rest.to_owned())),
+            "xdp" => Ok(Self::Xdp(rest.to_owned())),
             "pcap" | "pcapng" | "file" => Ok(Self::File(rest.into())),
             _ => Err(error(SOURCE_FORM)),
         }
@@ -142,6 +160,7 @@ impl fmt::Display for SourceAddress {
             Self::Ring(name) => write!(f, "ring:{name}"),
             Self::Ring2(name) => write!(f, "ring2:{name}"),
             Self::Int(name) => write!(f, "int:{name}"),
+            Self::Xdp(name) => write!(f, "xdp:{name}"),
             Self::Generated(_) => f.write_str("gen:"),
             Self::File(path) => write!(f, "file:{}", path.display()),
         }
@@ -165,7 +184,8 @@ fn is_file_name(text: &str) -> bool {
     matches!(end, Some("pcap" | "pcapng" | "cap"))
 }
 
-const SOURCE_FORM: &str = "it is ring:IF, ring2:IF, int:IF, gen:SPEC, pcap:FILE or pcapng:FILE";
+const SOURCE_FORM: &str =
+    "it is ring:IF, ring2:IF, int:IF, xdp:IF, gen:SPEC, pcap:FILE or pcapng:FILE";
 const SINK_FORM: &str = "it is pcapng:FILE, pcap:FILE, ring:IF, int:IF or null:";
 
 #[cfg(test)]
@@ -176,6 +196,12 @@ mod tests {
     fn addresses_are_read_and_told_apart() {
         let source = |text: &str| text.parse::<SourceAddress>().unwrap();
         assert_eq!(source("ring:e0"), SourceAddress::Ring("e0".to_owned()));
+        let xdp = source("xdp:e0");
+        assert_eq!(
+            (xdp.to_string().as_str(), xdp.taken()),
+            ("xdp:e0", Some("e0"))
+        );
+        assert!(xdp.is_live() && source("ring:e0").taken().is_none());
         assert_eq!(source("pcap:a:b"), SourceAddress::File("a:b".into()));
         assert_eq!(source("x.pcapng"), SourceAddress::File("x.pcapng".into()));
         for wrong in ["", "e0", "ring:", "what:e0"] {

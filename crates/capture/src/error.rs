@@ -33,6 +33,16 @@ pub enum CaptureError {
         /// What was attempted.
         operation: String,
     },
+    /// The process may not take frames off an interface.
+    #[error(
+        "not permitted to {operation}: CAP_NET_ADMIN, CAP_BPF or CAP_NET_RAW is missing (those of \
+         the machine: root of a user namespace has none); run as root, or once as root `setcap \
+         cap_net_admin,cap_bpf,cap_net_raw+ep PROGRAM`, or use ring:, which needs CAP_NET_RAW only"
+    )]
+    NotPermittedXdp {
+        /// What was attempted.
+        operation: String,
+    },
     /// The interface carries something else than Ethernet frames.
     #[error("{name} does not carry Ethernet frames (hardware type {hardware})")]
     LinkType {
@@ -48,6 +58,16 @@ pub enum CaptureError {
         operation: String,
         /// The system's reason.
         cause: io::Error,
+    },
+    /// The system refused something for a reason that is known.
+    #[error("cannot {operation}: {cause}; {remedy}")]
+    Refused {
+        /// What was attempted, and on what.
+        operation: String,
+        /// The system's reason.
+        cause: io::Error,
+        /// What that means, and what can be done.
+        remedy: &'static str,
     },
     /// A file could not be opened, read or written.
     #[error("cannot {operation} {}: {cause}", path.display())]

@@ -62,7 +62,7 @@ impl LiveOptions {
 /// An interface with its counters.
 #[derive(Debug)]
 pub(super) struct Tap {
-    pub(super) index: u32,
+    pub(super) link: Link,
     pub(super) interface: [Interface; 1],
     pub(super) remarks: Vec<String>,
     totals: SocketTotals,
@@ -87,7 +87,7 @@ impl Tap {
             remarks.push(format!("{name} is down: packets come once it is up"));
         }
         Ok(Self {
-            index: link.index,
+            link,
             interface: [interface],
             remarks,
             totals: SocketTotals::default(),
@@ -130,9 +130,9 @@ impl Tap {
         let name = &self.interface[0].name;
         let start = || -> io::Result<()> {
             if options.is_promiscuous {
-                socket.set_promiscuous(self.index)?;
+                socket.set_promiscuous(self.link.index)?;
             }
-            socket.bind(self.index, Packets::All)
+            socket.bind(self.link.index, Packets::All)
         };
         start().map_err(|cause| CaptureError::os(format!("capture from {name}"), cause))
     }
@@ -177,19 +177,24 @@ impl Tap {
     ) -> Result<Losses, CaptureError> {
         let drops = drops.map_err(|cause| CaptureError::os("read the socket's counters", cause))?;
         self.totals.add(drops);
+        Ok(Losses {
+            seen: Some(self.totals.seen),
+            ring: self.totals.dropped,
+            freezes: self.totals.freezes,
+            interface: self.lost_before(),
+            ..Losses::default()
+        })
+    }
+
+    /// What the interface has lost so far, before any socket saw it.
+    pub(super) fn lost_before(&mut self) -> u64 {
         // An interface that is gone has lost what it had lost.
         if !self.is_second
             && let Ok(since) = self.counters.since_start()
         {
             self.interface_drops = since.rx_lost();
         }
-        Ok(Losses {
-            seen: Some(self.totals.seen),
-            ring: self.totals.dropped,
-            freezes: self.totals.freezes,
-            interface: self.interface_drops,
-            ..Losses::default()
-        })
+        self.interface_drops
     }
 
     /// What the interface and its driver lost so far, by name.
@@ -206,7 +211,15 @@ impl Tap {
 
     /// Notes why the socket is readable without a packet: its interface went down, or is gone.
     pub(super) fn note_error(&mut self, socket: &PacketSocket) {
-        if let Ok(Some(error)) = socket.take_error() {
+        self.note_errors([socket.take_error()]);
+    }
+
+    /// As [`Tap::note_error`], of several sockets.
+    pub(super) fn note_errors(
+        &mut self,
+        errors: impl IntoIterator<Item = io::Result<Option<io::Error>>>,
+    ) {
+        if let Some(error) = errors.into_iter().find_map(|error| error.ok().flatten()) {
             let name = &self.interface[0].name;
             self.remarks
                 .push(format!("{name}: {error}; waiting for packets"));

@@ -32,6 +32,9 @@ pub use ring::{RING_BYTES_MAX, RingSource};
 mod ring2;
 pub use ring2::SlotSource;
 
+mod xdp;
+pub use xdp::XdpSource;
+
 /// Gives packets, borrowed from its own memory, without waiting.
 pub trait Source: fmt::Debug + Send {
     /// The interfaces that packets name by their position here. May grow as a file is read.
@@ -108,6 +111,7 @@ pub fn open(
         SourceAddress::Ring(name) => Box::new(RingSource::open(name, options)?),
         SourceAddress::Ring2(name) => Box::new(SlotSource::open(name, options)?),
         SourceAddress::Int(name) => Box::new(SocketSource::open(name, options)?),
+        SourceAddress::Xdp(name) => Box::new(XdpSource::open(name, options)?),
         SourceAddress::Generated(spec) => Box::new(GeneratorSource::new(spec.clone())),
         SourceAddress::File(path) => Box::new(FileSource::open(path)?),
     })

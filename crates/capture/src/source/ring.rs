@@ -166,7 +166,7 @@ impl Source for RingSource {
 
 /// A quarter of the memory that is free, as whole as the kernel gives it: the rest is for the file
 /// that is written.
-fn largest() -> usize {
+pub(super) fn largest() -> usize {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = info
         .lines()

@@ -4,6 +4,7 @@
 mod account;
 mod files;
 mod segmentation;
+mod taking;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -18,6 +19,7 @@ use towline_capture::{
 };
 
 /// What a capture came to.
+#[derive(Debug)]
 struct Captured {
     account: Account,
     sequence: SequenceCheck,

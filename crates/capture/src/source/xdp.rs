@@ -1,0 +1,609 @@
+//! `xdp:IF`: XDP sockets (AF_XDP), one for each receive queue; **takes the frames away from the
+//! host**.
+//!
+//! A program on the interface hands each frame to a socket before the kernel makes a packet of it.
+//! There is no way to do that and let the host have the frame too: a redirected frame is spent. So
+//! while this source is open, nothing else on the machine receives what arrives at the interface,
+//! and it is never what `capture` chooses by itself. It is for machines that only listen, such as
+//! one at the monitor port of a switch.
+//!
+//! ```text
+//! queue 0 -> socket 0 --\                     look, then sleep for as long as the rings hold out;
+//! queue 1 -> socket 1 ---> read -> visit      with few frames: wait for the first
+//! ```
+//! - Stamps are taken by the program, in software, as the driver hands the frame over; where the
+//!   driver leaves no room for one, as the frame is read.
+//! - What this machine sends is not seen: programs are for arrivals.
+//! - The program counts what it redirects, and the sockets count what they drop: the account
+//!   closes.
+//!
+//! Limits: checksums that a virtual cable leaves open are open, and not known to be; the adapter's
+//! stamps are not used.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, BorrowedFd},
+    thread,
+    time::Duration,
+};
+
+use base::Instant;
+use sys::{
+    Epoll, Interest, clock,
+    errno::{
+        EACCES, EAFNOSUPPORT, EBUSY, EEXIST, EINVAL, ENOBUFS, ENOMEM, ENOSYS, EOPNOTSUPP, EPERM,
+    },
+    netlink::Ethtool,
+    packet::{Checksum, Direction, PacketSocket},
+    xdp::{XdpCopy, XdpDrops, XdpMode, XdpRedirect, XdpSocket, XdpSpec},
+};
+
+use super::{LiveOptions, Progress, RING_BYTES_MAX, Source, Visit, live::Tap, ring};
+use crate::{CaptureError, Interface, Losses, Packet};
+
+/// Frames taken off one interface.
+#[derive(Debug)]
+pub struct XdpSource {
+    // First, so that the program is gone before the sockets are.
+    redirect: XdpRedirect,
+    queues: Vec<XdpSocket>,
+    tap: Tap,
+    /// Keeps the interface receiving what is addressed to others.
+    _promiscuous: Option<PacketSocket>,
+    waiter: Waiter,
+    snap_len: usize,
+    /// From the program's clock to the wall clock.
+    clock_offset_ns: u64,
+    drops: XdpDrops,
+    /// The driver counts what our sockets drop among its own drops.
+    is_counted_twice: bool,
+    /// Frames that went to the host before all sockets were there; none once more did.
+    passed_at_start: Option<u64>,
+}
+
+impl XdpSource {
+    /// Puts the program on the interface, in its driver where that can, and opens a socket for each
+    /// receive queue in use; the memory of `options` is shared out among them. When the kernel has
+    /// no memory for it, half the size is tried, and so on, with a remark.
+    ///
+    /// From here on until the source is dropped, or its process ends in whatever way, **the host
+    /// receives nothing that arrives at the interface**.
+    ///
+    /// # Errors
+    /// No such interface; CAP_NET_ADMIN, CAP_BPF or CAP_NET_RAW missing; another program on the
+    /// interface; a kernel without XDP sockets or before 5.9; frames longer than the kernel puts
+    /// into one chunk, before 6.6; the limit of locked memory.
+    pub fn open(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
+        let mut tap = Tap::find(name, "", options.snap_len)?;
+        if tap.interface[0].link_type != wire::trace_file::ETHERNET {
+            return Err(CaptureError::LinkType {
+                name: name.to_owned(),
+                hardware: tap.link.hardware,
+            });
+        }
+        let count = queue_count(&tap);
+        let (redirect, mode) = attach(&mut tap, count)?;
+        let (queues, copy) = open_queues(&mut tap, options, mode, count)?;
+        for (queue, socket) in (0..).zip(&queues) {
+            let added = redirect.add(queue, socket);
+            added.map_err(|cause| refused(format!("redirect queue {queue} of {name}"), cause))?;
+        }
+        let promiscuous = options.is_promiscuous.then(|| {
+            let socket = PacketSocket::open()?;
+            socket.set_promiscuous(tap.link.index)?;
+            Ok(socket)
+        });
+        let promiscuous = promiscuous.transpose().map_err(|cause: io::Error| {
+            CaptureError::os(format!("have {name} receive what others are sent"), cause)
+        })?;
+        note_tags(&mut tap);
+        tap.interface[0].description = description(mode, copy, queues.len());
+        let waiter = Waiter::new(&queues, options.retire);
+        let waiter = waiter.map_err(|cause| CaptureError::os("wait for packets", cause))?;
+        Ok(Self {
+            passed_at_start: Some(redirect.passed()),
+            redirect,
+            waiter,
+            snap_len: options.snap_len as usize,
+            clock_offset_ns: clock_offset_ns(),
+            drops: XdpDrops::default(),
+            is_counted_twice: mode == XdpMode::Native && tap.link.kind.as_deref() == Some("veth"),
+            queues,
+            tap,
+            _promiscuous: promiscuous,
+        })
+    }
+
+    /// What all sockets have dropped.
+    fn read_drops(&mut self) -> Result<XdpDrops, CaptureError> {
+        let mut sum = XdpDrops::default();
+        for socket in &self.queues {
+            let drops = socket.drops();
+            let drops =
+                drops.map_err(|cause| CaptureError::os("read the socket's counters", cause))?;
+            sum.dropped += drops.dropped;
+            sum.ring_full += drops.ring_full;
+            sum.fill_ring_empty += drops.fill_ring_empty;
+        }
+        self.drops = sum;
+        Ok(sum)
+    }
+
+    /// Notes, once, that frames come by a queue that has no socket.
+    fn note_passed(&mut self) {
+        let passed = self.redirect.passed();
+        if self.passed_at_start.is_some_and(|before| passed > before) {
+            self.passed_at_start = None;
+            let name = &self.tap.interface[0].name;
+            self.tap.remarks.push(format!(
+                "{name}: frames come by receive queues that were not there at the beginning; the \
+                 host has them, and they are not captured"
+            ));
+        }
+    }
+}
+
+impl Source for XdpSource {
+    fn interfaces(&self) -> &[Interface] {
+        &self.tap.interface
+    }
+
+    fn read(&mut self, visit: &mut Visit<'_>) -> Result<Progress, CaptureError> {
+        let (snap_len, offset_ns, address) =
+            (self.snap_len, self.clock_offset_ns, self.tap.link.address);
+        let (mut most, mut is_enough) = (0, false);
+        for socket in &mut self.queues {
+            let given = socket.read(FRAMES_A_SHARE, &mut |frame| {
+                let stamp_ns = frame.stamp_ns.map(|stamp| stamp.wrapping_add(offset_ns));
+                let flow = visit(&Packet {
+                    data: &frame.data[..frame.data.len().min(snap_len)],
+                    wire_len: frame.data.len() as u32,
+                    stamp_ns: stamp_ns.unwrap_or_else(clock::wall_nanos),
+                    interface: 0,
+                    direction: Some(direction(frame.data, address)),
+                    checksum: Checksum::Unknown,
+                    offload: None,
+                    is_rejected: false,
+                });
+                is_enough = flow.is_break();
+                flow
+            });
+            let name = &self.tap.interface[0].name;
+            let given = given
+                .map_err(|cause| CaptureError::os(format!("have {name} receive more"), cause))?;
+            most = most.max(given);
+            if is_enough {
+                return Ok(Progress::Some);
+            }
+        }
+        if most >= FRAMES_A_SHARE {
+            return Ok(Progress::Some);
+        }
+        let looked = self.waiter.looked(&self.queues, most);
+        looked.map_err(|cause| CaptureError::os("wait for packets", cause))?;
+        if most == 0 && self.waiter.due.is_none() {
+            self.tap
+                .note_errors(self.queues.iter().map(XdpSocket::take_error));
+        }
+        // The rings are empty now: whoever reads again at once gets a frame or two each time.
+        Ok(Progress::Idle)
+    }
+
+    fn losses(&mut self) -> Result<Losses, CaptureError> {
+        self.clock_offset_ns = clock_offset_ns();
+        self.note_passed();
+        let drops = self.read_drops()?;
+        let ring = drops.dropped + drops.ring_full;
+        let before = self.tap.lost_before();
+        Ok(Losses {
+            seen: Some(self.redirect.redirected()),
+            ring,
+            freezes: self.queues.iter().map(XdpSocket::times_full).sum(),
+            interface: if self.is_counted_twice {
+                before.saturating_sub(ring)
+            } else {
+                before
+            },
+            ..Losses::default()
+        })
+    }
+
+    fn named_losses(&mut self) -> Vec<(String, u64)> {
+        let name = &self.tap.interface[0].name;
+        let socket = [
+            ("rx_dropped", self.drops.dropped),
+            ("rx_ring_full", self.drops.ring_full),
+            ("rx_fill_ring_empty_descs", self.drops.fill_ring_empty),
+        ];
+        let socket = socket.into_iter().filter(|(_, count)| *count > 0);
+        let mut losses: Vec<_> = socket
+            .map(|(what, count)| (format!("{name} socket {what}"), count))
+            .collect();
+        losses.append(&mut self.tap.named_losses());
+        losses
+    }
+
+    fn stop(&mut self) -> Result<bool, CaptureError> {
+        self.redirect.detach();
+        // A processor that was in the program meanwhile may still be: its frame is on its way.
+        thread::sleep(DETACH_PAUSE);
+        Ok(true)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.waiter.epoll.as_fd())
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.waiter.due
+    }
+
+    fn take_remarks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.tap.remarks)
+    }
+}
+
+/// Whether to wait for frames, or for a time.
+///
+/// The kernel wakes whoever waits for a socket with every batch of its own, at some microseconds
+/// each; packets come cheaper when it has nobody to wake, and the rings are looked at before they
+/// are full.
+#[derive(Debug)]
+struct Waiter {
+    /// All sockets, or none of them while a time is waited for.
+    epoll: Epoll,
+    is_armed: bool,
+    due: Option<Instant>,
+    looked: Instant,
+    chunks: u32,
+    longest: Duration,
+}
+
+impl Waiter {
+    fn new(queues: &[XdpSocket], longest: Duration) -> io::Result<Self> {
+        let epoll = Epoll::new(1)?;
+        for socket in queues {
+            epoll.add(socket.as_fd(), 0, Interest::READ)?;
+        }
+        let chunks = queues.iter().map(|socket| socket.spec().chunks).min();
+        let chunks = chunks.unwrap_or(1);
+        // A load that comes out of nothing fills half of the ring meanwhile.
+        let of_half = Duration::from_secs(1) * (chunks / 2) / FRAMES_PER_S_MAX;
+        Ok(Self {
+            epoll,
+            is_armed: true,
+            due: None,
+            looked: clock::monotonic(),
+            chunks,
+            longest: longest.min(of_half),
+        })
+    }
+
+    /// The rings were looked at and are empty; the fullest had `frames`.
+    fn looked(&mut self, queues: &[XdpSocket], frames: u32) -> io::Result<()> {
+        let now = clock::monotonic();
+        if frames == 0 && self.due.is_some_and(|due| now < due) {
+            return Ok(());
+        }
+        let pause = pause(now.since(self.looked), frames, self.chunks, self.longest);
+        self.looked = now;
+        self.due = pause.map(|pause| now + pause);
+        let is_armed = pause.is_none();
+        if is_armed != self.is_armed {
+            let interest = if is_armed {
+                Interest::READ
+            } else {
+                Interest::default()
+            };
+            for socket in queues {
+                self.epoll.modify(socket.as_fd(), 0, interest)?;
+            }
+            self.is_armed = is_armed;
+        }
+        Ok(())
+    }
+}
+
+/// How long to let frames gather when `frames` came within `elapsed`, for a ring of `chunks`: until
+/// an eighth of it is full. None when the first is to be waited for: there are few, or the ring is
+/// so small that sleeping is too coarse.
+fn pause(elapsed: Duration, frames: u32, chunks: u32, longest: Duration) -> Option<Duration> {
+    if frames == 0 || elapsed / frames > APART_MAX {
+        return None;
+    }
+    let pause = (elapsed * (chunks / 8) / frames).min(longest);
+    (pause >= PAUSE_LEAST).then_some(pause)
+}
+
+/// Receive queues in use.
+fn queue_count(tap: &Tap) -> u32 {
+    let counted = Ethtool::open().and_then(|mut ethtool| ethtool.receive_queues(tap.link.index));
+    // A driver that does not say uses those that it was made with.
+    counted.ok().flatten().unwrap_or(tap.link.receive_queues)
+}
+
+/// The program on the interface: in the driver, or else behind it.
+fn attach(tap: &mut Tap, queues: u32) -> Result<(XdpRedirect, XdpMode), CaptureError> {
+    let name = &tap.interface[0].name;
+    let loaded = XdpRedirect::load(queues);
+    let mut redirect =
+        loaded.map_err(|cause| refused(format!("give the kernel a program for {name}"), cause))?;
+    let operation = || format!("put a program on {name}");
+    match redirect.attach(tap.link.index, XdpMode::Native) {
+        Ok(()) => return Ok((redirect, XdpMode::Native)),
+        Err(cause) if matches!(cause.raw_os_error(), Some(EPERM | EBUSY | EEXIST)) => {
+            return Err(refused(operation(), cause));
+        }
+        Err(cause) => {
+            let remark = format!(
+                "{name}: its driver takes no program ({cause}): frames are taken behind it, at a \
+                 higher cost"
+            );
+            let attached = redirect.attach(tap.link.index, XdpMode::Generic);
+            attached.map_err(|cause| refused(operation(), cause))?;
+            tap.remarks.push(remark);
+        }
+    }
+    Ok((redirect, XdpMode::Generic))
+}
+
+/// A socket for each queue, all of one kind: the best that kernel and driver have.
+fn open_queues(
+    tap: &mut Tap,
+    options: &LiveOptions,
+    mode: XdpMode,
+    count: u32,
+) -> Result<(Vec<XdpSocket>, XdpCopy), CaptureError> {
+    let name = tap.interface[0].name.clone();
+    let frame_bytes = tap.link.mtu.saturating_add(HEADER_BYTES);
+    let wanted = match options.ring_bytes {
+        RING_BYTES_MAX => ring::largest(),
+        bytes => bytes,
+    };
+    let mut bytes = wanted;
+    let (queues, copy) = loop {
+        let spec = shape(bytes, count, frame_bytes);
+        match open_equal(tap.link.index, &spec, mode, count) {
+            Ok((_, XdpCopy::Whole)) if frame_bytes > spec.room() => {
+                return Err(CaptureError::Refused {
+                    operation: format!("take frames of {frame_bytes} bytes off {name}"),
+                    cause: io::Error::from_raw_os_error(EOPNOTSUPP),
+                    remedy: "before Linux 6.6 a frame has at most 3840 bytes there: set the \
+                             interface's MTU to 3818 or less, or use ring:",
+                });
+            }
+            Ok(opened) => break opened,
+            Err(cause)
+                if matches!(cause.raw_os_error(), Some(ENOBUFS | ENOMEM))
+                    && spec.chunks > CHUNKS_LEAST =>
+            {
+                bytes /= 2;
+            }
+            Err(cause) => {
+                let operation = format!("make XDP sockets with {bytes} bytes for {name}");
+                return Err(refused(operation, cause));
+            }
+        }
+    };
+    let total: usize = queues.iter().map(|socket| socket.spec().bytes()).sum();
+    if options.ring_bytes == RING_BYTES_MAX {
+        tap.remarks.push(format!("{name}: a ring of {total} bytes"));
+    } else if bytes < wanted {
+        tap.remarks.push(format!(
+            "{name}: {wanted} bytes are more than may be locked in memory (ulimit -l, or \
+             CAP_IPC_LOCK): {total} are used"
+        ));
+    }
+    if copy == XdpCopy::Whole && mode == XdpMode::Generic {
+        tap.remarks.push(format!(
+            "{name}: frames in one piece that are longer than the MTU are dropped, and counted"
+        ));
+    }
+    Ok((queues, copy))
+}
+
+/// Sockets of one kind for all queues.
+fn open_equal(
+    interface: u32,
+    spec: &XdpSpec,
+    mode: XdpMode,
+    count: u32,
+) -> io::Result<(Vec<XdpSocket>, XdpCopy)> {
+    let ways: &[XdpCopy] = match mode {
+        XdpMode::Native => &[XdpCopy::Zero, XdpCopy::InPieces, XdpCopy::Whole],
+        XdpMode::Generic => &[XdpCopy::InPieces, XdpCopy::Whole],
+    };
+    let mut refusal = io::Error::from_raw_os_error(EOPNOTSUPP);
+    for copy in ways {
+        let queues = (0..count).map(|queue| open_queue(interface, queue, spec, *copy));
+        match queues.collect::<io::Result<Vec<_>>>() {
+            Ok(queues) => return Ok((queues, *copy)),
+            Err(cause) if matches!(cause.raw_os_error(), Some(EOPNOTSUPP | EINVAL)) => {
+                refusal = cause;
+            }
+            Err(cause) => return Err(cause),
+        }
+    }
+    Err(refusal)
+}
+
+/// A socket that has just been closed keeps its queue for some milliseconds.
+fn open_queue(interface: u32, queue: u32, spec: &XdpSpec, copy: XdpCopy) -> io::Result<XdpSocket> {
+    let mut tries = BUSY_TRIES;
+    loop {
+        let socket = XdpSocket::new(spec)?;
+        match socket.bind(interface, queue, copy) {
+            Ok(()) => return Ok(socket),
+            Err(cause) if cause.raw_os_error() == Some(EBUSY) && tries > 0 => {
+                tries -= 1;
+                drop(socket);
+                thread::sleep(BUSY_PAUSE);
+            }
+            Err(cause) => return Err(cause),
+        }
+    }
+}
+
+/// Chunks that hold a frame each where the longest fits into a page, and how many for each queue.
+fn shape(bytes: usize, queues: u32, frame_bytes: u32) -> XdpSpec {
+    let mut spec = XdpSpec {
+        chunk_bytes: CHUNK_BYTES,
+        chunks: 0,
+    };
+    if frame_bytes > spec.room() {
+        spec.chunk_bytes = CHUNK_BYTES_MAX;
+    }
+    let chunks = bytes / spec.chunk_bytes as usize / queues.max(1) as usize;
+    let chunks = u32::try_from(chunks).unwrap_or(CHUNKS_MAX);
+    spec.chunks = chunks.clamp(CHUNKS_LEAST, CHUNKS_MAX);
+    spec
+}
+
+/// Notes that an adapter takes VLAN tags out of frames: what it says of them beside the frame
+/// reaches the kernel's own packets only.
+fn note_tags(tap: &mut Tap) {
+    let is_active = |mut ethtool: Ethtool| ethtool.is_active(tap.link.index, "rx-vlan-hw-parse");
+    let is_adapter = tap.link.kind.is_none() && !tap.link.flags.is_loopback();
+    if is_adapter && Ethtool::open().and_then(is_active).unwrap_or(false) {
+        let name = &tap.interface[0].name;
+        tap.remarks.push(format!(
+            "{name}: its adapter takes VLAN tags out of the frames, and they are not seen; \
+             `ethtool -K {name} rxvlan off` leaves them in"
+        ));
+    }
+}
+
+/// What is said of the interface in a file.
+fn description(mode: XdpMode, copy: XdpCopy, queues: usize) -> String {
+    let mode = match mode {
+        XdpMode::Native => "in the driver",
+        XdpMode::Generic => "behind the driver",
+    };
+    let copy = match copy {
+        XdpCopy::Zero => "zero-copy",
+        XdpCopy::InPieces | XdpCopy::Whole => "copied",
+    };
+    format!("XDP sockets {mode}, {copy}, {queues} queues; the host did not receive these frames")
+}
+
+/// Whom a frame is for, by its destination; `own` is the interface's address.
+fn direction(frame: &[u8], own: Option<[u8; 6]>) -> Direction {
+    let Some(to) = frame.first_chunk::<6>() else {
+        return Direction::Host;
+    };
+    match own {
+        _ if *to == [0xff; 6] => Direction::Broadcast,
+        _ if to[0] & 1 != 0 => Direction::Multicast,
+        Some(own) if own != *to => Direction::OtherHost,
+        _ => Direction::Host,
+    }
+}
+
+/// What to add to CLOCK_MONOTONIC for the wall clock.
+fn clock_offset_ns() -> u64 {
+    clock::wall_nanos().wrapping_sub(clock::monotonic().as_nanos())
+}
+
+/// What a refusal means.
+fn refused(operation: String, cause: io::Error) -> CaptureError {
+    let remedy = match cause.raw_os_error() {
+        Some(EPERM | EACCES) => return CaptureError::NotPermittedXdp { operation },
+        Some(EAFNOSUPPORT | ENOSYS) => {
+            "the kernel has no XDP sockets (CONFIG_XDP_SOCKETS): use ring:"
+        }
+        Some(EINVAL) => "it takes Linux 5.9 or later, with XDP sockets: use ring:",
+        Some(EBUSY | EEXIST) => {
+            "another XDP program or socket is there (`ip link show` names programs): end it, or \
+             use ring:, which gets on with others"
+        }
+        Some(EOPNOTSUPP) => "neither driver nor kernel know it there: use ring:",
+        Some(ENOBUFS | ENOMEM) => {
+            "no more may be locked in memory: raise `ulimit -l`, give CAP_IPC_LOCK, or use ring:"
+        }
+        _ => return CaptureError::Os { operation, cause },
+    };
+    CaptureError::Refused {
+        operation,
+        cause,
+        remedy,
+    }
+}
+
+/// Frames read from a queue before the session looks at its clock.
+const FRAMES_A_SHARE: u32 = 2048;
+/// Link-layer header and two tags.
+const HEADER_BYTES: u32 = 14 + 8;
+const CHUNK_BYTES: u32 = 2048;
+/// A page: the kernel takes no larger ones.
+const CHUNK_BYTES_MAX: u32 = 4096;
+const CHUNKS_LEAST: u32 = 8;
+/// Its rings have 16 bytes for each.
+const CHUNKS_MAX: u32 = 1 << 20;
+/// About as much as one processor copies.
+const FRAMES_PER_S_MAX: u32 = 2_000_000;
+/// Frames that are further apart are waited for one by one.
+const APART_MAX: Duration = Duration::from_millis(1);
+/// Whoever sleeps for less is woken too late.
+const PAUSE_LEAST: Duration = Duration::from_micros(100);
+const DETACH_PAUSE: Duration = Duration::from_millis(1);
+const BUSY_TRIES: u32 = 25;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_gather_while_there_is_room_and_a_few_are_waited_for() {
+        let millis = Duration::from_millis;
+        let longest = millis(4);
+        // 300,000 a second, 4096 chunks: an eighth of them lasts 1.7 ms.
+        let gathered = pause(millis(1), 300, 4096, longest).unwrap();
+        assert!((gathered.as_secs_f64() - 0.0017).abs() < 0.0001);
+        assert_eq!(pause(millis(1), 10, 4096, longest), Some(longest));
+        assert_eq!(pause(millis(100), 3, 4096, longest), None, "few");
+        assert_eq!(pause(millis(1), 0, 4096, longest), None, "none");
+        assert_eq!(pause(millis(1), 300, 8, longest), None, "a small ring");
+    }
+
+    #[test]
+    fn a_frame_of_the_interface_fits_into_a_chunk_where_it_can() {
+        let of = |bytes, queues, frame| {
+            let spec = shape(bytes, queues, frame);
+            (spec.chunk_bytes, spec.chunks)
+        };
+        assert_eq!(of(32 << 20, 1, 1522), (2048, 16_384));
+        assert_eq!(of(32 << 20, 4, 1522), (2048, 4096));
+        assert_eq!(of(32 << 20, 1, 1793), (4096, 8192));
+        assert_eq!(of(32 << 20, 1, 9022), (4096, 8192));
+        assert_eq!(of(16 << 10, 64, 1522), (2048, CHUNKS_LEAST));
+    }
+
+    #[test]
+    fn whom_a_frame_is_for_is_seen_by_its_destination() {
+        let own = [2, 0, 0, 0, 0, 1];
+        let to = |first: [u8; 6]| direction(&first, Some(own));
+        assert_eq!(to(own), Direction::Host);
+        assert_eq!(to([0xff; 6]), Direction::Broadcast);
+        assert_eq!(to([0x33, 0x33, 0, 0, 0, 1]), Direction::Multicast);
+        assert_eq!(to([2, 0, 0, 0, 0, 2]), Direction::OtherHost);
+        assert_eq!(direction(&[2, 0], Some(own)), Direction::Host);
+    }
+
+    #[test]
+    fn a_refusal_says_what_it_means() {
+        let text = |errno| {
+            let cause = io::Error::from_raw_os_error(errno);
+            refused("put a program on e0".to_owned(), cause).to_string()
+        };
+        assert!(text(EPERM).contains("CAP_NET_ADMIN, CAP_BPF or CAP_NET_RAW is missing"));
+        assert!(text(EAFNOSUPPORT).contains("has no XDP sockets"));
+        assert!(text(EINVAL).contains("Linux 5.9"));
+        assert!(text(EBUSY).contains("another XDP program"));
+        assert!(text(ENOBUFS).contains("ulimit -l"));
+        for errno in [EPERM, EAFNOSUPPORT, EINVAL, EBUSY, EOPNOTSUPP, ENOBUFS] {
+            let text = text(errno);
+            assert!(text.contains("put a program on e0") && text.contains("ring:"));
+        }
+    }
+}
