@@ -104,6 +104,51 @@ fn a_signal_ends_a_capture_with_everything_in_its_file() {
     });
 }
 
+/// A source that takes packets away says so before and after, and leaves nothing behind when it is
+/// killed.
+#[test]
+fn what_takes_packets_away_says_so_and_leaves_nothing() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        let program = || {
+            let link = lab.host(1).enter(|| {
+                let mut netlink = sys::netlink::Rtnetlink::open().unwrap();
+                netlink.link("e0").unwrap()
+            });
+            link.unwrap().program
+        };
+        let taking = ["capture", "xdp:e0", "--json", "--for"];
+        let output = run(lab.host(1), &[&taking[..], &["10ms"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if said.contains("not permitted") || said.contains("use ring:") {
+            println!("skipped: {said}");
+            return;
+        }
+        assert!(
+            said.starts_with("warning: xdp:e0 takes all that arrives at e0 away from this host"),
+            "{said}"
+        );
+        let report = json(&output);
+        assert_eq!(report["taken_from_host"], serde_json::json!(["e0"]));
+        assert_eq!((&report["residual"], program()), (&0.into(), None));
+
+        let mut command = lab.host(1).command(PROGRAM);
+        let mut capture = command.args(taking).arg("1m").spawn().unwrap();
+        wait_until(|| program().is_some());
+        capture.kill().unwrap();
+        capture.wait().unwrap();
+        wait_until(|| program().is_none());
+    });
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it never was");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Workers have a file each, and one account of what is in them.
 #[test]
 fn workers_write_their_shares_and_close_one_account() {

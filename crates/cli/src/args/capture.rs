@@ -11,7 +11,7 @@ use super::{FailOn, bytes, duration, seconds};
 #[derive(Debug, Args)]
 #[command(after_help = CAPTURE_HELP)]
 pub(crate) struct CaptureArgs {
-    /// ring:IF, ring2:IF, int:IF, pcap:FILE or pcapng:FILE; several are brought together
+    /// ring:IF, ring2:IF, int:IF, xdp:IF, pcap:FILE or pcapng:FILE; several are brought together
     #[arg(value_name = "SOURCE", required = true)]
     pub(crate) sources: Vec<SourceAddress>,
     /// pcapng:FILE, pcap:FILE or null: ('-' is standard output)
@@ -128,11 +128,18 @@ Every packet that reached the socket is delivered, dropped for want of room in t
 unread behind a limit; the account says when these do not add up. Frames longer than the MTU are
 several packets in one piece that never crossed a wire so.
 
+xdp:IF (AF_XDP) takes all that arrives at IF AWAY FROM THE HOST: nothing else on it, a login through
+IF included, receives anything by IF until the capture ends; what the host sends is not seen. It is
+for machines that only listen, and is never used unless it is named. --for ends it by itself. It
+needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW, and Linux 5.9. On virtual interfaces ring:IF costs
+less.
+
 Examples:
   towline capture ring:eth0 -o pcapng:trace.pcapng
   towline capture ring:eth0 ring:eth1 -o pcapng:both.pcapng --for 10s --json
   towline capture ring:eth0 --filter 'udp port 7500' -o pcapng:trace.pcapng
   towline capture ring:eth0 --ring max -o pcapng:day.pcapng --rotate-time 1h --rotate-files 24
   towline capture ring:eth0 --workers 4 -o pcapng:trace.pcapng
+  towline capture xdp:eth1 -o pcapng:monitor.pcapng --for 60s
   towline capture ring2:lo -o pcap:- | tshark -r -
   towline capture pcap:old.pcap -o pcapng:new.pcapng";

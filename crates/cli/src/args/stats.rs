@@ -11,7 +11,7 @@ use super::{LiveArgs, bytes, seconds};
 #[derive(Debug, Args)]
 #[command(after_help = STATS_HELP)]
 pub(crate) struct StatsArgs {
-    /// ring:IF, ring2:IF, int:IF, pcap:FILE or pcapng:FILE; several are counted together
+    /// ring:IF, ring2:IF, int:IF, xdp:IF, pcap:FILE or pcapng:FILE; several are counted together
     #[arg(value_name = "SOURCE", required_unless_present = "sweep")]
     pub(crate) sources: Vec<SourceAddress>,
     #[command(flatten)]
@@ -59,6 +59,8 @@ pub(crate) enum SweptSize {
 const STATS_HELP: &str = "\
 Bytes are those of frames on the wire, without check sequence. Frames longer than the MTU are
 several packets in one piece; --segment counts what the wire would carry.
+
+xdp:IF takes what arrives away from the host: see `towline capture --help`.
 
 A sweep sends to itself over a virtual cable, 2 s (or --for) at each size. It shows the share of
 packets that were lost, and the machine's processor time for each, less what sending alone costs.

@@ -33,6 +33,8 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
         filter: filter.clone(),
         ..args.live.options()
     };
+    // Before it happens: who is logged in through the interface sees nothing any more.
+    warn_of_taking(&args.sources, output);
     let mut sessions = Vec::new();
     for (sources, sink) in open(args, &live)? {
         let mut session = Session::new(sources, sink, limits(args, &live))?;
@@ -72,6 +74,16 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
     match (ended?, workers.take_failure()) {
         (Ended::Sink, Some(failure)) => Err(failure.into()),
         _ => Ok(Verdict::of(!(is_lossy && args.fail_on != FailOn::None))),
+    }
+}
+
+/// Says which interfaces the host will receive nothing by.
+pub(super) fn warn_of_taking(sources: &[SourceAddress], output: &Output) {
+    for (source, name) in sources.iter().filter_map(|one| Some((one, one.taken()?))) {
+        output.warn(&format!(
+            "{source} takes all that arrives at {name} away from this host, which receives nothing \
+             by it until this ends; ring:{name} takes copies"
+        ));
     }
 }
 

@@ -13,6 +13,7 @@ use towline::{
     sweep::{CaptureSweep, SweepBy, draw as draw_sweep},
 };
 
+use super::capture::warn_of_taking;
 use crate::{
     args::{StatsArgs, SweptSize},
     failure::{Failure, Verdict},
@@ -42,6 +43,7 @@ pub(super) fn run(args: &StatsArgs, output: &Output) -> Result<Verdict, Failure>
     }
     let summary = sink.summary();
     let live = args.live.options();
+    warn_of_taking(&args.sources, output);
     let sources = args.sources.iter();
     let sources = sources.map(|address| source::open(address, &live));
     let limits = Limits {

@@ -38,6 +38,8 @@ pub(crate) struct CaptureReport {
     pub(crate) generated: Option<SequenceReport>,
     /// By each worker; they add up to `delivered`.
     pub(crate) delivered_by_worker: Vec<u64>,
+    /// Interfaces whose packets the host did not receive, because they were taken off (`xdp:`).
+    pub(crate) taken_from_host: Vec<String>,
     /// In the order of the interfaces' numbers in the file.
     pub(crate) interfaces: Vec<InterfaceReport>,
     pub(crate) per_second: Vec<SecondReport>,
@@ -322,6 +324,11 @@ impl CaptureReport {
             residual: account.residual(),
             generated: workers.sequence().as_ref().map(SequenceReport::from),
             delivered_by_worker: workers.accounts().map(|one| one.delivered).collect(),
+            taken_from_host: args
+                .sources
+                .iter()
+                .filter_map(|source| source.taken().map(str::to_owned))
+                .collect(),
             interfaces: account
                 .interfaces
                 .iter()
@@ -416,6 +423,13 @@ impl Document for CaptureReport {
             line(check.missing, "of them missing by their numbers");
             line(check.duplicates, "duplicates");
             line(check.corrupt, "damaged");
+        }
+        for name in &self.taken_from_host {
+            writeln!(
+                text,
+                "the host received nothing of this by {name}: xdp: takes it off"
+            )
+            .expect("text grows in memory");
         }
         text += &account_end(self.residual);
         text
