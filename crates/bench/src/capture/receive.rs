@@ -26,6 +26,9 @@ pub(super) fn no_loss(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<Stri
     for (is_written, what) in [(false, "counting"), (true, "writing a file")] {
         let mut tools = Tool::all();
         tools.retain(|tool| !is_written || tool.writes());
+        if !is_written {
+            tools.extend(Tool::taking(lab.host(1))?);
+        }
         tools.push(Tool::Towline("ring"));
         let mut rows = rows(&tools);
         for pair in 1..=pairs {
@@ -61,6 +64,7 @@ pub(super) fn costs(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String
             tools.retain(|tool| tool.writes());
         } else {
             tools.extend([Tool::Towline("ring2"), Tool::Towline("int")]);
+            tools.extend(Tool::taking(lab.host(1))?);
         }
         tools.push(Tool::Towline("ring"));
         let mut rows = rows(&tools);

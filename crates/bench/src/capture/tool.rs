@@ -55,6 +55,20 @@ impl Tool {
         [vec![Self::Towline("ring")], there].concat()
     }
 
+    /// Ours by `xdp:`, which takes frames away from the host, where the kernel lets it.
+    pub(super) fn taking(host: &Host) -> Result<Option<Self>, String> {
+        let mut command = host.command(program::ours()?);
+        command.args(["capture", "xdp:e0", "--for", "1ms", "--quiet"]);
+        let output = command
+            .output()
+            .map_err(|error| format!("towline: {error}"))?;
+        if output.status.success() {
+            return Ok(Some(Self::Towline("xdp")));
+        }
+        eprint!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(None)
+    }
+
     /// The row's title.
     pub(super) fn name(self) -> String {
         match self {
