@@ -1,5 +1,7 @@
 //! Where every packet went: 64-bit counters by cause, in total and for each second.
 
+use crate::Packet;
+
 /// What one number of the account counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
@@ -68,14 +70,18 @@ pub struct Account {
     pub super_frames: u64,
     /// Super-packets that could not be cut up and were delivered whole.
     pub uncut_super_frames: u64,
-    /// What was given to the sink, in [`Account::unit`].
+    /// What the sink was given and has kept, in [`Account::unit`].
     pub delivered: u64,
-    /// Bytes given to the sink.
+    /// Bytes of these.
     pub delivered_bytes: u64,
     /// Of the delivered, those that are not whole.
     pub cut: u64,
     /// Given to the sink, which could not keep them: full disk, device down.
     pub unwritten: u64,
+    /// Bytes of these.
+    pub unwritten_bytes: u64,
+    /// Packets that super-packets were cut up into, beyond one for each.
+    pub pieces: u64,
     /// What the source lost.
     pub losses: Losses,
     /// What `delivered`, `cut` and `unwritten` count; all else is in frames as captured.
@@ -93,10 +99,65 @@ pub struct Account {
 pub struct InterfaceAccount {
     /// Frames that passed the filter.
     pub passed: u64,
-    /// What was given to the sink, in [`Account::unit`].
+    /// What the sink was given and has kept, in [`Account::unit`].
     pub delivered: u64,
+    /// Bytes of these.
+    pub delivered_bytes: u64,
+    /// What the sink was given and could not keep.
+    pub unwritten: u64,
     /// What its source lost; those of a file stand with the file's first.
     pub losses: Losses,
+}
+
+/// What a sink was given of one interface's packets and could not keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unwritten {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, as many as were given.
+    pub bytes: u64,
+    /// Of the packets, those that were not whole.
+    pub cut: u64,
+}
+
+impl Unwritten {
+    /// One packet.
+    #[must_use]
+    pub const fn of(packet: &Packet<'_>) -> Self {
+        Self {
+            packets: 1,
+            bytes: packet.data.len() as u64,
+            cut: packet.is_cut() as u64,
+        }
+    }
+}
+
+/// What a sink could not keep and has not told yet, by the interfaces' numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UnwrittenList(Vec<Unwritten>);
+
+impl UnwrittenList {
+    pub(crate) fn add(&mut self, interface: u32, more: Unwritten) {
+        let at = interface as usize;
+        if self.0.len() <= at {
+            self.0.resize(at + 1, Unwritten::default());
+        }
+        let sum = &mut self.0[at];
+        sum.packets += more.packets;
+        sum.bytes += more.bytes;
+        sum.cut += more.cut;
+    }
+
+    /// Everything since it was taken last.
+    pub(crate) fn take(&mut self) -> Vec<Unwritten> {
+        std::mem::take(&mut self.0)
+    }
+
+    pub(crate) fn append(&mut self, others: Vec<Unwritten>) {
+        for (interface, more) in (0..).zip(others) {
+            self.add(interface, more);
+        }
+    }
 }
 
 /// One second of a capture.
@@ -108,12 +169,20 @@ pub struct Second {
     pub delivered: u64,
     /// Bytes delivered.
     pub delivered_bytes: u64,
+    /// Of the delivered, those that are not whole.
+    pub cut: u64,
+    /// Given to the sink, which could not keep them.
+    pub unwritten: u64,
     /// Rejected by the filter.
     pub filtered: u64,
+    /// Left in the ring when a limit had been reached.
+    pub unread: u64,
     /// No room in the ring.
     pub ring: u64,
     /// Dropped by the interface.
     pub interface: u64,
+    /// Records of a file that were damaged.
+    pub damaged: u64,
 }
 
 impl Account {
@@ -126,10 +195,26 @@ impl Account {
         Some(seen - known.iter().map(|count| i128::from(*count)).sum::<i128>())
     }
 
-    /// Packets that were lost for want of room or by the interface.
+    /// Packets that passed the filter, super-packets as their pieces, less those that the sink has
+    /// kept or could not keep: 0 when nothing was lost on the way to the sink.
+    #[must_use]
+    pub fn sink_residual(&self) -> i128 {
+        let given = i128::from(self.passed) + i128::from(self.pieces);
+        given - i128::from(self.delivered) - i128::from(self.unwritten)
+    }
+
+    /// True when all that is known of where packets went adds up.
+    #[must_use]
+    pub fn closes(&self) -> bool {
+        self.residual().is_none_or(|left| left == 0) && self.sink_residual() == 0
+    }
+
+    /// Packets that were lost: for want of room, by the interface, by the sink, or with a damaged
+    /// record; what else a file lost at its end, where nobody knows how many packets it was, is
+    /// [`Losses::lost_bytes`].
     #[must_use]
     pub const fn lost(&self) -> u64 {
-        self.losses.ring + self.losses.interface + self.unwritten
+        self.losses.ring + self.losses.interface + self.losses.damaged + self.unwritten
     }
 
     /// The sum of the accounts of two who share an interface's packets.
@@ -142,14 +227,18 @@ impl Account {
         sum.passed += other.passed;
         sum.super_frames += other.super_frames;
         sum.uncut_super_frames += other.uncut_super_frames;
+        sum.pieces += other.pieces;
         sum.delivered += other.delivered;
         sum.delivered_bytes += other.delivered_bytes;
         sum.cut += other.cut;
         sum.unwritten += other.unwritten;
+        sum.unwritten_bytes += other.unwritten_bytes;
         sum.losses = self.losses.plus(&other.losses);
         for (ours, theirs) in sum.interfaces.iter_mut().zip(&other.interfaces) {
             ours.passed += theirs.passed;
             ours.delivered += theirs.delivered;
+            ours.delivered_bytes += theirs.delivered_bytes;
+            ours.unwritten += theirs.unwritten;
             ours.losses = ours.losses.plus(&theirs.losses);
         }
         sum.named_losses.extend_from_slice(&other.named_losses);
@@ -162,58 +251,104 @@ impl Account {
         sum
     }
 
+    /// Notes that the sink could not keep what it had been given: it was not delivered after all.
+    pub(crate) fn take_out(&mut self, interface: usize, unwritten: &Unwritten) {
+        self.delivered -= unwritten.packets;
+        self.delivered_bytes -= unwritten.bytes;
+        self.cut -= unwritten.cut;
+        self.unwritten += unwritten.packets;
+        self.unwritten_bytes += unwritten.bytes;
+        if let Some(account) = self.interfaces.get_mut(interface) {
+            account.delivered -= unwritten.packets;
+            account.delivered_bytes -= unwritten.bytes;
+            account.unwritten += unwritten.packets;
+        }
+    }
+
     /// Notes a second that ends; `before` is the account at its beginning.
     pub(crate) fn end_second(&mut self, at: u64, before: &Totals) -> Totals {
-        let totals = Totals::of(self);
         if self.seconds.len() >= SECONDS_MAX {
             self.seconds.remove(0);
         }
         self.seconds.push(Second {
             at,
-            delivered: totals.delivered - before.delivered,
-            delivered_bytes: totals.delivered_bytes - before.delivered_bytes,
-            filtered: totals.filtered - before.filtered,
-            ring: totals.ring.saturating_sub(before.ring),
-            interface: totals.interface.saturating_sub(before.interface),
+            ..Second::default()
         });
-        totals
+        self.amend_second(before)
+    }
+
+    /// Adds to the second that was noted last what has changed since the account was `before`.
+    pub(crate) fn amend_second(&mut self, before: &Totals) -> Totals {
+        let now = Totals::of(self);
+        for ((now, before), field) in now.0.iter().zip(before.0).zip(FIELDS) {
+            let mut less = before.saturating_sub(*now);
+            if let Some(last) = self.seconds.last_mut() {
+                *field(last) += now.saturating_sub(before);
+            }
+            // What the sink could not keep after all was given to it a moment ago, or before.
+            for second in self.seconds.iter_mut().rev() {
+                let part = less.min(*field(second));
+                *field(second) -= part;
+                less -= part;
+                if less == 0 {
+                    break;
+                }
+            }
+        }
+        now
     }
 }
 
 impl Second {
-    const fn plus(&self, other: &Self) -> Self {
-        Self {
-            at: self.at,
-            delivered: self.delivered + other.delivered,
-            delivered_bytes: self.delivered_bytes + other.delivered_bytes,
-            filtered: self.filtered + other.filtered,
-            ring: self.ring + other.ring,
-            interface: self.interface + other.interface,
+    fn plus(&self, other: &Self) -> Self {
+        let (mut sum, mut other) = (*self, *other);
+        for field in FIELDS {
+            *field(&mut sum) += *field(&mut other);
         }
+        sum
+    }
+
+    /// Packets that were lost in it.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
+        self.ring + self.interface + self.damaged + self.unwritten
     }
 }
 
-/// The counters that go by the second.
+/// The counters that go by the second, in the order of [`FIELDS`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    delivered: u64,
-    delivered_bytes: u64,
-    filtered: u64,
-    ring: u64,
-    interface: u64,
-}
+pub(crate) struct Totals([u64; FIELDS.len()]);
 
 impl Totals {
     const fn of(account: &Account) -> Self {
-        Self {
-            delivered: account.delivered,
-            delivered_bytes: account.delivered_bytes,
-            filtered: account.filtered,
-            ring: account.losses.ring,
-            interface: account.losses.interface,
-        }
+        Self([
+            account.delivered,
+            account.delivered_bytes,
+            account.cut,
+            account.unwritten,
+            account.filtered,
+            account.unread,
+            account.losses.ring,
+            account.losses.interface,
+            account.losses.damaged,
+        ])
     }
 }
+
+/// One counter of a second.
+type Field = fn(&mut Second) -> &mut u64;
+
+const FIELDS: [Field; 9] = [
+    |second| &mut second.delivered,
+    |second| &mut second.delivered_bytes,
+    |second| &mut second.cut,
+    |second| &mut second.unwritten,
+    |second| &mut second.filtered,
+    |second| &mut second.unread,
+    |second| &mut second.ring,
+    |second| &mut second.interface,
+    |second| &mut second.damaged,
+];
 
 /// A day of seconds is kept: 4 MiB.
 const SECONDS_MAX: usize = 86_400;
@@ -313,5 +448,57 @@ mod tests {
             .map(|s| (s.at, s.delivered, s.ring))
             .collect();
         assert_eq!(counts, [(1, 10, 0), (2, 15, 3)]);
+    }
+
+    #[test]
+    fn what_was_not_kept_is_taken_out_of_where_it_stands() {
+        let mut account = Account {
+            passed: 30,
+            delivered: 30,
+            delivered_bytes: 3000,
+            cut: 5,
+            interfaces: vec![InterfaceAccount::default(); 2],
+            ..Account::default()
+        };
+        account.interfaces[1] = InterfaceAccount {
+            passed: 30,
+            delivered: 30,
+            delivered_bytes: 3000,
+            ..InterfaceAccount::default()
+        };
+        let totals = account.end_second(1, &Totals::default());
+        account.passed += 2;
+        account.delivered += 2;
+        account.delivered_bytes += 200;
+        account.interfaces[1].delivered += 2;
+        account.interfaces[1].delivered_bytes += 200;
+        let totals = account.end_second(2, &totals);
+        let mut list = UnwrittenList::default();
+        list.append(vec![Unwritten::default(); 2]);
+        let (packets, bytes, cut) = (4, 400, 1);
+        list.add(
+            1,
+            Unwritten {
+                packets,
+                bytes,
+                cut,
+            },
+        );
+        for (interface, unwritten) in list.take().iter().enumerate() {
+            account.take_out(interface, unwritten);
+        }
+        assert!(list.take().is_empty());
+        account.amend_second(&totals);
+        assert_eq!((account.delivered, account.delivered_bytes), (28, 2800));
+        assert_eq!((account.unwritten, account.unwritten_bytes), (4, 400));
+        assert_eq!((account.cut, account.sink_residual()), (4, 0));
+        let one = account.interfaces[1];
+        assert_eq!((one.delivered, one.delivered_bytes), (28, 2800));
+        assert_eq!(one.unwritten, 4);
+        let of = |second: &Second| (second.delivered, second.delivered_bytes, second.unwritten);
+        let seconds: Vec<_> = account.seconds.iter().map(of).collect();
+        assert_eq!(seconds, [(28, 2800, 0), (0, 0, 4)]);
+        account.delivered += 1;
+        assert!(!account.closes());
     }
 }

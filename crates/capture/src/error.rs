@@ -51,6 +51,16 @@ pub enum CaptureError {
         /// `ARPHRD_*`.
         hardware: u16,
     },
+    /// An interface takes no packet.
+    #[error("cannot send on {name}: it has taken nothing for {waited_s} s: {reason}")]
+    Stalled {
+        /// The interface.
+        name: String,
+        /// Seconds that were waited.
+        waited_s: f64,
+        /// What is known of why, and what to do.
+        reason: &'static str,
+    },
     /// The system refused something.
     #[error("cannot {operation}: {cause}")]
     Os {

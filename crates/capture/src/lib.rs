@@ -12,6 +12,8 @@
 //! Invariants:
 //! - every packet that the socket saw is delivered, filtered, dropped for want of room, unwritten
 //!   or left unread, and [`Account::residual`] is the difference: 0;
+//! - every packet that passed the filter, a super-packet as its pieces, is delivered or unwritten:
+//!   [`Account::sink_residual`] is 0, in total and by interface and second;
 //! - counters have 64 bits, and the kernel's 32-bit ones are read at least once a second;
 //! - a packet borrows its source's memory; nothing is copied between source and sink but into the
 //!   sink's own buffer.
@@ -19,7 +21,7 @@
 #![cfg(target_os = "linux")]
 
 mod account;
-pub use account::{Account, InterfaceAccount, Losses, Second, Unit};
+pub use account::{Account, InterfaceAccount, Losses, Second, Unit, Unwritten};
 
 mod address;
 pub use address::{SinkAddress, SourceAddress};

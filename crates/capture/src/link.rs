@@ -86,6 +86,13 @@ impl LinkCounters {
         Ok(now.since(&self.at_start))
     }
 
+    /// Whether the interface is switched on, and has a carrier; none when it is gone.
+    pub(crate) fn state(&mut self) -> Option<(bool, bool)> {
+        let link = self.netlink.links().ok()?;
+        let link = link.into_iter().find(|link| link.index == self.index)?;
+        Some((link.flags.is_up(), link.flags.is_running()))
+    }
+
     /// What was lost since, by the names that the kernel and the driver have for it; nothing of an
     /// interface that is gone. The driver's counters say where some of the kernel's come from: they
     /// do not add up.

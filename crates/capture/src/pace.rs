@@ -142,6 +142,17 @@ impl Pacer {
         }
     }
 
+    /// The rate that was attained, as a share of what was wanted: from the first deadline to the
+    /// last; none before there is some time between the two.
+    #[must_use]
+    pub fn attained(&self) -> Option<f64> {
+        let (due, left) = self.last?;
+        let started = self.started?;
+        let wanted = due.since(started);
+        (wanted >= ATTAINED_SPAN)
+            .then(|| wanted.as_secs_f64() / left.since(started).max(wanted).as_secs_f64())
+    }
+
     /// How far the gaps between packets were from what was wanted.
     #[must_use]
     pub const fn errors(&self) -> &GapErrors {
@@ -229,6 +240,8 @@ const FINE_BITS: u32 = 5;
 const SLEEP_MARGIN: Duration = Duration::from_micros(120);
 /// A packet that is late by a whole gap has caught up after so many.
 const GAPS_TO_CATCH_UP: u32 = 16;
+/// A rate over less says more about the first packet than about the rate.
+const ATTAINED_SPAN: Duration = Duration::from_millis(10);
 /// Somebody may want to stop.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
@@ -297,6 +310,21 @@ mod tests {
         let mut burst = Pacer::new(Pace::Packets(10_000), 4);
         burst.last = Some((start, left));
         assert_eq!(burst.leave_at(due), due);
+    }
+
+    #[test]
+    fn the_attained_rate_is_a_share_of_the_wanted_one() {
+        let millis = Duration::from_millis;
+        let start = Instant::ZERO + millis(1_000);
+        let mut pacer = Pacer::new(Pace::Packets(10_000), 1);
+        assert_eq!(pacer.attained(), None);
+        pacer.started = Some(start);
+        pacer.last = Some((start + millis(9), start + millis(20)));
+        assert_eq!(pacer.attained(), None, "too short to tell");
+        pacer.last = Some((start + millis(500), start + millis(2_000)));
+        assert_eq!(pacer.attained(), Some(0.25));
+        pacer.last = Some((start + millis(500), start + millis(500)));
+        assert_eq!(pacer.attained(), Some(1.0));
     }
 
     #[test]

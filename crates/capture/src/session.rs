@@ -14,7 +14,7 @@ use sys::{Epoll, Interest, clock};
 
 use crate::{
     Account, CaptureError, Edits, Filter, GapErrors, InterfaceAccount, Losses, Pace, Pacer, Packet,
-    Sink, Source, Unit, account::Totals, edit::Editor, generated::SequenceCheck,
+    Sink, Source, Unit, Unwritten, account::Totals, edit::Editor, generated::SequenceCheck,
     segment::Segmenter, source::Progress,
 };
 
@@ -190,6 +190,12 @@ impl Session {
         self.path.pacer.as_ref().map(Pacer::errors)
     }
 
+    /// The rate that was attained as a share of what was asked for, with a pace.
+    #[must_use]
+    pub fn attained(&self) -> Option<f64> {
+        self.path.pacer.as_ref().and_then(Pacer::attained)
+    }
+
     /// What came of generated frames, when that was asked for.
     #[must_use]
     pub const fn sequence(&self) -> Option<&SequenceCheck> {
@@ -212,6 +218,7 @@ impl Session {
         for tapped in &mut self.sources {
             self.remarks.append(&mut tapped.source.take_remarks());
         }
+        self.remarks.append(&mut self.path.sink.take_remarks());
         std::mem::take(&mut self.remarks)
     }
 
@@ -301,11 +308,19 @@ impl Session {
     fn end_second(&mut self, tick: &mut dyn FnMut(&Account)) -> Result<(), CaptureError> {
         self.seconds = clock::monotonic().since(self.started).as_secs();
         self.read_losses()?;
-        let (path, at) = (&mut self.path, self.seconds);
+        self.close_second(self.seconds);
+        tick(&self.path.account);
+        Ok(())
+    }
+
+    /// Notes the second that ends `at`, in the account and in the sink.
+    fn close_second(&mut self, at: u64) {
+        let path = &mut self.path;
+        // What cannot be kept is known only now, and was given in this second.
+        path.flush();
         self.totals = path.account.end_second(at, &self.totals);
         path.note_account();
-        tick(&path.account);
-        Ok(())
+        self.totals = path.account.amend_second(&self.totals);
     }
 
     fn read_losses(&mut self) -> Result<(), CaptureError> {
@@ -349,9 +364,8 @@ impl Session {
             let mut losses = tapped.source.named_losses();
             self.path.account.named_losses.append(&mut losses);
         }
-        self.totals = self.path.account.end_second(self.seconds + 1, &self.totals);
-        self.path.note_account();
-        self.path.flush();
+        self.close_second(self.seconds + 1);
+        debug_assert_eq!(self.path.account.sink_residual(), 0, "a bug in the session");
         Ok(())
     }
 }
@@ -429,6 +443,28 @@ impl Path {
 
     /// What passed the filter, whole or as the wire would carry it.
     fn cut_up(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
+        let given = |account: &Account| account.delivered + account.unwritten;
+        let before = given(&self.account);
+        self.make_pieces(packet, is_stopped);
+        match given(&self.account) - before {
+            // Its time had not come when the capture was stopped.
+            0 => self.put_back(packet),
+            pieces => self.account.pieces += pieces - 1,
+        }
+    }
+
+    /// Counts a packet that has passed as one that was not read after all.
+    fn put_back(&mut self, packet: &Packet<'_>) {
+        self.account.received -= 1;
+        self.account.passed -= 1;
+        self.account.super_frames -= u64::from(packet.is_super_packet());
+        if let Some(account) = self.account.interfaces.get_mut(packet.interface as usize) {
+            account.passed -= 1;
+        }
+        self.account.unread += 1;
+    }
+
+    fn make_pieces(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
         if let Some(mut segmenter) = self.segmenter.take() {
             let is_cut_up = segmenter.segment(packet, &mut |packet| self.pass(packet, is_stopped));
             self.account.uncut_super_frames += u64::from(packet.is_super_packet() && !is_cut_up);
@@ -474,24 +510,23 @@ impl Path {
         self.account.cut += u64::from(packet.is_cut());
         if let Some(account) = self.account.interfaces.get_mut(packet.interface as usize) {
             account.delivered += 1;
+            account.delivered_bytes += packet.data.len() as u64;
         }
-        if let Err(failure) = self.sink.write(packet) {
+        if self.failure.is_some() {
+            // A piece of a packet whose first pieces the sink failed on.
+            let unwritten = Unwritten::of(packet);
+            self.account.take_out(packet.interface as usize, &unwritten);
+        } else if let Err(failure) = self.sink.write(packet) {
             self.failure = Some(failure);
         }
     }
 
-    /// Waits until the packet is due; when the wait is ended, the packet is left unread.
+    /// Waits until the packet is due; when the wait is ended, the packet is not delivered.
     fn deliver_in_time(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
         let pacer = self.pacer.as_mut().expect("only called with a pacer");
         let due = pacer.due(packet);
         if due.is_some_and(|due| !pacer.wait(due, is_stopped)) {
             self.is_stopped = true;
-            self.account.passed -= 1;
-            self.account.received -= 1;
-            if let Some(account) = self.account.interfaces.get_mut(packet.interface as usize) {
-                account.passed -= 1;
-            }
-            self.account.unread += 1;
             return;
         }
         let ends_burst = pacer.ends_burst();
@@ -523,11 +558,9 @@ impl Path {
         {
             self.failure = Some(failure);
         }
-        // What could not be kept was not delivered after all.
-        let unwritten = self.sink.unwritten();
-        let news = unwritten - self.account.unwritten;
-        self.account.unwritten = unwritten;
-        self.account.delivered -= news;
+        for (interface, unwritten) in self.sink.take_unwritten().iter().enumerate() {
+            self.account.take_out(interface, unwritten);
+        }
     }
 }
 
@@ -538,3 +571,110 @@ const WAIT_LIMIT: Duration = Duration::from_millis(100);
 /// A ring gives its last block out within its retire time; beyond this something is wrong.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Interface, Unwritten, packet::tests::packet, source::Visit};
+
+    /// Gives a packet at a time, of two interfaces in turn, for more than a second.
+    #[derive(Debug)]
+    struct Slow {
+        interfaces: [Interface; 2],
+        packets: u32,
+    }
+
+    impl Source for Slow {
+        fn interfaces(&self) -> &[Interface] {
+            &self.interfaces
+        }
+
+        fn read(&mut self, visit: &mut Visit<'_>) -> Result<Progress, CaptureError> {
+            std::thread::sleep(Duration::from_millis(10));
+            self.packets += 1;
+            let one = Packet {
+                interface: self.packets % 2,
+                wire_len: 100,
+                ..packet(&[0; 60], 1)
+            };
+            let _goes_on = visit(&one);
+            Ok(Progress::Some)
+        }
+
+        fn losses(&mut self) -> Result<Losses, CaptureError> {
+            Ok(Losses::default())
+        }
+    }
+
+    /// Keeps everything back until it is told not to, and then cannot keep it.
+    #[derive(Debug, Default)]
+    struct Full {
+        held: Vec<Unwritten>,
+        is_full: bool,
+    }
+
+    impl Sink for Full {
+        fn interface(&mut self, _: &Interface) -> Result<(), CaptureError> {
+            self.held.push(Unwritten::default());
+            Ok(())
+        }
+
+        fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
+            let held = &mut self.held[packet.interface as usize];
+            held.packets += 1;
+            held.bytes += packet.data.len() as u64;
+            held.cut += u64::from(packet.is_cut());
+            Ok(())
+        }
+
+        fn note(&mut self, _: &Account, _: u64) -> Result<(), CaptureError> {
+            Ok(())
+        }
+
+        fn flush(&mut self) -> Result<(), CaptureError> {
+            if self.is_full {
+                return Ok(());
+            }
+            self.is_full = true;
+            let full = std::io::ErrorKind::StorageFull.into();
+            Err(CaptureError::os("write", full))
+        }
+
+        fn take_unwritten(&mut self) -> Vec<Unwritten> {
+            if self.is_full {
+                std::mem::take(&mut self.held)
+            } else {
+                Vec::new()
+            }
+        }
+    }
+
+    /// What is lost when a second ends is taken out of that second, of its interfaces and of the
+    /// bytes.
+    #[test]
+    fn a_flush_that_fails_at_the_end_of_a_second_is_in_the_account() {
+        let source = Slow {
+            interfaces: [Interface::default(), Interface::default()],
+            packets: 0,
+        };
+        let sink = Box::<Full>::default();
+        let limits = Limits::default();
+        let mut session = Session::new(vec![Box::new(source)], sink, limits).unwrap();
+        let ended = session.run(&|| false, &mut |_| {}).unwrap();
+        let account = session.account();
+        assert_eq!((ended, account.delivered), (Ended::Sink, 0), "{account:?}");
+        assert!(account.unwritten > 10, "{account:?}");
+        assert_eq!(account.unwritten, account.passed);
+        assert_eq!(account.unwritten_bytes, account.unwritten * 60);
+        assert_eq!((account.delivered_bytes, account.cut), (0, 0));
+        assert!(account.closes());
+        for interface in &account.interfaces {
+            assert_eq!((interface.delivered, interface.delivered_bytes), (0, 0));
+            assert_eq!(interface.unwritten, interface.passed);
+        }
+        let sum = |field: fn(&crate::Second) -> u64| account.seconds.iter().map(field).sum::<u64>();
+        assert_eq!(sum(|second| second.delivered), 0, "{:?}", account.seconds);
+        assert_eq!(sum(|second| second.delivered_bytes + second.cut), 0);
+        assert_eq!(sum(|second| second.unwritten), account.unwritten);
+    }
+}

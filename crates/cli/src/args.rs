@@ -21,7 +21,7 @@ mod mtu;
 pub(crate) use mtu::MtuArgs;
 
 mod quantity;
-pub(crate) use quantity::{bytes, duration, seconds};
+pub(crate) use quantity::{bytes, duration, positive_rate, seconds};
 
 mod reach;
 pub(crate) use reach::ReachArgs;

@@ -60,6 +60,11 @@ impl Interrupt {
         is_requested
     }
 
+    /// What a signal sets, for who waits where [`Interrupt::is_requested`] cannot be asked.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_requested)
+    }
+
     /// True when a signal came and [`FAREWELL`] has passed since the command saw it: whoever has
     /// not answered the farewell by now is not waited for.
     pub(crate) fn is_farewell_over(&self) -> bool {

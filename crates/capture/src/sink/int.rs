@@ -1,21 +1,26 @@
 //! `int:IF`: packets are sent with one system call each, for comparison with the ring.
 
-use std::{io, time::Duration};
+use std::io;
 
 use sys::{
-    errno::EMSGSIZE,
+    errno::{EINVAL, EMSGSIZE},
     packet::{PacketSocket, Packets},
 };
 
-use super::{SendOptions, Sink, ring::Outlet};
-use crate::{Account, CaptureError, Interface, Packet};
+use super::{
+    SendOptions, Sink,
+    outlet::{Outlet, Stall, Waited},
+};
+use crate::{Account, CaptureError, Interface, Packet, Unwritten, account::UnwrittenList};
 
 /// Sends one packet a call.
 #[derive(Debug)]
 pub struct SocketSink {
     outlet: Outlet,
     socket: PacketSocket,
-    refused: u64,
+    unwritten: UnwrittenList,
+    /// Nothing is sent any more.
+    is_over: bool,
 }
 
 impl SocketSink {
@@ -24,7 +29,7 @@ impl SocketSink {
     /// # Errors
     /// No such interface, no permission, or a refusal.
     pub fn open(name: &str, options: &SendOptions) -> Result<Self, CaptureError> {
-        let outlet = Outlet::find(name)?;
+        let outlet = Outlet::find(name, options)?;
         let open = || -> io::Result<_> {
             let socket = PacketSocket::open()?;
             socket.set_queue_bypass(options.bypasses_queue)?;
@@ -36,8 +41,29 @@ impl SocketSink {
         Ok(Self {
             outlet,
             socket,
-            refused: 0,
+            unwritten: UnwrittenList::default(),
+            is_over: false,
         })
+    }
+
+    /// Sends a frame; false when the interface does not take such, or takes none any more.
+    fn send(&mut self, frame: &[u8]) -> Result<bool, CaptureError> {
+        let mut stall = Stall::default();
+        loop {
+            match self.socket.send(frame) {
+                Ok(true) => return Ok(true),
+                Ok(false) => {
+                    if self.outlet.wait(&self.socket, 1, &mut stall)? == Waited::ForNothing {
+                        self.is_over = true;
+                        return Ok(false);
+                    }
+                }
+                Err(cause) if matches!(cause.raw_os_error(), Some(EMSGSIZE | EINVAL)) => {
+                    return Ok(false);
+                }
+                Err(cause) => return Err(self.outlet.failure(cause)),
+            }
+        }
     }
 }
 
@@ -47,20 +73,15 @@ impl Sink for SocketSink {
     }
 
     fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
-        loop {
-            match self.socket.send(packet.data) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {
-                    let waited = self.socket.wait_writable(ROOM_WAIT).map(drop);
-                    waited.map_err(|cause| self.outlet.failure(cause))?;
-                }
-                Err(cause) if cause.raw_os_error() == Some(EMSGSIZE) => {
-                    self.refused += 1;
-                    return Ok(());
-                }
-                Err(cause) => return Err(self.outlet.failure(cause)),
-            }
+        let sent = if self.is_over {
+            Ok(false)
+        } else {
+            self.send(packet.data)
+        };
+        if !matches!(sent, Ok(true)) {
+            self.unwritten.add(packet.interface, Unwritten::of(packet));
         }
+        sent.map(drop)
     }
 
     fn note(&mut self, _: &Account, _: u64) -> Result<(), CaptureError> {
@@ -71,13 +92,11 @@ impl Sink for SocketSink {
         Ok(())
     }
 
-    fn unwritten(&self) -> u64 {
-        self.refused
+    fn take_unwritten(&mut self) -> Vec<Unwritten> {
+        self.unwritten.take()
     }
 
     fn dropped_later(&mut self) -> u64 {
         self.outlet.dropped()
     }
 }
-
-const ROOM_WAIT: Duration = Duration::from_millis(10);

@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-use crate::{Account, CaptureError, Interface, Packet, SinkAddress};
+use crate::{Account, CaptureError, Interface, Packet, SinkAddress, Unwritten};
 
 mod int;
 pub use int::SocketSink;
 
 mod null;
 pub use null::NullSink;
+
+mod outlet;
 
 mod output;
 pub use output::Output;
@@ -36,7 +38,8 @@ pub trait Sink: fmt::Debug + Send {
     /// Takes a packet.
     ///
     /// # Errors
-    /// When it cannot be kept; those that were taken and are lost are [`Sink::unwritten`].
+    /// When the sink is beyond use. Those packets that are lost, this one if it is among them, are
+    /// told by [`Sink::take_unwritten`].
     fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError>;
 
     /// Notes how the account stands, at `stamp_ns` of the wall clock: every second and at the end.
@@ -56,9 +59,15 @@ pub trait Sink: fmt::Debug + Send {
         0
     }
 
-    /// Packets that were taken and could not be kept.
-    fn unwritten(&self) -> u64 {
-        0
+    /// What was given and could not be kept since this was asked last, by the interfaces' numbers;
+    /// empty when all was kept, or still may be.
+    fn take_unwritten(&mut self) -> Vec<Unwritten> {
+        Vec::new()
+    }
+
+    /// Something that its user should know. Each is given once.
+    fn take_remarks(&mut self) -> Vec<String> {
+        Vec::new()
     }
 
     /// Packets that were handed on, and dropped by the interface on their way out.

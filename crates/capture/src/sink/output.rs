@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::CaptureError;
+use crate::{CaptureError, Packet, Unwritten, account::UnwrittenList};
 
 /// A growing file. Records are appended to a buffer; after a failure, what the disk had no room
 /// for is cut off behind the last whole record, and its packets are counted.
@@ -14,11 +14,20 @@ pub struct Output {
     path: PathBuf,
     target: Target,
     buffer: Vec<u8>,
-    /// Where in the buffer each packet ends.
-    packet_ends: Vec<usize>,
+    packets: Vec<Gathered>,
     written: u64,
-    lost_packets: u64,
+    unwritten: UnwrittenList,
     has_failed: bool,
+}
+
+/// A packet in the buffer.
+#[derive(Clone, Copy, Debug)]
+struct Gathered {
+    /// Where in the buffer it ends.
+    end: u32,
+    interface: u32,
+    bytes: u32,
+    is_cut: bool,
 }
 
 enum Target {
@@ -54,9 +63,9 @@ impl Output {
             path: path.to_owned(),
             target,
             buffer: Vec::with_capacity(BUFFER_BYTES + BUFFER_BYTES / 4),
-            packet_ends: Vec::new(),
+            packets: Vec::new(),
             written: 0,
-            lost_packets: 0,
+            unwritten: UnwrittenList::default(),
             has_failed: false,
         }
     }
@@ -73,14 +82,20 @@ impl Output {
     #[inline]
     pub(super) fn append_packet(
         &mut self,
+        packet: &Packet<'_>,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), CaptureError> {
         if self.has_failed {
-            self.lost_packets += 1;
+            self.unwritten.add(packet.interface, Unwritten::of(packet));
             return Ok(());
         }
         fill(&mut self.buffer);
-        self.packet_ends.push(self.buffer.len());
+        self.packets.push(Gathered {
+            end: self.buffer.len() as u32,
+            interface: packet.interface,
+            bytes: packet.data.len() as u32,
+            is_cut: packet.is_cut(),
+        });
         self.flush_when_full()
     }
 
@@ -123,19 +138,28 @@ impl Output {
             Some(cause) => Err(self.fail(done, cause)),
         };
         self.buffer.clear();
-        self.packet_ends.clear();
+        self.packets.clear();
         outcome
     }
 
     /// Cuts the file behind the last packet of which everything was written.
     fn fail(&mut self, done: usize, cause: io::Error) -> CaptureError {
         self.has_failed = true;
-        let whole = self.packet_ends.partition_point(|end| *end <= done);
-        self.lost_packets += (self.packet_ends.len() - whole) as u64;
+        let whole = self
+            .packets
+            .partition_point(|packet| packet.end as usize <= done);
+        for packet in &self.packets[whole..] {
+            let lost = Unwritten {
+                packets: 1,
+                bytes: packet.bytes.into(),
+                cut: packet.is_cut.into(),
+            };
+            self.unwritten.add(packet.interface, lost);
+        }
         let end = whole
             .checked_sub(1)
-            .map_or(0, |last| self.packet_ends[last]);
-        self.written += end as u64;
+            .map_or(0, |last| self.packets[last].end);
+        self.written += u64::from(end);
         if let Target::File(file) = &self.target {
             // A device that is no file has no length to be cut to.
             let _not_a_file = file.set_len(self.written);
@@ -152,9 +176,9 @@ impl Output {
         self.written + self.buffer.len() as u64
     }
 
-    /// Packets that were appended and are not in the file.
-    pub(super) const fn lost_packets(&self) -> u64 {
-        self.lost_packets
+    /// Packets that were appended and are not in the file, since this was asked last.
+    pub(super) fn take_unwritten(&mut self) -> Vec<Unwritten> {
+        self.unwritten.take()
     }
 }
 
@@ -173,6 +197,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::tests::packet;
 
     /// A disk with room for some bytes.
     struct Disk(usize);
@@ -196,18 +221,29 @@ mod tests {
     fn a_full_disk_loses_only_what_it_has_no_room_for() {
         let mut output = Output::to_writer(Path::new("disk"), Box::new(Disk(35)));
         output.append(|buffer| buffer.extend([0; 5])).unwrap();
+        let append = |output: &mut Output, interface| {
+            let packet = Packet {
+                interface,
+                wire_len: 9,
+                ..packet(&[1; 8], 0)
+            };
+            let fill = |buffer: &mut Vec<u8>| buffer.extend([1; 10]);
+            output.append_packet(&packet, fill).unwrap();
+        };
         for _ in 0..5 {
-            output
-                .append_packet(|buffer| buffer.extend([1; 10]))
-                .unwrap();
+            append(&mut output, 1);
         }
         let error = output.flush().unwrap_err().to_string();
         assert!(error.starts_with("cannot write to disk: "), "{error}");
-        assert_eq!((output.lost_packets(), output.written), (2, 35));
-        output
-            .append_packet(|buffer| buffer.extend([1; 10]))
-            .unwrap();
+        let lost = |packets| Unwritten {
+            packets,
+            bytes: packets * 8,
+            cut: packets,
+        };
+        let taken = output.take_unwritten();
+        assert_eq!((taken, output.written), (vec![lost(0), lost(2)], 35));
+        append(&mut output, 0);
         output.flush().unwrap();
-        assert_eq!(output.lost_packets(), 3);
+        assert_eq!(output.take_unwritten(), [lost(1)], "each is told once");
     }
 }

@@ -3,7 +3,7 @@
 use wire::pcap::{Header, emit_record};
 
 use super::{Output, Sink};
-use crate::{Account, CaptureError, Interface, Packet};
+use crate::{Account, CaptureError, Interface, Packet, Unwritten};
 
 /// Writes a classic file. It holds packets of one link type only, and no account.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Sink for PcapSink {
 
     #[inline]
     fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
-        self.output.append_packet(|buffer| {
+        self.output.append_packet(packet, |buffer| {
             emit_record(buffer, packet.stamp_ns, packet.wire_len, packet.data);
         })
     }
@@ -63,8 +63,8 @@ impl Sink for PcapSink {
         self.output.bytes()
     }
 
-    fn unwritten(&self) -> u64 {
-        self.output.lost_packets()
+    fn take_unwritten(&mut self) -> Vec<Unwritten> {
+        self.output.take_unwritten()
     }
 }
 

@@ -4,7 +4,7 @@ use sys::packet::{Checksum, Direction};
 use wire::pcapng::{Encoder, InterfaceText, PacketNotes, StatisticsValues};
 
 use super::{Output, Sink};
-use crate::{Account, CaptureError, Interface, Packet};
+use crate::{Account, CaptureError, Interface, Packet, Unwritten};
 
 /// Writes a pcapng file.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Sink for PcapngSink {
                 .map(|direction| flags(direction, packet.checksum)),
             ..PacketNotes::default()
         };
-        self.output.append_packet(|buffer| {
+        self.output.append_packet(packet, |buffer| {
             Encoder.packet(
                 buffer,
                 packet.interface,
@@ -91,8 +91,8 @@ impl Sink for PcapngSink {
         self.output.bytes()
     }
 
-    fn unwritten(&self) -> u64 {
-        self.output.lost_packets()
+    fn take_unwritten(&mut self) -> Vec<Unwritten> {
+        self.output.take_unwritten()
     }
 }
 

@@ -1,17 +1,25 @@
 //! `ring:IF`: packets are sent through a transmit ring, a batch with each system call.
 
-use std::{io, time::Duration};
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use sys::{
     errno::{EINVAL, EMSGSIZE},
     packet::{PacketSocket, Packets, TransmitRing},
 };
 
-use super::Sink;
-use crate::{Account, CaptureError, Interface, Packet, link::LinkCounters};
+use super::{
+    Sink,
+    outlet::{HEADER_BYTES, Outlet, Stall, TAG_BYTES, Waited},
+};
+use crate::{Account, CaptureError, Interface, Packet, Unwritten, account::UnwrittenList};
 
 /// How packets are sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct SendOptions {
     /// Bytes of memory shared with the kernel.
     pub ring_bytes: usize,
@@ -19,6 +27,10 @@ pub struct SendOptions {
     pub batch: usize,
     /// Send around the queueing discipline: faster, without queue, unseen by other taps.
     pub bypasses_queue: bool,
+    /// How long an interface is waited for that takes nothing: no carrier, a queue that stays full.
+    pub patience: Duration,
+    /// Ends that wait, once it is set; what waits is unwritten then.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Default for SendOptions {
@@ -27,6 +39,8 @@ impl Default for SendOptions {
             ring_bytes: 1 << 20,
             batch: 64,
             bypasses_queue: true,
+            patience: PATIENCE,
+            stop: None,
         }
     }
 }
@@ -37,7 +51,19 @@ pub struct RingSink {
     outlet: Outlet,
     ring: TransmitRing,
     batch: usize,
-    too_long: u64,
+    /// The frames of the ring that the kernel has not taken for certain, in order.
+    waiting: VecDeque<Waiting>,
+    unwritten: UnwrittenList,
+    /// Nothing is sent any more.
+    is_over: bool,
+}
+
+/// A frame in the ring.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    interface: u32,
+    bytes: u32,
+    is_cut: bool,
 }
 
 impl RingSink {
@@ -46,7 +72,7 @@ impl RingSink {
     /// # Errors
     /// No such interface, no permission, or a refusal.
     pub fn open(name: &str, options: &SendOptions) -> Result<Self, CaptureError> {
-        let outlet = Outlet::find(name)?;
+        let outlet = Outlet::find(name, options)?;
         let open = || -> io::Result<_> {
             let socket = PacketSocket::open()?;
             socket.set_queue_bypass(options.bypasses_queue)?;
@@ -62,27 +88,83 @@ impl RingSink {
             batch: options.batch.clamp(1, ring.slots() / 2),
             outlet,
             ring,
-            too_long: 0,
+            waiting: VecDeque::new(),
+            unwritten: UnwrittenList::default(),
+            is_over: false,
         })
     }
 
-    /// Has the kernel take what was written; waits while it has no room.
+    /// Has the kernel take what was written; waits while it has no room. What it does not take in
+    /// the end is unwritten.
     fn push(&mut self) -> Result<(), CaptureError> {
-        while self.ring.waiting() > 0 {
-            match self.ring.flush() {
-                Ok(0) => self.wait()?,
-                Ok(_) => {}
-                // The frame was skipped and counted; those behind it go on.
-                Err(cause) if matches!(cause.raw_os_error(), Some(EMSGSIZE | EINVAL)) => {}
-                Err(cause) => return Err(self.outlet.failure(cause)),
-            }
+        let pushed = self.try_push();
+        if !matches!(pushed, Ok(Waited::ForRoom)) {
+            self.give_up();
         }
-        Ok(())
+        pushed.map(drop)
     }
 
-    fn wait(&mut self) -> Result<(), CaptureError> {
-        let waited = self.ring.socket().wait_writable(ROOM_WAIT).map(drop);
-        waited.map_err(|cause| self.outlet.failure(cause))
+    fn try_push(&mut self) -> Result<Waited, CaptureError> {
+        let mut stall = Stall::default();
+        while self.ring.waiting() > 0 {
+            match self.ring.flush() {
+                Ok(0) => {
+                    let untaken = self.ring.untaken();
+                    let socket = self.ring.socket();
+                    if self.outlet.wait(socket, untaken, &mut stall)? == Waited::ForNothing {
+                        return Ok(Waited::ForNothing);
+                    }
+                }
+                Ok(_) => stall = Stall::default(),
+                Err(cause) => {
+                    let is_frames = matches!(cause.raw_os_error(), Some(EMSGSIZE | EINVAL));
+                    let refused = self.ring.take_refused().filter(|_| is_frames);
+                    let refused = refused.and_then(|at| self.waiting.remove(at));
+                    // The frame was skipped; those behind it go on.
+                    let refused = refused.ok_or_else(|| self.outlet.failure(cause))?;
+                    self.note_unwritten(refused);
+                }
+            }
+        }
+        self.waiting.clear();
+        Ok(Waited::ForRoom)
+    }
+
+    /// Takes what the kernel has not taken out of the ring.
+    fn give_up(&mut self) {
+        self.is_over = true;
+        let untaken = self.ring.take_back().min(self.waiting.len());
+        for lost in self.waiting.split_off(self.waiting.len() - untaken) {
+            self.note_unwritten(lost);
+        }
+        self.waiting.clear();
+    }
+
+    fn note_unwritten(&mut self, lost: Waiting) {
+        let lost_one = Unwritten {
+            packets: 1,
+            bytes: lost.bytes.into(),
+            cut: lost.is_cut.into(),
+        };
+        self.unwritten.add(lost.interface, lost_one);
+    }
+
+    /// Has a slot free, or gives up.
+    fn make_room(&mut self) -> Result<(), CaptureError> {
+        let mut stall = Stall::default();
+        while self.ring.next_slot().is_none() && !self.is_over {
+            self.push()?;
+            if self.ring.next_slot().is_some() || self.is_over {
+                break;
+            }
+            // All were taken, and none has left.
+            let waited = self.outlet.wait(self.ring.socket(), 0, &mut stall);
+            if !matches!(waited, Ok(Waited::ForRoom)) {
+                self.give_up();
+            }
+            waited?;
+        }
+        Ok(())
     }
 }
 
@@ -94,23 +176,24 @@ impl Sink for RingSink {
     #[inline]
     fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
         let data = packet.data;
-        if data.len() > self.outlet.frame_bytes_max(data) {
-            self.too_long += 1;
-            return Ok(());
-        }
-        let mut slot = loop {
-            // Found, but borrowed: asked for again below, as the borrow cannot outlive the test.
-            if self.ring.next_slot().is_some() {
-                break self
-                    .ring
-                    .next_slot()
-                    .expect("free a moment ago, and nobody else's");
-            }
-            self.push()?;
-            self.wait()?;
+        let room = if self.ring.next_slot().is_some() {
+            Ok(())
+        } else {
+            self.make_room()
+        };
+        let is_too_long = data.len() > self.outlet.frame_bytes_max(data);
+        let slot = self.ring.next_slot();
+        let Some(mut slot) = slot.filter(|_| !is_too_long && !self.is_over && room.is_ok()) else {
+            self.unwritten.add(packet.interface, Unwritten::of(packet));
+            return room;
         };
         slot.bytes()[..data.len()].copy_from_slice(data);
         slot.send(data.len());
+        self.waiting.push_back(Waiting {
+            interface: packet.interface,
+            bytes: data.len() as u32,
+            is_cut: packet.is_cut(),
+        });
         if self.ring.waiting() >= self.batch {
             self.push()?;
         }
@@ -125,8 +208,8 @@ impl Sink for RingSink {
         self.push()
     }
 
-    fn unwritten(&self) -> u64 {
-        self.too_long + self.ring.refused()
+    fn take_unwritten(&mut self) -> Vec<Unwritten> {
+        self.unwritten.take()
     }
 
     fn dropped_later(&mut self) -> u64 {
@@ -134,47 +217,5 @@ impl Sink for RingSink {
     }
 }
 
-/// The interface that packets leave by, with its counters.
-#[derive(Debug)]
-pub(super) struct Outlet {
-    pub(super) index: u32,
-    mtu: usize,
-    name: String,
-    counters: LinkCounters,
-}
-
-impl Outlet {
-    pub(super) fn find(name: &str) -> Result<Self, CaptureError> {
-        let (counters, link) = LinkCounters::find(name)?;
-        Ok(Self {
-            index: link.index,
-            mtu: link.mtu as usize,
-            name: link.name,
-            counters,
-        })
-    }
-
-    /// Bytes that a frame may have which begins as `frame` does: one tag comes on top of the MTU.
-    fn frame_bytes_max(&self, frame: &[u8]) -> usize {
-        let tag = match frame.get(12..14) {
-            Some([0x81 | 0x91, 0] | [0x88, 0xa8]) => TAG_BYTES,
-            _ => 0,
-        };
-        self.mtu + HEADER_BYTES + tag
-    }
-
-    pub(super) fn failure(&self, cause: io::Error) -> CaptureError {
-        CaptureError::os(format!("send on {}", self.name), cause)
-    }
-
-    /// Packets that the interface has dropped on their way out since the start.
-    pub(super) fn dropped(&mut self) -> u64 {
-        let statistics = self.counters.since_start();
-        statistics.map_or(0, |since| since.tx_dropped)
-    }
-}
-
-/// An Ethernet header.
-const HEADER_BYTES: usize = 14;
-const TAG_BYTES: usize = 4;
-const ROOM_WAIT: Duration = Duration::from_millis(10);
+/// Longer than any adapter takes to find its speed again after its cable was pulled.
+const PATIENCE: Duration = Duration::from_secs(5);

@@ -9,13 +9,15 @@
 
 use std::{
     collections::VecDeque,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use super::{SendOptions, Sink};
-use crate::{Account, CaptureError, Interface, Packet, SinkAddress};
+use crate::{
+    Account, CaptureError, Interface, Packet, SinkAddress, Unwritten, account::UnwrittenList,
+};
 
 /// When a file is followed by the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,9 +40,12 @@ pub struct RotatingSink {
     kept: VecDeque<PathBuf>,
     number: u64,
     first_ns: Option<u64>,
-    /// Of the files before this one.
-    unwritten: u64,
+    /// Not told yet: of the file before, and what could begin no file.
+    unwritten: UnwrittenList,
     last_note: Option<(Account, u64)>,
+    /// That an old file could not be removed, until it is asked for; said once.
+    remark: Option<String>,
+    has_remarked: bool,
 }
 
 impl RotatingSink {
@@ -58,8 +63,10 @@ impl RotatingSink {
             kept: VecDeque::from([path]),
             number: 1,
             first_ns: None,
-            unwritten: 0,
+            unwritten: UnwrittenList::default(),
             last_note: None,
+            remark: None,
+            has_remarked: false,
         })
     }
 
@@ -81,30 +88,36 @@ impl RotatingSink {
         if let Some((account, stamp_ns)) = &self.last_note {
             self.sink.note(account, *stamp_ns)?;
         }
-        let flushed = self.sink.flush();
-        self.unwritten += self.sink.unwritten();
-        flushed?;
+        self.sink.flush()?;
         let (mut sink, path) = make(&self.address, self.number + 1)?;
         for interface in &self.interfaces {
             sink.interface(interface)?;
         }
+        self.unwritten.append(self.sink.take_unwritten());
         self.sink = sink;
         self.number += 1;
         self.first_ns = None;
         self.kept.push_back(path);
-        if self
-            .rotation
-            .files
-            .is_some_and(|files| self.kept.len() > files.max(1))
-            && let Some(oldest) = self.kept.pop_front()
-        {
-            fs::remove_file(&oldest).map_err(|cause| CaptureError::File {
-                operation: "remove",
-                path: oldest,
-                cause,
-            })?;
-        }
+        self.remove_oldest();
         Ok(())
+    }
+
+    /// The oldest goes when there are too many. That it cannot be removed is no reason to capture
+    /// nothing; that somebody else was faster is not even worth a word.
+    fn remove_oldest(&mut self) {
+        if let Some(files) = self.rotation.files
+            && self.kept.len() > files.max(1)
+            && let Some(oldest) = self.kept.pop_front()
+            && let Err(cause) = fs::remove_file(&oldest)
+            && cause.kind() != io::ErrorKind::NotFound
+            && !self.has_remarked
+        {
+            let path = oldest.display();
+            self.remark = Some(format!(
+                "cannot remove {path}: {cause}; it stays, as may others after it"
+            ));
+            self.has_remarked = true;
+        }
     }
 }
 
@@ -115,8 +128,11 @@ impl Sink for RotatingSink {
     }
 
     fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
-        if self.is_due(packet) {
-            self.begin_next()?;
+        if self.is_due(packet)
+            && let Err(failure) = self.begin_next()
+        {
+            self.unwritten.add(packet.interface, Unwritten::of(packet));
+            return Err(failure);
         }
         self.first_ns.get_or_insert(packet.stamp_ns);
         self.sink.write(packet)
@@ -143,8 +159,13 @@ impl Sink for RotatingSink {
         self.sink.bytes()
     }
 
-    fn unwritten(&self) -> u64 {
-        self.unwritten + self.sink.unwritten()
+    fn take_unwritten(&mut self) -> Vec<Unwritten> {
+        self.unwritten.append(self.sink.take_unwritten());
+        self.unwritten.take()
+    }
+
+    fn take_remarks(&mut self) -> Vec<String> {
+        self.remark.take().into_iter().collect()
     }
 }
 
@@ -212,7 +233,20 @@ mod tests {
         };
         let (full, single) = (Some(24 + 3 * 76), Some(24 + 76));
         assert_eq!([len(1), len(2), len(3), len(4)], [None, full, full, single]);
-        assert_eq!(sink.unwritten(), 0);
+        assert!(sink.take_unwritten().is_empty());
+        assert!(sink.take_remarks().is_empty());
+        // Somebody was faster with the oldest; what cannot be removed stays, with a word about it.
+        let name = |number| numbered(&folder.join("x.pcap"), number);
+        fs::remove_file(name(2)).unwrap();
+        fs::remove_file(name(3)).unwrap();
+        fs::create_dir(name(3)).unwrap();
+        for second in [40, 60, 80] {
+            sink.write(&packet(&frame, second * 1_000_000_000)).unwrap();
+        }
+        assert_eq!((len(4), sink.number), (None, 7));
+        let remarks = sink.take_remarks();
+        assert!(remarks[0].contains("00003.pcap: ") && remarks[0].contains("it stays"));
+        assert_eq!(remarks.len(), 1);
         fs::remove_dir_all(&folder).unwrap();
         let error = RotatingSink::open(&SinkAddress::Null, rotation).unwrap_err();
         assert!(

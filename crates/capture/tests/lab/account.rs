@@ -9,9 +9,9 @@ use std::{
 use lab::isolated;
 use towline_capture::{
     Account, CaptureError, Checksum, Edits, Ended, Filter, Interface, Limits, LiveOptions, Losses,
-    Pace, Packet, SendOptions, Session, Sink, Source, TagEdit, Workers,
-    sink::{self, NullSink, Output, PcapngSink},
-    source::{self, Progress, RingSource, Visit},
+    Pace, Packet, Second, SendOptions, Session, Sink, SinkAddress, Source, TagEdit, Workers,
+    sink::{self, NullSink, Output, PcapngSink, RotatingSink, Rotation},
+    source::{self, FileSource, Progress, RingSource, Visit},
 };
 
 use crate::{Captured, OTHERS_MAX, assert_closed, capture, pair, send, send_edited, small_ring};
@@ -382,12 +382,69 @@ fn a_disk_that_fails_or_is_slow_leaves_an_account_that_closes() {
             "{account:?}"
         );
 
+        assert_eq!(account.interfaces[0].delivered, account.delivered);
+        assert_eq!(account.interfaces[0].unwritten, account.unwritten);
+        let by_second = |field: fn(&Second) -> u64| account.seconds.iter().map(field).sum::<u64>();
+        assert_eq!(by_second(|second| second.delivered), account.delivered);
+        assert_eq!(by_second(|second| second.unwritten), account.unwritten);
+
         let captured = capture(lab.host(1), "ring", &options, slow_sink(), || {
             sent = send(lab.host(0), "ring", "count=100000", Pace::Packets(50_000));
         });
         assert_closed(&captured, sent);
         assert!(captured.account.losses.ring > 0, "{:?}", captured.account);
     });
+}
+
+/// Files that follow each other until the disk is full: what the account says was delivered is in
+/// them, to the packet.
+#[test]
+fn files_that_fill_the_disk_hold_what_was_delivered() {
+    isolated(|| {
+        let at = std::env::temp_dir().join(format!("towline-rotated-{}", std::process::id()));
+        std::fs::create_dir(&at).unwrap();
+        // Little more than two files: the disk is full in the middle of one, when one ends (the
+        // buffer is written out then), or when the next begins.
+        for kib in [300, 316, 332, 348, 364, 380] {
+            let disk = lab::Disk::new(&at, kib << 10, lab::Access::ReadWrite).unwrap();
+            let address = format!("pcapng:{}", at.join("x.pcapng").display());
+            let (account, found) = disk.enter(|| fill(&address.parse().unwrap(), &at)).unwrap();
+            assert!(account.unwritten > 0, "{kib} KiB: {account:?}");
+            assert_eq!(account.sink_residual(), 0, "{kib} KiB: {account:?}");
+            assert_eq!(account.delivered, found, "{kib} KiB: {account:?}");
+            assert_eq!(account.interfaces[0].delivered, found);
+        }
+        std::fs::remove_dir(&at).unwrap();
+    });
+}
+
+/// Generates into files of 150 kB until it fails; gives the account and the packets in the files.
+fn fill(address: &SinkAddress, at: &std::path::Path) -> (Account, u64) {
+    let source = "gen:size=100".parse().unwrap();
+    let source = source::open(&source, &LiveOptions::default()).unwrap();
+    let rotation = Rotation {
+        bytes: Some(150_000),
+        ..Rotation::default()
+    };
+    let sink = Box::new(RotatingSink::open(address, rotation).unwrap());
+    let mut session = Session::new(vec![source], sink, Limits::default()).unwrap();
+    let ended = session.run(&|| false, &mut |_| {}).unwrap();
+    let failure = session.take_failure().unwrap().to_string();
+    assert_eq!(ended, Ended::Sink, "{failure}");
+    assert!(failure.contains("No space left"), "{failure}");
+    let mut found = 0;
+    for file in std::fs::read_dir(at).unwrap() {
+        let Ok(mut source) = FileSource::open(&file.unwrap().path()) else {
+            // One that has no room for its beginning has no packet either.
+            continue;
+        };
+        let mut count = |_: &Packet<'_>| {
+            found += 1;
+            std::ops::ControlFlow::Continue(())
+        };
+        while source.read(&mut count).unwrap() != Progress::End {}
+    }
+    (session.account().clone(), found)
 }
 
 /// A file whose disk takes a mebibyte in a second.

@@ -3,6 +3,7 @@
 
 mod account;
 mod files;
+mod replay;
 mod segmentation;
 mod taking;
 

@@ -44,6 +44,14 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     scaled(text, &UNITS, Some(1)).ok_or_else(|| format!("{text:?} is not {BYTES_FORM}"))
 }
 
+/// As [`bytes`], but not 0: nothing would ever be sent.
+pub(crate) fn positive_rate(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        0 => Err("a rate of 0 sends nothing: name one of 1 or more".to_owned()),
+        rate => Ok(rate),
+    }
+}
+
 /// A decimal number times its unit; `None` when that is no whole number of base units.
 fn scaled(text: &str, units: &[(&str, u64)], plain: Option<u64>) -> Option<u64> {
     let digits_end = text

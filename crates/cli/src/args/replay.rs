@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use clap::{ArgGroup, Args};
 use towline::capture::{Edits, Pace, SendOptions, SinkAddress, SourceAddress, TagEdit};
 
-use super::{bytes, duration};
+use super::{bytes, duration, positive_rate};
 
 /// Send packets of a file, or generated ones, at a pace that is kept and reported.
 #[derive(Debug, Args)]
@@ -19,10 +19,10 @@ pub(crate) struct ReplayArgs {
     #[arg(long, short, value_name = "SINK")]
     pub(crate) output: SinkAddress,
     /// So many packets a second
-    #[arg(long, value_name = "COUNT", value_parser = bytes, help_heading = "Pace")]
+    #[arg(long, value_name = "COUNT", value_parser = positive_rate, help_heading = "Pace")]
     pub(crate) pps: Option<u64>,
     /// So many bits of frames a second
-    #[arg(long, value_name = "BITS", value_parser = bytes, help_heading = "Pace")]
+    #[arg(long, value_name = "BITS", value_parser = positive_rate, help_heading = "Pace")]
     pub(crate) rate: Option<u64>,
     /// The file's own timing, so many times as fast
     #[arg(long, value_name = "FACTOR", value_parser = speed, help_heading = "Pace")]
@@ -106,6 +106,7 @@ impl ReplayArgs {
             ring_bytes: usize::try_from(self.ring).unwrap_or(usize::MAX),
             batch: self.batch,
             bypasses_queue: !self.queue,
+            ..SendOptions::default()
         }
     }
 }

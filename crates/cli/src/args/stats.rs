@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, ValueEnum};
 use towline::capture::SourceAddress;
 
-use super::{LiveArgs, bytes, seconds};
+use super::{LiveArgs, positive_rate, seconds};
 
 /// Count packets by protocol, size, pair of addresses, filter and time, in one pass.
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ pub(crate) struct StatsArgs {
     #[arg(help_heading = "Sweep")]
     pub(crate) sweep: Option<SweptSize>,
     /// Packets a second of a sweep
-    #[arg(long, value_name = "COUNT", value_parser = bytes, default_value = "150k")]
+    #[arg(long, value_name = "COUNT", value_parser = positive_rate, default_value = "150k")]
     #[arg(help_heading = "Sweep", requires = "sweep")]
     pub(crate) pps: u64,
 }

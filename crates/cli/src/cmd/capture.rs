@@ -63,7 +63,10 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
         .take_remarks()
         .iter()
         .for_each(|remark| output.note(remark));
-    let is_lossy = workers.account().lost() > 0;
+    let account = workers.account();
+    // What a file lost at its end is loss, though nobody knows how many packets it was; and where
+    // the account does not close, nobody knows that nothing was lost.
+    let is_lossy = account.lost() + account.losses.lost_bytes > 0 || !account.closes();
     let report = CaptureReport::new(args, &workers, ended.as_ref().ok());
     // With the packets on standard output, the account belongs beside them.
     if output.is_json() && args.output.is_standard_output() {

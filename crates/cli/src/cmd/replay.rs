@@ -2,7 +2,8 @@
 
 use serde_json::json;
 use towline::capture::{
-    CaptureError, Ended, Limits, LiveOptions, Session, SinkAddress, Source, SourceAddress, sink,
+    CaptureError, Ended, Limits, LiveOptions, SendOptions, Session, SinkAddress, Source,
+    SourceAddress, sink,
     source::{self, MergedSource, RepeatedSource},
 };
 
@@ -42,7 +43,11 @@ pub(super) fn run(args: &ReplayArgs, output: &Output) -> Result<Verdict, Failure
             "{live} cannot be replayed: capture it to a file first"
         )));
     }
-    let sink = sink::open(&args.output, &args.send_options())?;
+    let send = SendOptions {
+        stop: Some(interrupt.flag()),
+        ..args.send_options()
+    };
+    let sink = sink::open(&args.output, &send)?;
     let mut session = Session::new(vec![open(args)?], sink, limits)?;
     session.set_edits(args.edits.edits());
     let ended = session.run(&|| interrupt.is_requested(), &mut |_| {});
@@ -51,6 +56,10 @@ pub(super) fn run(args: &ReplayArgs, output: &Output) -> Result<Verdict, Failure
         .iter()
         .for_each(|remark| output.note(remark));
     let report = ReplayReport::new(args, &mut session, ended.as_ref().ok());
+    report
+        .remarks()
+        .iter()
+        .for_each(|remark| output.note(remark));
     let is_fine = report.refused + report.dropped_by_interface == 0;
     output.finish(&report)?;
     match (ended?, session.take_failure()) {

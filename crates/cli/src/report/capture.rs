@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::Serialize;
 use towline::capture::{
-    Account, Ended, LinkSpeed, Pace, Session, Workers, generated::SequenceCheck,
+    Account, Ended, InterfaceAccount, LinkSpeed, Pace, Second, Session, Workers,
+    generated::SequenceCheck,
 };
 
 use super::{Document, quantity};
@@ -26,14 +27,21 @@ pub(crate) struct CaptureReport {
     pub(crate) filtered: u64,
     /// Several packets of the wire in one piece.
     pub(crate) super_frames: u64,
+    /// With `--segment`, those of them that could not be cut up, and were delivered whole.
+    pub(crate) super_frames_left_whole: u64,
+    /// Packets that the others were cut up into, beyond one for each.
+    pub(crate) pieces: u64,
     pub(crate) cut: u64,
     pub(crate) unread: u64,
     pub(crate) unwritten: u64,
+    pub(crate) unwritten_bytes: u64,
     pub(crate) lost: LostReport,
     /// What the kernel says the sockets saw, drops included.
     pub(crate) seen: Option<u64>,
     /// `seen` less all that is accounted for: 0 when the account closes.
     pub(crate) residual: Option<i128>,
+    /// What passed the filter, `pieces` included, less `delivered` and `unwritten`: 0 likewise.
+    pub(crate) sink_residual: i128,
     /// What came of generated frames, with `--check-gen`.
     pub(crate) generated: Option<SequenceReport>,
     /// By each worker; they add up to `delivered`.
@@ -51,6 +59,8 @@ pub(crate) struct InterfaceReport {
     pub(crate) seen: Option<u64>,
     pub(crate) passed: u64,
     pub(crate) delivered: u64,
+    pub(crate) delivered_bytes: u64,
+    pub(crate) unwritten: u64,
     pub(crate) lost_ring: u64,
     pub(crate) lost_interface: u64,
 }
@@ -76,6 +86,20 @@ pub(crate) struct SequenceReport {
     pub(crate) duplicates: u64,
     pub(crate) late: u64,
     pub(crate) corrupt: u64,
+}
+
+impl From<&InterfaceAccount> for InterfaceReport {
+    fn from(interface: &InterfaceAccount) -> Self {
+        Self {
+            seen: interface.losses.seen,
+            passed: interface.passed,
+            delivered: interface.delivered,
+            delivered_bytes: interface.delivered_bytes,
+            unwritten: interface.unwritten,
+            lost_ring: interface.losses.ring,
+            lost_interface: interface.losses.interface,
+        }
+    }
 }
 
 impl From<&SequenceCheck> for SequenceReport {
@@ -109,12 +133,16 @@ pub(crate) fn last_second(account: &Account) -> String {
         account.lost(),
         second.delivered,
         quantity::bits(second.delivered_bytes as f64 * 8.0),
-        second.ring + second.interface,
+        second.lost(),
     )
 }
 
-/// The last line of an account of live packets: whether all of them are in it.
-pub(super) fn account_end(residual: Option<i128>) -> String {
+/// The last line of an account: whether all packets are in it.
+pub(super) fn account_end(residual: Option<i128>, sink_residual: i128) -> String {
+    if sink_residual != 0 {
+        let text = "packets passed and are neither delivered nor unwritten";
+        return format!("the account does NOT close: {sink_residual} {text}\n");
+    }
     match residual {
         Some(0) => "the account closes\n".to_owned(),
         Some(residual) => {
@@ -140,12 +168,16 @@ pub(crate) struct ReplayReport {
     pub(crate) bits_per_s: f64,
     /// What was asked for by `--pps` or `--rate`, in packets of the mean size.
     pub(crate) asked_packets_per_s: Option<f64>,
+    /// The rate as a share of what was asked for, by a rate or by stamps; none at top speed.
+    pub(crate) attained_share: Option<f64>,
     /// What the link carries at that size; none where its driver names no speed.
     pub(crate) link: Option<LinkReport>,
-    /// Packets that the kernel did not take: too long for the interface.
+    /// Packets that the kernel did not take: too long for the interface, or it had no carrier, or
+    /// was switched off.
     pub(crate) refused: u64,
-    /// Packets that the interface dropped on their way out, by its own counter; whatever else
-    /// leaves by it counts too.
+    pub(crate) refused_bytes: u64,
+    /// Packets that the interface dropped on their way out, by its own counter, and that were not
+    /// sent again; whatever else leaves by it counts too.
     pub(crate) dropped_by_interface: u64,
     pub(crate) gap_error: Option<GapErrorReport>,
 }
@@ -205,6 +237,7 @@ impl ReplayReport {
             elapsed_s,
             bits_per_s: quantity::per_second(account.delivered_bytes * 8, elapsed_s),
             asked_packets_per_s,
+            attained_share: session.attained(),
             link: speed
                 .filter(|_| has_sent)
                 .map(|speed| LinkReport::new(speed, frame_bytes)),
@@ -212,6 +245,7 @@ impl ReplayReport {
             sent_bytes: account.delivered_bytes,
             packets_per_s: quantity::per_second(account.delivered, elapsed_s),
             refused: account.unwritten,
+            refused_bytes: account.unwritten_bytes,
             dropped_by_interface,
             gap_error: session.gap_errors().map(|errors| GapErrorReport {
                 gaps: errors.count(),
@@ -260,6 +294,35 @@ impl Document for ReplayReport {
 }
 
 impl ReplayReport {
+    /// What its user should know of the rate.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        let rate = self.asked_packets_per_s.unwrap_or(self.packets_per_s);
+        if let Some(link) = self.link
+            && rate > link.packets_per_s_max
+        {
+            let verb = if self.asked_packets_per_s.is_some() {
+                "asked for"
+            } else {
+                "sent"
+            };
+            remarks.push(format!(
+                "{} were {verb}, and a link of {} carries {} of {:.0} B frames",
+                quantity::whole_rate(rate),
+                quantity::bits(link.speed_bits_per_s as f64),
+                quantity::whole_rate(link.packets_per_s_max),
+                link.frame_bytes
+            ));
+        }
+        if let Some(share) = self.attained_share.filter(|share| *share < ATTAINED_LEAST) {
+            remarks.push(format!(
+                "only {:.1} % of the rate that was asked for was attained",
+                share * 100.0
+            ));
+        }
+        remarks
+    }
+
     /// What was asked for, beside what the link carries.
     fn rates(&self) -> String {
         let asked = self
@@ -283,15 +346,39 @@ impl ReplayReport {
     }
 }
 
+/// Below this share of what was asked for there is a word about it.
+const ATTAINED_LEAST: f64 = 0.99;
+
 /// One second.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct SecondReport {
     pub(crate) at_s: u64,
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
+    pub(crate) cut: u64,
+    pub(crate) unwritten: u64,
     pub(crate) filtered: u64,
+    pub(crate) unread: u64,
     pub(crate) lost_ring: u64,
     pub(crate) lost_interface: u64,
+    pub(crate) damaged_records: u64,
+}
+
+impl From<&Second> for SecondReport {
+    fn from(second: &Second) -> Self {
+        Self {
+            at_s: second.at,
+            delivered: second.delivered,
+            delivered_bytes: second.delivered_bytes,
+            cut: second.cut,
+            unwritten: second.unwritten,
+            filtered: second.filtered,
+            unread: second.unread,
+            lost_ring: second.ring,
+            lost_interface: second.interface,
+            damaged_records: second.damaged,
+        }
+    }
 }
 
 impl CaptureReport {
@@ -309,9 +396,12 @@ impl CaptureReport {
             received: account.received,
             filtered: account.filtered,
             super_frames: account.super_frames,
+            super_frames_left_whole: account.uncut_super_frames,
+            pieces: account.pieces,
             cut: account.cut,
             unread: account.unread,
             unwritten: account.unwritten,
+            unwritten_bytes: account.unwritten_bytes,
             lost: LostReport {
                 ring: losses.ring,
                 ring_full_times: losses.freezes,
@@ -322,6 +412,7 @@ impl CaptureReport {
             },
             seen: losses.seen,
             residual: account.residual(),
+            sink_residual: account.sink_residual(),
             generated: workers.sequence().as_ref().map(SequenceReport::from),
             delivered_by_worker: workers.accounts().map(|one| one.delivered).collect(),
             taken_from_host: args
@@ -329,37 +420,16 @@ impl CaptureReport {
                 .iter()
                 .filter_map(|source| source.taken().map(str::to_owned))
                 .collect(),
-            interfaces: account
-                .interfaces
-                .iter()
-                .map(|interface| InterfaceReport {
-                    seen: interface.losses.seen,
-                    passed: interface.passed,
-                    delivered: interface.delivered,
-                    lost_ring: interface.losses.ring,
-                    lost_interface: interface.losses.interface,
-                })
-                .collect(),
-            per_second: account
-                .seconds
-                .iter()
-                .map(|second| SecondReport {
-                    at_s: second.at,
-                    delivered: second.delivered,
-                    delivered_bytes: second.delivered_bytes,
-                    filtered: second.filtered,
-                    lost_ring: second.ring,
-                    lost_interface: second.interface,
-                })
-                .collect(),
+            interfaces: account.interfaces.iter().map(Into::into).collect(),
+            per_second: account.seconds.iter().map(Into::into).collect(),
         }
     }
 
     /// The account in one line.
     pub(crate) fn one_line(&self) -> String {
         format!(
-            "{} delivered, {} lost in the ring, {} by the interface",
-            self.delivered, self.lost.ring, self.lost.interface
+            "{} delivered, {} lost in the ring, {} by the interface, {} not written",
+            self.delivered, self.lost.ring, self.lost.interface, self.unwritten
         )
     }
 }
@@ -388,6 +458,10 @@ impl Document for CaptureReport {
             (
                 self.super_frames,
                 "received were several packets in one piece",
+            ),
+            (
+                self.super_frames_left_whole,
+                "of these could not be cut up: delivered in one piece",
             ),
             (self.filtered, "rejected by the filter"),
             (self.unread, "left unread behind a limit"),
@@ -431,7 +505,7 @@ impl Document for CaptureReport {
             )
             .expect("text grows in memory");
         }
-        text += &account_end(self.residual);
+        text += &account_end(self.residual, self.sink_residual);
         text
     }
 }

@@ -41,6 +41,8 @@ pub(crate) struct StatsReport {
     pub(crate) damaged_records: u64,
     /// Sources' packets less those accounted for: 0 when the account closes.
     pub(crate) residual: Option<i128>,
+    /// Packets that passed less those that were counted: 0 likewise.
+    pub(crate) sink_residual: i128,
     /// At hand when a limit was reached, or the end.
     pub(crate) unread: u64,
     pub(crate) step_s: f64,
@@ -131,6 +133,7 @@ impl StatsReport {
             lost_interface: account.losses.interface,
             damaged_records: account.losses.damaged,
             residual: account.residual(),
+            sink_residual: account.sink_residual(),
             unread: account.unread,
             step_s: summary.step.as_secs_f64(),
             rate: summary
@@ -177,7 +180,7 @@ impl Document for StatsReport {
         for (count, what) in lost.iter().filter(|(count, _)| *count > 0) {
             writeln!(text, "{count:>14}  {what}").expect("text grows in memory");
         }
-        text += &account_end(self.residual);
+        text += &account_end(self.residual, self.sink_residual);
         for (title, rows) in [("filters", &self.filters), ("protocols", &self.protocols)] {
             if !rows.is_empty() {
                 writeln!(text, "{title}").expect("text grows in memory");

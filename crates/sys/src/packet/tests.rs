@@ -216,6 +216,7 @@ fn a_transmit_ring_sends_all_and_skips_what_is_refused() {
         }
         assert!(ring.flush().is_err());
         assert_eq!((ring.refused(), ring.waiting()), (1, 3));
+        assert_eq!((ring.take_refused(), ring.take_refused()), (Some(0), None));
         ring.flush().unwrap();
         assert!(!ring.is_busy());
         let mut last = 0;
@@ -223,6 +224,34 @@ fn a_transmit_ring_sends_all_and_skips_what_is_refused() {
             last = packet.data[20];
         }
         assert_eq!(last, 7);
+    });
+}
+
+#[test]
+fn frames_that_nobody_takes_are_taken_back() {
+    on_loopback(|index| {
+        let mut ring = TransmitRing::new(PacketSocket::open().unwrap(), 65_536, 1514).unwrap();
+        ring.socket().bind(index, Packets::None).unwrap();
+        let write = |ring: &mut TransmitRing| {
+            let mut slot = ring.next_slot().unwrap();
+            slot.bytes()[..60].fill(1);
+            slot.send(60);
+        };
+        for _ in 0..3 {
+            write(&mut ring);
+        }
+        assert_eq!(ring.untaken(), 3);
+        ring.flush().unwrap();
+        assert_eq!((ring.untaken(), ring.take_back()), (0, 0));
+        for _ in 0..5 {
+            write(&mut ring);
+        }
+        assert_eq!((ring.take_back(), ring.waiting()), (5, 0));
+        assert!(!ring.is_busy());
+        // The kernel goes on where it had stopped.
+        write(&mut ring);
+        assert!(ring.flush().unwrap() >= 60);
+        assert_eq!(ring.waiting(), 0);
     });
 }
 

@@ -31,6 +31,8 @@ pub struct TransmitRing {
     /// Frames written since the kernel was told.
     untold: usize,
     refused: u64,
+    /// Of the frames not told of when the kernel refused one, that one.
+    refused_at: Option<usize>,
 }
 
 impl TransmitRing {
@@ -56,6 +58,7 @@ impl TransmitRing {
             at: 0,
             untold: 0,
             refused: 0,
+            refused_at: None,
         })
     }
 
@@ -126,6 +129,36 @@ impl TransmitRing {
         self.refused
     }
 
+    /// Which frame was refused since this was asked last: its place, from 0, among those that were
+    /// [`TransmitRing::waiting`] before the flush.
+    pub const fn take_refused(&mut self) -> Option<usize> {
+        self.refused_at.take()
+    }
+
+    /// Of the frames that are [`TransmitRing::waiting`], those that the kernel has not begun with:
+    /// the last ones.
+    #[must_use]
+    pub fn untaken(&self) -> usize {
+        let untold = self.untold.min(self.slots);
+        let is_untaken = |back: &usize| {
+            let slot = (self.at + self.slots - back) % self.slots;
+            self.status(slot) & libc::TP_STATUS_SEND_REQUEST != 0
+        };
+        (1..=untold).take_while(is_untaken).count()
+    }
+
+    /// Takes back the frames that the kernel has not begun with, and says how many they were.
+    pub fn take_back(&mut self) -> usize {
+        let untaken = self.untaken();
+        for _ in 0..untaken {
+            self.at = (self.at + self.slots - 1) % self.slots;
+            let status = self.mapping.word(self.at * self.slot_bytes);
+            status.store(libc::TP_STATUS_AVAILABLE, Ordering::Release);
+        }
+        self.untold = 0;
+        untaken
+    }
+
     /// Slots of the ring.
     #[must_use]
     pub const fn slots(&self) -> usize {
@@ -152,6 +185,7 @@ impl TransmitRing {
         let Some(refused) = (first..self.at + self.slots).find(is_refused) else {
             return;
         };
+        self.refused_at = Some(refused - first);
         for slot in refused..self.at + self.slots - 1 {
             let to = slot % self.slots * self.slot_bytes;
             let from = (slot + 1) % self.slots * self.slot_bytes;

@@ -1,0 +1,160 @@
+//! The interface that packets leave by: what it takes, what it drops, and how long it is waited for
+//! when it takes nothing.
+//!
+//! A frame that the driver drops while it says so (no carrier, a queue that is full) is kept and
+//! tried again; the interface counts it as dropped each time. A cable that is pulled for a moment
+//! costs time and no packet; one that stays out ends the sending.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use base::Instant;
+use sys::{clock, packet::PacketSocket};
+
+use super::SendOptions;
+use crate::{CaptureError, link::LinkCounters};
+
+/// The interface that packets leave by, with its counters.
+#[derive(Debug)]
+pub(super) struct Outlet {
+    pub(super) index: u32,
+    pub(super) mtu: usize,
+    name: String,
+    counters: LinkCounters,
+    patience: Duration,
+    stop: Option<Arc<AtomicBool>>,
+    /// The interface's count of dropped packets, when it was looked at last.
+    dropped_seen: u64,
+    /// Of these, packets that were tried again.
+    tried_again: u64,
+}
+
+/// A time in which the interface took nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stall {
+    since: Option<Instant>,
+    nap: Duration,
+    /// Frames that waited when it was last looked at.
+    waiting: usize,
+}
+
+/// What came of waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// It may be tried again.
+    ForRoom,
+    /// Whoever sends is to stop.
+    ForNothing,
+}
+
+impl Outlet {
+    pub(super) fn find(name: &str, options: &SendOptions) -> Result<Self, CaptureError> {
+        let (counters, link) = LinkCounters::find(name)?;
+        Ok(Self {
+            index: link.index,
+            mtu: link.mtu as usize,
+            name: link.name,
+            counters,
+            patience: options.patience,
+            stop: options.stop.clone(),
+            dropped_seen: 0,
+            tried_again: 0,
+        })
+    }
+
+    /// Bytes that a frame may have which begins as `frame` does: one tag comes on top of the MTU.
+    pub(super) fn frame_bytes_max(&self, frame: &[u8]) -> usize {
+        let tag = match frame.get(12..14) {
+            Some([0x81 | 0x91, 0] | [0x88, 0xa8]) => TAG_BYTES,
+            _ => 0,
+        };
+        self.mtu + HEADER_BYTES + tag
+    }
+
+    pub(super) fn failure(&self, cause: io::Error) -> CaptureError {
+        CaptureError::os(format!("send on {}", self.name), cause)
+    }
+
+    /// Waits a moment for an interface that has not taken all of the `waiting` frames, for which
+    /// `stall` goes on as long as these do not become fewer.
+    ///
+    /// # Errors
+    /// When it has been waited for long enough.
+    pub(super) fn wait(
+        &mut self,
+        socket: &PacketSocket,
+        waiting: usize,
+        stall: &mut Stall,
+    ) -> Result<Waited, CaptureError> {
+        self.note_retry();
+        let now = clock::monotonic();
+        if waiting < stall.waiting {
+            *stall = Stall::default();
+        }
+        stall.waiting = waiting;
+        let waited = now.since(*stall.since.get_or_insert(now));
+        let is_stopped = self
+            .stop
+            .as_ref()
+            .is_some_and(|stop| stop.load(Ordering::Relaxed));
+        if is_stopped && waited >= FAREWELL.min(self.patience) {
+            return Ok(Waited::ForNothing);
+        }
+        if waited >= self.patience {
+            return Err(self.stalled(waited));
+        }
+        // A queue that was full for a moment has room at once; what lasts is not spun for.
+        if !stall.nap.is_zero() {
+            thread::sleep(stall.nap);
+        }
+        stall.nap = (stall.nap * 2).clamp(NAP_LEAST, ROOM_WAIT);
+        let waited = socket.wait_writable(ROOM_WAIT).map(drop);
+        waited.map_err(|cause| self.failure(cause))?;
+        Ok(Waited::ForRoom)
+    }
+
+    /// Packets that the interface has dropped on their way out since the start, and that were not
+    /// sent again.
+    pub(super) fn dropped(&mut self) -> u64 {
+        let statistics = self.counters.since_start();
+        let dropped = statistics.map_or(0, |since| since.tx_dropped);
+        dropped.saturating_sub(self.tried_again)
+    }
+
+    /// Looks whether the frame that was not taken was counted as dropped.
+    fn note_retry(&mut self) {
+        if let Ok(since) = self.counters.since_start() {
+            self.tried_again += u64::from(since.tx_dropped > self.dropped_seen);
+            self.dropped_seen = since.tx_dropped;
+        }
+    }
+
+    fn stalled(&mut self, waited: Duration) -> CaptureError {
+        let reason = match self.counters.state() {
+            None => "the interface is gone",
+            Some((false, _)) => "it is switched off",
+            Some((true, false)) => "no carrier, the cable is out or its other end switched off",
+            Some((true, true)) => "its queue stays full",
+        };
+        CaptureError::Stalled {
+            name: self.name.clone(),
+            waited_s: (waited.as_secs_f64() * 10.0).round() / 10.0,
+            reason,
+        }
+    }
+}
+
+/// An Ethernet header.
+pub(super) const HEADER_BYTES: usize = 14;
+pub(super) const TAG_BYTES: usize = 4;
+const ROOM_WAIT: Duration = Duration::from_millis(10);
+const NAP_LEAST: Duration = Duration::from_micros(20);
+/// Whoever is told to stop lets an interface that is only busy take what waits.
+const FAREWELL: Duration = Duration::from_millis(100);

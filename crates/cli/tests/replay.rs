@@ -1,0 +1,138 @@
+//! `replay` and `--fail-on` as their users meet them when something is wrong.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::{
+    process::{Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use lab::{Host, Lab, LabSpec, isolated};
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_towline");
+
+fn run(host: &Host, args: &[&str]) -> Output {
+    let mut command = host.command(PROGRAM);
+    command.args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Processor time that a process has taken so far, in ticks of which there are a hundred a second.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+/// Without a carrier a replay waits without spinning, and ends at the first signal with a report.
+#[test]
+fn the_first_signal_ends_a_replay_without_a_cable() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        lab.set_interface_up(1, false).unwrap();
+        for kind in ["ring:e0", "int:e0"] {
+            let mut command = lab.host(0).command(PROGRAM);
+            command.args(["replay", "gen:", "-o", kind, "--pps", "1k", "--json"]);
+            let replay = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let replay = replay.spawn().unwrap();
+            thread::sleep(Duration::from_secs(1));
+            let taken = ticks(replay.id());
+            let pid = replay.id().to_string();
+            let told = Command::new("kill").args(["-TERM", &pid]).status();
+            assert!(told.unwrap().success());
+            let begun = Instant::now();
+            let output = replay.wait_with_output().unwrap();
+            assert!(begun.elapsed() < Duration::from_secs(3), "{kind}");
+            assert!(taken < 30, "{kind} spins: {taken} ticks in a second");
+            let report = json(&output);
+            assert_eq!(report["ended_by"], "stopped", "{report}");
+            assert_eq!(report["sent"], 0, "{report}");
+            assert!(report["refused"].as_u64().unwrap() > 0, "{report}");
+            assert!(report["refused_bytes"].as_u64().unwrap() >= 60, "{report}");
+        }
+    });
+}
+
+/// A rate that cannot be kept, or that no link of that speed carries, is told.
+#[test]
+fn a_rate_that_is_not_attained_is_told() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        for flag in ["--pps", "--rate"] {
+            let args = ["replay", "gen:count=9", "-o", "ring:e0", flag, "0"];
+            let output = run(lab.host(0), &args);
+            assert_eq!(output.status.code(), Some(2));
+            assert!(said(&output).contains("a rate of 0 sends nothing"));
+        }
+        // More than 10 Gbit/s carries of the least frames, which no single processor makes either.
+        let fast = ["--pps", "20M", "--json"];
+        let args = ["replay", "gen:count=300000", "-o", "ring:e0"];
+        let output = run(lab.host(0), &[&args[..], &fast].concat());
+        let report = json(&output);
+        assert!(report["attained_share"].as_f64().unwrap() < 0.9, "{report}");
+        let said = said(&output);
+        assert!(said.contains("of the rate that was asked for"), "{said}");
+        let most = "and a link of 10 Gbit/s carries 14.9 M/s of 60 B frames";
+        assert!(said.contains(most), "{said}");
+        let slow = ["--pps", "1k", "--json"];
+        let args = ["replay", "gen:count=100", "-o", "ring:e0"];
+        let output = run(lab.host(0), &[&args[..], &slow].concat());
+        let share = json(&output)["attained_share"].as_f64().unwrap();
+        assert!((0.0..=1.0).contains(&share), "{share}");
+        assert!(!self::said(&output).contains("14.9 M/s"));
+    });
+}
+
+/// What a damaged file lost is loss, in the exit code and in its second.
+#[test]
+fn damage_is_loss() {
+    let path = std::env::temp_dir().join(format!("towline-damaged-{}.pcap", std::process::id()));
+    let file = format!("pcap:{}", path.display());
+    let run = |args: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(args).stdin(Stdio::null()).output().unwrap()
+    };
+    let made = run(&["capture", "gen:count=10,size=100", "-o", &file]);
+    assert!(made.status.success(), "{}", said(&made));
+    let read = ["capture", &file, "--fail-on", "loss", "--json"];
+    assert_eq!(run(&read).status.code(), Some(0));
+    let whole = std::fs::read(&path).unwrap();
+    // Cut in the middle of the last record.
+    std::fs::write(&path, &whole[..whole.len() - 50]).unwrap();
+    let cut = run(&read);
+    assert_eq!(
+        (cut.status.code(), &json(&cut)["delivered"]),
+        (Some(1), &9.into())
+    );
+    // A record that claims more than any has.
+    let mut damaged = whole;
+    damaged[24 + 116 * 5 + 8..][..4].fill(0x7f);
+    std::fs::write(&path, damaged).unwrap();
+    let output = run(&read);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let report = json(&output);
+    let seconds = report["per_second"].as_array().unwrap();
+    let damaged = seconds
+        .iter()
+        .map(|second| second["damaged_records"].as_u64().unwrap());
+    assert_eq!(damaged.sum::<u64>(), 1, "{report}");
+    assert_eq!(
+        (&report["delivered"], &report["sink_residual"]),
+        (&5.into(), &0.into())
+    );
+}
