@@ -10,6 +10,7 @@ use sys::{
 use super::{
     LiveOptions, Progress, Source, Visit,
     live::{SNAP_LEN, Tap, shut},
+    memory::Memory,
 };
 use crate::{CaptureError, Interface, Losses, Packet};
 
@@ -27,12 +28,23 @@ impl SocketSource {
     /// # Errors
     /// No such interface, no permission, or a refusal.
     pub fn open(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
-        let tap = Tap::find(name, "packet socket", options.snap_len)?;
+        let mut tap = Tap::find(name, "packet socket", options.snap_len)?;
         let socket = tap.socket(options)?;
+        let memory = Memory::new(name, options.ring_bytes, 1);
+        let wanted = memory.wanted();
         let prepared = socket
             .set_auxiliary_data(true)
-            .and_then(|()| socket.set_receive_buffer(options.ring_bytes));
-        prepared.map_err(|cause| CaptureError::os(format!("prepare to read {name}"), cause))?;
+            .and_then(|()| socket.set_receive_buffer(wanted));
+        let granted =
+            prepared.map_err(|cause| CaptureError::os(format!("prepare to read {name}"), cause))?;
+        if granted < wanted {
+            tap.remarks.push(format!(
+                "{name}: the kernel grants the socket a buffer of {granted} bytes instead of \
+                 {wanted}: CAP_NET_ADMIN or a larger net.core.rmem_max gives more"
+            ));
+        } else {
+            tap.remarks.extend(memory.remark(wanted, granted));
+        }
         tap.start(&socket, options)?;
         Ok(Self {
             tap,

@@ -27,6 +27,9 @@ pub struct LiveOptions {
     pub ignores_outgoing: bool,
     /// Have super-packets and unfilled checksums described.
     pub has_offload: bool,
+    /// Super-packets are to be cut up, for which they must be whole: `ring2:` makes its slots as
+    /// large as they are.
+    pub has_room_for_super_packets: bool,
     /// Take the adapter's stamps where there are some.
     pub wants_hardware_stamps: bool,
 }
@@ -41,6 +44,7 @@ impl Default for LiveOptions {
             is_promiscuous: true,
             ignores_outgoing: false,
             has_offload: true,
+            has_room_for_super_packets: false,
             wants_hardware_stamps: false,
         }
     }

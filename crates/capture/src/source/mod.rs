@@ -18,6 +18,9 @@ pub use int::SocketSource;
 mod live;
 pub use live::LiveOptions;
 
+mod memory;
+pub use memory::RING_BYTES_MAX;
+
 mod merged;
 pub use merged::MergedSource;
 
@@ -27,7 +30,7 @@ mod repeated;
 pub use repeated::{Reopen, RepeatedSource};
 
 mod ring;
-pub use ring::{RING_BYTES_MAX, RingSource};
+pub use ring::RingSource;
 
 mod ring2;
 pub use ring2::SlotSource;

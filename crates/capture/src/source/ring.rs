@@ -2,14 +2,12 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use sys::{
-    errno::ENOMEM,
-    packet::{BlockRing, BlockRingSpec},
-};
+use sys::packet::{BlockRing, BlockRingSpec};
 
 use super::{
     LiveOptions, Progress, Source, Visit,
     live::{Tap, shut},
+    memory::Memory,
 };
 use crate::{CaptureError, Interface, Losses, Packet};
 
@@ -21,8 +19,9 @@ pub struct RingSource {
 }
 
 impl RingSource {
-    /// Opens the ring and lets packets in. When the kernel has no memory for it, half the size is
-    /// tried, and so on, with a remark.
+    /// Opens the ring and lets packets in. It is never larger than half of the memory that is
+    /// available; when the kernel has no room for it, half the size is tried, and so on. Either
+    /// leaves a remark.
     ///
     /// # Errors
     /// No such interface, no permission, or a refusal.
@@ -44,10 +43,8 @@ impl RingSource {
         workers: usize,
     ) -> Result<Vec<Self>, CaptureError> {
         let options = LiveOptions {
-            ring_bytes: match options.ring_bytes {
-                RING_BYTES_MAX => largest(),
-                bytes => bytes,
-            } / workers.max(1),
+            ring_bytes: Memory::new(name, options.ring_bytes, BYTES_LEAST).wanted()
+                / workers.max(1),
             ..options.clone()
         };
         let mut sources: Vec<Self> = Vec::new();
@@ -66,40 +63,18 @@ impl RingSource {
     /// With its ring; nothing comes in yet.
     fn closed(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
         let mut tap = Tap::find(name, "TPACKET_V3 ring", options.snap_len)?;
-        let wanted = match options.ring_bytes {
-            RING_BYTES_MAX => largest(),
-            bytes => bytes,
-        };
-        let mut bytes = wanted.max(BLOCK_BYTES_LEAST * 2);
-        let ring = loop {
+        let memory = Memory::new(name, options.ring_bytes, BYTES_LEAST);
+        let mut remarks = Vec::new();
+        let ring = memory.make(&mut remarks, BlockRing::bytes, |bytes| {
             let (block_bytes, blocks) = shape(bytes);
             let spec = BlockRingSpec {
                 block_bytes: u32::try_from(block_bytes).unwrap_or(u32::MAX),
                 blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
                 retire: options.retire,
             };
-            match BlockRing::new(tap.socket(options)?, &spec) {
-                Ok(ring) => break ring,
-                Err(cause)
-                    if cause.raw_os_error() == Some(ENOMEM) && bytes > BLOCK_BYTES_LEAST * 2 =>
-                {
-                    bytes /= 2;
-                }
-                Err(cause) => {
-                    let operation = format!("make a ring of {bytes} bytes for {name}");
-                    return Err(CaptureError::os(operation, cause));
-                }
-            }
-        };
-        if options.ring_bytes == RING_BYTES_MAX {
-            tap.remarks
-                .push(format!("{name}: a ring of {} bytes", ring.bytes()));
-        } else if ring.bytes() < wanted {
-            tap.remarks.push(format!(
-                "the kernel has no memory for a ring of {wanted} bytes: {} are used",
-                ring.bytes()
-            ));
-        }
+            Ok(BlockRing::new(tap.socket(options)?, &spec))
+        })?;
+        tap.remarks.append(&mut remarks);
         Ok(Self { tap, ring })
     }
 
@@ -164,17 +139,6 @@ impl Source for RingSource {
     }
 }
 
-/// A quarter of the memory that is free, as whole as the kernel gives it: the rest is for the file
-/// that is written.
-pub(super) fn largest() -> usize {
-    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let free = info
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"));
-    let free = free.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
-    (free.unwrap_or(0) * 1024 / 4).clamp(DEFAULT_BYTES, LARGEST_BYTES)
-}
-
 /// Bytes of a block and number of blocks for a ring of about `bytes`: blocks of 1 MiB where there
 /// are enough, otherwise as large as leaves 16 of them, or 4 of the least.
 fn shape(bytes: usize) -> (usize, usize) {
@@ -184,13 +148,9 @@ fn shape(bytes: usize) -> (usize, usize) {
     (block, (bytes / block).max(2))
 }
 
-/// For [`LiveOptions::ring_bytes`]: as much as there is.
-pub const RING_BYTES_MAX: usize = usize::MAX;
-const DEFAULT_BYTES: usize = 32 << 20;
-/// Beyond this the kernel's request does not go.
-const LARGEST_BYTES: usize = 2 << 30;
 const BLOCK_BYTES: usize = 1 << 20;
 const BLOCK_BYTES_LEAST: usize = 4096;
+const BYTES_LEAST: usize = BLOCK_BYTES_LEAST * 2;
 /// Blocks read before the session looks at its clock.
 const BLOCKS_A_SHARE: usize = 8;
 

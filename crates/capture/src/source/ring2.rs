@@ -7,6 +7,7 @@ use sys::packet::SlotRing;
 use super::{
     LiveOptions, Progress, Source, Visit,
     live::{Tap, shut},
+    memory::Memory,
 };
 use crate::{CaptureError, Interface, Losses, Packet};
 
@@ -18,19 +19,32 @@ pub struct SlotSource {
 }
 
 impl SlotSource {
-    /// Opens the ring and lets packets in. A slot holds a frame of the interface's MTU; what is
-    /// longer is cut, and counted as cut.
+    /// Opens the ring and lets packets in. A slot holds a frame of the interface's MTU, or with
+    /// [`LiveOptions::has_room_for_super_packets`] one of these; what is longer is cut, and counted
+    /// as cut. Its memory is limited as that of [`RingSource`](super::RingSource).
     ///
     /// # Errors
     /// No such interface, no permission, or a refusal.
     pub fn open(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
-        let tap = Tap::find(name, "TPACKET_V2 ring", options.snap_len)?;
-        let frame_bytes = (options.snap_len as usize).min(FRAME_BYTES);
-        let ring = SlotRing::new(tap.socket(options)?, options.ring_bytes, frame_bytes);
-        let ring = ring.map_err(|cause| {
-            let bytes = options.ring_bytes;
-            CaptureError::os(format!("make a ring of {bytes} bytes for {name}"), cause)
+        let mut tap = Tap::find(name, "TPACKET_V2 ring", options.snap_len)?;
+        let frame_bytes = frame_bytes(tap.link.mtu as usize, options);
+        let memory = Memory::new(
+            name,
+            options.ring_bytes,
+            frame_bytes.next_power_of_two() * 4,
+        );
+        let mut remarks = Vec::new();
+        let ring = memory.make(&mut remarks, SlotRing::bytes, |bytes| {
+            Ok(SlotRing::new(tap.socket(options)?, bytes, frame_bytes))
         })?;
+        if ring.slot_bytes() > SLOT_BYTES_REMARKABLE {
+            let (bytes, slots) = (ring.slot_bytes(), ring.bytes() / ring.slot_bytes());
+            remarks.push(format!(
+                "{name}: a slot for frames of {frame_bytes} bytes takes {bytes}: there are {slots}; \
+                 --ring makes them more, --snaplen smaller"
+            ));
+        }
+        tap.remarks.append(&mut remarks);
         tap.start(ring.socket(), options)?;
         Ok(Self { tap, ring })
     }
@@ -87,6 +101,36 @@ impl Source for SlotSource {
     }
 }
 
-/// A slot of 2 KiB less what the kernel needs of it.
-const FRAME_BYTES: usize = 2048 - 128;
+/// Bytes of the longest frame that is to be whole.
+fn frame_bytes(mtu: usize, options: &LiveOptions) -> usize {
+    let packet_bytes = if options.has_room_for_super_packets {
+        mtu.max(SUPER_PACKET_BYTES)
+    } else {
+        mtu
+    };
+    (packet_bytes + HEADER_BYTES).min(options.snap_len as usize)
+}
+
 const SLOTS_A_SHARE: usize = 4096;
+/// An Ethernet header and two tags.
+const HEADER_BYTES: usize = 14 + 2 * 4;
+/// The largest that a kernel makes unless it is told to make larger ones (`gso_max_size`).
+const SUPER_PACKET_BYTES: usize = 65_536;
+/// Whose frames are longer gets fewer than may be expected.
+const SLOT_BYTES_REMARKABLE: usize = 32 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_as_large_as_the_frames() {
+        let mut options = LiveOptions::default();
+        assert_eq!(frame_bytes(1500, &options), 1522);
+        assert_eq!(frame_bytes(9000, &options), 9022);
+        options.has_room_for_super_packets = true;
+        assert_eq!(frame_bytes(1500, &options), 65_558);
+        options.snap_len = 96;
+        assert_eq!(frame_bytes(1500, &options), 96);
+    }
+}

@@ -38,7 +38,7 @@ use sys::{
     xdp::{XdpCopy, XdpDrops, XdpMode, XdpRedirect, XdpSocket, XdpSpec},
 };
 
-use super::{LiveOptions, Progress, RING_BYTES_MAX, Source, Visit, live::Tap, ring};
+use super::{LiveOptions, Progress, RING_BYTES_MAX, Source, Visit, live::Tap, memory::Memory};
 use crate::{CaptureError, Interface, Losses, Packet};
 
 /// Frames taken off one interface.
@@ -356,10 +356,8 @@ fn open_queues(
 ) -> Result<(Vec<XdpSocket>, XdpCopy), CaptureError> {
     let name = tap.interface[0].name.clone();
     let frame_bytes = tap.link.mtu.saturating_add(HEADER_BYTES);
-    let wanted = match options.ring_bytes {
-        RING_BYTES_MAX => ring::largest(),
-        bytes => bytes,
-    };
+    let memory = Memory::new(&name, options.ring_bytes, 1);
+    let wanted = memory.wanted();
     let mut bytes = wanted;
     let (queues, copy) = loop {
         let spec = shape(bytes, count, frame_bytes);
@@ -393,6 +391,8 @@ fn open_queues(
             "{name}: {wanted} bytes are more than may be locked in memory (ulimit -l, or \
              CAP_IPC_LOCK): {total} are used"
         ));
+    } else {
+        tap.remarks.extend(memory.remark(wanted, wanted));
     }
     if copy == XdpCopy::Whole && mode == XdpMode::Generic {
         tap.remarks.push(format!(

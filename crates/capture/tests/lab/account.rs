@@ -7,11 +7,12 @@ use std::{
 };
 
 use lab::isolated;
+use sys::netlink::Rtnetlink;
 use towline_capture::{
     Account, CaptureError, Checksum, Edits, Ended, Filter, Interface, Limits, LiveOptions, Losses,
     Pace, Packet, Second, SendOptions, Session, Sink, SinkAddress, Source, TagEdit, Workers,
     sink::{self, NullSink, Output, PcapngSink, RotatingSink, Rotation},
-    source::{self, FileSource, Progress, RingSource, Visit},
+    source::{self, FileSource, Progress, RING_BYTES_MAX, RingSource, Visit},
 };
 
 use crate::{Captured, OTHERS_MAX, assert_closed, capture, pair, send, send_edited, small_ring};
@@ -39,6 +40,55 @@ fn nothing_is_lost_at_a_moderate_rate() {
                 captured.account
             );
             assert_eq!(captured.account.cut, 0);
+        }
+    });
+}
+
+/// Long frames are whole in every kind of ring.
+#[test]
+fn frames_of_a_large_mtu_are_whole() {
+    isolated(|| {
+        let lab = pair();
+        for host in lab.hosts() {
+            let set = || {
+                let mut netlink = Rtnetlink::open().unwrap();
+                let index = netlink.link_index(host.interface()).unwrap();
+                netlink.set_mtu(index, 9000).unwrap();
+            };
+            host.enter(set).unwrap();
+        }
+        for kind in ["ring", "ring2", "int"] {
+            let options = LiveOptions {
+                ignores_outgoing: true,
+                ..LiveOptions::default()
+            };
+            let mut sent = 0;
+            let captured = capture(lab.host(1), kind, &options, Box::new(NullSink), || {
+                let spec = "size=8000-9014,count=500";
+                sent = send(lab.host(0), "ring", spec, Pace::Packets(2_000));
+            });
+            assert_closed(&captured, sent);
+            assert_eq!((sent, captured.sequence.frames), (500, 500), "{kind}");
+            assert_eq!(captured.account.cut, 0, "{kind}: {:?}", captured.account);
+        }
+    });
+}
+
+/// A ring without measure is as large as the machine can spare, in every kind, and that is said.
+#[test]
+fn the_largest_ring_there_is_can_be_asked_for() {
+    isolated(|| {
+        let lab = pair();
+        let options = LiveOptions {
+            ring_bytes: RING_BYTES_MAX,
+            ..LiveOptions::default()
+        };
+        for kind in ["ring2", "int"] {
+            let address = format!("{kind}:e0").parse().unwrap();
+            let opened = lab.host(0).enter(|| source::open(&address, &options));
+            let remarks = opened.unwrap().unwrap().take_remarks();
+            let of_size = |remark: &String| remark.starts_with("e0: ") && remark.contains(" bytes");
+            assert!(remarks.iter().any(of_size), "{kind}: {remarks:?}");
         }
     });
 }

@@ -81,14 +81,20 @@ fn set_offloads(host: &Host, on: bool) {
     set.unwrap();
 }
 
-fn captured(lab: &Lab, protocol: u8, meanwhile: &(dyn Fn() + Sync)) -> (Vec<Vec<u8>>, Account) {
+fn captured(
+    lab: &Lab,
+    kind: &str,
+    protocol: u8,
+    meanwhile: &(dyn Fn() + Sync),
+) -> (Vec<Vec<u8>>, Account) {
     let keep = Keep::new(protocol);
     let options = LiveOptions {
         ignores_outgoing: true,
+        has_room_for_super_packets: true,
         ..LiveOptions::default()
     };
     let sink = Box::new(keep.clone());
-    let captured = capture_with(lab.host(1), "ring", &options, sink, true, meanwhile);
+    let captured = capture_with(lab.host(1), kind, &options, sink, true, meanwhile);
     assert_eq!(captured.account.residual(), Some(0));
     (keep.take(), captured.account)
 }
@@ -124,11 +130,28 @@ fn datagrams_are_what_the_kernel_makes_of_them() {
             let pieces = [IoSlice::new(&payload)];
             message::send(sender.as_fd(), &raw, &pieces, &control).unwrap();
         };
-        let (ours, account) = captured(&lab, 17, &send);
+        let (ours, account) = captured(&lab, "ring", 17, &send);
         assert!(account.super_frames >= 1, "{account:?}");
         assert_eq!(account.uncut_super_frames, 0);
+        assert_eq!((account.pieces, account.sink_residual()), (4, 0));
+        for kind in ["ring2", "int"] {
+            let (theirs, account) = captured(&lab, kind, 17, &send);
+            assert_eq!(
+                (account.super_frames, account.uncut_super_frames),
+                (1, 0),
+                "{kind}"
+            );
+            for (one, other) in ours.iter().zip(&theirs) {
+                assert_eq!(
+                    without_id(one, &ours[0]),
+                    without_id(other, &theirs[0]),
+                    "{kind}"
+                );
+            }
+            assert_eq!(theirs.len(), 5, "{kind}");
+        }
         set_offloads(lab.host(0), false);
-        let (kernels, account) = captured(&lab, 17, &send);
+        let (kernels, account) = captured(&lab, "ring", 17, &send);
         assert_eq!(account.super_frames, 0);
         drop(receiver);
         assert_eq!(ours.len(), 5);
@@ -166,7 +189,7 @@ fn segments_make_up_the_stream() {
                 assert_eq!(reader.join().unwrap(), sent.len());
             });
         };
-        let (packets, account) = captured(&lab, 6, &transfer);
+        let (packets, account) = captured(&lab, "ring", 6, &transfer);
         assert!(account.super_frames > 0, "{account:?}");
         assert_eq!(account.uncut_super_frames, 0);
         assert!(account.delivered > account.received);

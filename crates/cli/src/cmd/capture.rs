@@ -31,6 +31,7 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
     let filter = args.filter.as_deref().map(Filter::compile).transpose()?;
     let live = LiveOptions {
         filter: filter.clone(),
+        has_room_for_super_packets: args.segment,
         ..args.live.options()
     };
     // Before it happens: who is logged in through the interface sees nothing any more.

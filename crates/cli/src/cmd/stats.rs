@@ -5,7 +5,7 @@ use std::{fs, io::BufWriter, path::Path, time::Duration};
 use serde_json::json;
 use towline::{
     capture::{
-        Ended, Filter, Limits, Session, drop_capabilities, source,
+        Ended, Filter, Limits, LiveOptions, Session, drop_capabilities, source,
         stats::{StatsSink, Summary},
     },
     demo::isolate,
@@ -42,7 +42,10 @@ pub(super) fn run(args: &StatsArgs, output: &Output) -> Result<Verdict, Failure>
         sink = sink.without_headers();
     }
     let summary = sink.summary();
-    let live = args.live.options();
+    let live = LiveOptions {
+        has_room_for_super_packets: args.segment,
+        ..args.live.options()
+    };
     warn_of_taking(&args.sources, output);
     let sources = args.sources.iter();
     let sources = sources.map(|address| source::open(address, &live));

@@ -69,6 +69,12 @@ impl SlotRing {
         &self.socket
     }
 
+    /// Bytes of a slot, the kernel's headers included.
+    #[must_use]
+    pub const fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
     /// Bytes of memory shared with the kernel.
     #[must_use]
     pub const fn bytes(&self) -> usize {
