@@ -5,67 +5,92 @@ use sys::{
     compile_filter,
     packet::{FilterOp, STUB_LEN},
 };
-use wire::bpf::{Op, Program};
+use wire::{
+    bpf::{Op, Program},
+    trace_file::ETHERNET,
+};
 
 use crate::{CaptureError, Packet};
 
-/// A filter for Ethernet frames.
+/// A filter, compiled for the link types that it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     text: String,
+    programs: Vec<Compiled>,
+}
+
+/// A filter for one link type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Compiled {
+    link_type: u16,
     program: Program,
     ops: Vec<FilterOp>,
 }
 
 impl Filter {
-    /// Compiles a filter, which takes libpcap.
+    /// Compiles a filter for Ethernet frames, which takes libpcap. What makes no sense for these,
+    /// but for packets of another link type, is a filter too.
     ///
     /// # Errors
     /// When the machine has no libpcap, or it does not understand the text.
     pub fn compile(text: &str) -> Result<Self, CaptureError> {
-        let error = |reason: String| CaptureError::Address {
+        let mut compiled = Compiled::new(text, ETHERNET);
+        for other in OTHER_LINK_TYPES {
+            compiled = compiled.or_else(|error| {
+                let other = Compiled::new(text, other);
+                other.map_err(|_| error)
+            });
+        }
+        let compiled = compiled.map_err(|reason| CaptureError::Address {
             address: text.to_owned(),
             what: "filter",
             reason,
-        };
-        let ops = compile_filter(text, wire::trace_file::ETHERNET);
-        let ops = ops.map_err(|cause| error(cause.to_string()))?;
-        let kernel_ops: Vec<FilterOp> = ops
-            .iter()
-            .map(|op| FilterOp {
-                code: op.code,
-                if_true: op.if_true,
-                if_false: op.if_false,
-                operand: op.operand,
-            })
-            .collect();
-        let ops = ops.iter().map(|op| Op {
-            code: op.code,
-            if_true: op.if_true,
-            if_false: op.if_false,
-            operand: op.operand,
-        });
-        let program = Program::new(ops.collect());
-        let program = program.ok_or_else(|| error("it was compiled to nonsense".to_owned()))?;
+        })?;
         Ok(Self {
             text: text.to_owned(),
-            program,
-            ops: kernel_ops,
+            programs: vec![compiled],
         })
     }
 
-    /// True for a packet that is to be kept.
+    /// Compiles it for packets of `link_type` (`LINKTYPE_*`) too.
+    ///
+    /// # Errors
+    /// When it makes no sense for these, or libpcap does not know them.
+    pub fn add_link_type(&mut self, link_type: u16) -> Result<(), CaptureError> {
+        if self.compiled(link_type).is_none() {
+            let compiled = Compiled::new(&self.text, link_type);
+            let compiled = compiled.map_err(|reason| CaptureError::Address {
+                address: self.text.clone(),
+                what: "filter",
+                reason: format!("for packets of link type {link_type}: {reason}"),
+            })?;
+            self.programs.push(compiled);
+        }
+        Ok(())
+    }
+
+    /// True for a packet of `link_type` that is to be kept.
+    ///
+    /// **Panics** (bug): when the link type was not added.
     #[inline]
     #[must_use]
-    pub fn accepts(&self, packet: &Packet<'_>) -> bool {
-        self.program.run(packet.data, packet.wire_len) != 0
+    pub fn accepts(&self, packet: &Packet<'_>, link_type: u16) -> bool {
+        let compiled = self.compiled(link_type);
+        let compiled = compiled.expect("a filter is compiled for every interface");
+        compiled.program.run(packet.data, packet.wire_len) != 0
+    }
+
+    #[inline]
+    fn compiled(&self, link_type: u16) -> Option<&Compiled> {
+        let mut programs = self.programs.iter();
+        programs.find(|compiled| compiled.link_type == link_type)
     }
 
     /// The same for the kernel to run: it keeps `snap_len` bytes of what is accepted, and of what
     /// is rejected so little that it is known by it. A packet whose VLAN tag the kernel has taken
     /// out is kept, as the program was made for packets with their tags. `None` when the program
-    /// cannot be changed so.
-    pub(crate) fn for_kernel(&self, snap_len: u32) -> Option<Vec<FilterOp>> {
+    /// cannot be changed so, or was not compiled for `link_type`.
+    pub(crate) fn for_kernel(&self, link_type: u16, snap_len: u32) -> Option<Vec<FilterOp>> {
         let keep = |op: &FilterOp| match (op.code, op.operand) {
             (RETURN, 0) => Some(FilterOp {
                 operand: STUB_LEN,
@@ -90,7 +115,8 @@ impl Filter {
             op(JUMP_EQUAL, 1, 0, 0),
             op(RETURN, 0, 0, snap_len.max(STUB_LEN + 1)),
         ];
-        let body = self.ops.iter().map(keep).collect::<Option<Vec<_>>>()?;
+        let compiled = self.compiled(link_type)?;
+        let body = compiled.ops.iter().map(keep).collect::<Option<Vec<_>>>()?;
         Some([head.to_vec(), body].concat())
     }
 
@@ -100,6 +126,47 @@ impl Filter {
         &self.text
     }
 }
+
+impl Compiled {
+    fn new(text: &str, link_type: u16) -> Result<Self, String> {
+        let compiled = compile_filter(text, library_number(link_type));
+        let compiled = compiled.map_err(|cause| cause.to_string())?;
+        let ops = compiled.iter().map(|op| FilterOp {
+            code: op.code,
+            if_true: op.if_true,
+            if_false: op.if_false,
+            operand: op.operand,
+        });
+        let ops: Vec<FilterOp> = ops.collect();
+        let program = compiled.iter().map(|op| Op {
+            code: op.code,
+            if_true: op.if_true,
+            if_false: op.if_false,
+            operand: op.operand,
+        });
+        let program = Program::new(program.collect());
+        Ok(Self {
+            link_type,
+            program: program.ok_or("it was compiled to nonsense")?,
+            ops,
+        })
+    }
+}
+
+/// Files have numbers of their own for some link types (`LINKTYPE_*`), which libpcap calls by
+/// others (`DLT_*`) when it compiles.
+const fn library_number(link_type: u16) -> u16 {
+    match link_type {
+        // ATM, and IP without anything in front.
+        100 => 11,
+        101 => 12,
+        other => other,
+    }
+}
+
+/// Tried for what makes no sense for Ethernet: IEEE 802.11 bare and with radiotap in front, RAW,
+/// SLL.
+const OTHER_LINK_TYPES: [u16; 4] = [105, 127, 101, 113];
 
 /// `BPF_RET | BPF_K`, and the class of all returns.
 const RETURN: u16 = 0x06;

@@ -79,7 +79,8 @@ struct Path {
     snap_len: usize,
     packets_max: u64,
     failure: Option<CaptureError>,
-    interface_count: u32,
+    /// Of each interface, by its number.
+    link_types: Vec<u16>,
     pacer: Option<Pacer>,
     sequence: Option<SequenceCheck>,
     segmenter: Option<Segmenter>,
@@ -115,7 +116,7 @@ impl Session {
                 snap_len: limits.snap_len.map_or(usize::MAX, |len| len as usize),
                 packets_max: limits.packets.unwrap_or(u64::MAX),
                 failure: None,
-                interface_count: 0,
+                link_types: Vec::new(),
                 pacer: (limits.pace != Pace::TopSpeed)
                     .then(|| Pacer::new(limits.pace, limits.burst)),
                 segmenter: limits.segments.then(Segmenter::default),
@@ -146,8 +147,15 @@ impl Session {
     }
 
     /// Keeps only what `filter` accepts, and counts the rest.
-    pub fn set_filter(&mut self, filter: Filter) {
+    ///
+    /// # Errors
+    /// When it makes no sense for the packets of a source.
+    pub fn set_filter(&mut self, mut filter: Filter) -> Result<(), CaptureError> {
+        for link_type in &self.path.link_types {
+            filter.add_link_type(*link_type)?;
+        }
         self.path.filter = Some(filter);
+        Ok(())
     }
 
     /// Changes what passed the filter, before it is passed on.
@@ -392,8 +400,11 @@ impl Tapped {
         for interface in &self.source.interfaces()[self.interfaces.len()..] {
             path.sink.interface(interface)?;
             path.account.interfaces.push(InterfaceAccount::default());
-            self.interfaces.push(path.interface_count);
-            path.interface_count += 1;
+            if let Some(filter) = &mut path.filter {
+                filter.add_link_type(interface.link_type)?;
+            }
+            self.interfaces.push(path.link_types.len() as u32);
+            path.link_types.push(interface.link_type);
         }
         Ok(())
     }
@@ -412,15 +423,14 @@ impl Path {
             return ControlFlow::Break(());
         }
         self.account.received += 1;
-        let filter = self.filter.as_ref();
-        if packet.is_rejected || filter.is_some_and(|filter| !filter.accepts(packet)) {
+        let interface = interfaces.get(packet.interface as usize);
+        let interface = interface.copied().unwrap_or(0);
+        if packet.is_rejected || !self.is_accepted(packet, interface) {
             self.account.filtered += 1;
             return ControlFlow::Continue(());
         }
         self.account.passed += 1;
         self.account.super_frames += u64::from(packet.is_super_packet());
-        let interface = interfaces.get(packet.interface as usize);
-        let interface = interface.copied().unwrap_or(0);
         if let Some(account) = self.account.interfaces.get_mut(interface as usize) {
             account.passed += 1;
         }
@@ -439,6 +449,15 @@ impl Path {
         } else {
             ControlFlow::Continue(())
         }
+    }
+
+    #[inline]
+    fn is_accepted(&self, packet: &Packet<'_>, interface: u32) -> bool {
+        let Some(filter) = &self.filter else {
+            return true;
+        };
+        let link_type = self.link_types.get(interface as usize);
+        link_type.is_some_and(|link_type| filter.accepts(packet, *link_type))
     }
 
     /// What passed the filter, whole or as the wire would carry it.

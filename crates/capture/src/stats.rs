@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use wire::link::Layers;
+use wire::{link::Layers, trace_file::ETHERNET};
 
 use crate::{Account, CaptureError, Filter, Interface, Packet, Sink};
 
@@ -90,6 +90,8 @@ impl SharedSummary {
 /// Counts packets.
 #[derive(Debug)]
 pub struct StatsSink {
+    /// Of each interface, by its number.
+    link_types: Vec<u16>,
     filters: Vec<(Filter, Count)>,
     talkers_max: usize,
     counts: Counts,
@@ -102,6 +104,7 @@ impl StatsSink {
     pub fn new(filters: Vec<Filter>, talkers_max: usize) -> Self {
         let zero = |filter| (filter, Count::default());
         Self {
+            link_types: Vec::new(),
             filters: filters.into_iter().map(zero).collect(),
             talkers_max,
             counts: Counts::default(),
@@ -124,17 +127,21 @@ impl StatsSink {
 }
 
 impl Sink for StatsSink {
-    fn interface(&mut self, _: &Interface) -> Result<(), CaptureError> {
-        Ok(())
+    fn interface(&mut self, interface: &Interface) -> Result<(), CaptureError> {
+        self.link_types.push(interface.link_type);
+        let mut filters = self.filters.iter_mut();
+        filters.try_for_each(|(filter, _)| filter.add_link_type(interface.link_type))
     }
 
     fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
+        let link_type = self.link_types.get(packet.interface as usize);
+        let link_type = link_type.copied().unwrap_or(ETHERNET);
         for (filter, count) in &mut self.filters {
-            if filter.accepts(packet) {
+            if filter.accepts(packet, link_type) {
                 count.add(packet.wire_len.into());
             }
         }
-        self.counts.add(packet);
+        self.counts.add(packet, link_type);
         Ok(())
     }
 
@@ -158,6 +165,8 @@ struct Counts {
     by_protocol: Box<[Count; 256]>,
     /// Frames without IP, by their type; few kinds, so a list.
     by_type: Vec<(u16, Count)>,
+    /// Packets that are not looked into, by their link type.
+    by_link_type: Vec<(u16, Count)>,
     by_size: [Count; SIZES.len()],
     v4: Pairs<u64>,
     v6: Pairs<[u8; 32]>,
@@ -187,6 +196,7 @@ impl Default for Counts {
             reads_headers: true,
             by_protocol: Box::new([Count::default(); 256]),
             by_type: Vec::new(),
+            by_link_type: Vec::new(),
             by_size: [Count::default(); SIZES.len()],
             v4: Pairs::default(),
             v6: Pairs::default(),
@@ -205,7 +215,7 @@ impl Default for Counts {
 
 impl Counts {
     #[inline]
-    fn add(&mut self, packet: &Packet<'_>) {
+    fn add(&mut self, packet: &Packet<'_>, link_type: u16) {
         let bytes = u64::from(packet.wire_len);
         // None is above the last.
         let smaller = SIZES
@@ -214,13 +224,16 @@ impl Counts {
         self.by_size[smaller.sum::<usize>()].add(bytes);
         self.add_time(packet.stamp_ns, bytes);
         if self.reads_headers {
-            self.add_headers(packet, bytes);
+            self.add_headers(packet, link_type, bytes);
         }
     }
 
     #[inline]
-    fn add_headers(&mut self, packet: &Packet<'_>, bytes: u64) {
-        let layers = Layers::parse(packet.data);
+    fn add_headers(&mut self, packet: &Packet<'_>, link_type: u16, bytes: u64) {
+        let Some(layers) = Layers::of(link_type, packet.data) else {
+            self.add_unknown(link_type, bytes);
+            return;
+        };
         if layers.tags > 0 {
             self.tagged.add(bytes);
         }
@@ -281,17 +294,13 @@ impl Counts {
 
     #[cold]
     fn add_type(&mut self, ether_type: u16, bytes: u64) {
-        let known = self
-            .by_type
-            .iter()
-            .position(|(kind, _)| *kind == ether_type);
-        match known {
-            Some(at) => self.by_type[at].1.add(bytes),
-            None if self.by_type.len() < TYPES_MAX => {
-                self.by_type.push((ether_type, Count { packets: 1, bytes }));
-            }
-            None => self.by_type[TYPES_MAX - 1].1.add(bytes),
-        }
+        add_to(&mut self.by_type, ether_type, bytes);
+    }
+
+    /// A packet of a link type that is not looked into.
+    #[cold]
+    fn add_unknown(&mut self, link_type: u16, bytes: u64) {
+        add_to(&mut self.by_link_type, link_type, bytes);
     }
 
     fn summary(&self, talkers_max: usize) -> Summary {
@@ -299,8 +308,12 @@ impl Counts {
         let named = by_protocol.map(|(number, count)| (protocol_name(number), *count));
         let others = self.by_type.iter();
         let others = others.map(|(kind, count)| (type_name(*kind), *count));
+        let unknown = self.by_link_type.iter();
+        let unknown = unknown
+            .map(|(link_type, count)| (format!("link type {link_type}, not looked into"), *count));
         let mut protocols: Vec<(String, Count)> = named
             .chain(others)
+            .chain(unknown)
             .filter(|(_, count)| count.packets > 0)
             .collect();
         protocols.sort_by_key(|(_, count)| std::cmp::Reverse(count.bytes));
@@ -332,6 +345,15 @@ impl Counts {
             step: Duration::from_nanos(self.step_ns),
             rate: self.rate.clone(),
         }
+    }
+}
+
+fn add_to(kinds: &mut Vec<(u16, Count)>, kind: u16, bytes: u64) {
+    let known = kinds.iter().position(|(known, _)| *known == kind);
+    match known {
+        Some(at) => kinds[at].1.add(bytes),
+        None if kinds.len() < TYPES_MAX => kinds.push((kind, Count { packets: 1, bytes })),
+        None => kinds[TYPES_MAX - 1].1.add(bytes),
     }
 }
 
@@ -522,6 +544,37 @@ mod tests {
     }
 
     #[test]
+    fn packets_are_looked_into_by_their_link_type() {
+        let mut sink = StatsSink::new(Vec::new(), 5);
+        let summary = sink.summary();
+        for link_type in [ETHERNET, 101, 105] {
+            let interface = Interface {
+                link_type,
+                ..Interface::default()
+            };
+            sink.interface(&interface).unwrap();
+        }
+        let mut generator = Generator::new("count=1,size=60".parse().unwrap());
+        let frame = generator.next_frame().unwrap();
+        for (interface, data) in [(0, frame), (1, &frame[14..]), (2, frame)] {
+            let packet = Packet {
+                interface,
+                ..packet(data, 1)
+            };
+            sink.write(&packet).unwrap();
+        }
+        sink.flush().unwrap();
+        let summary = summary.read();
+        let names: Vec<_> = summary
+            .protocols
+            .iter()
+            .map(|(name, count)| (name.as_str(), count.packets))
+            .collect();
+        assert_eq!(names, [("UDP", 2), ("link type 105, not looked into", 1)]);
+        assert_eq!((summary.pairs, summary.talkers[0].2.bytes), (1, 60 + 46));
+    }
+
+    #[test]
     fn without_headers_only_what_a_record_says_is_counted() {
         let mut generator = Generator::new("count=9,size=60".parse().unwrap());
         let mut sink = StatsSink::new(Vec::new(), 5).without_headers();
@@ -552,7 +605,7 @@ mod tests {
             .to_vec();
         for number in 0..PAIRS_MAX as u32 + 10 {
             frame[26..30].copy_from_slice(&number.to_be_bytes());
-            counts.add(&packet(&frame, 1));
+            counts.add(&packet(&frame, 1), ETHERNET);
         }
         let summary = counts.summary(3);
         assert_eq!(

@@ -51,15 +51,18 @@ impl Default for LiveOptions {
 }
 
 impl LiveOptions {
-    /// What the kernel runs for each packet; none when it keeps everything.
-    fn program(&self) -> Option<Vec<FilterOp>> {
-        let filter = self.filter.as_ref();
-        let program = filter.and_then(|filter| filter.for_kernel(self.snap_len));
-        program.or_else(|| {
+    /// What the kernel runs for each packet of `link_type`; none when it keeps everything.
+    fn program(&self, link_type: u16) -> Result<Option<Vec<FilterOp>>, CaptureError> {
+        let mut filter = self.filter.clone();
+        if let Some(filter) = &mut filter {
+            filter.add_link_type(link_type)?;
+        }
+        let program = filter.and_then(|filter| filter.for_kernel(link_type, self.snap_len));
+        Ok(program.or_else(|| {
             // One byte more than what tells a rejected packet.
             let len = self.snap_len.max(STUB_LEN + 1);
             (self.snap_len < SNAP_LEN).then(|| keep_all(len).to_vec())
-        })
+        }))
     }
 }
 
@@ -104,6 +107,7 @@ impl Tap {
     /// A socket with the options set, for a ring to take over; not bound.
     pub(super) fn socket(&self, options: &LiveOptions) -> Result<PacketSocket, CaptureError> {
         let name = &self.interface[0].name;
+        let program = options.program(self.interface[0].link_type)?;
         let open = || -> io::Result<PacketSocket> {
             let mut socket = PacketSocket::open()?;
             if options.has_offload {
@@ -117,8 +121,8 @@ impl Tap {
             } else {
                 Stamping::Software
             })?;
-            if let Some(program) = options.program() {
-                socket.attach_filter(&program)?;
+            if let Some(program) = &program {
+                socket.attach_filter(program)?;
             }
             Ok(socket)
         };
@@ -166,7 +170,7 @@ impl Tap {
         socket: &PacketSocket,
         options: &LiveOptions,
     ) -> Result<(), CaptureError> {
-        let opened = match options.program() {
+        let opened = match options.program(self.interface[0].link_type)? {
             Some(program) => socket.attach_filter(&program),
             None => socket.detach_filter(),
         };

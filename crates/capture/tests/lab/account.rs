@@ -169,7 +169,7 @@ fn a_filter_counts_what_it_rejects() {
         let source = source::open(&source, &LiveOptions::default()).unwrap();
         let limits = Limits::default();
         let mut session = Session::new(vec![source], Box::new(NullSink), limits).unwrap();
-        session.set_filter(filter);
+        session.set_filter(filter).unwrap();
         session.run(&|| false, &mut |_| {}).unwrap();
         let account = session.account();
         assert_eq!((account.passed, account.filtered), (250, 750));

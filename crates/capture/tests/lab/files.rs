@@ -8,12 +8,15 @@ use std::{
 
 use lab::isolated;
 use towline_capture::{
-    Limits, LiveOptions, Pace, SendOptions, Session, SinkAddress, Source,
+    Filter, Limits, LiveOptions, Pace, SendOptions, Session, SinkAddress, Source,
     generated::{Generator, GeneratorSpec},
     sink::{self, NullSink},
     source::{self, FileSource},
 };
-use wire::trace_file::{Step, TraceDecoder};
+use wire::{
+    pcap::{Header, emit_record},
+    trace_file::{Step, TraceDecoder},
+};
 
 use crate::{assert_closed, capture, pair, send};
 
@@ -172,6 +175,60 @@ fn a_cut_file_is_read_as_far_as_it_goes() {
     assert_eq!(session.account().delivered, 30);
     assert_eq!(session.account().losses.lost_bytes, 50);
     assert!(session.take_remarks()[0].ends_with("the last record is cut short"));
+}
+
+/// A filter means the same whatever stands in front of the IP header.
+#[test]
+fn a_filter_is_for_the_packets_of_its_file() {
+    let filter = match Filter::compile("udp src port 20001") {
+        Err(error) if error.to_string().contains("need libpcap") => {
+            println!("skipped: {error}");
+            return;
+        }
+        filter => filter.unwrap(),
+    };
+    let folder = Folder::new("link-types");
+    let file = folder.file("x.pcap");
+    let sll = [0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 8, 0];
+    let heads: [(u16, &[u8]); 5] = [
+        (101, &[]),
+        (228, &[]),
+        (0, &[2, 0, 0, 0]),
+        (108, &[0, 0, 0, 2]),
+        (113, &sll),
+    ];
+    for (link_type, head) in heads {
+        let mut bytes = Vec::new();
+        Header::new(link_type, 65_535).emit(&mut bytes);
+        let mut generator = Generator::new("count=1000,flows=4,size=100".parse().unwrap());
+        while let Some(frame) = generator.next_frame() {
+            let packet = [head, &frame[14..]].concat();
+            emit_record(&mut bytes, 1, packet.len() as u32, &packet);
+        }
+        fs::write(&file, &bytes).unwrap();
+        let source: Box<dyn Source> = Box::new(FileSource::open(&file).unwrap());
+        let sink = Box::new(NullSink);
+        let mut session = Session::new(vec![source], sink, Limits::default()).unwrap();
+        session.set_filter(filter.clone()).unwrap();
+        session.run(&|| false, &mut |_| {}).unwrap();
+        let account = session.account();
+        assert_eq!(
+            (account.passed, account.filtered),
+            (250, 750),
+            "{link_type}"
+        );
+    }
+    // Nothing is kept or rejected by chance where nobody knows what the bytes are.
+    let mut bytes = Vec::new();
+    Header::new(147, 65_535).emit(&mut bytes);
+    emit_record(&mut bytes, 1, 4, &[1; 4]);
+    fs::write(&file, &bytes).unwrap();
+    let source: Box<dyn Source> = Box::new(FileSource::open(&file).unwrap());
+    let sink = Box::new(NullSink);
+    let mut session = Session::new(vec![source], sink, Limits::default()).unwrap();
+    session.set_filter(filter).unwrap();
+    let error = session.run(&|| false, &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("for packets of link type 147: "), "{error}");
 }
 
 /// tshark and tcpdump see in our files what we wrote, and we read what tshark writes.

@@ -40,7 +40,7 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
     for (sources, sink) in open(args, &live)? {
         let mut session = Session::new(sources, sink, limits(args, &live))?;
         if let Some(filter) = &filter {
-            session.set_filter(filter.clone());
+            session.set_filter(filter.clone())?;
         }
         sessions.push(session);
     }

@@ -1,6 +1,9 @@
 //! Where the headers of a frame begin.
+//!
+//! **Spec**: <https://www.tcpdump.org/linktypes.html> for packets that do not begin with an Ethernet
+//! header.
 
-/// The headers of an Ethernet frame, as offsets into it.
+/// The headers of a frame, as offsets into it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
     /// VLAN tags in front of the network header.
@@ -35,9 +38,40 @@ impl Layers {
     #[must_use]
     #[inline]
     pub fn parse(frame: &[u8]) -> Self {
+        Self::behind(frame, half(frame, 12).unwrap_or(0), ETHERNET_LEN)
+    }
+
+    /// Finds the headers of a packet of any link type (`LINKTYPE_*`): Ethernet, IP without anything
+    /// in front (RAW, IPV4, IPV6), the loopback of other systems (NULL, LOOP), and Linux's "any"
+    /// (SLL, SLL2); none for others.
+    ///
+    /// **Cost**: as of [`Layers::parse`].
+    #[must_use]
+    #[inline]
+    pub fn of(link_type: u16, packet: &[u8]) -> Option<Self> {
+        if link_type == ETHERNET {
+            return Some(Self::parse(packet));
+        }
+        Self::of_other(link_type, packet)
+    }
+
+    fn of_other(link_type: u16, packet: &[u8]) -> Option<Self> {
+        let (ether_type, network) = match link_type {
+            RAW | RAW_BSD | RAW_OPENBSD | ONLY_IPV4 | ONLY_IPV6 => (by_version(packet, 0), 0),
+            NULL | LOOP => (by_version(packet, 4), 4),
+            SLL => (half(packet, 14).unwrap_or(0), 16),
+            SLL2 => (half(packet, 0).unwrap_or(0), 20),
+            _ => return None,
+        };
+        Some(Self::behind(packet, ether_type, network))
+    }
+
+    /// With `ether_type` at `network`, tags in front of it.
+    #[inline]
+    fn behind(frame: &[u8], ether_type: u16, network: usize) -> Self {
         let mut layers = Self {
-            network: ETHERNET_LEN,
-            ether_type: half(frame, 12).unwrap_or(0),
+            network,
+            ether_type,
             ..Self::default()
         };
         while layers.tags < TAGS_MAX && matches!(layers.ether_type, 0x8100 | 0x88a8 | 0x9100) {
@@ -54,6 +88,15 @@ impl Layers {
             _ => None,
         };
         layers
+    }
+}
+
+/// The type of the IP packet that begins at `at`, by its first four bits.
+fn by_version(packet: &[u8], at: usize) -> u16 {
+    match packet.get(at).map(|first| first >> 4) {
+        Some(4) => IPV4,
+        Some(6) => IPV6,
+        _ => 0,
     }
 }
 
@@ -126,6 +169,19 @@ const EXTENSIONS_MAX: usize = 8;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86DD;
 
+/// `LINKTYPE_*`.
+const NULL: u16 = 0;
+const ETHERNET: u16 = 1;
+/// What BSDs and OpenBSD write for RAW.
+const RAW_BSD: u16 = 12;
+const RAW_OPENBSD: u16 = 14;
+const RAW: u16 = 101;
+const LOOP: u16 = 108;
+const SLL: u16 = 113;
+const ONLY_IPV4: u16 = 228;
+const ONLY_IPV6: u16 = 229;
+const SLL2: u16 = 276;
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -155,6 +211,37 @@ mod tests {
         let ip = layers.ip.unwrap();
         assert_eq!((ip.protocol, ip.transport), (6, 14 + 56));
         assert!(ip.is_fragment && !ip.is_later_fragment);
+    }
+
+    #[test]
+    fn packets_of_other_link_types_have_their_headers_elsewhere() {
+        let mut ip = [0_u8; 20];
+        (ip[0], ip[9]) = (0x45, 17);
+        let heads: [(u16, &[u8]); 8] = [
+            (1, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0]),
+            (101, &[]),
+            (12, &[]),
+            (228, &[]),
+            (0, &[2, 0, 0, 0]),
+            (108, &[0, 0, 0, 2]),
+            (113, &[0, 0, 0, 1, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0]),
+            (
+                276,
+                &[8, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0],
+            ),
+        ];
+        for (link_type, head) in heads {
+            let packet = [head, &ip].concat();
+            let layers = Layers::of(link_type, &packet).unwrap();
+            let found = layers.ip.map(|ip| (ip.protocol, ip.transport));
+            assert_eq!(found, Some((17, head.len() + 20)), "{link_type}");
+            assert_eq!(layers.network, head.len());
+            assert!((0..packet.len()).all(|len| {
+                let cut = Layers::of(link_type, &packet[..len]);
+                cut.is_some_and(|layers| layers.ip.is_none())
+            }));
+        }
+        assert_eq!(Layers::of(105, &ip), None);
     }
 
     #[test]
