@@ -13,6 +13,7 @@ use sys::packet::Checksum;
 use wire::{
     checksum,
     link::Layers,
+    pcapng::Options,
     trace_file::{Step, TraceDecoder},
 };
 
@@ -39,6 +40,7 @@ pub fn edits(data: &[u8]) {
         direction: None,
         checksum: Checksum::Unknown,
         offload: None,
+        notes: Options::empty(),
         is_rejected: false,
     };
     let edits = edits_of(asked, frame);

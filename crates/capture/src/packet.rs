@@ -1,6 +1,7 @@
 //! A packet on its way from source to sink, and the interface that saw it.
 
 use sys::packet::{Checksum, Direction, Offload, RawPacket, STUB_LEN};
+use wire::pcapng::Options;
 
 /// One packet; it borrows the memory of its source.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,8 @@ pub struct Packet<'a> {
     pub checksum: Checksum,
     /// What the kernel left to be done to it.
     pub offload: Option<Offload>,
+    /// What its file says of it; the remarks among it go on with the packet.
+    pub notes: Options<'a>,
     /// The kernel's filter has rejected it: there are no bytes, and it is only to be counted.
     pub is_rejected: bool,
 }
@@ -33,6 +36,7 @@ impl<'a> Packet<'a> {
             direction: Some(raw.direction),
             checksum: raw.checksum,
             offload: raw.offload,
+            notes: Options::empty(),
             is_rejected: raw.data.len() == STUB_LEN as usize,
         }
     }
@@ -84,6 +88,7 @@ pub(crate) mod tests {
             direction: None,
             checksum: Checksum::Unknown,
             offload: None,
+            notes: Options::empty(),
             is_rejected: false,
         }
     }

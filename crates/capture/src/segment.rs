@@ -1,7 +1,10 @@
 //! Super-packets, which never crossed a wire in one piece, into what the wire would carry.
 
 use sys::packet::{Checksum, GsoKind, Offload};
-use wire::link::{SegmentKind, fill_checksum, segment};
+use wire::{
+    link::{SegmentKind, fill_checksum, segment},
+    pcapng::Options,
+};
 
 use crate::Packet;
 
@@ -76,6 +79,7 @@ const fn on_the_wire<'a>(packet: &Packet<'_>, data: &'a [u8]) -> Packet<'a> {
         direction: packet.direction,
         checksum: Checksum::Valid,
         offload: None,
+        notes: Options::empty(),
         is_rejected: false,
     }
 }

@@ -147,7 +147,11 @@ fn classic(frames: &[(&str, Vec<u8>)], gap_ns: u64) -> Vec<u8> {
 fn newer(frames: &[(&str, Vec<u8>)], gap_ns: u64) -> Vec<u8> {
     let mut file = Vec::new();
     let encoder = pcapng::Encoder;
-    encoder.section(&mut file, "", "", "seed");
+    let section = pcapng::SectionText {
+        application: "seed",
+        ..pcapng::SectionText::default()
+    };
+    encoder.section(&mut file, &section);
     let interface = pcapng::InterfaceText {
         link_type: 1,
         ..pcapng::InterfaceText::default()

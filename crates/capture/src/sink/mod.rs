@@ -35,6 +35,19 @@ pub trait Sink: fmt::Debug + Send {
     /// When the format cannot hold it beside the others.
     fn interface(&mut self, interface: &Interface) -> Result<(), CaptureError>;
 
+    /// Says something of all the packets, before the first interface is described. A text longer
+    /// than 65,535 bytes is cut.
+    ///
+    /// # Errors
+    /// When the format has no place for it.
+    fn describe(&mut self, comment: &str) -> Result<(), CaptureError> {
+        Err(CaptureError::Address {
+            address: comment.to_owned(),
+            what: "comment that this sink can hold",
+            reason: "only pcapng:FILE has a place for one".to_owned(),
+        })
+    }
+
     /// Takes a packet.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! `pcapng:FILE`: stamps in nanoseconds, directions, and the account as interface statistics.
 
 use sys::packet::{Checksum, Direction};
-use wire::pcapng::{Encoder, InterfaceText, PacketNotes, StatisticsValues};
+use wire::pcapng::{Encoder, InterfaceText, PacketNotes, SectionText, StatisticsValues};
 
 use super::{Output, Sink};
 use crate::{Account, CaptureError, Interface, Packet, Unwritten};
@@ -11,6 +11,7 @@ use crate::{Account, CaptureError, Interface, Packet, Unwritten};
 pub struct PcapngSink {
     output: Output,
     interfaces: u32,
+    comment: String,
 }
 
 impl PcapngSink {
@@ -20,6 +21,7 @@ impl PcapngSink {
         Self {
             output,
             interfaces: 0,
+            comment: String::new(),
         }
     }
 }
@@ -30,8 +32,13 @@ impl Sink for PcapngSink {
         self.interfaces += 1;
         self.output.append(|buffer| {
             if is_first {
-                let application = concat!("towline ", env!("CARGO_PKG_VERSION"));
-                Encoder.section(buffer, std::env::consts::ARCH, "Linux", application);
+                let section = SectionText {
+                    hardware: std::env::consts::ARCH,
+                    system: "Linux",
+                    application: concat!("towline ", env!("CARGO_PKG_VERSION")),
+                    comment: &self.comment,
+                };
+                Encoder.section(buffer, &section);
             }
             let text = InterfaceText {
                 link_type: interface.link_type,
@@ -50,6 +57,7 @@ impl Sink for PcapngSink {
             flags: packet
                 .direction
                 .map(|direction| flags(direction, packet.checksum)),
+            carried: packet.notes,
             ..PacketNotes::default()
         };
         self.output.append_packet(packet, |buffer| {
@@ -89,6 +97,11 @@ impl Sink for PcapngSink {
 
     fn bytes(&self) -> u64 {
         self.output.bytes()
+    }
+
+    fn describe(&mut self, comment: &str) -> Result<(), CaptureError> {
+        comment.clone_into(&mut self.comment);
+        Ok(())
     }
 
     fn take_unwritten(&mut self) -> Vec<Unwritten> {

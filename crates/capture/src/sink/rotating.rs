@@ -36,6 +36,7 @@ pub struct RotatingSink {
     address: SinkAddress,
     rotation: Rotation,
     sink: Box<dyn Sink>,
+    comment: Option<String>,
     interfaces: Vec<Interface>,
     kept: VecDeque<PathBuf>,
     number: u64,
@@ -59,6 +60,7 @@ impl RotatingSink {
             address: address.clone(),
             rotation,
             sink,
+            comment: None,
             interfaces: Vec::new(),
             kept: VecDeque::from([path]),
             number: 1,
@@ -90,6 +92,9 @@ impl RotatingSink {
         }
         self.sink.flush()?;
         let (mut sink, path) = make(&self.address, self.number + 1)?;
+        if let Some(comment) = &self.comment {
+            sink.describe(comment)?;
+        }
         for interface in &self.interfaces {
             sink.interface(interface)?;
         }
@@ -125,6 +130,11 @@ impl Sink for RotatingSink {
     fn interface(&mut self, interface: &Interface) -> Result<(), CaptureError> {
         self.interfaces.push(interface.clone());
         self.sink.interface(interface)
+    }
+
+    fn describe(&mut self, comment: &str) -> Result<(), CaptureError> {
+        self.comment = Some(comment.to_owned());
+        self.sink.describe(comment)
     }
 
     fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {

@@ -11,7 +11,7 @@ use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::StreamingDecoder;
 use sys::packet::{Checksum, Direction};
 use wire::{
-    pcapng::{self, Block, OptionField},
+    pcapng::{self, Block, OptionField, Options},
     trace_file::{Damage, Record, Step, TraceDecoder},
 };
 
@@ -261,6 +261,8 @@ fn decompressed(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + S
 
 #[inline]
 fn packet<'a>(record: &Record<'a>) -> Packet<'a> {
+    let is_commented =
+        !record.options.has_no_bytes() && record.options.find(pcapng::OPTION_COMMENT).is_some();
     Packet {
         data: record.data,
         wire_len: record.wire_len,
@@ -269,6 +271,11 @@ fn packet<'a>(record: &Record<'a>) -> Packet<'a> {
         direction: direction(record),
         checksum: Checksum::Unknown,
         offload: None,
+        notes: if is_commented {
+            record.options
+        } else {
+            Options::empty()
+        },
         is_rejected: false,
     }
 }

@@ -7,6 +7,8 @@ use sys::{
     packet::{Checksum, Direction},
 };
 
+use wire::pcapng::Options;
+
 use super::{Progress, Source, Visit};
 use crate::{
     CaptureError, Interface, Losses, Packet,
@@ -55,6 +57,7 @@ impl Source for GeneratorSource {
                 direction: Some(Direction::Outgoing),
                 checksum: Checksum::Valid,
                 offload: None,
+                notes: Options::empty(),
                 is_rejected: false,
             };
             if visit(&packet) == ControlFlow::Break(()) {

@@ -2,6 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use wire::pcapng::Options;
+
 use super::{Progress, Source, Visit};
 use crate::{CaptureError, Interface, Losses, Packet};
 
@@ -22,6 +24,8 @@ struct Input {
     head: Option<Head>,
     is_over: bool,
     room: Vec<u8>,
+    /// What its file says of it: the bytes, and whether these are big-endian.
+    notes: (Vec<u8>, bool),
 }
 
 /// The next packet of an input, whose bytes are in its room.
@@ -41,6 +45,7 @@ impl MergedSource {
             head: None,
             is_over: false,
             room: Vec::new(),
+            notes: (Vec::new(), false),
         };
         Self {
             inputs: sources.into_iter().map(input).collect(),
@@ -75,6 +80,7 @@ impl Source for MergedSource {
             let interface = first.interfaces.get(head.packet.interface as usize);
             let packet = Packet {
                 data: &first.room,
+                notes: Options::new(&first.notes.0, first.notes.1),
                 interface: interface.copied().unwrap_or(0),
                 ..head.packet
             };
@@ -105,13 +111,18 @@ impl Input {
     /// Has the next packet at hand unless the source is over, and its interfaces among `all`.
     fn advance(&mut self, all: &mut Vec<Interface>) -> Result<(), CaptureError> {
         while self.head.is_none() && !self.is_over {
-            let (room, head) = (&mut self.room, &mut self.head);
+            let (room, notes, head) = (&mut self.room, &mut self.notes, &mut self.head);
             let progress = self.source.read(&mut |packet| {
                 room.clear();
                 room.extend_from_slice(packet.data);
+                let (bytes, is_big_endian) = packet.notes.as_bytes();
+                notes.0.clear();
+                notes.0.extend_from_slice(bytes);
+                notes.1 = is_big_endian;
                 *head = Some(Head {
                     packet: Packet {
                         data: &[],
+                        notes: Options::empty(),
                         ..*packet
                     },
                 });

@@ -38,6 +38,8 @@ use sys::{
     xdp::{XdpCopy, XdpDrops, XdpMode, XdpRedirect, XdpSocket, XdpSpec},
 };
 
+use wire::pcapng::Options;
+
 use super::{LiveOptions, Progress, RING_BYTES_MAX, Source, Visit, live::Tap, memory::Memory};
 use crate::{CaptureError, Interface, Losses, Packet};
 
@@ -163,6 +165,7 @@ impl Source for XdpSource {
                     direction: Some(direction(frame.data, address)),
                     checksum: Checksum::Unknown,
                     offload: None,
+                    notes: Options::empty(),
                     is_rejected: false,
                 });
                 is_enough = flow.is_break();

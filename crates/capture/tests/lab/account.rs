@@ -14,6 +14,7 @@ use towline_capture::{
     sink::{self, NullSink, Output, PcapngSink, RotatingSink, Rotation},
     source::{self, FileSource, Progress, RING_BYTES_MAX, RingSource, Visit},
 };
+use wire::pcapng::Options;
 
 use crate::{Captured, OTHERS_MAX, assert_closed, capture, pair, send, send_edited, small_ring};
 
@@ -369,6 +370,7 @@ impl Source for LongRunning {
             direction: None,
             checksum: Checksum::Unknown,
             offload: None,
+            notes: Options::empty(),
             is_rejected: false,
         };
         let _goes_on = visit(&packet);

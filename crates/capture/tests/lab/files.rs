@@ -8,13 +8,14 @@ use std::{
 
 use lab::isolated;
 use towline_capture::{
-    Filter, Limits, LiveOptions, Pace, SendOptions, Session, SinkAddress, Source,
+    Filter, Limits, LiveOptions, Pace, SendOptions, Session, Sink, SinkAddress, Source,
     generated::{Generator, GeneratorSpec},
-    sink::{self, NullSink},
-    source::{self, FileSource},
+    sink::{self, NullSink, RotatingSink, Rotation},
+    source::{self, FileSource, MergedSource},
 };
 use wire::{
     pcap::{Header, emit_record},
+    pcapng::{Block, Encoder, InterfaceText, OPTION_COMMENT, Options, PacketNotes, SectionText},
     trace_file::{Step, TraceDecoder},
 };
 
@@ -153,6 +154,96 @@ fn formats_are_converted_without_change() {
     );
     let short = packets(&classic);
     assert!(short.len() == 10 && short.iter().all(|(_, data)| data.len() == 40));
+}
+
+/// The remarks of a file, in order: on sections, and on packets with the packet's first byte.
+fn comments(path: &Path) -> Vec<(Option<u8>, String)> {
+    let bytes = fs::read(path).unwrap();
+    let mut decoder = TraceDecoder::new();
+    let (mut at, mut found) = (0, Vec::new());
+    while at < bytes.len() {
+        let (taken, step) = decoder.step(&bytes[at..]);
+        let (of, options) = match step {
+            Step::Packet(record) => (record.data.first().copied(), record.options),
+            Step::Block(Block::Section(section)) => (None, section.options),
+            _ => (None, Options::empty()),
+        };
+        let texts = options
+            .iter()
+            .filter(|option| option.code == OPTION_COMMENT);
+        found.extend(texts.map(|option| (of, option.text())));
+        assert!(taken > 0);
+        at += taken;
+    }
+    found
+}
+
+/// Remarks on packets go with them, from one file and from several; a remark on all of them is in
+/// each file that holds some.
+#[test]
+fn remarks_go_on_with_their_packets() {
+    let folder = Folder::new("remarks");
+    let (first, second) = (folder.file("a.pcapng"), folder.file("b.pcapng"));
+    for (path, offset) in [(&first, 0_u8), (&second, 1)] {
+        let mut bytes = Vec::new();
+        Encoder.section(&mut bytes, &SectionText::default());
+        Encoder.interface(&mut bytes, &InterfaceText::default());
+        for number in 0..50_u8 {
+            let text = format!("number {number}");
+            let mut more = Vec::new();
+            more.extend_from_slice(&[0, 1, 0, 4]);
+            more.extend_from_slice(b"more");
+            let notes = PacketNotes {
+                flags: Some(1),
+                comment: (number % 5 == 0).then_some(text.as_str()),
+                carried: if number == 5 {
+                    Options::new(&more, true)
+                } else {
+                    Options::empty()
+                },
+                ..PacketNotes::default()
+            };
+            let data = [number * 2 + offset; 60];
+            let stamp_ns = u64::from(number) * 10 + u64::from(offset);
+            Encoder.packet(&mut bytes, 0, stamp_ns, 60, &data, &notes);
+        }
+        fs::write(path, bytes).unwrap();
+    }
+    let copy = folder.file("c.pcapng");
+    convert(&first, SinkAddress::Pcapng(copy.clone()), Limits::default());
+    let of_first = comments(&first);
+    assert_eq!(of_first.len(), 11);
+    assert_eq!(of_first[2], (Some(10), "more".to_owned()));
+    assert_eq!(comments(&copy), of_first);
+
+    let open = |path: &PathBuf| Box::new(FileSource::open(path).unwrap()) as Box<dyn Source>;
+    let merged = MergedSource::new(vec![open(&first), open(&second)]);
+    let rotation = Rotation {
+        bytes: Some(4000),
+        ..Rotation::default()
+    };
+    let address = SinkAddress::Pcapng(folder.file("d.pcapng"));
+    let mut sink = RotatingSink::open(&address, rotation).unwrap();
+    sink.describe("seen in the lab").unwrap();
+    let source: Box<dyn Source> = Box::new(merged);
+    let mut session = Session::new(vec![source], Box::new(sink), Limits::default()).unwrap();
+    session.run(&|| false, &mut |_| {}).unwrap();
+    let mut found = Vec::new();
+    let mut files = 0;
+    while let name = folder.file(&format!("d.{:05}.pcapng", files + 1))
+        && name.exists()
+    {
+        let mut of_file = comments(&name);
+        assert_eq!(of_file.remove(0), (None, "seen in the lab".to_owned()));
+        found.append(&mut of_file);
+        files += 1;
+    }
+    let mut both = [of_first, comments(&second)].concat();
+    both.sort_by_key(|(of, _)| *of);
+    assert!(files > 2 && found == both, "{files} files: {found:?}");
+    let classic = sink::open(&SinkAddress::Pcap(copy), &SendOptions::default());
+    let error = classic.unwrap().describe("x").unwrap_err().to_string();
+    assert!(error.contains("only pcapng:FILE has a place"), "{error}");
 }
 
 /// A file that was cut in the middle of a record is read up to there, and the rest is counted.

@@ -39,6 +39,9 @@ pub(crate) struct CaptureArgs {
     /// Look for generated frames, and count what is missing of them by their numbers
     #[arg(long)]
     pub(crate) check_gen: bool,
+    /// A remark on the whole, for a pcapng:FILE to hold; packets' own are kept anyway
+    #[arg(long, value_name = "TEXT", help_heading = "Files")]
+    pub(crate) comment: Option<String>,
     /// Begin another file when one has so many bytes
     #[arg(long, value_name = "SIZE", value_parser = bytes, help_heading = "Files")]
     pub(crate) rotate_size: Option<u64>,

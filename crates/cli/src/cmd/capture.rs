@@ -124,10 +124,14 @@ fn open_shared(args: &CaptureArgs, live: &LiveOptions) -> Result<Vec<Ends>, Fail
 }
 
 fn open_sink(args: &CaptureArgs, address: &SinkAddress) -> Result<Box<dyn Sink>, CaptureError> {
-    Ok(match args.rotation() {
+    let mut sink = match args.rotation() {
         Some(rotation) => Box::new(RotatingSink::open(address, rotation)?),
         None => sink::open(address, &SendOptions::default())?,
-    })
+    };
+    if let Some(comment) = &args.comment {
+        sink.describe(comment)?;
+    }
+    Ok(sink)
 }
 
 fn limits(args: &CaptureArgs, live: &LiveOptions) -> Limits {

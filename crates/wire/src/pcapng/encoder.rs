@@ -2,13 +2,26 @@
 
 use super::{
     IF_DESCRIPTION, IF_FILTER, IF_NAME, IF_RESOLUTION, INTERFACE, OPTION_COMMENT, OPTION_END,
-    ORDER, PACKET, PACKET_DROPS, PACKET_FLAGS, SECTION, STATISTICS, STATS_ACCEPTED,
+    ORDER, Options, PACKET, PACKET_DROPS, PACKET_FLAGS, SECTION, STATISTICS, STATS_ACCEPTED,
     STATS_DELIVERED, STATS_DROPPED, STATS_RECEIVED, STATS_SYSTEM_DROPPED,
 };
 
 /// Appends blocks to a buffer; it holds no state, as the format has none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Encoder;
+
+/// What a file says of a section.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SectionText<'a> {
+    /// The machine it was written on.
+    pub hardware: &'a str,
+    /// Its operating system.
+    pub system: &'a str,
+    /// The program that wrote it.
+    pub application: &'a str,
+    /// A remark.
+    pub comment: &'a str,
+}
 
 /// What a file says of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +48,8 @@ pub struct PacketNotes<'a> {
     pub drops: Option<u64>,
     /// A remark.
     pub comment: Option<&'a str>,
+    /// Options of another file's packet, whose remarks go on with this one.
+    pub carried: Options<'a>,
 }
 
 /// Counters of an interface since the capture began.
@@ -56,13 +71,19 @@ pub struct StatisticsValues<'a> {
 
 impl Encoder {
     /// Begins a section.
-    pub fn section(self, out: &mut Vec<u8>, hardware: &str, system: &str, application: &str) {
+    pub fn section(self, out: &mut Vec<u8>, section: &SectionText<'_>) {
         block(out, SECTION, |out| {
             out.extend_from_slice(&ORDER.to_le_bytes());
             out.extend_from_slice(&[1, 0, 0, 0]);
             // Nobody knows how long a section becomes that is written as packets come.
             out.extend_from_slice(&u64::MAX.to_le_bytes());
-            for (code, text) in [(2, hardware), (3, system), (4, application)] {
+            let texts = [
+                (OPTION_COMMENT, section.comment),
+                (2, section.hardware),
+                (3, section.system),
+                (4, section.application),
+            ];
+            for (code, text) in texts {
                 text_option(out, code, text);
             }
             end_of_options(out);
@@ -147,6 +168,10 @@ impl Encoder {
             }
             if let Some(comment) = notes.comment {
                 text_option(out, OPTION_COMMENT, comment);
+            }
+            let carried = notes.carried.iter();
+            for comment in carried.filter(|option| option.code == OPTION_COMMENT) {
+                option(out, OPTION_COMMENT, comment.value);
             }
             end_of_options(out);
             finish(out, start);

@@ -17,7 +17,7 @@ mod decoder;
 pub use decoder::Decoder;
 
 mod encoder;
-pub use encoder::{Encoder, InterfaceText, PacketNotes, StatisticsValues};
+pub use encoder::{Encoder, InterfaceText, PacketNotes, SectionText, StatisticsValues};
 
 mod options;
 pub use options::{OptionField, Options};

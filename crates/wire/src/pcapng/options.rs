@@ -60,6 +60,12 @@ impl<'a> Options<'a> {
         })
     }
 
+    /// Their bytes as they are, and whether these are big-endian: what [`Options::new`] takes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> (&'a [u8], bool) {
+        (self.bytes, self.is_big_endian)
+    }
+
     /// True when there is not even their end.
     #[inline]
     #[must_use]
@@ -71,6 +77,12 @@ impl<'a> Options<'a> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
+    }
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self::empty()
     }
 }
 

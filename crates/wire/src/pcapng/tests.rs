@@ -306,7 +306,13 @@ fn stamps_of_every_resolution_become_nanoseconds() {
 #[test]
 fn our_own_files_hold_what_was_put_in() {
     let mut out = Vec::new();
-    Encoder.section(&mut out, "", "Linux", "test");
+    let section = SectionText {
+        system: "Linux",
+        application: "test",
+        comment: "all of it",
+        ..SectionText::default()
+    };
+    Encoder.section(&mut out, &section);
     let text = InterfaceText {
         link_type: 1,
         snap_len: 262_144,
@@ -319,12 +325,24 @@ fn our_own_files_hold_what_was_put_in() {
         flags: Some(1),
         drops: Some(3),
         comment: Some("note"),
+        // A flags word, which is not carried over, and a comment in big-endian order.
+        carried: Options::new(
+            &[0, 2, 0, 1, 9, 0, 0, 0, 0, 1, 0, 3, b'o', b'l', b'd', 0],
+            true,
+        ),
     };
     Encoder.packet(&mut out, 0, 12, 60, b"abc", &notes);
     let values = StatisticsValues {
         received: Some(77),
         ..StatisticsValues::default()
     };
+    for text in ["all of it", "note", "old"] {
+        let option = [&[1, 0, text.len() as u8, 0], text.as_bytes()].concat();
+        assert!(
+            out.windows(option.len()).any(|bytes| bytes == option),
+            "{text}"
+        );
+    }
     Encoder.statistics(&mut out, 0, 99, &values);
     Encoder.other(&mut out, CUSTOM, &[1, 2, 3, 4, 5]);
     assert_eq!(

@@ -5,7 +5,10 @@ use std::ops::ControlFlow;
 use super::{Record, Step, TraceDecoder};
 use crate::{
     pcap,
-    pcapng::{Block, Encoder, InterfaceText, OptionField, PACKET_FLAGS, PacketNotes},
+    pcapng::{
+        Block, Encoder, InterfaceText, OPTION_COMMENT, OptionField, PACKET_FLAGS, PacketNotes,
+        SectionText,
+    },
 };
 
 /// Any bytes as a capture file: it is read to its end without panic, the same however it is cut
@@ -85,7 +88,7 @@ fn describe(block: &Block<'_>) {
 fn identity(record: &Record<'_>) {
     let stamp_ns = record.stamp_ns.unwrap_or(0);
     let mut out = Vec::new();
-    Encoder.section(&mut out, "", "", "fuzz");
+    Encoder.section(&mut out, &SectionText::default());
     let text = InterfaceText {
         link_type: record.link_type,
         ..InterfaceText::default()
@@ -94,7 +97,13 @@ fn identity(record: &Record<'_>) {
     let flags = record.options.find(PACKET_FLAGS);
     let notes = PacketNotes {
         flags: flags.as_ref().and_then(OptionField::u32),
+        carried: record.options,
         ..PacketNotes::default()
+    };
+    let comments = |record: &Record<'_>| -> Vec<Vec<u8>> {
+        let options = record.options.iter();
+        let comments = options.filter(|option| option.code == OPTION_COMMENT);
+        comments.map(|comment| comment.value.to_vec()).collect()
     };
     Encoder.packet(&mut out, 0, stamp_ns, record.wire_len, record.data, &notes);
     let again = last_packet(&out, &mut |again| {
@@ -103,6 +112,7 @@ fn identity(record: &Record<'_>) {
         assert_eq!(again.link_type, record.link_type);
         let flags = again.options.find(PACKET_FLAGS);
         assert_eq!(flags.as_ref().and_then(OptionField::u32), notes.flags);
+        assert_eq!(comments(again), comments(record));
     });
     assert!(again, "what was written is read");
     let seconds = stamp_ns / 1_000_000_000;
