@@ -180,7 +180,10 @@ impl fmt::Display for SinkAddress {
 }
 
 fn is_file_name(text: &str) -> bool {
-    let end = text.rsplit_once('.').map(|(_, end)| end);
+    let packed = text
+        .strip_suffix(".gz")
+        .or_else(|| text.strip_suffix(".zst"));
+    let end = packed.unwrap_or(text).rsplit_once('.').map(|(_, end)| end);
     matches!(end, Some("pcap" | "pcapng" | "cap"))
 }
 
@@ -204,7 +207,10 @@ mod tests {
         assert!(xdp.is_live() && source("ring:e0").taken().is_none());
         assert_eq!(source("pcap:a:b"), SourceAddress::File("a:b".into()));
         assert_eq!(source("x.pcapng"), SourceAddress::File("x.pcapng".into()));
-        for wrong in ["", "e0", "ring:", "what:e0"] {
+        for packed in ["c.pcap.gz", "x/c.pcapng.zst", "c.cap.gz"] {
+            assert_eq!(source(packed), SourceAddress::File(packed.into()));
+        }
+        for wrong in ["", "e0", "ring:", "what:e0", "c.gz", "e0.zst"] {
             let error = wrong.parse::<SourceAddress>().unwrap_err().to_string();
             assert!(error.contains("no source of packets"), "{error}");
         }

@@ -13,11 +13,22 @@ use wire::checksum;
 
 use crate::CaptureError;
 
+/// How long frames are, without their check sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// From and to, both inclusive; drawn uniformly.
+    Between(u16, u16),
+    /// Each so many times as often as one of weight 1; drawn at random.
+    Weighted(Vec<(u16, u32)>),
+}
+
 /// What frames are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratorSpec {
-    /// Bytes of a frame without its check sequence, from and to, both inclusive; drawn uniformly.
-    pub sizes: (u16, u16),
+    /// Bytes of a frame.
+    pub sizes: Sizes,
+    /// Frames a second; none for as many as are taken.
+    pub rate: Option<u64>,
     /// Frames; none for endless.
     pub count: Option<u64>,
     /// Flows (UDP source ports), taken in turn.
@@ -31,7 +42,8 @@ pub struct GeneratorSpec {
 impl Default for GeneratorSpec {
     fn default() -> Self {
         Self {
-            sizes: (FRAME_BYTES_LEAST, FRAME_BYTES_LEAST),
+            sizes: Sizes::Between(FRAME_BYTES_LEAST, FRAME_BYTES_LEAST),
+            rate: None,
             count: None,
             flows: 1,
             to: [2, 0, 0, 0, 0, 2],
@@ -43,7 +55,7 @@ impl Default for GeneratorSpec {
 impl FromStr for GeneratorSpec {
     type Err = CaptureError;
 
-    /// `size=60,count=1000000,flows=4,to=02:00:00:00:00:02,seed=1`, each where wanted.
+    /// `size=60,rate=10k,count=1000000,flows=4,to=02:00:00:00:00:02,seed=1`, each where wanted.
     fn from_str(text: &str) -> Result<Self, CaptureError> {
         let mut spec = Self::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -54,7 +66,8 @@ impl FromStr for GeneratorSpec {
             };
             let (key, value) = part.split_once('=').ok_or_else(|| error(FORM))?;
             let is_read = match key {
-                "size" => sizes(value).map(|sizes| spec.sizes = sizes),
+                "size" => value.parse().ok().map(|sizes| spec.sizes = sizes),
+                "rate" => rate(value).map(|rate| spec.rate = Some(rate)),
                 "count" => value.parse().ok().map(|count| spec.count = Some(count)),
                 "flows" => positive(value).map(|flows| spec.flows = flows),
                 "seed" => value.parse().ok().map(|seed| spec.seed = seed),
@@ -67,11 +80,75 @@ impl FromStr for GeneratorSpec {
     }
 }
 
-fn sizes(text: &str) -> Option<(u16, u16)> {
-    let (least, most) = text.split_once('-').unwrap_or((text, text));
-    let (least, most) = (least.parse().ok()?, most.parse().ok()?);
-    let is_fine = (FRAME_BYTES_LEAST..=most).contains(&least) && most <= FRAME_BYTES_MOST;
-    is_fine.then_some((least, most))
+impl FromStr for Sizes {
+    type Err = ();
+
+    /// `60`, `60-1514`, or `60*7+570*4+1514`.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let size = |text: &str| {
+            let size: u16 = text.parse().map_err(drop)?;
+            let is_fine = (FRAME_BYTES_LEAST..=FRAME_BYTES_MOST).contains(&size);
+            is_fine.then_some(size).ok_or(())
+        };
+        if !text.contains(['*', '+']) {
+            let (least, most) = text.split_once('-').unwrap_or((text, text));
+            let (least, most) = (size(least)?, size(most)?);
+            return (least <= most)
+                .then_some(Self::Between(least, most))
+                .ok_or(());
+        }
+        let weighted = text.split('+').map(|part| {
+            let (bytes, weight) = part.split_once('*').unwrap_or((part, "1"));
+            let weight: u32 = weight.parse().map_err(drop)?;
+            let weight = (1..=WEIGHT_MOST).contains(&weight).then_some(weight);
+            Ok((size(bytes)?, weight.ok_or(())?))
+        });
+        weighted.collect::<Result<_, ()>>().map(Self::Weighted)
+    }
+}
+
+impl Sizes {
+    /// The longest.
+    #[must_use]
+    pub fn most(&self) -> u16 {
+        match self {
+            Self::Between(_, most) => *most,
+            Self::Weighted(sizes) => {
+                let longest = sizes.iter().map(|(bytes, _)| *bytes).max();
+                longest.unwrap_or(FRAME_BYTES_LEAST)
+            }
+        }
+    }
+
+    /// One of them.
+    #[inline]
+    fn draw(&self, random: &mut Rng) -> u16 {
+        match self {
+            Self::Between(least, most) if least == most => *least,
+            Self::Between(least, most) => least + random.below(u64::from(most - least) + 1) as u16,
+            Self::Weighted(sizes) => {
+                let all = sizes.iter().map(|(_, weight)| u64::from(*weight)).sum();
+                let mut left = random.below(all);
+                let drawn = sizes.iter().find(|(_, weight)| {
+                    let is_it = left < u64::from(*weight);
+                    left = left.saturating_sub(u64::from(*weight));
+                    is_it
+                });
+                drawn.map_or(FRAME_BYTES_LEAST, |(bytes, _)| *bytes)
+            }
+        }
+    }
+}
+
+/// `150000`, `150k`, `1.5M`: at least 1.
+fn rate(text: &str) -> Option<u64> {
+    let scales = [("k", 1e3), ("M", 1e6), ("G", 1e9)];
+    let scaled = scales
+        .iter()
+        .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)));
+    let (number, scale) = scaled.unwrap_or((text, 1.0));
+    let rate = number.parse::<f64>().ok()? * scale;
+    ((1.0..=1e12).contains(&rate) && rate.fract() == 0.0).then_some(rate as u64)
 }
 
 fn positive(text: &str) -> Option<u16> {
@@ -101,7 +178,7 @@ impl Generator {
     /// At the first frame.
     #[must_use]
     pub fn new(spec: GeneratorSpec) -> Self {
-        let mut frame = vec![0; usize::from(spec.sizes.1)];
+        let mut frame = vec![0; usize::from(spec.sizes.most())];
         frame[..6].copy_from_slice(&spec.to);
         frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
         frame[12..ETHERNET + 12]
@@ -117,18 +194,18 @@ impl Generator {
         }
     }
 
+    /// True when all are made.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.spec.count.is_some_and(|count| self.sequence >= count)
+    }
+
     /// The next frame; none when all are made.
     pub fn next_frame(&mut self) -> Option<&[u8]> {
-        if self.spec.count.is_some_and(|count| self.sequence >= count) {
+        if self.is_over() {
             return None;
         }
-        let (least, most) = self.spec.sizes;
-        let len = if least == most {
-            usize::from(least)
-        } else {
-            let range = u64::from(most - least) + 1;
-            usize::from(least) + self.random.below(range) as usize
-        };
+        let len = usize::from(self.spec.sizes.draw(&mut self.random));
         let flow = (self.sequence % u64::from(self.spec.flows)) as u16;
         let frame = &mut self.frame[..len];
         let ip_len = (len - ETHERNET) as u16;
@@ -285,8 +362,10 @@ const FRAME_BYTES_LEAST: u16 = 60;
 const FRAME_BYTES_MOST: u16 = 9_014;
 /// Frames that come later than this behind a later one count as duplicates.
 const WINDOW: u64 = 65_536;
-const FORM: &str =
-    "it is gen:size=60-1514,count=N,flows=N,to=MAC,seed=N, each where wanted; sizes of 60 to 9014";
+/// So that the sum of many is far from its end.
+const WEIGHT_MOST: u32 = 1_000_000;
+const FORM: &str = "it is gen:size=60-1514,rate=N,count=N,flows=N,to=MAC,seed=N, each where wanted; \
+                    sizes of 60 to 9014, or by weight as 60*7+570*4+1514";
 
 #[cfg(test)]
 mod tests {
@@ -335,10 +414,52 @@ mod tests {
 
     #[test]
     fn specifications_are_checked() {
-        for wrong in ["size=59", "size=9-8", "flows=0", "to=1:2", "what=1", "size"] {
+        let wrong = [
+            "size=59",
+            "size=90-80",
+            "size=60*0",
+            "size=60*2+",
+            "size=60*2+59",
+            "size=60-70*2",
+            "rate=0",
+            "rate=0.5",
+            "rate=-1",
+            "rate=fast",
+            "flows=0",
+            "to=1:2",
+            "what=1",
+            "size",
+        ];
+        for wrong in wrong {
             assert!(wrong.parse::<GeneratorSpec>().is_err(), "{wrong}");
         }
         let spec: GeneratorSpec = "to=0a:00:00:00:00:ff,seed=7".parse().unwrap();
-        assert_eq!((spec.to[5], spec.seed, spec.sizes), (255, 7, (60, 60)));
+        assert_eq!((spec.to[5], spec.seed), (255, 7));
+        assert_eq!((spec.sizes, spec.rate), (Sizes::Between(60, 60), None));
+        let rate = |text: &str| text.parse::<GeneratorSpec>().unwrap().rate;
+        assert_eq!(
+            (rate("rate=150k"), rate("rate=7")),
+            (Some(150_000), Some(7))
+        );
+        assert_eq!(rate("rate=1.5M"), Some(1_500_000));
+    }
+
+    #[test]
+    fn sizes_come_as_often_as_their_weights_say() {
+        let spec: GeneratorSpec = "size=60*7+570*4+1514,count=12000".parse().unwrap();
+        assert_eq!(spec.sizes.most(), 1514);
+        let mut generator = Generator::new(spec);
+        let mut counts = std::collections::BTreeMap::new();
+        let mut check = SequenceCheck::default();
+        while let Some(frame) = generator.next_frame() {
+            check.look(frame);
+            *counts.entry(frame.len()).or_insert(0_u32) += 1;
+        }
+        assert_eq!((check.frames, check.corrupt), (12_000, 0));
+        // Thousands, give or take six standard deviations.
+        for (bytes, wanted) in [(60, 7_000_u32), (570, 4_000), (1514, 1_000)] {
+            assert!(counts[&bytes].abs_diff(wanted) < 350, "{counts:?}");
+        }
+        assert_eq!(counts.len(), 3);
     }
 }

@@ -64,6 +64,6 @@ pub mod stats;
 mod workers;
 pub use workers::Workers;
 
-pub use sys::privilege::drop_capabilities;
+pub use sys::privilege::{become_user, drop_capabilities, keep_file_capabilities};
 
 pub use sys::packet::{Checksum, Direction, GsoKind, Offload};

@@ -242,6 +242,9 @@ impl Session {
     ) -> Result<Ended, CaptureError> {
         let mut epoll = self.waiter()?;
         let mut stop_checked = self.started;
+        // A packet that is waited for with a pace may be due long after the limit.
+        let until = self.limits.duration.map(|limit| self.started + limit);
+        let is_over = || is_stopped() || until.is_some_and(|until| clock::monotonic() >= until);
         loop {
             let now = clock::monotonic();
             if now >= self.next_second() {
@@ -259,13 +262,17 @@ impl Session {
             }
             let mut is_idle = true;
             for tapped in self.sources.iter_mut().filter(|tapped| !tapped.is_over) {
-                is_idle &= tapped.read(&mut self.path, is_stopped)? == Progress::Idle;
+                is_idle &= tapped.read(&mut self.path, &is_over)? == Progress::Idle;
             }
             if self.path.failure.is_some() {
                 return Ok(Ended::Sink);
             }
             if self.path.is_stopped {
-                return Ok(Ended::Stopped);
+                return Ok(if is_stopped() {
+                    Ended::Stopped
+                } else {
+                    Ended::Limit
+                });
             }
             if self.path.is_full() {
                 return Ok(Ended::Limit);
@@ -666,6 +673,27 @@ mod tests {
                 Vec::new()
             }
         }
+    }
+
+    /// A time limit ends the wait for a packet that is due later.
+    #[test]
+    fn a_pace_does_not_outlast_a_limit() {
+        let source = Slow {
+            interfaces: [Interface::default(), Interface::default()],
+            packets: 0,
+        };
+        let limits = Limits {
+            pace: Pace::Packets(1),
+            duration: Some(Duration::from_millis(200)),
+            ..Limits::default()
+        };
+        let sink = Box::new(crate::sink::NullSink);
+        let mut session = Session::new(vec![Box::new(source)], sink, limits).unwrap();
+        let ended = session.run(&|| false, &mut |_| {}).unwrap();
+        let account = session.account();
+        assert_eq!((ended, account.delivered), (Ended::Limit, 1), "{account:?}");
+        assert!(session.elapsed() < Duration::from_millis(900));
+        assert_eq!((account.passed, account.unread), (1, 1));
     }
 
     /// What is lost when a second ends is taken out of that second, of its interfaces and of the

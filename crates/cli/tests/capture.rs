@@ -221,7 +221,30 @@ fn a_sweep_measures_every_source_at_every_size() {
 fn what_cannot_be_done_is_said() {
     isolated(|| {
         let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
-        let failing: [(&[&str], &str); 9] = [
+        let failing: [(&[&str], &str); 13] = [
+            (
+                &["stats", "gen:count=9", "--plot", "x.png"],
+                "x.png is no FILE.svg",
+            ),
+            (
+                &[
+                    "capture",
+                    "gen:count=9",
+                    "-o",
+                    "pcap:/dev/null",
+                    "--comment",
+                    "x",
+                ],
+                "only pcapng:FILE has a place",
+            ),
+            (
+                &["capture", "ring:e0", "--user", "no such user"],
+                "there is no user no such user",
+            ),
+            (
+                &["replay", "gen:rate=0", "-o", "ring:e0"],
+                "it is gen:size=60-1514,rate=N",
+            ),
             (
                 &["capture", "int:e0", "--workers", "2"],
                 "--workers share the packets of one ring:IF",
@@ -258,6 +281,42 @@ fn what_cannot_be_done_is_said() {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
             assert!(said.contains(text), "{args:?}: {said}");
+        }
+    });
+}
+
+/// While files follow each other, nothing stays of what root may do but to open them.
+#[test]
+fn a_capture_keeps_no_more_than_opening_files_takes() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        let name = format!("towline-caps-{}.pcapng", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        for (rotates, most) in [(true, 2), (false, 0)] {
+            let first = if rotates {
+                file.with_extension("00001.pcapng")
+            } else {
+                file.clone()
+            };
+            let mut command = lab.host(1).command(PROGRAM);
+            let sink = format!("pcapng:{}", file.display());
+            command.args(["capture", "ring:e0", "--json", "-o", &sink]);
+            if rotates {
+                command.args(["--rotate-size", "1k"]);
+            }
+            let capture = command.stdout(Stdio::piped()).spawn().unwrap();
+            while !first.exists() {
+                thread::sleep(Duration::from_millis(5));
+            }
+            thread::sleep(Duration::from_millis(200));
+            let status = std::fs::read_to_string(format!("/proc/{}/status", capture.id()));
+            let account = interrupt(capture);
+            std::fs::remove_file(&first).unwrap();
+            let status = status.unwrap();
+            let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+            let effective = u64::from_str_radix(effective.unwrap().trim(), 16).unwrap();
+            assert_eq!(effective & !most, 0, "{effective:x}");
+            assert_eq!(account["sink_residual"], 0);
         }
     });
 }

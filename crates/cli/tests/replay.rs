@@ -97,6 +97,38 @@ fn a_rate_that_is_not_attained_is_told() {
     });
 }
 
+/// A generator's own rate is kept as any other.
+#[test]
+fn generated_packets_have_a_rate_of_their_own() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        let args = [
+            "replay",
+            "gen:rate=2k,size=60*7+570*4+1514",
+            "-o",
+            "ring:e0",
+        ];
+        let output = run(
+            lab.host(0),
+            &[&args[..], &["--for", "1s", "--json"]].concat(),
+        );
+        let report = json(&output);
+        let sent = report["sent"].as_u64().unwrap();
+        assert!((1_500..=2_010).contains(&sent), "{report}");
+        assert_eq!(report["ended_by"], "limit", "{report}");
+        assert!(
+            report["gap_error"]["gaps"].as_u64().unwrap() >= 1_400,
+            "{report}"
+        );
+        let captured = run(
+            lab.host(0),
+            &["capture", "gen:rate=1k", "--for", "500ms", "--json"],
+        );
+        let delivered = json(&captured)["delivered"].as_u64().unwrap();
+        assert!((300..=510).contains(&delivered), "{delivered}");
+    });
+}
+
 /// What a damaged file lost is loss, in the exit code and in its second.
 #[test]
 fn damage_is_loss() {

@@ -69,9 +69,19 @@ pub struct SweepRow {
     /// Processor time of the machine for each packet sent, less that of the source alone; none
     /// where the system does not tell.
     pub cpu_ns: Option<f64>,
+    /// The source alone took more than both together: `cpu_ns` is 0 and below what can be measured.
+    pub cpu_is_noise: bool,
 }
 
 impl SweepRow {
+    /// Takes the cost of the source alone out.
+    fn less(mut self, alone: Option<f64>) -> Self {
+        let left = self.cpu_ns.zip(alone).map(|(all, alone)| all - alone);
+        self.cpu_is_noise = left.is_some_and(|left| left < 0.0);
+        self.cpu_ns = left.map(|left| left.max(0.0));
+        self
+    }
+
     /// Share of the packets that were sent and not captured, 0 to 1.
     #[must_use]
     pub fn loss(&self) -> f64 {
@@ -102,8 +112,8 @@ impl CaptureSweep {
                 alone = self.run_one(&lab, None, *size, is_stopped)?.cpu_ns;
             }
             for kind in KINDS {
-                let mut row = self.run_one(&lab, Some(kind), *size, is_stopped)?;
-                row.cpu_ns = row.cpu_ns.zip(alone).map(|(all, alone)| all - alone);
+                let row = self.run_one(&lab, Some(kind), *size, is_stopped)?;
+                let row = row.less(alone);
                 show(&row);
                 rows.push(row);
             }
@@ -169,6 +179,7 @@ impl CaptureSweep {
             lost_ring: account.map_or(0, |account| account.losses.ring),
             residual: account.and_then(capture::Account::residual),
             cpu_ns: cpu_s.map(|share| share * 1e9 / self.packets_per_s as f64),
+            cpu_is_noise: false,
         })
     }
 
@@ -288,7 +299,23 @@ mod tests {
             for row in &rows {
                 assert_eq!((row.sent, row.residual), (200, Some(0)), "{row:?}");
                 assert!(row.captured + row.lost_ring >= 200, "{row:?}");
+                assert!(row.cpu_ns.is_none_or(|ns| ns >= 0.0), "{row:?}");
             }
+            let row = rows[0];
+            let of = |all, alone| {
+                let row = SweepRow {
+                    cpu_ns: Some(all),
+                    ..row
+                };
+                let row = row.less(Some(alone));
+                (row.cpu_ns, row.cpu_is_noise)
+            };
+            assert_eq!(of(900.0, 400.0), (Some(500.0), false));
+            assert_eq!(
+                of(400.0, 900.0),
+                (Some(0.0), true),
+                "nothing costs less than nothing"
+            );
             let mut picture = Vec::new();
             draw(&mut picture, Format::Svg, &sweep, &rows).unwrap();
             let picture = String::from_utf8(picture).unwrap();

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use base::Instant;
+
 use super::{Progress, Source, Visit};
 use crate::{CaptureError, Interface, Losses, Packet};
 
@@ -92,6 +94,10 @@ impl Source for RepeatedSource {
     fn losses(&mut self) -> Result<Losses, CaptureError> {
         let present = self.source.losses()?;
         Ok(self.losses.plus(&present))
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.source.due()
     }
 
     fn take_remarks(&mut self) -> Vec<String> {

@@ -51,9 +51,13 @@ pub(crate) struct CaptureArgs {
     /// Keep so many files, and remove the oldest
     #[arg(long, value_name = "COUNT", help_heading = "Files")]
     pub(crate) rotate_files: Option<usize>,
-    /// Keep capabilities; otherwise they are given up once all is open, unless files follow
+    /// Keep capabilities; otherwise they are given up once all is open, where files follow but for
+    /// that to open them
     #[arg(long, help_heading = "Files")]
     pub(crate) keep_privileges: bool,
+    /// Go on as this user once the interfaces are open; files are made by them
+    #[arg(long, value_name = "NAME", help_heading = "Files")]
+    pub(crate) user: Option<String>,
     /// Exit 1 when packets were lost
     #[arg(long, value_name = "WHAT", default_value = "none")]
     pub(crate) fail_on: FailOn,

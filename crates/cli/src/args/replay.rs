@@ -27,7 +27,8 @@ pub(crate) struct ReplayArgs {
     /// The file's own timing, so many times as fast
     #[arg(long, value_name = "FACTOR", value_parser = speed, help_heading = "Pace")]
     pub(crate) speed: Option<f64>,
-    /// As fast as the interface takes them; what generated packets do unless told otherwise
+    /// As fast as the interface takes them; what generated packets without a rate do unless told
+    /// otherwise
     #[arg(long, help_heading = "Pace")]
     pub(crate) top_speed: bool,
     /// Stop after so many packets
@@ -96,7 +97,7 @@ impl ReplayArgs {
             (Some(pps), _, _) => Pace::Packets(pps),
             (_, Some(bits), _) => Pace::Bits(bits),
             (_, _, Some(speed)) => Pace::Stamps(speed),
-            _ if self.top_speed || self.sources.iter().any(is_generated) => Pace::TopSpeed,
+            _ if self.top_speed || self.sources.iter().any(is_unpaced) => Pace::TopSpeed,
             _ => Pace::Stamps(1.0),
         }
     }
@@ -111,8 +112,9 @@ impl ReplayArgs {
     }
 }
 
-const fn is_generated(source: &SourceAddress) -> bool {
-    matches!(source, SourceAddress::Generated(_))
+/// Frames without a rate of their own.
+const fn is_unpaced(source: &SourceAddress) -> bool {
+    matches!(source, SourceAddress::Generated(spec) if spec.rate.is_none())
 }
 
 fn hardware(text: &str) -> Result<[u8; 6], String> {
@@ -164,4 +166,5 @@ Examples:
   towline replay pcapng:trace.pcapng -o ring:eth0
   towline replay pcap:trace.pcap -o ring:eth0 --speed 2 --loop 0
   towline replay pcap:a.pcap pcap:b.pcap -o ring:eth0 --address 10.0.0.1=10.9.0.1
-  towline replay gen:size=60-1514,count=1000000 -o ring:eth0 --pps 100k --json";
+  towline replay gen:size=60-1514,count=1000000 -o ring:eth0 --pps 100k --json
+  towline replay gen:size=60*7+570*4+1514,rate=20k,flows=16 -o ring:eth0 --for 10s";

@@ -1,10 +1,12 @@
 //! `towline capture`.
 
+use std::io;
+
 use serde_json::json;
 use towline::capture::{
     CaptureError, Ended, Filter, Limits, LiveOptions, SendOptions, Session, Sink, SinkAddress,
-    Source, SourceAddress, Workers, drop_capabilities, sink, sink::RotatingSink, source,
-    source::RingSource,
+    Source, SourceAddress, Workers, become_user, drop_capabilities, keep_file_capabilities, sink,
+    sink::RotatingSink, source, source::RingSource,
 };
 
 use crate::{
@@ -45,10 +47,12 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
         sessions.push(session);
     }
     let mut workers = Workers::new(sessions);
-    if !args.keep_privileges && args.rotation().is_none() {
-        // Nothing is opened from here on; a kernel that does not let go of them is no reason to
-        // capture nothing.
-        let _kept = drop_capabilities();
+    if !args.keep_privileges {
+        // A kernel that does not let go of them is no reason to capture nothing.
+        let _kept = match args.rotation() {
+            None => drop_capabilities(),
+            Some(_) => keep_file_capabilities(),
+        };
     }
     workers
         .take_remarks()
@@ -102,6 +106,7 @@ fn open(args: &CaptureArgs, live: &LiveOptions) -> Result<Vec<Ends>, Failure> {
     let sources = args.sources.iter();
     let sources = sources.map(|address| source::open(address, live));
     let sources = sources.collect::<Result<Vec<_>, _>>()?;
+    change_user(args)?;
     Ok(vec![(sources, open_sink(args, &args.output)?)])
 }
 
@@ -115,12 +120,24 @@ fn open_shared(args: &CaptureArgs, live: &LiveOptions) -> Result<Vec<Ends>, Fail
         return Err(Failure::usage(text.to_owned()));
     }
     let sources = RingSource::open_shared(name, live, args.workers.into())?;
+    change_user(args)?;
     let ends = sources.into_iter().enumerate().map(|(number, source)| {
         let source: Box<dyn Source> = Box::new(source);
         let sink = open_sink(args, &args.output.numbered(number))?;
         Ok((vec![source], sink))
     });
     ends.collect()
+}
+
+/// Goes on as the user that was asked for, if one was.
+fn change_user(args: &CaptureArgs) -> Result<(), Failure> {
+    let Some(name) = &args.user else {
+        return Ok(());
+    };
+    become_user(name).map_err(|cause| match cause.kind() {
+        io::ErrorKind::NotFound => Failure::usage(format!("there is no user {name}")),
+        _ => Failure::environment(&format!("go on as user {name}, which takes root"), &cause),
+    })
 }
 
 fn open_sink(args: &CaptureArgs, address: &SinkAddress) -> Result<Box<dyn Sink>, CaptureError> {
@@ -149,7 +166,7 @@ impl From<CaptureError> for Failure {
     fn from(error: CaptureError) -> Self {
         match error {
             CaptureError::Address { .. } => Self::Usage(error.to_string()),
-            CaptureError::File { cause, .. } if cause.kind() == std::io::ErrorKind::BrokenPipe => {
+            CaptureError::File { cause, .. } if cause.kind() == io::ErrorKind::BrokenPipe => {
                 Self::PipeClosed
             }
             error => Self::Environment(error.to_string()),

@@ -4,7 +4,7 @@ use serde_json::json;
 use towline::capture::{
     CaptureError, Ended, Limits, LiveOptions, SendOptions, Session, SinkAddress, Source,
     SourceAddress, sink,
-    source::{self, MergedSource, RepeatedSource},
+    source::{self, GeneratorSource, MergedSource, RepeatedSource},
 };
 
 use crate::{
@@ -81,7 +81,13 @@ fn open(args: &ReplayArgs) -> Result<Box<dyn Source>, CaptureError> {
 }
 
 fn open_once(addresses: &[SourceAddress]) -> Result<Box<dyn Source>, CaptureError> {
-    let open = |address| source::open(address, &LiveOptions::default());
+    let open = |address: &SourceAddress| match address {
+        // The session keeps the rate, by the stamps, as it does that of a file.
+        SourceAddress::Generated(spec) => {
+            Ok(Box::new(GeneratorSource::stamped(spec.clone())) as Box<dyn Source>)
+        }
+        address => source::open(address, &LiveOptions::default()),
+    };
     if let [address] = addresses {
         return open(address);
     }

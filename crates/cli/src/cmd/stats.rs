@@ -5,7 +5,8 @@ use std::{fs, io::BufWriter, path::Path, time::Duration};
 use serde_json::json;
 use towline::{
     capture::{
-        Ended, Filter, Limits, LiveOptions, Session, drop_capabilities, source,
+        Ended, Filter, Limits, LiveOptions, Session, drop_capabilities, keep_file_capabilities,
+        source,
         stats::{StatsSink, Summary},
     },
     demo::isolate,
@@ -34,6 +35,12 @@ pub(super) fn run(args: &StatsArgs, output: &Output) -> Result<Verdict, Failure>
     if output.shows_only("stats", &plan)? {
         return Ok(Verdict::Done);
     }
+    if let Some(path) = &args.plot
+        && Format::of(path) != Some(Format::Svg)
+    {
+        let text = "is no FILE.svg: the rate over time is drawn as SVG only";
+        return Err(Failure::usage(format!("{} {text}", path.display())));
+    }
     let interrupt = Interrupt::install()?;
     let filters = args.filter.iter().map(|text| Filter::compile(text));
     let filters = filters.collect::<Result<Vec<_>, _>>()?;
@@ -57,11 +64,11 @@ pub(super) fn run(args: &StatsArgs, output: &Output) -> Result<Verdict, Failure>
     };
     let sources = sources.collect::<Result<Vec<_>, _>>()?;
     let mut session = Session::new(sources, Box::new(sink), limits)?;
-    if args.plot.is_none() {
-        // Nothing is opened from here on; a kernel that does not let go of them is no reason to
-        // count nothing.
-        let _kept = drop_capabilities();
-    }
+    // A kernel that does not let go of them is no reason to count nothing.
+    let _kept = match args.plot {
+        None => drop_capabilities(),
+        Some(_) => keep_file_capabilities(),
+    };
     let lines = output.progress().lines();
     let ended: Result<Ended, _> = session.run(&|| interrupt.is_requested(), &mut |account| {
         output.detail(&last_second(account));

@@ -246,9 +246,11 @@ impl Document for StatsSweepReport {
 
 /// What a capture lost and cost at one size.
 pub(crate) fn sweep_line(row: &SweepRow) -> String {
-    let cost = row.cpu_ns.map_or_else(String::new, |ns| {
-        format!(", {:.2} us of processor time each", ns / 1e3)
-    });
+    let cost = match row.cpu_ns {
+        None => String::new(),
+        Some(_) if row.cpu_is_noise => ", processor time within the noise".to_owned(),
+        Some(ns) => format!(", {:.2} us of processor time each", ns / 1e3),
+    };
     let account = match row.residual {
         Some(0) => "",
         _ => "; the account does NOT close",
