@@ -3,11 +3,14 @@
 
 use std::{
     collections::BTreeMap,
-    io::{IoSlice, Read as _, Write as _},
-    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
+    io::{BufRead as _, BufReader, IoSlice, Read as _, Write as _},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    ops::ControlFlow,
     os::fd::AsFd as _,
+    process::{Command, Stdio},
     sync::{Arc, Mutex},
     thread,
+    time::Duration,
 };
 
 use lab::{Host, Lab, isolated};
@@ -16,15 +19,19 @@ use sys::{
     netlink::{Ethtool, Rtnetlink},
     packet::{PacketSocket, Packets},
 };
-use towline_capture::{Account, CaptureError, Interface, LiveOptions, Packet, Sink};
+use towline_capture::{
+    Account, CaptureError, Interface, LiveOptions, Packet, Sink, Source as _,
+    source::{FileSource, Progress},
+};
 use wire::{checksum, link::Layers};
 
 use crate::{capture_with, pair};
 
-/// Keeps the IPv4 packets of one protocol.
+/// Keeps the packets of one protocol, of IPv4 unless of IPv6.
 #[derive(Clone, Debug)]
 struct Keep {
     protocol: u8,
+    v6: bool,
     packets: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
@@ -32,6 +39,7 @@ impl Keep {
     fn new(protocol: u8) -> Self {
         Self {
             protocol,
+            v6: false,
             packets: Arc::default(),
         }
     }
@@ -48,7 +56,7 @@ impl Sink for Keep {
 
     fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
         let ip = Layers::parse(packet.data).ip;
-        if ip.is_some_and(|ip| ip.version == 4 && ip.protocol == self.protocol) {
+        if ip.is_some_and(|ip| (ip.version == 6) == self.v6 && ip.protocol == self.protocol) {
             self.packets.lock().unwrap().push(packet.data.to_vec());
         }
         Ok(())
@@ -64,17 +72,22 @@ impl Sink for Keep {
 }
 
 fn set_offloads(host: &Host, on: bool) {
+    let names = [
+        "tx-udp-segmentation",
+        "tx-tcp-segmentation",
+        "tx-checksum-ip-generic",
+    ];
+    set_features(host, &names, on);
+}
+
+fn set_features(host: &Host, names: &[&str], on: bool) {
     let set = host.enter(|| {
         let index = Rtnetlink::open()
             .unwrap()
             .link_index(host.interface())
             .unwrap();
         let mut ethtool = Ethtool::open().unwrap();
-        for name in [
-            "tx-udp-segmentation",
-            "tx-tcp-segmentation",
-            "tx-checksum-ip-generic",
-        ] {
+        for name in names {
             ethtool.set_feature(index, name, on).unwrap();
         }
     });
@@ -87,7 +100,15 @@ fn captured(
     protocol: u8,
     meanwhile: &(dyn Fn() + Sync),
 ) -> (Vec<Vec<u8>>, Account) {
-    let keep = Keep::new(protocol);
+    captured_by(lab, kind, &Keep::new(protocol), meanwhile)
+}
+
+fn captured_by(
+    lab: &Lab,
+    kind: &str,
+    keep: &Keep,
+    meanwhile: &(dyn Fn() + Sync),
+) -> (Vec<Vec<u8>>, Account) {
     let options = LiveOptions {
         ignores_outgoing: true,
         has_room_for_super_packets: true,
@@ -219,16 +240,7 @@ fn segments_make_up_the_stream() {
 fn tags_are_in_the_capture_as_they_were_sent() {
     isolated(|| {
         let lab = pair();
-        let tags: [&[u8]; 4] = [
-            &[0x81, 0x00, 0x00, 0x05],
-            &[0x88, 0xa8, 0x20, 0x07, 0x81, 0x00, 0x00, 0x09],
-            &[0x81, 0x00, 0xe0, 0x00],
-            &[],
-        ];
-        let mut ip = vec![0_u8; 46];
-        (ip[0], ip[3], ip[8], ip[9]) = (0x45, 46, 64, OURS);
-        let macs = [0x02, 0, 0, 0, 0, 2, 0x02, 0, 0, 0, 0, 1];
-        let frames = tags.map(|tag| [&macs, tag, &[8, 0], &ip].concat());
+        let frames = tagged_frames();
         for kind in ["ring", "ring2", "int"] {
             let keep = Keep::new(OURS);
             let options = LiveOptions {
@@ -251,6 +263,167 @@ fn tags_are_in_the_capture_as_they_were_sent() {
             assert_eq!(captured.account.cut, 0);
         }
     });
+}
+
+/// What tcpdump sees at the far end while `meanwhile` runs, as its file has it; or why it cannot be
+/// had.
+fn seen_by_tcpdump(lab: &Lab, filter: &str, meanwhile: &dyn Fn()) -> Result<Vec<Vec<u8>>, String> {
+    let unique = filter.replace([' ', ':'], "");
+    let name = format!("towline-tcpdump-{}-{unique}.pcap", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let mut command = lab.host(1).command("tcpdump");
+    command.args([
+        "-i",
+        "e0",
+        "-Q",
+        "in",
+        "--immediate-mode",
+        "-U",
+        "-s",
+        "0",
+        "-w",
+    ]);
+    command.arg(&path).args(["-Z", "root", filter]);
+    let tcpdump = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut tcpdump = tcpdump.map_err(|error| format!("no tcpdump to compare with: {error}"))?;
+    let mut said = BufReader::new(tcpdump.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("listening on") {
+        if said.read_line(&mut line).unwrap() == 0 {
+            tcpdump.wait().unwrap();
+            return Err(format!("tcpdump cannot capture here: {line}"));
+        }
+    }
+    meanwhile();
+    thread::sleep(Duration::from_millis(300));
+    let pid = tcpdump.id().to_string();
+    let told = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(told.unwrap().success() && tcpdump.wait().unwrap().success());
+    let mut source = FileSource::open(&path).unwrap();
+    let mut packets = Vec::new();
+    let mut keep = |packet: &Packet<'_>| {
+        packets.push(packet.data.to_vec());
+        ControlFlow::Continue(())
+    };
+    while source.read(&mut keep).unwrap() != Progress::End {}
+    std::fs::remove_file(path).unwrap();
+    Ok(packets)
+}
+
+/// Datagrams that the sender's kernel cuts up with offloads off, as tcpdump sees them, are those
+/// that we cut up here with offloads on: of both versions of IP, in full pieces and a shorter last.
+#[test]
+fn datagrams_are_what_tcpdump_sees_without_offloads() {
+    isolated(|| {
+        let lab = pair();
+        let cases = [
+            (false, 4_321_u16, 1_000),
+            (false, 2_944, 1_472),
+            (true, 4_321, 1_000),
+        ];
+        for (v6, payload_len, piece_len) in cases {
+            let of = |host: &Host| -> IpAddr {
+                if v6 {
+                    host.ipv6().into()
+                } else {
+                    host.ipv4().into()
+                }
+            };
+            let to = SocketAddr::from((of(lab.host(1)), 9));
+            let receiver = lab.host(1).enter(|| UdpSocket::bind(to).unwrap()).unwrap();
+            let from = SocketAddr::from((of(lab.host(0)), 4000));
+            let sender = lab.host(0).enter(|| UdpSocket::bind(from).unwrap());
+            let sender = sender.unwrap();
+            sender.send_to(b"the neighbour is known", to).unwrap();
+            let payload: Vec<u8> = (0..payload_len).map(|at| (at % 251) as u8).collect();
+            let send = || {
+                let control = Control::new().segment(piece_len);
+                let raw = RawAddress::from(to);
+                let pieces = [IoSlice::new(&payload)];
+                message::send(sender.as_fd(), &raw, &pieces, &control).unwrap();
+            };
+            set_offloads(lab.host(0), true);
+            let keep = Keep {
+                v6,
+                ..Keep::new(17)
+            };
+            let (ours, account) = captured_by(&lab, "ring", &keep, &send);
+            assert_eq!((account.super_frames, account.uncut_super_frames), (1, 0));
+            set_offloads(lab.host(0), false);
+            let theirs = match seen_by_tcpdump(&lab, "udp dst port 9", &send) {
+                Ok(theirs) => theirs,
+                Err(reason) => {
+                    println!("skipped: {reason}");
+                    return;
+                }
+            };
+            drop(receiver);
+            let pieces = usize::from(payload_len.div_ceil(piece_len));
+            assert_eq!((ours.len(), theirs.len()), (pieces, pieces));
+            for (one, other) in ours.iter().zip(&theirs) {
+                if v6 {
+                    assert_eq!(one, other);
+                } else {
+                    assert_eq!(without_id(one, &ours[0]), without_id(other, &theirs[0]));
+                }
+            }
+        }
+    });
+}
+
+/// Tagged frames, which the adapters are no longer to take tags out of, are in tcpdump's file what
+/// they are in ours while these do.
+#[test]
+fn tagged_frames_are_what_tcpdump_sees_without_offloads() {
+    isolated(|| {
+        let lab = pair();
+        let frames = tagged_frames();
+        let send = || {
+            let send = || {
+                let socket = PacketSocket::open().unwrap();
+                let index = Rtnetlink::open().unwrap().link_index("e0").unwrap();
+                socket.bind(index, Packets::None).unwrap();
+                for frame in &frames {
+                    assert!(socket.send(frame).unwrap());
+                }
+            };
+            lab.host(0).enter(send).unwrap();
+        };
+        let mut ours = Vec::new();
+        for kind in ["ring", "ring2", "int"] {
+            let (packets, account) = captured_by(&lab, kind, &Keep::new(OURS), &send);
+            assert_eq!((packets.len(), account.cut), (frames.len(), 0), "{kind}");
+            ours.push(packets);
+        }
+        let tagging = ["tx-vlan-hw-insert", "tx-vlan-stag-hw-insert"];
+        set_features(lab.host(0), &tagging, false);
+        let filter = "ether src 02:00:00:00:00:01";
+        let theirs = match seen_by_tcpdump(&lab, filter, &send) {
+            Ok(theirs) => theirs,
+            Err(reason) => {
+                println!("skipped: {reason}");
+                return;
+            }
+        };
+        assert_eq!(theirs.len(), frames.len());
+        for ours in ours {
+            assert_eq!(ours, theirs);
+        }
+    });
+}
+
+/// A tag, two of them, one with a priority and no number, and none.
+fn tagged_frames() -> [Vec<u8>; 4] {
+    let tags: [&[u8]; 4] = [
+        &[0x81, 0x00, 0x00, 0x05],
+        &[0x88, 0xa8, 0x20, 0x07, 0x81, 0x00, 0x00, 0x09],
+        &[0x81, 0x00, 0xe0, 0x00],
+        &[],
+    ];
+    let mut ip = vec![0_u8; 46];
+    (ip[0], ip[3], ip[8], ip[9]) = (0x45, 46, 64, OURS);
+    let macs = [0x02, 0, 0, 0, 0, 2, 0x02, 0, 0, 0, 0, 1];
+    tags.map(|tag| [&macs, tag, &[8, 0], &ip].concat())
 }
 
 /// A protocol number for experiments (RFC 3692), which no kernel sends by itself.
