@@ -148,7 +148,8 @@ fn losses_are_told_by_their_cause() {
         sweep.sizes = vec![8_192];
         let report = swept(&lab, &sweep);
         let row = &report.rows[0];
-        assert!(row.remarks[0].contains("6 fragments"), "{row:?}");
+        let is_told = row.remarks.iter().any(|it| it.contains("6 fragments"));
+        assert!(is_told, "{row:?}");
         assert!(row.flows[0].sender.fragments_made >= 6 * 300, "{row:?}");
     });
 }
@@ -270,5 +271,39 @@ fn a_second_client_is_told_that_the_server_is_busy() {
         drop(silent);
         stop.store(true, Ordering::Relaxed);
         assert_eq!(serving.join().unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_server_that_goes_leaves_the_rows_that_were_measured() {
+    let listen = (Ipv4Addr::LOCALHOST, 0).into();
+    let server = Server::open(ServeSpec { listen }).unwrap();
+    let (address, stop) = (server.local(), AtomicBool::new(false));
+    let mut sweep = sweep(Vec::new());
+    (sweep.servers, sweep.sizes) = (vec![address], vec![64, 128, 256]);
+    (sweep.load, sweep.duration) = (Some(Load::Rate(500)), Duration::from_millis(60));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            server
+                .run(&|| stop.load(Ordering::Relaxed), &mut |_| {})
+                .unwrap()
+        });
+        let rows = std::cell::Cell::new(0);
+        let mut tell = |_: &str| {
+            rows.set(rows.get() + 1);
+            stop.store(rows.get() == 2, Ordering::Relaxed);
+            // The server looks twenty times a second whether it is to stop.
+            thread::sleep(Duration::from_millis(if rows.get() == 2 { 300 } else { 0 }));
+        };
+        let report = sweep.run(&never, &mut tell);
+        stop.store(true, Ordering::Relaxed);
+        let report = report.unwrap();
+        assert_eq!(report.rows.len(), 2, "{report:?}");
+        assert!(report.rows.iter().all(|row| row.flows.len() == 1));
+        let cut = report.cut.as_ref().unwrap();
+        assert!(cut.contains(&address.to_string()), "{cut}");
+        let mut picture = Vec::new();
+        draw(&mut picture, Format::Svg, &report).unwrap();
+        assert!(String::from_utf8(picture).unwrap().contains("CUT SHORT"));
     });
 }

@@ -41,11 +41,14 @@ pub(super) fn run(plan: &UdpRunPlan, output: &Output) -> Result<Verdict, Failure
     let interrupt = Interrupt::install()?;
     let sweep = plan.sweep()?;
     let report = sweep.run(&|| interrupt.is_requested(), &mut |text| output.note(text))?;
+    let has_found = report.rows.iter().any(|row| !row.flows.is_empty());
+    let is_whole = has_found && report.cut.is_none();
+    let document = UdpReport(report);
+    output.finish(&document)?;
+    // The figures are told by now: a picture that cannot be drawn takes nothing away.
     for path in &plan.to {
         let format = Format::of(path).expect("the plan has checked the names");
-        write_drawing(path, output, |file| draw(file, format, &report))?;
+        write_drawing(path, output, |file| draw(file, format, &document.0))?;
     }
-    let has_found = report.rows.iter().any(|row| !row.flows.is_empty());
-    output.finish(&UdpReport(report))?;
-    Ok(Verdict::of_session(interrupt.is_requested(), has_found))
+    Ok(Verdict::of_session(interrupt.is_requested(), is_whole))
 }

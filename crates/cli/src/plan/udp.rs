@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use serde::Serialize;
 use towline::{
     rtt::{Format, resolve_with},
-    udp::{Load, PORT, SIZES, Sweep},
+    udp::{Load, PORT, RATES, SIZES, Sweep},
 };
 
 use crate::{
@@ -56,6 +56,13 @@ impl UdpRunPlan {
             let (least, most) = (SIZES.start(), SIZES.end());
             return wrong(format!(
                 "--size {size}: a datagram has {least} to {most} bytes"
+            ));
+        }
+        if let Some(rate) = args.rate.filter(|rate| !RATES.contains(rate)) {
+            let (least, most) = (RATES.start(), RATES.end());
+            return wrong(format!(
+                "--rate {rate}: a rate is {least} to {most} datagrams/s; --flood sends as fast as \
+                 can be"
             ));
         }
         let is_other = |path: &&PathBuf| !Format::of(path).is_some_and(Format::is_picture);

@@ -53,6 +53,9 @@ impl Document for UdpReport {
         if !report.remarks.is_empty() {
             text.push('\n');
         }
+        if let Some(cut) = &report.cut {
+            text += &format!("\ncut short     {cut}; the rows above were measured before\n");
+        }
         text
     }
 }

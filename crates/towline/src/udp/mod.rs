@@ -48,3 +48,5 @@ pub use measure::sweep::Load;
 pub const PORT: u16 = 7701;
 /// The shortest and the longest datagram: its header, and what IPv4 carries.
 pub const SIZES: std::ops::RangeInclusive<usize> = measure::sweep::HEADER_BYTES..=65_507;
+/// The rates that can be asked for, in datagrams each second.
+pub const RATES: std::ops::RangeInclusive<u64> = 1..=measure::Schedule::RATE_MAX;

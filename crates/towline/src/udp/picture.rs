@@ -49,7 +49,11 @@ fn lines(report: &SweepReport) -> Vec<String> {
         report.loss_max * 100.0
     );
     let most = format!("{datagrams} datagrams sent at these rates; {link}");
-    vec![from, meaning, most]
+    let mut lines = vec![from, meaning, most];
+    if let Some(cut) = &report.cut {
+        lines.push(format!("CUT SHORT: {cut}"));
+    }
+    lines
 }
 
 /// A curve for each way of sending, and what the link takes at most.

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 
-use measure::Link;
+use measure::{Link, sweep::Load};
 use serde::Serialize;
 
 use super::{
     KernelCounters, Mode, Profile,
     protocol::{Dispatch, Receipt},
+    sender::SPAN_NS,
 };
 
 /// Who sends.
@@ -43,6 +44,8 @@ pub struct SweepReport {
     pub rows: Vec<Row>,
     /// What the figures together say.
     pub remarks: Vec<String>,
+    /// Why the sweep ended before its last row; the rows that are there were measured before.
+    pub cut: Option<String>,
 }
 
 /// One size, in one mode, profile and direction.
@@ -115,7 +118,7 @@ pub enum Limit {
     Reassembly,
     /// Datagrams vanish on the way.
     Network,
-    /// The rate was given.
+    /// The rate was given, and was reached.
     Asked,
     /// Nothing arrives.
     NothingArrives,
@@ -203,6 +206,33 @@ impl Flow {
 }
 
 impl Row {
+    /// Takes the only trial of a row whose load was given.
+    pub(super) fn take_asked(&mut self, load: Load, flows: Vec<Flow>, loss_max: f64) {
+        let mut losses = Losses::default();
+        for flow in &flows {
+            losses.add(&flow.losses.per_million(&flow.dispatch));
+        }
+        self.limit = match load {
+            Load::Flood => limit_of(&flows, &losses),
+            Load::Rate(rate) => {
+                let slow = flows.iter().find(|flow| is_short(&flow.dispatch, rate));
+                let is_lossy = flows.iter().any(|flow| flow.loss() > loss_max);
+                if let Some(slow) = slow {
+                    let sent_per_s = slow.dispatch.offered_per_s();
+                    self.remarks.push(format!(
+                        "{rate}/s were asked for, {sent_per_s:.0}/s were sent"
+                    ));
+                }
+                match (slow, is_lossy) {
+                    (_, true) => limit_of(&flows, &losses),
+                    (Some(_), false) => limit_of(&flows, &Losses::default()),
+                    (None, false) => Limit::Asked,
+                }
+            }
+        };
+        self.flows = flows;
+    }
+
     /// Names what the size does to the path.
     pub(super) fn remark(&mut self, mtu: u32, is_ipv6: bool, reassembly_timeout_s: u64) {
         let packet = self.size as u64 + if is_ipv6 { 48 } else { 28 };
@@ -233,6 +263,27 @@ impl Row {
             }
         }
     }
+}
+
+/// What keeps the best rate that was found from being higher: the losses of the trials that failed,
+/// or the sender itself.
+pub(super) fn limit_of(best: &[Flow], losses: &Losses) -> Limit {
+    if best.iter().all(|flow| flow.receipt.received == 0) {
+        Limit::NothingArrives
+    } else if losses.total() > 0 {
+        losses.limit()
+    } else if best.iter().any(|flow| flow.dispatch.waits > WAITS_MANY) {
+        Limit::SenderInterface
+    } else {
+        Limit::Sender
+    }
+}
+
+/// Fewer were offered than `rate` asks for, by more than the last batch and 1 %.
+fn is_short(dispatch: &Dispatch, rate: u64) -> bool {
+    let asked = rate as f64 * dispatch.lasted_ns as f64 / 1e9;
+    let batch = 1.0 + rate as f64 * SPAN_NS as f64 / 1e9;
+    ((dispatch.sent + dispatch.refused) as f64) < asked * ATTAINED_MIN - batch
 }
 
 /// Packets that a datagram of `size` bytes takes.
@@ -278,6 +329,10 @@ pub(super) fn asymmetries(rows: &[Row]) -> Vec<String> {
 
 /// Directions that differ by less than this ratio are called alike.
 const ASYMMETRY: f64 = 1.25;
+/// Share of a rate that must be offered for it to count as attained.
+const ATTAINED_MIN: f64 = 0.99;
+/// A sender that had to wait for room this often was slowed by its interface.
+const WAITS_MANY: u64 = 3;
 const IP_IDS: f64 = 65_536.0;
 
 #[cfg(test)]
@@ -339,6 +394,31 @@ mod tests {
             limit: Limit::Network,
             remarks: Vec::new(),
         }
+    }
+
+    #[test]
+    fn an_asked_rate_that_was_not_reached_says_why() {
+        let taken = |load, flow: Flow| {
+            let mut row = row(64, Direction::There, 0);
+            row.take_asked(load, vec![flow], 0.001);
+            (row.limit, row.remarks)
+        };
+        let reached = taken(Load::Rate(100_000), flow(100_000, 0, 100_000, 0, 0, 1));
+        assert_eq!(reached, (Limit::Asked, Vec::new()));
+        // The last batch of half a millisecond need not have left.
+        let (limit, _) = taken(Load::Rate(100_000), flow(98_950, 0, 98_950, 0, 0, 1));
+        assert_eq!(limit, Limit::Asked);
+        let (limit, remarks) = taken(Load::Rate(1_000_000), flow(105_000, 0, 105_000, 0, 0, 1));
+        assert_eq!(limit, Limit::Sender);
+        assert_eq!(remarks, ["1000000/s were asked for, 105000/s were sent"]);
+        let mut waiting = flow(105_000, 0, 105_000, 0, 0, 1);
+        waiting.dispatch.waits = 900;
+        let (limit, _) = taken(Load::Rate(1_000_000), waiting);
+        assert_eq!(limit, Limit::SenderInterface);
+        let lossy = taken(Load::Rate(100_000), flow(100_000, 0, 90_000, 10_000, 0, 1));
+        assert_eq!(lossy, (Limit::ReceiverSocket, Vec::new()));
+        let (limit, _) = taken(Load::Flood, flow(900_000, 0, 900_000, 0, 0, 1));
+        assert_eq!(limit, Limit::Sender);
     }
 
     #[test]

@@ -193,7 +193,7 @@ pub(super) fn nanos(duration: Duration) -> u64 {
 /// A super-packet's payload, with room for every kind of header.
 const GSO_BYTES_MAX: usize = 65_000;
 /// Datagrams due within this time leave in one call, in the modes that can.
-const SPAN_NS: u64 = 500_000;
+pub(super) const SPAN_NS: u64 = 500_000;
 /// The most that is sent without a gap after a pause.
 const BURST_NS: u64 = 3_000_000;
 /// A sleep ends late by about this much; the rest is spun.

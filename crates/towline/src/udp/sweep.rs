@@ -18,7 +18,7 @@ use super::{
     path::DataPath,
     protocol::{Outcome, Request, Response, TrialSpec, VERSION},
     receiver::{Expectation, receive},
-    report::asymmetries,
+    report::{asymmetries, limit_of},
     sender::send,
     server::{DURATION_MS_MAX, join, send_plan},
 };
@@ -54,8 +54,11 @@ pub struct Sweep {
 impl Sweep {
     /// Measures everything. `tell` gets a line for each row as it is known.
     ///
+    /// What ends a sweep in its middle ends the report, too, with the reason: the rows that were
+    /// measured by then are whole.
+    ///
     /// # Errors
-    /// When a server cannot be reached or refuses; when the system refuses.
+    /// When a server cannot be reached or refuses, or the system refuses, before any row is known.
     pub fn run(
         &self,
         is_stopped: &dyn Fn() -> bool,
@@ -63,12 +66,30 @@ impl Sweep {
     ) -> Result<SweepReport, Error> {
         let mut bench = Bench::open(self)?;
         let mut rows = Vec::new();
+        let result = self.rows(&mut bench, &mut rows, is_stopped, tell);
+        let mut report = bench.report(rows);
+        match result {
+            Err(error) if report.rows.is_empty() => return Err(error),
+            Err(error) => report.cut = Some(error.to_string()),
+            Ok(()) if is_stopped() => report.cut = Some("stopped by the user".to_owned()),
+            Ok(()) => {}
+        }
+        Ok(report)
+    }
+
+    fn rows(
+        &self,
+        bench: &mut Bench<'_>,
+        rows: &mut Vec<Row>,
+        is_stopped: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<(), Error> {
         for &size in &self.sizes {
             for &mode in &self.modes {
                 for &profile in &self.profiles {
                     for &direction in &self.directions {
                         if is_stopped() {
-                            return Ok(bench.report(rows));
+                            return Ok(());
                         }
                         let row = bench.row(size, mode, profile, direction, is_stopped)?;
                         tell(&row.line());
@@ -77,7 +98,7 @@ impl Sweep {
                 }
             }
         }
-        Ok(bench.report(rows))
+        Ok(())
     }
 }
 
@@ -134,6 +155,7 @@ impl<'a> Bench<'a> {
             is_ipv6: self.peers.iter().any(|peer| peer.address.is_ipv6()),
             loss_max: self.sweep.loss_max,
             remarks: asymmetries(&rows),
+            cut: None,
             rows,
         }
     }
@@ -169,7 +191,12 @@ impl<'a> Bench<'a> {
         }
         let mut search = RateSearch::new(self.sweep.loss_max);
         let (mut flooded, mut failed) = (Losses::default(), Losses::default());
-        while let Some(load) = search.next().filter(|_| !is_stopped()) {
+        while let Some(load) = search.next() {
+            if is_stopped() {
+                let text = "stopped before the search was over: the best rate by then";
+                row.remarks.push(text.to_owned());
+                break;
+            }
             let load = self.sweep.load.unwrap_or(load);
             let flows = self.trial(size, mode, profile, direction, load)?;
             row.trials += 1;
@@ -178,7 +205,7 @@ impl<'a> Bench<'a> {
             }
             let trial = outcome_of(&flows);
             if self.sweep.load.is_some() {
-                (row.flows, row.limit) = (flows, Limit::Asked);
+                row.take_asked(load, flows, self.sweep.loss_max);
                 break;
             }
             if trial.loss > self.sweep.loss_max {
@@ -196,7 +223,7 @@ impl<'a> Bench<'a> {
                 row.flows = flows;
             }
         }
-        if row.limit != Limit::Asked {
+        if self.sweep.load.is_none() {
             let losses = if failed.total() > 0 { failed } else { flooded };
             row.limit = limit_of(&row.flows, &losses);
         }
@@ -433,24 +460,9 @@ fn outcome_of(flows: &[Flow]) -> Trial {
     }
 }
 
-/// What ended a search: the losses of the trials that failed, or the sender itself.
-fn limit_of(best: &[Flow], losses: &Losses) -> Limit {
-    if best.iter().all(|flow| flow.receipt.received == 0) {
-        Limit::NothingArrives
-    } else if losses.total() > 0 {
-        losses.limit()
-    } else if best.iter().any(|flow| flow.dispatch.waits > WAITS_MANY) {
-        Limit::SenderInterface
-    } else {
-        Limit::Sender
-    }
-}
-
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(8);
 /// How often an end shows where it is.
 const GREETING_GAP: Duration = Duration::from_millis(20);
 /// A super-packet has no more.
 const GSO_DATAGRAMS_MAX: u64 = 64;
-/// A sender that had to wait for room this often was slowed by its interface.
-const WAITS_MANY: u64 = 3;
