@@ -32,7 +32,7 @@ pub(crate) use replay::ReplayArgs;
 mod rtt;
 pub(crate) use rtt::{
     EngineArg, FIFO_PRIORITY, OverArg, PictureArgs, RttCommand, RttPlotArgs, RttReflectArgs,
-    RttRunArgs, ThreadArgs, ViewArg, WaitArg,
+    RttRunArgs, STAMP_EVERY, ThreadArgs, ViewArg, WaitArg,
 };
 
 mod session;

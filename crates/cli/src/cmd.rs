@@ -84,7 +84,9 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Capture(args) => capture::run(args, output),
         Command::Replay(args) => replay::run(args, output),
         Command::Stats(args) => stats::run(args, output),
-        Command::Rtt(RttCommand::Reflect(args)) => rtt::reflect(&RttReflectPlan::new(args), output),
+        Command::Rtt(RttCommand::Reflect(args)) => {
+            rtt::reflect(&RttReflectPlan::new(args)?, output)
+        }
         Command::Rtt(RttCommand::Run(args)) => rtt::run(&RttRunPlan::new(args)?, output),
         Command::Rtt(RttCommand::Plot(args)) => rtt::plot(&RttPlotPlan::new(args)?, output),
         Command::Mtu(args) => mtu::run(args, output),

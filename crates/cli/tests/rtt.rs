@@ -1,6 +1,7 @@
 //! `towline rtt` as its users meet it: wrong use, and a measurement over the loopback
 //! interface with every file that comes of it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::print_stdout, reason = "a test says why it is skipped")]
 
 use std::{
     fs,
@@ -114,7 +115,7 @@ fn the_mtu_of_the_loopback_interface() {
 
 #[test]
 fn errors_say_what_to_do() {
-    let wrong: [&[&str]; 11] = [
+    let wrong: [&[&str]; 18] = [
         &["rtt", "run"],
         &["rtt", "run", "127.0.0.1", "--rate", "0"],
         &["rtt", "run", "127.0.0.1", "--rate", "20M"],
@@ -124,6 +125,13 @@ fn errors_say_what_to_do() {
         &["rtt", "run", "127.0.0.1", "--time", "1ms"],
         &["rtt", "run", "127.0.0.1", "--to", "map.jpeg"],
         &["rtt", "run", "127.0.0.1", "--hops", "--engine", "mmsg"],
+        &["rtt", "run", "127.0.0.1", "--hops", "--stamp-every", "0"],
+        &["rtt", "run", "127.0.0.1", "--hops", "--over", "tcp"],
+        &["rtt", "run", "127.0.0.1", "--stamp-every=9", "--over=tcp"],
+        &["rtt", "run", "239.192.0.1", "--over=pgm", "--engine=epoll"],
+        &["rtt", "reflect", "--over=tcp", "--engine=epoll"],
+        &["udp", "run", "127.0.0.1", "--rate", "0"],
+        &["udp", "run", "127.0.0.1", "--rate", "100M"],
         &["rtt", "plot", "no/such.rtt"],
         &["rtt", "plot", "one.rtt", "--diff"],
     ];
@@ -315,6 +323,116 @@ fn classes_take_turns_and_results_are_never_written_over() {
     );
 }
 
+/// The capability to change the scheduling class is left out, as it is for most users.
+fn without_sched(args: &[&str]) -> Option<Command> {
+    let all = ["--bounding-set=-sys_nice", "--inh-caps=-sys_nice"];
+    let mut probe = Command::new("setpriv");
+    if !probe
+        .args(all)
+        .arg("true")
+        .status()
+        .is_ok_and(|it| it.success())
+    {
+        println!("skipped: no setpriv to leave a capability out with");
+        return None;
+    }
+    let mut command = Command::new("setpriv");
+    command.args(all).arg("prlimit").args(["--rtprio=0", "--"]);
+    command.arg(env!("CARGO_BIN_EXE_towline")).args(args);
+    command.stdin(Stdio::null());
+    Some(command)
+}
+
+#[test]
+fn a_class_that_is_refused_is_neither_measured_nor_named() {
+    let (reflector, place) = (Reflector::start(), Place::new("rtt-refused"));
+    let (result, picture) = (place.file("run.rtt"), place.file("map.svg"));
+    let mut args = vec!["rtt", "run", &reflector.target, "--json", "--no-mlock"];
+    args.extend(["--out", &result, "--to", &picture, "--compare-sched"]);
+    args.extend(["--time", "100ms", "--warm-up", "0ms", "--rate", "500"]);
+    let Some(mut command) = without_sched(&args) else {
+        return;
+    };
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let runs = report["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 1, "{report:#}");
+    assert_eq!(runs[0]["label"], "500/s other");
+    assert_eq!(runs[0]["sched"], "other");
+    let remarks = report["remarks"].to_string();
+    assert!(remarks.contains("no class fifo:50"), "{remarks}");
+    assert!(
+        remarks.contains("1 of 2 variants are left out"),
+        "{remarks}"
+    );
+    assert!(!remarks.contains("real-time threads may run"), "{remarks}");
+    assert!(!fs::read_to_string(&picture).unwrap().contains("fifo"));
+}
+
+#[test]
+fn a_rate_that_nobody_can_keep_or_carry_is_told() {
+    let (reflector, place) = (Reflector::start(), Place::new("rtt-rates"));
+    let result = place.file("run.rtt");
+    let report = measure(&reflector, &result, &["--rate", "500,20k", "--link", "10M"]);
+    assert_eq!(report["runs"][0]["remarks"].as_array().unwrap().len(), 0);
+    let remarks = report["runs"][1]["remarks"].to_string();
+    assert!(remarks.contains("(9615/s)"), "{remarks}");
+    let output = run(&["rtt", "plot", &result]);
+    assert!(text(&output.stdout).contains("more than the link carries"));
+}
+
+#[test]
+fn stamps_over_tcp_are_refused_before_anything_is_measured() {
+    let (reflector, place) = (Reflector::start(), Place::new("rtt-tcp-hops"));
+    let (result, picture) = (place.file("run.rtt"), place.file("hops.svg"));
+    let mut args = vec!["rtt", "run", &reflector.target, "--over", "tcp", "--hops"];
+    args.extend(["--to", &picture, "--out", &result]);
+    let output = run(&args);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!Path::new(&picture).exists() && !Path::new(&result).exists());
+    // A result without stamps: its figures are told, and no empty picture is left.
+    measure(
+        &reflector,
+        &result,
+        &["--rate", "500", "--stamp-every", "0"],
+    );
+    let output = run(&["rtt", "plot", &result, "--hops", "--to", &picture]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stdout).contains("RTT intended"));
+    assert!(text(&output.stderr).contains("no message was stamped"));
+    assert!(!Path::new(&picture).exists());
+}
+
+#[test]
+fn a_disk_that_is_full_leaves_a_report_and_a_file_that_can_be_drawn() {
+    let (reflector, place) = (Reflector::start(), Place::new("rtt-full"));
+    let result = place.file("run.rtt");
+    // No file may grow beyond 300 blocks of 512 bytes; the signal that says so is ignored.
+    let limited = "trap '' XFSZ; ulimit -f 300; exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_towline")]);
+    command.args(["rtt", "run", &reflector.target, "--json", "--no-mlock"]);
+    command.args(["--out", &result, "--rate", "20k", "--time", "60s"]);
+    command.args(["--warm-up", "0ms", "--wait", "block"]);
+    let began = std::time::Instant::now();
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    // It ends when nothing can be written, not when its minute is over.
+    assert!(began.elapsed().as_secs() < 50);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot write the result"), "{said}");
+    assert!(
+        said.contains(&format!("`towline rtt plot {result}` reads it")),
+        "{said}"
+    );
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answered = report["runs"][0]["counts"]["answered"].as_u64();
+    assert!(answered.is_some_and(|it| it > 1_000), "{report:#}");
+    assert_eq!(report["runs"][0]["is_cut"], true);
+    assert_eq!(run(&["rtt", "plot", &result]).status.code(), Some(0));
+}
+
 #[test]
 fn nobody_there_is_told_and_leaves_no_file() {
     let place = Place::new("rtt-nobody");
@@ -381,4 +499,35 @@ fn a_reflector_that_dies_leaves_what_was_measured() {
         "{report:#}"
     );
     assert_eq!(run(&["rtt", "plot", &result]).status.code(), Some(0));
+}
+
+#[test]
+fn a_server_that_is_killed_leaves_the_rows_and_their_picture() {
+    let place = Place::new("udp-killed");
+    let picture = place.file("sizes.svg");
+    let mut server = towline(&["udp", "serve", "--listen", "127.0.0.1:0"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(server.stderr.take().unwrap()).lines();
+    let line = said.find_map(|line| line.unwrap().strip_prefix("serving at ").map(str::to_owned));
+    let target = line.unwrap().split_once(';').unwrap().0.to_owned();
+    let mut args = vec!["udp", "run", &target, "--json", "--to", &picture];
+    args.extend(["--rate", "500", "--time", "300ms", "--direction", "there"]);
+    let mut client = towline(&args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(client.stderr.take().unwrap()).lines();
+    said.find(|line| line.as_ref().unwrap().starts_with("64 B,"));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    said.for_each(drop);
+    let output = client.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["rows"][0]["size"], 64, "{report:#}");
+    assert!(report["cut"].as_str().unwrap().contains(&target));
+    assert!(fs::read_to_string(&picture).unwrap().contains("CUT SHORT"));
 }

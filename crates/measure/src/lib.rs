@@ -17,6 +17,8 @@
 //! What it does not do: read clocks, move packets, open files.
 #![forbid(unsafe_code)]
 
+mod attainment;
+
 mod knee;
 pub use knee::{Strain, strains};
 

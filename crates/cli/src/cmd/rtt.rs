@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, BufReader, BufWriter, IsTerminal as _},
+    io::{self, BufReader, BufWriter, IsTerminal as _, Write},
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -72,21 +72,49 @@ pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure
     let outcomes = match result {
         Ok(outcomes) => outcomes,
         Err(error) => {
-            remove_if_empty(&path);
+            keep_partial(&path, plan, output)?;
             return Err(error.into());
         }
     };
     output.note(&format!("the result is in {}", path.display()));
     let result = read(&path)?;
-    let series = Series::of(&result);
-    draw(&series, &plan.picture, output)?;
-    let rows = RttRow::all(&series);
-    let maps = maps(&series, &plan.picture, output);
-    let mut report = RttReport::new(vec![path.display().to_string()], rows, maps);
-    report.remarks = result.manifest.remarks.clone();
-    output.finish(&report)?;
+    tell(&path, &result, &plan.picture, output)?;
+    // The figures are told by now: a picture that cannot be drawn takes nothing away.
+    draw(&Series::of(&result), &plan.picture, output)?;
     let is_whole = outcomes.iter().all(|outcome| outcome.cut.is_none());
     Ok(Verdict::of_session(interrupt.is_requested(), is_whole))
+}
+
+/// What a measurement that failed has left: told as far as it goes, and removed when it is nothing.
+fn keep_partial(path: &Path, plan: &RttRunPlan, output: &Output) -> Result<(), Failure> {
+    remove_if_empty(path);
+    let Ok(mut result) = read(path) else {
+        return Ok(());
+    };
+    let shown = path.display();
+    let remark = if result.runs.is_empty() {
+        format!("{shown} holds no measurement, only what was to be measured")
+    } else {
+        format!("{shown} holds what was measured until then; `towline rtt plot {shown}` reads it")
+    };
+    output.warn(&remark);
+    result.manifest.remarks.push(remark);
+    tell(path, &result, &plan.picture, output)
+}
+
+/// Prints the figures of one result.
+fn tell(
+    path: &Path,
+    result: &raw::File,
+    picture: &PicturePlan,
+    output: &Output,
+) -> Result<(), Failure> {
+    let series = Series::of(result);
+    let rows = RttRow::all(&series);
+    let maps = maps(&series, picture, output);
+    let mut report = RttReport::new(vec![path.display().to_string()], rows, maps);
+    report.remarks.clone_from(&result.manifest.remarks);
+    output.finish(&report)
 }
 
 pub(super) fn plot(plan: &RttPlotPlan, output: &Output) -> Result<Verdict, Failure> {
@@ -112,7 +140,6 @@ pub(super) fn plot(plan: &RttPlotPlan, output: &Output) -> Result<Verdict, Failu
             series.push(one);
         }
     }
-    draw(&series, &plan.picture, output)?;
     let mut rows = RttRow::all(&series);
     if plan.is_diff {
         RttRow::compare(&mut rows, &series);
@@ -120,6 +147,7 @@ pub(super) fn plot(plan: &RttPlotPlan, output: &Output) -> Result<Verdict, Failu
     let maps = maps(&series, &plan.picture, output);
     let files = plan.files.iter().map(|path| path.display().to_string());
     output.finish(&RttReport::new(files.collect(), rows, maps))?;
+    draw(&series, &plan.picture, output)?;
     Ok(Verdict::Done)
 }
 
@@ -142,13 +170,35 @@ fn draw(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Result
 pub(super) fn write_drawing(
     path: &Path,
     output: &Output,
-    draw: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    draw: impl FnOnce(&mut Drawing) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let written = File::create(path).and_then(|file| draw(&mut BufWriter::new(file)));
+    let mut drawing = Drawing { path, file: None };
+    let written = draw(&mut drawing).and_then(|()| drawing.flush());
     written
         .map_err(|error| Failure::environment(&format!("drawing {}", path.display()), &error))?;
     output.note(&format!("drew {}", path.display()));
     Ok(())
+}
+
+/// A file that is made when the first byte is written: what cannot be drawn leaves no empty file,
+/// and none that was there before is lost to it.
+pub(super) struct Drawing<'a> {
+    path: &'a Path,
+    file: Option<BufWriter<File>>,
+}
+
+impl Write for Drawing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(BufWriter::new(File::create(self.path)?)),
+        };
+        file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), Write::flush)
+    }
 }
 
 /// The heat maps as text, for a terminal or when asked for.

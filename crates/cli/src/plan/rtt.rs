@@ -13,7 +13,7 @@ use towline::rtt::{
 use crate::{
     args::{
         EngineArg, FIFO_PRIORITY, OverArg, PictureArgs, RttPlotArgs, RttReflectArgs, RttRunArgs,
-        ThreadArgs, ViewArg, WaitArg,
+        STAMP_EVERY, ThreadArgs, ViewArg, WaitArg,
     },
     failure::Failure,
 };
@@ -52,13 +52,16 @@ pub(crate) struct RttReflectPlan {
 }
 
 impl RttReflectPlan {
-    pub(crate) fn new(args: &RttReflectArgs) -> Self {
-        Self {
+    pub(crate) fn new(args: &RttReflectArgs) -> Result<Self, Failure> {
+        if args.over != OverArg::Udp && args.thread.engine != EngineArg::Recv {
+            return Err(Failure::usage(ONE_BY_ONE));
+        }
+        Ok(Self {
             listen: args.listen,
             over: args.over,
             // A reflector may run for days: it takes a processor only when told to.
             thread: ThreadPlan::new(&args.thread, WaitArg::Block),
-        }
+        })
     }
 
     pub(crate) fn spec(&self) -> ReflectSpec {
@@ -111,17 +114,11 @@ impl RttRunPlan {
             }
         }
         let runs = variants(args, &thread)?;
-        let takes_stamps = runs.iter().all(|run| run.engine.takes_stamps());
-        if args.picture.hops && (!takes_stamps || args.stamp_every == 0) {
-            let text = "--hops: needs --stamp-every of 1 or more, and no engine mmsg or io_uring, \
-                        which take no stamps";
-            return Err(Failure::usage(text));
-        }
         let is_other = args.over != OverArg::Udp;
         if is_other && runs.iter().any(|run| run.engine != Engine::Recv) {
-            let text = "--over tcp and pgm take their messages one by one: leave --engine out";
-            return Err(Failure::usage(text));
+            return Err(Failure::usage(ONE_BY_ONE));
         }
+        let stamp_every = stamp_every(args, &runs)?;
         let is_comparing = args.compare_sched || !args.compare_engine.is_empty();
         Ok(Self {
             target: args.target.clone(),
@@ -133,8 +130,7 @@ impl RttRunPlan {
             warm_up: args.warm_up,
             timeout: args.timeout,
             window: args.window.map(Into::into),
-            // One engine that takes no stamps must not be the only one that pays for none.
-            stamp_every: if takes_stamps { args.stamp_every } else { 0 },
+            stamp_every,
             out: args.out.clone(),
             seed: args.seed,
             link: args.link,
@@ -180,6 +176,34 @@ impl RttRunPlan {
             link_bits_per_s: self.link,
             command: std::env::args().collect(),
         })
+    }
+}
+
+/// Every how many messages one is stamped; an error when stamps were asked for that cannot be had.
+fn stamp_every(args: &RttRunArgs, runs: &[Variant]) -> Result<u64, Failure> {
+    // One engine that takes no stamps must not be the only one that pays for none.
+    let can_stamp = args.over == OverArg::Udp && runs.iter().all(|run| run.engine.takes_stamps());
+    let wanted = match args.stamp_every {
+        Some(every) => every,
+        None if can_stamp => STAMP_EVERY,
+        None => 0,
+    };
+    let has_asked = if args.picture.hops {
+        Some("--hops")
+    } else {
+        args.stamp_every
+            .filter(|&it| it > 0)
+            .map(|_| "--stamp-every")
+    };
+    match has_asked {
+        Some(name) if !can_stamp => Err(Failure::usage(format!(
+            "{name}: the kernel stamps single datagrams; leave --over tcp and pgm out, and the \
+             engines mmsg and io_uring"
+        ))),
+        Some(name) if wanted == 0 => Err(Failure::usage(format!(
+            "{name}: needs --stamp-every of 1 or more"
+        ))),
+        _ => Ok(wanted),
     }
 }
 
@@ -308,5 +332,6 @@ impl PicturePlan {
     }
 }
 
+const ONE_BY_ONE: &str = "--over tcp and pgm take their messages one by one: leave --engine out";
 /// Shorter times say nothing.
 const TIME_MIN: Duration = Duration::from_millis(10);

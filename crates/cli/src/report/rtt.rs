@@ -78,6 +78,8 @@ pub(crate) struct RttRow {
     throttled: usize,
     clock_steps: usize,
     is_cut: bool,
+    /// What to know before believing the figures.
+    remarks: Vec<String>,
     /// p50 and p99.9 from intended times, over those of the first file.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_to_first: Option<[f64; 2]>,
@@ -117,7 +119,6 @@ impl RttRow {
     fn new(series: &Series<'_>, strain: Option<Strain>) -> Self {
         let setup = series.setup;
         let marked = |kind| series.marks().filter(|mark| mark.kind == kind).count();
-        let link = series.manifest.link;
         Self {
             label: series.name.clone(),
             size_bytes: setup.size,
@@ -126,10 +127,7 @@ impl RttRow {
             wait: setup.wait.clone(),
             lasted_s: series.lasted_ns as f64 / 1e9,
             sent_per_s: series.sent_per_s(),
-            link_max_per_s: link.map(|link| {
-                let bytes = setup.size + setup.transport.extra_bytes();
-                link.datagrams_per_s(bytes, setup.is_ipv6)
-            }),
+            link_max_per_s: series.link_max_per_s(),
             over: setup.transport.to_string(),
             counts: series.counts,
             rtt_intended: series.latencies.intended(),
@@ -146,6 +144,7 @@ impl RttRow {
             throttled: marked(MarkKind::Throttled),
             clock_steps: marked(MarkKind::ClockStep),
             is_cut: series.is_cut(),
+            remarks: series.shortfalls(),
             ratio_to_first: None,
         }
     }
@@ -247,6 +246,9 @@ impl RttRow {
                 "to the first",
                 &format!("p50 x {p50:.2}, p99.9 x {p999:.2}"),
             );
+        }
+        for remark in &self.remarks {
+            line("note", remark);
         }
         if self.is_cut {
             line("cut short", "what follows the cut was not measured");

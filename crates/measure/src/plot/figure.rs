@@ -230,6 +230,9 @@ fn remark(series: &Series<'_>, figures: &Percentiles) -> String {
             repairs.repair_bytes_sent as f64 / seconds,
         );
     }
+    if !series.shortfalls().is_empty() {
+        text += "; NOT THE RATE ASKED FOR";
+    }
     if series.is_cut() {
         text += "; CUT SHORT";
     }
@@ -237,14 +240,8 @@ fn remark(series: &Series<'_>, figures: &Percentiles) -> String {
 }
 
 fn ceiling(series: &Series<'_>) -> String {
-    match series.manifest.link {
-        Some(link) => {
-            let most = link.datagrams_per_s(
-                series.setup.size + series.setup.transport.extra_bytes(),
-                series.setup.is_ipv6,
-            );
-            format!("the link takes {most}/s")
-        }
+    match series.link_max_per_s() {
+        Some(most) => format!("the link takes {most}/s"),
         None => "link speed not known".to_owned(),
     }
 }

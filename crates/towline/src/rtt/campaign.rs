@@ -1,6 +1,7 @@
 //! A whole measurement: its runs one after the other, or in slices by turns, and where it ran.
 
 use std::{
+    fmt,
     io::Write,
     net::{SocketAddr, ToSocketAddrs as _},
     time::{Duration, SystemTime},
@@ -82,7 +83,7 @@ pub fn resolve(target: &str) -> Result<SocketAddr, Error> {
 /// # Errors
 /// When the name does not resolve.
 pub fn resolve_with(target: &str, port: u16) -> Result<SocketAddr, Error> {
-    let failed = |cause: &dyn std::fmt::Display| {
+    let failed = |cause: &dyn fmt::Display| {
         let form = "a host is HOST or HOST:PORT, IPv6 with a port as [ADDRESS]:PORT";
         Error::Measurement(format!("cannot find {target}: {cause}; {form}"))
     };
@@ -115,31 +116,12 @@ impl Campaign {
     ) -> Result<Vec<RunOutcome>, Error> {
         let mut client = Client::connect_over(self.transport, self.peer, self.seed, self.timeout)?;
         let mut remarks = Vec::new();
-        let stamp_every = match self.transport {
-            Transport::Udp => self.stamp_every,
-            Transport::Tcp | Transport::Pgm => 0,
-        };
+        let (stamp_every, refusal) = self.stamps();
+        remarks.extend(refusal);
         if let Err(error) = client.set_stamping(stamp_every) {
             remarks.push(error.to_string());
         }
-        // Tried before the manifest is written, so that it says what could not be had; on a thread
-        // of its own, as the recorder's must stay ordinary and unbound: it would never run beside
-        // a spinning real-time thread on the same processor.
-        let (variants, refusals) = possible(&self.variants, &client);
-        remarks.extend(refusals);
-        for variant in &variants {
-            let trial = std::thread::scope(|scope| {
-                scope
-                    .spawn(|| self.prepare(variant.scheduling))
-                    .join()
-                    .map_or_else(|_| Vec::new(), |ready| ready.remarks)
-            });
-            for remark in trial.into_iter().chain(limit_remark(variant)) {
-                if !remarks.contains(&remark) {
-                    remarks.push(remark);
-                }
-            }
-        }
+        let variants = self.possible(&client, &mut remarks);
         for remark in &remarks {
             tell(remark);
         }
@@ -185,6 +167,58 @@ impl Campaign {
             left = left.saturating_sub(slice);
         }
         Ok(outcomes)
+    }
+
+    /// Every how many messages one can be stamped, and what is to be said when none can.
+    fn stamps(&self) -> (u64, Option<String>) {
+        if self.transport == Transport::Udp || self.stamp_every == 0 {
+            return (self.stamp_every, None);
+        }
+        let text = format!(
+            "no stamps: over {} a message is no datagram of its own that the kernel could stamp",
+            self.transport
+        );
+        (0, Some(text))
+    }
+
+    /// The variants that can be had, and in `remarks` what is to be said of the others.
+    ///
+    /// It is tried before the manifest is written, so that it says what could not be had; on
+    /// threads of their own, as the recorder's must stay ordinary and unbound: it would never run
+    /// beside a spinning real-time thread on the same processor.
+    fn possible(&self, client: &Client, remarks: &mut Vec<String>) -> Vec<Variant> {
+        let mut add = |remark: String| {
+            if !remarks.contains(&remark) {
+                remarks.push(remark);
+            }
+        };
+        let mut granted = Vec::new();
+        for variant in &self.variants {
+            let refusal = client.refusal(variant.engine);
+            let engine = match &refusal {
+                Some(_) => Engine::default(),
+                None => variant.engine,
+            };
+            let trial =
+                std::thread::scope(|scope| scope.spawn(|| self.prepare(variant.scheduling)).join());
+            let (scheduling, texts) = trial.map_or_else(
+                |_| (Scheduling::Other, Vec::new()),
+                |ready| (ready.scheduling, ready.remarks),
+            );
+            refusal.into_iter().chain(texts).for_each(&mut add);
+            granted.push((engine, scheduling));
+        }
+        let variants = substituted(&self.variants, &granted);
+        variants.iter().filter_map(limit_remark).for_each(&mut add);
+        let dropped = self.variants.len() - variants.len();
+        if dropped > 0 {
+            add(format!(
+                "{dropped} of {} variants are left out: without what was refused they are the \
+                 same as others",
+                self.variants.len()
+            ));
+        }
+        variants
     }
 
     fn prepare(&self, scheduling: Scheduling) -> Readiness {
@@ -235,6 +269,10 @@ impl Campaign {
         let target = &self.target;
         match cut {
             Cut::Stopped => "stopped; what was measured is kept".to_owned(),
+            Cut::Unrecorded => {
+                "the result cannot be written any more: the run ends, what was written is kept"
+                    .to_owned()
+            }
             Cut::Silent => format!(
                 "{target} has not answered for {:?}: the run ends, what was measured is kept",
                 self.timeout * 2
@@ -247,27 +285,28 @@ impl Campaign {
     }
 }
 
-/// The variants that can be had: those whose engine the kernel refuses use another, unless that
-/// is measured anyway; and what is to be said of it.
-fn possible(wanted: &[Variant], client: &Client) -> (Vec<Variant>, Option<String>) {
-    let mut refusal = None;
+/// The variants as they will really run: each with the engine and the class that were `granted`
+/// to it, and with a label that says so. One that is then the same as another is not measured
+/// twice.
+fn substituted(wanted: &[Variant], granted: &[(Engine, Scheduling)]) -> Vec<Variant> {
     let mut variants: Vec<Variant> = Vec::new();
-    for variant in wanted {
-        let Some(text) = client.refusal(variant.engine) else {
-            variants.push(variant.clone());
-            continue;
+    for (asked, &(engine, scheduling)) in wanted.iter().zip(granted) {
+        let replaced = |label: &str, from: &dyn fmt::Display, to: &dyn fmt::Display| {
+            label.replace(&from.to_string(), &to.to_string())
         };
-        refusal = Some(text);
-        let mut other = variant.clone();
-        other.engine = Engine::default();
-        let (from, to) = (variant.engine.to_string(), other.engine.to_string());
-        other.label = other.label.replace(&from, &to);
-        // What is asked for besides need not be measured twice.
-        if !wanted.contains(&other) {
-            variants.push(other);
+        let label = replaced(&asked.label, &asked.engine, &engine);
+        let variant = Variant {
+            label: replaced(&label, &asked.scheduling, &scheduling),
+            engine,
+            scheduling,
+            ..asked.clone()
+        };
+        let is_elsewhere = variant != *asked && wanted.contains(&variant);
+        if !is_elsewhere && !variants.contains(&variant) {
+            variants.push(variant);
         }
     }
-    (variants, refusal)
+    variants
 }
 
 /// What the kernel does to a real-time thread that never waits.
@@ -290,6 +329,40 @@ const MTU: u32 = 1_500;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn variant(label: &str, engine: Engine, scheduling: Scheduling) -> Variant {
+        Variant {
+            label: label.to_owned(),
+            per_second: Some(20_000),
+            scheduling,
+            engine,
+            wait: Wait::Spin,
+        }
+    }
+
+    #[test]
+    fn a_variant_is_called_what_it_was_granted_and_none_is_measured_twice() {
+        use Engine::{IoUring, Recv};
+        let (other, fifo) = (Scheduling::Other, Scheduling::Fifo(50));
+        let both = [
+            variant("20000/s other", Recv, other),
+            variant("20000/s fifo:50", Recv, fifo),
+        ];
+        assert_eq!(substituted(&both, &[(Recv, other), (Recv, fifo)]), both);
+        let refused = substituted(&both, &[(Recv, other), (Recv, other)]);
+        assert_eq!(refused, both[..1]);
+        // Alone it is measured, and named, as what it is; its limit is that of nobody.
+        let alone = substituted(&both[1..], &[(Recv, other)]);
+        assert_eq!(alone, both[..1]);
+        assert_eq!(limit_remark(&alone[0]), None);
+        // Two refusals at once make one variant of two, which nobody has asked for by name.
+        let asked = [
+            variant("20000/s fifo:50 recv", Recv, fifo),
+            variant("20000/s fifo:50 io_uring", IoUring, fifo),
+        ];
+        let one = substituted(&asked, &[(Recv, other), (Recv, other)]);
+        assert_eq!(one, [variant("20000/s other recv", Recv, other)]);
+    }
 
     #[test]
     fn reflectors_are_found_in_every_form() {

@@ -57,6 +57,8 @@ pub enum Cut {
     Refused,
     /// The caller said so.
     Stopped,
+    /// What is measured cannot be written any more; [`Recorder::finish`] says why.
+    Unrecorded,
 }
 
 /// What a run was.
@@ -441,6 +443,8 @@ impl<'a> Run<'a> {
             self.settle(now.saturating_sub(timeout_ns));
             if is_stopped() {
                 cut = Some(Cut::Stopped);
+            } else if self.recorder.as_ref().is_some_and(|it| it.has_failed()) {
+                cut = Some(Cut::Unrecorded);
             } else if self.is_silent(now, timeout_ns) {
                 cut = Some(if self.is_refused {
                     Cut::Refused

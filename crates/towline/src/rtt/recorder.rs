@@ -1,6 +1,7 @@
 //! The thread that writes the result, so that the one that measures never waits for a disk.
 
 use std::{
+    cell::Cell,
     io::Write,
     sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
     thread::JoinHandle,
@@ -23,6 +24,8 @@ pub struct Recorder {
     blocks: SyncSender<Block>,
     empty: Receiver<Vec<Sample>>,
     samples: Vec<Sample>,
+    /// The thread has ended: nothing more is written.
+    has_failed: Cell<bool>,
     thread: JoinHandle<std::io::Result<()>>,
 }
 
@@ -57,6 +60,7 @@ impl Recorder {
             blocks,
             empty,
             samples: Vec::with_capacity(BLOCK_SAMPLES),
+            has_failed: Cell::new(false),
             thread,
         })
     }
@@ -80,6 +84,12 @@ impl Recorder {
 
     pub(super) fn mark(&mut self, mark: Mark) {
         self.hand_over(Block::Mark(mark));
+    }
+
+    /// True when what is measured is not written any more: the disk is full, say. What was
+    /// written before is whole.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.has_failed.get()
     }
 
     /// Ends a run.
@@ -118,7 +128,9 @@ impl Recorder {
 
     fn hand_over(&self, block: Block) {
         // A thread that has ended has failed to write; `finish` says so.
-        let _gone = self.blocks.send(block);
+        if self.blocks.send(block).is_err() {
+            self.has_failed.set(true);
+        }
     }
 }
 
