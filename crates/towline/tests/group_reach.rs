@@ -130,8 +130,11 @@ fn a_firewall() {
             return;
         }
         let (left, right) = switched_specs();
-        let (_, right) = both(&made, &left, &right);
-        assert_named(&right, Cause::Firewall, "udp dport 7500 accept");
+        let (left, right) = both(&made, &left, &right);
+        let insert = "nft insert rule inet guard entry ip daddr 239.192.0.7 udp dport 7500 accept";
+        assert_named(&right, Cause::Firewall, insert);
+        // It hears the other end, which does not hear it: that is no group that arrives.
+        assert_named(&left, Cause::PeerDoesNotHear, "`towline reach` on right");
         assert!(
             right.findings[0].words.contains("inet guard entry"),
             "{:?}",

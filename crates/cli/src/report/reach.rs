@@ -21,7 +21,7 @@ impl Document for ReachDocument {
         let mut text = String::new();
         seen(&mut text, facts);
         if findings.is_empty() {
-            line(&mut text, "verdict", "the group arrives");
+            line(&mut text, "verdict", &arrives(facts));
         }
         for finding in findings {
             line(&mut text, "wrong", &finding.words);
@@ -29,6 +29,22 @@ impl Document for ReachDocument {
         }
         text
     }
+}
+
+/// What is so when nothing is wrong: here, and by their own word at the others.
+fn arrives(facts: &Facts) -> String {
+    let words = facts.peers.iter().filter_map(|peer| peer.word.as_ref());
+    let hearing: Vec<&str> = words
+        .filter(|word| word.hears_us)
+        .map(|word| word.name.as_str())
+        .collect();
+    if hearing.is_empty() {
+        return "the group arrives here".to_owned();
+    }
+    format!(
+        "the group arrives here, and from here at {}",
+        hearing.join(", ")
+    )
 }
 
 fn seen(text: &mut String, facts: &Facts) {

@@ -39,7 +39,34 @@ pub struct Facts {
     /// Packets that the whole host dropped meanwhile because their source is elsewhere.
     pub reverse_path_drops: u64,
     /// Chains of netfilter rules that packets pass on their way in.
-    pub chains: Vec<String>,
+    pub chains: Vec<RuleChain>,
+}
+
+/// A chain of netfilter rules, or a whole table of the older iptables.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RuleChain {
+    /// Family and name of its table, as `nft list ruleset` names them: `inet filter`; `iptables
+    /// filter` for the older kind.
+    pub table: String,
+    /// Its name; empty for the older kind.
+    pub name: String,
+    /// It drops what no rule of it decides about.
+    pub drops_by_default: bool,
+}
+
+impl RuleChain {
+    /// As `nft` wants it named.
+    pub(super) fn place(&self) -> String {
+        format!("{} {}", self.table, self.name).trim().to_owned()
+    }
+
+    /// Whether packets of that kind of IP pass it.
+    pub(super) fn takes(&self, is_ipv6: bool) -> bool {
+        let other = if is_ipv6 { "ip" } else { "ip6" };
+        let other_legacy = if is_ipv6 { "iptables" } else { "ip6tables" };
+        let family = self.table.split(' ').next();
+        family != Some(other) && family != Some(other_legacy)
+    }
 }
 
 /// The interface that is used.
@@ -150,6 +177,9 @@ pub struct PeerWord {
     pub routers: Option<u8>,
     #[serde(skip)]
     pub(super) token: u64,
+    /// How often it has spoken.
+    #[serde(skip)]
+    pub(super) times: u64,
 }
 
 /// How packets to a source would leave, and what the kernel demands of that.

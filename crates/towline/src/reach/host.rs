@@ -11,7 +11,7 @@ use net::{
 };
 use sys::netlink::{RouteQuery, Rtnetlink};
 
-use super::{InterfaceFacts, Refusal, ReversePath};
+use super::{InterfaceFacts, Refusal, ReversePath, RuleChain};
 
 /// This host's interfaces and routes.
 #[derive(Debug)]
@@ -125,20 +125,15 @@ pub(super) fn reverse_path_drops() -> u64 {
     value.unwrap_or(0)
 }
 
-/// The chains that packets pass on their way in, as `nft` names them.
-pub(super) fn chains() -> Vec<String> {
+/// The chains that packets pass on their way in.
+pub(super) fn chains() -> Vec<RuleChain> {
     let chains = sys::netfilter::incoming_chains().unwrap_or_default();
-    let text = |chain: &sys::netfilter::Chain| {
-        let default = if chain.drops_by_default {
-            " (drops by default)"
-        } else {
-            ""
-        };
-        format!("{} {}{default}", chain.table, chain.name)
-            .trim()
-            .to_owned()
+    let facts = |chain: sys::netfilter::Chain| RuleChain {
+        table: chain.table,
+        name: chain.name,
+        drops_by_default: chain.drops_by_default,
     };
-    chains.iter().map(text).collect()
+    chains.into_iter().map(facts).collect()
 }
 
 /// The version in the line of an interface: `2  eth0  :  1  V3`.

@@ -17,6 +17,7 @@ mod beacon;
 mod facts;
 pub use facts::{
     Facts, Frames, Heard, InterfaceFacts, PeerFacts, PeerWord, Querier, Refusal, ReversePath,
+    RuleChain,
 };
 
 mod host;

@@ -305,10 +305,14 @@ impl<'a> Talk<'a> {
             hears_us: beacon.heard.contains(&self.spec.token),
             routers: received.hops.map(|left| UNICAST_HOPS.saturating_sub(left)),
             token: beacon.token,
+            times: 1,
         };
         let mut peers = self.facts.peers.iter_mut();
         if let Some(peer) = peers.find(|peer| peer.address.ip() == source.ip()) {
-            peer.word = Some(word);
+            let before = peer.word.take();
+            let is_same = |it: &PeerWord| it.token == word.token;
+            let times = before.filter(is_same).map_or(1, |it| it.times + 1);
+            peer.word = Some(PeerWord { times, ..word });
         } else if self.facts.peers.len() < HEARD_MAX {
             self.facts.peers.push(PeerFacts {
                 address: source,

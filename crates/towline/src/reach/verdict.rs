@@ -4,7 +4,7 @@ use std::{net::IpAddr, time::Duration};
 
 use serde::Serialize;
 
-use super::{Facts, Frames, PeerFacts, PeerWord, Refusal, ReversePath};
+use super::{Facts, Frames, PeerFacts, PeerWord, Refusal, ReversePath, RuleChain};
 
 /// Why a group does not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -38,6 +38,9 @@ pub enum Cause {
     DroppedOnTheWay,
     /// The other host cannot send.
     PeerCannotSend,
+    /// The other host says that it does not hear this one, for a reason that lies there or on the
+    /// way.
+    PeerDoesNotHear,
     /// The named host says nothing.
     PeerSilent,
     /// Nobody sends to the group.
@@ -73,7 +76,9 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
         });
     }
     for peer in &facts.peers {
-        findings.extend(of_peer(facts, peer));
+        // What keeps it from being heard here mostly keeps it from hearing, too.
+        let deaf = || of_deaf(facts, peer.word.as_ref()?);
+        findings.extend(of_peer(facts, peer).or_else(deaf));
     }
     let is_of_peer = |frames: &Frames| {
         let mut words = facts.peers.iter().filter_map(|peer| peer.word.as_ref());
@@ -183,6 +188,36 @@ fn of_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     Some(of_distance(facts, word).unwrap_or_else(|| of_unseen(facts, word)))
 }
 
+/// What a named host says that it does not hear, though this one sends; nothing when it does, and
+/// when something else that was found must keep it from hearing.
+fn of_deaf(facts: &Facts, word: &PeerWord) -> Option<Finding> {
+    let is_explained = word.refusal.is_some()
+        || word.group != facts.group
+        || facts.send_error.is_some()
+        || facts.interface.is_none();
+    if word.hears_us || is_explained || word.times < WORDS_MIN {
+        return None;
+    }
+    let name = &word.name;
+    let routers = word.routers.filter(|routers| *routers > 0);
+    if let Some(routers) = routers {
+        return Some(distance(facts.group.ip(), "this host", facts.hops, routers));
+    }
+    Some(finding(
+        Cause::PeerDoesNotHear,
+        format!(
+            "{name} says that it does not hear this host through the group, which this host sends \
+             to by {}",
+            facts.interface.as_ref().map_or("-", |it| &it.name)
+        ),
+        format!(
+            "read what `towline reach` on {name} says meanwhile: the packets are lost on the way \
+             there, or dropped by that host (its rules, its reverse-path filter, the interface \
+             that it joined on)"
+        ),
+    ))
+}
+
 fn of_silent_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     // Its packets may be known by their address alone.
     let ip = peer.address.ip();
@@ -290,10 +325,10 @@ fn dropped_here(facts: &Facts, frames: &Frames) -> Finding {
     if let Some(path) = path.filter(|path| path.drops()) {
         return reverse_path(facts, path);
     }
-    let rules = if facts.chains.is_empty() {
-        "no rules of netfilter are seen here, so look for BPF programs (`bpftool net`)".to_owned()
+    let rules = if chains(facts).next().is_none() {
+        "no rules of netfilter are seen here, so a BPF program may".to_owned()
     } else {
-        format!("these rules are in the way: {}", facts.chains.join(", "))
+        format!("these rules are in the way: {}", chain_names(facts))
     };
     finding(
         Cause::Firewall,
@@ -302,12 +337,64 @@ fn dropped_here(facts: &Facts, frames: &Frames) -> Finding {
              joined; {rules}",
             frames.count, frames.source, frames.interface, frames.port
         ),
-        format!(
-            "let them pass: `nft insert rule inet TABLE CHAIN ip daddr {} udp dport {} accept`",
-            facts.group.ip(),
-            frames.port
-        ),
+        passage(facts, frames.port),
     )
+}
+
+/// Chains that packets of the group's kind of IP pass.
+fn chains(facts: &Facts) -> impl Iterator<Item = &RuleChain> {
+    let is_ipv6 = facts.group.is_ipv6();
+    facts
+        .chains
+        .iter()
+        .filter(move |chain| chain.takes(is_ipv6))
+}
+
+fn chain_names(facts: &Facts) -> String {
+    let name = |chain: &RuleChain| {
+        let default = if chain.drops_by_default {
+            " (drops by default)"
+        } else {
+            ""
+        };
+        format!("{}{default}", chain.place())
+    };
+    chains(facts).map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// How to let the group's packets to `port` pass the chains that were found.
+fn passage(facts: &Facts, port: u16) -> String {
+    let group = facts.group.ip();
+    let word = if group.is_ipv6() { "ip6" } else { "ip" };
+    let mut steps: Vec<String> = Vec::new();
+    for chain in chains(facts) {
+        let place = chain.place();
+        steps.push(match place.split_once("tables ") {
+            Some((family, table)) => {
+                let hook = if table == "filter" {
+                    "INPUT"
+                } else {
+                    "PREROUTING"
+                };
+                format!(
+                    "`{family}tables -t {table} -I {hook} -d {group} -p udp --dport {port} -j \
+                     ACCEPT`"
+                )
+            }
+            None => format!(
+                "`nft insert rule {place} {word} daddr {group} udp dport {port} accept` (or find \
+                 the rule by `nft -a list chain {place}`, and `nft delete rule {place} handle N`)"
+            ),
+        });
+    }
+    match steps.len() {
+        0 => "list BPF programs with `bpftool net`, and detach the one that drops them".to_owned(),
+        1 => format!("let them pass before that rule: {}", steps[0]),
+        _ => format!(
+            "let them pass in each chain, as an accept in one does not undo a drop in another: {}",
+            steps.join("; ")
+        ),
+    }
 }
 
 fn reverse_path(facts: &Facts, path: &ReversePath) -> Finding {
@@ -332,30 +419,33 @@ fn reverse_path(facts: &Facts, path: &ReversePath) -> Finding {
 
 /// What the number of routers between says.
 fn of_distance(facts: &Facts, word: &PeerWord) -> Option<Finding> {
-    let (name, routers) = (&word.name, word.routers.filter(|routers| *routers > 0)?);
-    if word.hops <= routers {
+    let routers = word.routers.filter(|routers| *routers > 0)?;
+    Some(distance(facts.group.ip(), &word.name, word.hops, routers))
+}
+
+/// What becomes of a group that `name` sends with a TTL of `hops` over so many routers.
+fn distance(group: IpAddr, name: &str, hops: u8, routers: u8) -> Finding {
+    if hops <= routers {
         let needed = routers.saturating_add(1);
-        return Some(finding(
+        return finding(
             Cause::TtlTooLow,
             format!(
-                "{name} sends with a TTL of {}, and {routers} routers lie between: it dies on the \
-                 way",
-                word.hops
+                "{name} sends with a TTL of {hops}, and {routers} routers lie between: it dies on \
+                 the way"
             ),
             format!("send with --hops {needed} or more on {name}"),
-        ));
+        );
     }
-    Some(finding(
+    finding(
         Cause::NoMulticastRouting,
         format!(
-            "{name} sends with a TTL of {}, enough for the {routers} routers between; they do not \
-             forward the group {}",
-            word.hops,
-            facts.group.ip()
+            "{name} sends with a TTL of {hops}, enough for the {routers} routers between; they do \
+             not forward the group {group}"
         ),
-        "switch multicast routing (PIM) on in every router between, and IGMP on this network"
+        "switch multicast routing (PIM) on in every router between, and IGMP on the network of \
+         whoever receives"
             .to_owned(),
-    ))
+    )
 }
 
 /// On the same network, sent, and never seen here.
@@ -369,8 +459,9 @@ fn of_unseen(facts: &Facts, word: &PeerWord) -> Finding {
     }
     let mut found = of_switch(facts, &word.name, None);
     found.words += "; run this as root to see whether the packets enter the host";
-    if !facts.chains.is_empty() {
-        found.words += &format!(" and are dropped by its rules: {}", facts.chains.join(", "));
+    if chains(facts).next().is_some() {
+        found.words += &format!(" and are dropped by its rules: {}", chain_names(facts));
+        found.fix += &format!("; {}", passage(facts, facts.group.port()));
     }
     found
 }
@@ -436,13 +527,15 @@ fn of_silence(facts: &Facts) -> Finding {
     )
 }
 
+/// A host that has just begun has not heard anybody yet: it speaks five times a second.
+const WORDS_MIN: u64 = 3;
 /// Beacons leave five times a second: this long without any is an end.
 const STOPPED: Duration = Duration::from_millis(1_500);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reach::InterfaceFacts;
+    use crate::reach::{Heard, InterfaceFacts};
 
     fn facts() -> Facts {
         Facts {
@@ -498,6 +591,95 @@ mod tests {
             let is_named = judge(&facts)[0].cause == Cause::ReversePathFilter;
             assert_eq!(is_named, is_dropped, "{:?}", facts.reverse_paths);
         }
+    }
+
+    #[test]
+    fn rules_are_passed_where_they_are() {
+        let chain = |table: &str, name: &str| RuleChain {
+            table: table.to_owned(),
+            name: name.to_owned(),
+            drops_by_default: false,
+        };
+        let mut facts = facts();
+        assert!(judge(&facts)[0].fix.contains("bpftool"));
+        facts.chains = vec![chain("inet guard", "entry"), chain("ip6 other", "entry")];
+        let fix = &judge(&facts)[0].fix;
+        let insert =
+            "`nft insert rule inet guard entry ip daddr 239.192.0.7 udp dport 7500 accept`";
+        assert!(fix.contains(insert) && !fix.contains("other"), "{fix}");
+        assert!(
+            fix.contains("nft delete rule inet guard entry handle"),
+            "{fix}"
+        );
+        facts.chains.push(chain("iptables filter", ""));
+        let fix = &judge(&facts)[0].fix;
+        assert!(fix.contains("does not undo a drop in another"), "{fix}");
+        assert!(
+            fix.contains("`iptables -t filter -I INPUT -d 239.192.0.7 -p udp"),
+            "{fix}"
+        );
+    }
+
+    #[test]
+    fn a_peer_that_does_not_hear_is_a_finding_here_too() {
+        let mut facts = facts();
+        facts.frames.clear();
+        facts.heard = vec![Heard {
+            name: "vm".to_owned(),
+            source: [10, 0, 0, 2].into(),
+            interface: "e0".to_owned(),
+            hops: (1, Some(1)),
+            count: 25,
+            first_and_last: (Duration::ZERO, facts.lasted),
+            is_self: false,
+            token: 2,
+        }];
+        let word = PeerWord {
+            name: "vm".to_owned(),
+            group: facts.group,
+            hops: 1,
+            source: Some([10, 0, 0, 2].into()),
+            interface: "e0".to_owned(),
+            refusal: None,
+            hears_us: true,
+            routers: Some(0),
+            token: 2,
+            times: 25,
+        };
+        let judged = |facts: &mut Facts, word: PeerWord| {
+            facts.peers = vec![PeerFacts {
+                address: "10.0.0.2:7702".parse().unwrap(),
+                word: Some(word),
+            }];
+            judge(facts)
+        };
+        assert!(judged(&mut facts, word.clone()).is_empty());
+        let deaf = PeerWord {
+            hears_us: false,
+            ..word
+        };
+        let found = judged(&mut facts, deaf.clone());
+        assert_eq!(found[0].cause, Cause::PeerDoesNotHear);
+        assert!(
+            found[0].words.contains("vm says that it does not hear"),
+            "{found:?}"
+        );
+        // Just begun, it could not have heard; behind a router, the TTL explains it.
+        let begun = PeerWord {
+            times: 1,
+            ..deaf.clone()
+        };
+        assert!(judged(&mut facts, begun).is_empty());
+        let far = PeerWord {
+            routers: Some(1),
+            ..deaf
+        };
+        let found = judged(&mut facts, far);
+        assert_eq!(found[0].cause, Cause::TtlTooLow);
+        assert!(
+            found[0].fix.contains("--hops 2 or more on this host"),
+            "{found:?}"
+        );
     }
 
     #[test]
