@@ -122,6 +122,13 @@ impl Delays {
         self.0.saturating_record(delay_ns);
     }
 
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Self) {
+        self.0
+            .add(&other.0)
+            .expect("all histograms have the same bounds");
+    }
+
     /// What they were like.
     #[must_use]
     pub fn percentiles(&self) -> Percentiles {

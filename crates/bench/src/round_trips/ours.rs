@@ -37,6 +37,17 @@ impl Load {
 
 /// Measures once, and gives the report of `rtt run --json`.
 pub(super) fn ours(lab: &Lab, over: Over, load: Load, seconds: u32) -> Result<Value, String> {
+    ours_into(lab, over, load, seconds, &Removed::new())
+}
+
+/// As [`ours`], and leaves every message in `result`.
+pub(super) fn ours_into(
+    lab: &Lab,
+    over: Over,
+    load: Load,
+    seconds: u32,
+    result: &Removed,
+) -> Result<Value, String> {
     let program = program::ours()?;
     let (over, target) = match over {
         Over::Udp => ("udp", lab.host(1).ipv4().to_string()),
@@ -50,7 +61,6 @@ pub(super) fn ours(lab: &Lab, over: Over, load: Load, seconds: u32) -> Result<Va
     }
     // The reflector needs a moment; the first greetings may go unheard, and are repeated.
     let _reflector = Ended::start(&mut there)?;
-    let result = Removed::new();
     let mut here = lab.host(0).command(&program);
     here.args(["rtt", "run", &target, "--json", "--quiet", "--over", over]);
     here.args(["--stamp-every", "0", "--wait", load.wait]);
