@@ -43,6 +43,8 @@ pub mod file;
 mod filter_compiler;
 pub use filter_compiler::{FilterError, compile_filter};
 
+pub mod hardware_stamp;
+
 mod host;
 pub use host::{host_name, limit_open_files, random, resident_bytes};
 
@@ -52,6 +54,8 @@ pub mod message;
 pub use message::{Control, Inbox, Received};
 
 pub mod packet;
+
+pub mod phc;
 
 pub mod netfilter;
 

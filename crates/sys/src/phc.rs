@@ -1,0 +1,260 @@
+//! How far the clock of a network adapter (PTP hardware clock) is from the system's wall clock.
+//!
+//! ```text
+//!   precise:   one moment, latched by the hardware in both clocks
+//!   extended:  system | device | system   25 times, the driver reads right beside the device
+//!   basic:     system | device | system | device ...   as above, but around the whole call
+//! ```
+//! Of several readings the one with the shortest time between its two system readings counts; half
+//! of that time bounds its error. Nothing is set.
+//!
+//! Source: <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/ptp_clock.h>
+
+use std::{
+    fs::File,
+    io,
+    mem::size_of,
+    os::fd::{AsRawFd as _, BorrowedFd},
+    path::Path,
+};
+
+use crate::call::check;
+
+/// The difference between two clocks at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhcOffset {
+    /// The device's clock less the system's wall clock, in nanoseconds. A device that keeps
+    /// international atomic time is ahead by the leap seconds.
+    pub offset_ns: i64,
+    /// How far that may be wrong, in nanoseconds: half the time between the two system readings.
+    /// Zero where the hardware latches both.
+    pub error_ns_max: u64,
+    /// How it was read.
+    pub method: PhcMethod,
+}
+
+/// How the two clocks were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PhcMethod {
+    /// Both at one moment, by the hardware (`PTP_SYS_OFFSET_PRECISE`).
+    Precise,
+    /// Around the device's register (`PTP_SYS_OFFSET_EXTENDED`).
+    Extended,
+    /// Around the whole call (`PTP_SYS_OFFSET`).
+    Basic,
+}
+
+/// Compares the clock of `device`, such as `/dev/ptp0`, with the wall clock, by the most exact
+/// method that it has.
+///
+/// # Errors
+/// `EACCES` for users who may not read the device; `ENOTTY` when it is no such clock.
+///
+/// **Cost**: up to three system calls, and 25 readings of the device: some 10 to 100 us.
+pub fn offset(device: &Path) -> io::Result<PhcOffset> {
+    use std::os::fd::AsFd as _;
+    let file = File::open(device)?;
+    let mut precise = Precise::default();
+    if ask(file.as_fd(), PRECISE, &mut precise).is_ok()
+        && let Some(found) = of_precise(&precise)
+    {
+        return Ok(found);
+    }
+    let mut extended = Extended {
+        count: READINGS as u32,
+        reserved: [0; 3],
+        times: [[Time::default(); 3]; READINGS],
+    };
+    if ask(file.as_fd(), EXTENDED, &mut extended).is_ok()
+        && let Some(found) = of_extended(&extended.times)
+    {
+        return Ok(found);
+    }
+    let mut basic = Basic {
+        count: READINGS as u32,
+        reserved: [0; 3],
+        times: [Time::default(); 2 * READINGS + 1],
+    };
+    ask(file.as_fd(), BASIC, &mut basic)?;
+    of_basic(&basic.times).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Has the kernel fill in `question`, whose type belongs to `request`.
+fn ask<T: Question>(fd: BorrowedFd<'_>, request: libc::Ioctl, question: &mut T) -> io::Result<()> {
+    let pointer = std::ptr::from_mut(question);
+    // SAFETY: `question` is live and exclusively borrowed; the request's number holds the size of
+    // its type, which a constant below asserts, and the kernel writes no more and keeps no pointer.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request, pointer) })?;
+    Ok(())
+}
+
+fn of_precise(found: &Precise) -> Option<PhcOffset> {
+    let (device, system) = (found.device.nanos()?, found.realtime.nanos()?);
+    Some(PhcOffset {
+        offset_ns: i64::try_from(device - system).ok()?,
+        error_ns_max: 0,
+        method: PhcMethod::Precise,
+    })
+}
+
+/// Each: system, device, system.
+fn of_extended(times: &[[Time; 3]]) -> Option<PhcOffset> {
+    let triples = times
+        .iter()
+        .map(|[before, device, after]| Some((before.nanos()?, device.nanos()?, after.nanos()?)));
+    shortest(triples.flatten(), PhcMethod::Extended)
+}
+
+/// System and device in turn, a system time first and last.
+fn of_basic(times: &[Time]) -> Option<PhcOffset> {
+    let triples = times
+        .windows(3)
+        .step_by(2)
+        .map(|three| Some((three[0].nanos()?, three[1].nanos()?, three[2].nanos()?)));
+    shortest(triples.flatten(), PhcMethod::Basic)
+}
+
+/// The reading with the least time around it.
+fn shortest(
+    triples: impl Iterator<Item = (i128, i128, i128)>,
+    method: PhcMethod,
+) -> Option<PhcOffset> {
+    let sound = triples.filter(|(before, _, after)| after >= before);
+    let (before, device, after) = sound.min_by_key(|(before, _, after)| after - before)?;
+    Some(PhcOffset {
+        offset_ns: i64::try_from(device - (before + after) / 2).ok()?,
+        error_ns_max: u64::try_from((after - before + 1) / 2).ok()?,
+        method,
+    })
+}
+
+/// `struct ptp_clock_time`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Time {
+    seconds: i64,
+    nanos: u32,
+    reserved: u32,
+}
+
+impl Time {
+    /// `None` for one that was not filled in, or is none.
+    fn nanos(&self) -> Option<i128> {
+        let is_sound = self.seconds >= 0 && self.nanos < 1_000_000_000;
+        let ns = i128::from(self.seconds) * 1_000_000_000 + i128::from(self.nanos);
+        (is_sound && ns > 0).then_some(ns)
+    }
+}
+
+/// `struct ptp_sys_offset_precise`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Precise {
+    device: Time,
+    realtime: Time,
+    monotonic_raw: Time,
+    reserved: [u32; 4],
+}
+
+/// `struct ptp_sys_offset_extended`.
+#[repr(C)]
+struct Extended {
+    count: u32,
+    reserved: [u32; 3],
+    times: [[Time; 3]; READINGS],
+}
+
+/// `struct ptp_sys_offset`.
+#[repr(C)]
+struct Basic {
+    count: u32,
+    reserved: [u32; 3],
+    times: [Time; 2 * READINGS + 1],
+}
+
+/// What [`ask`] may hand to the kernel: plain integers, laid out as the kernel has them.
+trait Question {}
+impl Question for Precise {}
+impl Question for Extended {}
+impl Question for Basic {}
+
+/// `PTP_MAX_SAMPLES`.
+const READINGS: usize = 25;
+/// `_IOW('=', 5, struct ptp_sys_offset)`.
+const BASIC: libc::Ioctl = 0x4340_3d05;
+/// `_IOWR('=', 8, struct ptp_sys_offset_precise)`.
+const PRECISE: libc::Ioctl = 0xc040_3d08_u32 as libc::Ioctl;
+/// `_IOWR('=', 9, struct ptp_sys_offset_extended)`.
+const EXTENDED: libc::Ioctl = 0xc4c0_3d09_u32 as libc::Ioctl;
+
+const _: () = assert!(size_of::<Basic>() == 0x340);
+const _: () = assert!(size_of::<Precise>() == 0x40);
+const _: () = assert!(size_of::<Extended>() == 0x4c0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ns: i64) -> Time {
+        Time {
+            seconds: 1_700_000_000 + ns.div_euclid(1_000_000_000),
+            nanos: ns.rem_euclid(1_000_000_000) as u32,
+            reserved: 0,
+        }
+    }
+
+    #[test]
+    fn the_shortest_reading_counts_and_bounds_its_error() {
+        // The device is 37 s ahead, as one that keeps atomic time; the second reading is the best.
+        let ahead = 37_000_000_000;
+        let times = [
+            [at(0), at(ahead + 5_000), at(4_000)],
+            [at(10_000), at(ahead + 10_400), at(10_600)],
+            [at(20_000), at(ahead + 21_000), at(23_000)],
+        ];
+        let expected = PhcOffset {
+            offset_ns: ahead + 100,
+            error_ns_max: 300,
+            method: PhcMethod::Extended,
+        };
+        assert_eq!(of_extended(&times), Some(expected));
+        let flat: Vec<Time> = times
+            .iter()
+            .flat_map(|it| [it[0], it[1]])
+            .chain([at(23_000)])
+            .collect();
+        let found = of_basic(&flat).unwrap();
+        // Between the systems' readings of the basic method lies the whole call.
+        assert_eq!(found.method, PhcMethod::Basic);
+        assert_eq!((found.offset_ns, found.error_ns_max), (ahead - 500, 1_500));
+        let precise = Precise {
+            device: at(ahead),
+            realtime: at(7),
+            ..Precise::default()
+        };
+        let found = of_precise(&precise).unwrap();
+        assert_eq!((found.offset_ns, found.error_ns_max), (ahead - 7, 0));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_left_out() {
+        let empty = [[Time::default(); 3]; READINGS];
+        assert_eq!(of_extended(&empty), None);
+        assert_eq!(of_precise(&Precise::default()), None);
+        let backwards = [[at(5_000), at(1), at(4_000)]];
+        assert_eq!(of_extended(&backwards), None);
+        let broken = Time {
+            nanos: 1_000_000_000,
+            ..at(0)
+        };
+        assert_eq!(of_extended(&[[at(0), broken, at(1)]]), None);
+        assert_eq!(of_basic(&[at(0)]), None);
+    }
+
+    #[test]
+    fn what_is_no_clock_is_refused() {
+        let error = offset(Path::new("/dev/null")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
+        assert!(offset(Path::new("/dev/no-such-clock")).is_err());
+    }
+}
