@@ -114,6 +114,29 @@ fn the_mtu_of_the_loopback_interface() {
 }
 
 #[test]
+fn delays_of_each_direction_and_never_half_a_round_trip() {
+    let reflector = Reflector::start();
+    let target = reflector.target.as_str();
+    let output = run(&["clock", target, "--count", "20", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let between = &report["between"];
+    assert_eq!(report["schema"], "towline.clock");
+    assert_eq!(between["is_one_clock"], true, "{report:#}");
+    assert_eq!(between["one_way"]["error_ns_max"], 0);
+    assert!(between["one_way"]["there"]["p50_ns"].as_i64().unwrap() > 0);
+    assert!(report["keepers"].is_array() && report["ptp"].is_array());
+    let shown = text(&run(&["clock", target, "--count", "5"]).stdout);
+    for line in ["kept by ", "far end ", "round trip ", "there ", "back "] {
+        assert!(
+            shown.lines().any(|it| it.starts_with(line)),
+            "{line}: {shown}"
+        );
+    }
+    assert!(shown.contains(" us +- 0 us ("), "{shown}");
+}
+
+#[test]
 fn errors_say_what_to_do() {
     let wrong: [&[&str]; 18] = [
         &["rtt", "run"],

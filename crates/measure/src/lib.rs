@@ -19,6 +19,11 @@
 
 mod attainment;
 
+mod clock_word;
+pub use clock_word::{ANSWER_NS_MAX, CLOCK_BYTES, ClockWord};
+
+pub mod fuzzing;
+
 mod knee;
 pub use knee::{Strain, strains};
 
@@ -28,6 +33,9 @@ pub use latencies::{Delays, Latencies, Percentiles, Which, write_log};
 mod link;
 pub use link::{Link, Transport};
 
+mod one_way;
+pub use one_way::{ClockExchange, ClockState, OneWay, OneWayTimes};
+
 pub mod plot;
 
 mod probe;
@@ -36,7 +44,7 @@ pub use probe::{PROBE_BYTES_MIN, Probe, ProbeError, ProbeKind};
 pub mod raw;
 
 mod sample;
-pub use sample::{Counts, Mark, MarkKind, Repairs, Sample, Split};
+pub use sample::{Counts, Mark, MarkKind, Repairs, Sample, Split, StampCounts};
 
 mod schedule;
 pub use schedule::{Schedule, ScheduleError};

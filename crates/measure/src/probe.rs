@@ -9,6 +9,10 @@
 //! probe and no reflector can make traffic grow; it never answers an echo, so two reflectors cannot
 //! feed each other. The token is drawn for each run: an echo with another one is a stranger's.
 
+use crate::CLOCK_BYTES;
+#[cfg(doc)]
+use crate::ClockWord;
+
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
@@ -31,6 +35,11 @@ pub enum ProbeKind {
     Probe,
     /// Sent back.
     Echo,
+    /// "What is your clock good for?", answered by [`ProbeKind::ClockTold`]. A reflector that does
+    /// not know the question leaves it alone.
+    Clock,
+    /// The answer, with a [`ClockWord`] behind the header.
+    ClockTold,
 }
 
 impl Probe {
@@ -87,9 +96,13 @@ impl Probe {
     }
 
     /// Turns a request into its answer in place; gives what was asked, or `None` when the message
-    /// is none of ours or asks for nothing.
+    /// is none of ours, asks for nothing, or is too short for its answer. Behind the header of a
+    /// [`ProbeKind::ClockTold`] the caller has to put the [`ClockWord`].
     pub fn answer(message: &mut [u8]) -> Option<Self> {
         let probe = Self::parse(message).ok()?;
+        if probe.kind == ProbeKind::Clock && message.len() < CLOCK_BYTES {
+            return None;
+        }
         message[5] = probe.kind.answer()?.code();
         Some(probe)
     }
@@ -102,6 +115,8 @@ impl ProbeKind {
             Self::Welcome => 2,
             Self::Probe => 3,
             Self::Echo => 4,
+            Self::Clock => 5,
+            Self::ClockTold => 6,
         }
     }
 
@@ -111,6 +126,8 @@ impl ProbeKind {
             2 => Some(Self::Welcome),
             3 => Some(Self::Probe),
             4 => Some(Self::Echo),
+            5 => Some(Self::Clock),
+            6 => Some(Self::ClockTold),
             _ => None,
         }
     }
@@ -119,7 +136,8 @@ impl ProbeKind {
         match self {
             Self::Hello => Some(Self::Welcome),
             Self::Probe => Some(Self::Echo),
-            Self::Welcome | Self::Echo => None,
+            Self::Clock => Some(Self::ClockTold),
+            Self::Welcome | Self::Echo | Self::ClockTold => None,
         }
     }
 }

@@ -56,6 +56,27 @@ impl Split {
     }
 }
 
+/// Whose stamps told where the time of stamped messages went. Counts of messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StampCounts {
+    /// The kernel's, by the wall clock.
+    pub software: u64,
+    /// The network device's, by its own clock, on the way out and in.
+    pub hardware: u64,
+    /// Stamps were missing, or made no sense.
+    pub incomplete: u64,
+}
+
+impl StampCounts {
+    /// Adds those of another run.
+    pub const fn add(&mut self, other: &Self) {
+        self.software += other.software;
+        self.hardware += other.hardware;
+        self.incomplete += other.incomplete;
+    }
+}
+
 /// Something that happened to the measurement itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {

@@ -1,7 +1,7 @@
 //! The runs of a result that belong together, as one.
 
 use crate::{
-    Counts, Latencies, Mark, Repairs, Sample, Split,
+    Counts, Latencies, Mark, Repairs, Sample, Split, StampCounts,
     raw::{File, Manifest, Run, Setup},
 };
 
@@ -23,6 +23,8 @@ pub struct Series<'a> {
     pub counts: Counts,
     /// What PGM repaired in all slices; `None` over another transport.
     pub repairs: Option<Repairs>,
+    /// Whose stamps the splits of all slices are from.
+    pub stamps: StampCounts,
     /// The percentiles of all slices.
     pub latencies: Latencies,
 }
@@ -47,6 +49,7 @@ impl<'a> Series<'a> {
                         lasted_ns: 0,
                         counts: Counts::default(),
                         repairs: None,
+                        stamps: StampCounts::default(),
                         latencies: Latencies::new(),
                     };
                     one.add(run);
@@ -68,6 +71,9 @@ impl<'a> Series<'a> {
         self.lasted_ns = self.lasted_ns.saturating_add(lasted_ns);
         if let Some(repairs) = run.end.and_then(|end| end.repairs) {
             self.repairs.get_or_insert_default().add(&repairs);
+        }
+        if let Some(end) = &run.end {
+            self.stamps.add(&end.stamps);
         }
         match &run.end {
             Some(end) => self.counts.add(&end.counts),

@@ -1,11 +1,18 @@
 //! What the clocks of this host are good for: where time comes from, who keeps it right, how wrong
 //! it may be, and whether one-way delays can be had from it.
 
-use std::{fs, path::Path};
+use std::{fs, io, path::Path};
 
 use serde::Serialize;
+use sys::phc::{self, PhcMethod};
 
 use crate::Error;
+
+mod between;
+pub use between::{Between, BetweenSpec, between};
+
+mod keeper;
+pub use keeper::{Keeper, KeeperState};
 
 /// This host's clocks.
 #[derive(Clone, Debug, Serialize)]
@@ -16,6 +23,8 @@ pub struct ClockReport {
     pub sources: Vec<String>,
     /// PTP hardware clocks.
     pub ptp: Vec<PtpClock>,
+    /// Programs that keep the wall clock, and what they say.
+    pub keepers: Vec<Keeper>,
     /// A daemon says that the wall clock is synchronised.
     pub is_synchronised: bool,
     /// The bound of its error that the daemon states, in nanoseconds.
@@ -49,6 +58,24 @@ pub struct PtpClock {
     pub name: String,
     /// The largest correction that it takes, in thousandths of a millionth.
     pub adjustment_ppb_max: u64,
+    /// How far it is from the wall clock; none where this user may not ask, which `remark` says.
+    pub offset: Option<PtpOffset>,
+    /// Why there is no offset.
+    pub remark: Option<String>,
+}
+
+/// How far a clock in an adapter is from the wall clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PtpOffset {
+    /// The adapter's clock less the wall clock, in nanoseconds.
+    pub offset_ns: i64,
+    /// How far that may be wrong, in nanoseconds.
+    pub error_ns_max: u64,
+    /// The same without the whole seconds that atomic time is ahead of UTC, where the adapter keeps
+    /// atomic time and the kernel knows these seconds.
+    pub from_utc_ns: Option<i64>,
+    /// How the two were read: `precise`, `extended` or `basic`.
+    pub method: &'static str,
 }
 
 /// Looks at this host's clocks. It changes nothing and needs no privileges.
@@ -65,7 +92,8 @@ pub fn clock() -> Result<ClockReport, Error> {
     Ok(ClockReport {
         source: text(&home.join("current_clocksource")),
         sources: sources.split_whitespace().map(str::to_owned).collect(),
-        ptp: ptp_clocks(Path::new("/sys/class/ptp")),
+        ptp: ptp_clocks(Path::new("/sys/class/ptp"), found.tai_offset_s),
+        keepers: keeper::keepers(),
         is_synchronised: found.is_synchronised,
         error_ns_max: found.error_ns_max,
         error_ns_estimated: found.error_ns_estimated,
@@ -102,19 +130,49 @@ fn one_way(is_synchronised: bool, error_ns_max: u64) -> (bool, String) {
     (true, text)
 }
 
-fn ptp_clocks(home: &Path) -> Vec<PtpClock> {
+fn ptp_clocks(home: &Path, tai_offset_s: i32) -> Vec<PtpClock> {
     let entries = fs::read_dir(home).into_iter().flatten().flatten();
     let mut clocks: Vec<PtpClock> = entries
-        .map(|entry| PtpClock {
-            device: format!("/dev/{}", entry.file_name().to_string_lossy()),
-            name: text(&entry.path().join("clock_name")),
-            adjustment_ppb_max: text(&entry.path().join("max_adjustment"))
-                .parse()
-                .unwrap_or(0),
+        .map(|entry| {
+            let device = format!("/dev/{}", entry.file_name().to_string_lossy());
+            let offset = phc::offset(Path::new(&device));
+            let remark = offset.as_ref().err().map(|error| {
+                let remedy = match error.kind() {
+                    io::ErrorKind::PermissionDenied => "; let this user read it, or run as root",
+                    _ => "",
+                };
+                format!("{device}: {error}{remedy}")
+            });
+            PtpClock {
+                name: text(&entry.path().join("clock_name")),
+                adjustment_ppb_max: text(&entry.path().join("max_adjustment"))
+                    .parse()
+                    .unwrap_or(0),
+                offset: offset.ok().map(|found| ptp_offset(found, tai_offset_s)),
+                remark,
+                device,
+            }
         })
         .collect();
     clocks.sort_by(|a, b| a.device.cmp(&b.device));
     clocks
+}
+
+fn ptp_offset(found: phc::PhcOffset, tai_offset_s: i32) -> PtpOffset {
+    let tai_ns = i64::from(tai_offset_s) * 1_000_000_000;
+    let from_utc_ns = found.offset_ns.saturating_sub(tai_ns);
+    // Half a second from atomic time at most: it keeps that, and not UTC.
+    let is_tai = tai_offset_s > 0 && from_utc_ns.unsigned_abs() < 500_000_000;
+    PtpOffset {
+        offset_ns: found.offset_ns,
+        error_ns_max: found.error_ns_max,
+        from_utc_ns: is_tai.then_some(from_utc_ns),
+        method: match found.method {
+            PhcMethod::Precise => "precise",
+            PhcMethod::Extended => "extended",
+            PhcMethod::Basic => "basic",
+        },
+    }
 }
 
 /// The smallest step between readings, and what one costs.
@@ -154,6 +212,37 @@ mod tests {
         assert!(!has && text.contains("16000 us"), "{text}");
         let (has, text) = one_way(true, 2_500);
         assert!(has && text.contains("at most 3 us"), "{text}");
+    }
+
+    #[test]
+    fn an_adapter_that_keeps_atomic_time_is_compared_without_its_whole_seconds() {
+        let found = |offset_ns, tai_offset_s| {
+            let (error_ns_max, method) = (250, PhcMethod::Extended);
+            let found = phc::PhcOffset {
+                offset_ns,
+                error_ns_max,
+                method,
+            };
+            ptp_offset(found, tai_offset_s).from_utc_ns
+        };
+        assert_eq!(found(37_000_000_120, 37), Some(120));
+        assert_eq!(found(-80, 37), None);
+        assert_eq!(found(120, 0), None);
+    }
+
+    #[test]
+    fn a_clock_that_cannot_be_read_is_named_with_the_reason() {
+        let home = std::env::temp_dir().join(format!("towline-ptp-{}", std::process::id()));
+        fs::create_dir_all(home.join("no-such-ptp")).unwrap();
+        fs::write(home.join("no-such-ptp/clock_name"), "a driver\n").unwrap();
+        let clocks = ptp_clocks(&home, 37);
+        fs::remove_dir_all(&home).unwrap();
+        assert_eq!(
+            (clocks[0].name.as_str(), &clocks[0].offset),
+            ("a driver", &None)
+        );
+        let remark = clocks[0].remark.as_ref().unwrap();
+        assert!(remark.starts_with("/dev/no-such-ptp: "), "{remark}");
     }
 
     #[test]

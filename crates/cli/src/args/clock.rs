@@ -1,14 +1,32 @@
 //! `clock`.
 
+use std::time::Duration;
+
 use clap::Args;
 
-/// Show what this host's clocks are good for.
+use super::duration;
+
+/// Show what this host's clocks are good for, and what two hosts' clocks justify.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It changes nothing and needs no privileges. Exit code 1: one-way delays cannot be had from this
-clock, and the report says why.
+It changes nothing and needs no privileges. With a host, where `towline rtt reflect` runs, both ends
+tell how good their clocks are: delays of each direction are printed with the sum of both errors, or
+refused with the reason. Exit code 1: one-way delays cannot be had, and the report says why.
 
 Examples:
   towline clock
-  towline clock --json")]
-pub(crate) struct ClockArgs {}
+  towline clock 10.0.0.1
+  towline clock 10.0.0.1 --count 1000 --json")]
+pub(crate) struct ClockArgs {
+    /// A reflector whose clock is compared; port 7700 unless given
+    #[arg(value_name = "HOST[:PORT]")]
+    pub(crate) target: Option<String>,
+    /// How often the two ends exchange their time, ten milliseconds apart
+    #[arg(long, value_name = "N", default_value_t = 100, requires = "target")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) count: u32,
+    /// How long an answer may take
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    #[arg(requires = "target")]
+    pub(crate) timeout: Duration,
+}

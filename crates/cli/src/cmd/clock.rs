@@ -1,19 +1,58 @@
 //! `towline clock`.
 
-use towline::clock::clock;
+use std::time::Duration;
+
+use serde::Serialize;
+use towline::{
+    clock::{BetweenSpec, between, clock},
+    reach::new_token,
+    rtt::resolve,
+};
 
 use crate::{
     args::ClockArgs,
     failure::{Failure, Verdict},
+    interrupt::Interrupt,
     report::{ClockDocument, Output},
 };
 
-pub(super) fn run(_args: &ClockArgs, output: &Output) -> Result<Verdict, Failure> {
-    if output.shows_only("clock", &())? {
+#[derive(Serialize)]
+struct Plan<'a> {
+    target: Option<&'a str>,
+    count: u32,
+    timeout: Duration,
+}
+
+pub(super) fn run(args: &ClockArgs, output: &Output) -> Result<Verdict, Failure> {
+    let plan = Plan {
+        target: args.target.as_deref(),
+        count: args.count,
+        timeout: args.timeout,
+    };
+    if output.shows_only("clock", &plan)? {
         return Ok(Verdict::Done);
     }
-    let report = clock()?;
-    let is_fine = report.has_one_way;
-    output.finish(&ClockDocument(report))?;
-    Ok(Verdict::of(is_fine))
+    let interrupt = Interrupt::install()?;
+    let clock = clock()?;
+    let mut is_fine = clock.has_one_way;
+    let between = match &args.target {
+        None => None,
+        Some(target) => {
+            let spec = BetweenSpec {
+                peer: resolve(target)?,
+                count: usize::try_from(args.count).unwrap_or(usize::MAX),
+                gap: GAP,
+                timeout: args.timeout,
+                seed: new_token()?,
+            };
+            let found = between(&spec, &|| interrupt.is_requested())?;
+            is_fine = found.one_way.is_some();
+            Some(found)
+        }
+    };
+    output.finish(&ClockDocument { clock, between })?;
+    Ok(Verdict::of_session(interrupt.is_requested(), is_fine))
 }
+
+/// Time between two exchanges.
+const GAP: Duration = Duration::from_millis(10);

@@ -1,57 +1,169 @@
 //! What `clock` has to say.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
-use towline::clock::ClockReport;
+use towline::{
+    clock::{Between, ClockReport, Keeper, PtpClock},
+    rtt::{ClockState, OneWayTimes},
+};
 
 use super::Document;
 
-/// A host's clocks.
+/// A host's clocks, and what they and another host's justify.
 #[derive(Clone, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct ClockDocument(pub(crate) ClockReport);
+pub(crate) struct ClockDocument {
+    #[serde(flatten)]
+    pub(crate) clock: ClockReport,
+    /// With a host only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) between: Option<Between>,
+}
 
 impl Document for ClockDocument {
     const SCHEMA: &'static str = "towline.clock";
     const IS_DATA: bool = true;
 
     fn text(&self) -> String {
-        let report = &self.0;
-        let ptp: Vec<String> = report
-            .ptp
-            .iter()
-            .map(|clock| format!("{} ({})", clock.device, clock.name))
-            .collect();
-        let state = if report.is_synchronised {
-            "synchronised"
-        } else {
-            "not synchronised"
-        };
-        let leap = if report.has_leap {
-            ", a leap second is to come"
-        } else {
-            ""
-        };
-        format!(
-            "source     {} (of {}); steps of {} ns, {} ns a reading\n\
-             PTP        {}\n\
-             wall clock {state}, wrong by at most {} us, estimated {} us; {} us still to correct, \
-             runs {} ppb fast, TAI less UTC {} s{leap}\n\
-             one-way    {}\n",
-            report.source,
-            report.sources.join(", "),
-            report.step_ns,
-            report.reading_ns,
-            if ptp.is_empty() {
-                "no hardware clock".to_owned()
-            } else {
-                ptp.join(", ")
-            },
-            report.error_ns_max / 1_000,
-            report.error_ns_estimated / 1_000,
-            report.offset_ns / 1_000,
-            report.frequency_ppb,
-            report.tai_offset_s,
-            report.one_way,
-        )
+        let mut text = String::new();
+        host(&mut text, &self.clock);
+        match &self.between {
+            Some(found) => between(&mut text, found),
+            None => line(&mut text, "one-way", &self.clock.one_way),
+        }
+        text
     }
+}
+
+fn host(text: &mut String, report: &ClockReport) {
+    let sources = report.sources.join(", ");
+    let (source, step, reading) = (&report.source, report.step_ns, report.reading_ns);
+    let told = format!("{source} (of {sources}); steps of {step} ns, {reading} ns a reading");
+    line(text, "source", &told);
+    if report.ptp.is_empty() {
+        line(text, "PTP", "no hardware clock");
+    }
+    for clock in &report.ptp {
+        line(text, "PTP", &ptp(clock));
+    }
+    if report.keepers.is_empty() {
+        let told = "no chronyd, ntpd, systemd-timesyncd, ptp4l or phc2sys is seen here";
+        line(text, "kept by", told);
+    }
+    for one in &report.keepers {
+        line(text, "kept by", &keeper(one));
+    }
+    let leap = if report.has_leap {
+        ", a leap second is to come"
+    } else {
+        ""
+    };
+    let told = format!(
+        "{}, estimated {} us; {} us still to correct, runs {} ppb fast, TAI less UTC {} s{leap}",
+        state(&ClockState {
+            is_synchronised: report.is_synchronised,
+            error_ns_max: report.error_ns_max,
+        }),
+        report.error_ns_estimated / 1_000,
+        report.offset_ns / 1_000,
+        report.frequency_ppb,
+        report.tai_offset_s,
+    );
+    line(text, "wall clock", &told);
+}
+
+fn ptp(clock: &PtpClock) -> String {
+    let name = format!("{} ({})", clock.device, clock.name);
+    let Some(offset) = &clock.offset else {
+        let remark = clock.remark.as_deref().unwrap_or("not asked");
+        return format!("{name}; offset not known: {remark}");
+    };
+    let error = micros_up(offset.error_ns_max);
+    let from = match offset.from_utc_ns {
+        Some(ns) => format!("{:+.3} us from the wall clock, in atomic time", micros(ns)),
+        None => format!("{:+.3} us from the wall clock", micros(offset.offset_ns)),
+    };
+    format!("{name}, {from} +- {error} us ({})", offset.method)
+}
+
+fn keeper(keeper: &Keeper) -> String {
+    let mut text = keeper.program.clone();
+    if let Some(process) = keeper.process {
+        text += &format!(" (process {process})");
+    }
+    let Some(state) = &keeper.state else {
+        return text + ", which cannot be asked without privileges";
+    };
+    text += if state.is_synchronised {
+        ", synchronised"
+    } else {
+        ", not synchronised"
+    };
+    if let Some(stratum) = state.stratum {
+        text += &format!(", stratum {stratum}");
+    }
+    if let Some(offset) = state.offset_ns {
+        text += &format!(", {:+.3} us off by its estimate", micros(offset));
+    }
+    if let Some(error) = state.error_ns_max {
+        text += &format!(", {} us at most", micros_up(error));
+    }
+    text
+}
+
+fn between(text: &mut String, found: &Between) {
+    let lost = match (found.lost, found.disturbed) {
+        (0, 0) => String::new(),
+        (lost, disturbed) => format!(", {lost} lost, {disturbed} while the clock was set"),
+    };
+    let there = if found.is_one_clock {
+        "this host itself: both ends read one clock".to_owned()
+    } else {
+        state(&found.there)
+    };
+    line(text, "far end", &format!("{}, {there}", found.peer));
+    let round_trip = found.round_trip_p50_ns as f64 / 1e3;
+    let told = format!(
+        "p50 {round_trip:.1} us with the far end's time, {} exchanges{lost}",
+        found.exchanges
+    );
+    line(text, "round trip", &told);
+    if let Some(reason) = &found.refusal {
+        line(text, "one-way", &format!("refused: {reason}"));
+    }
+    if let Some(one_way) = &found.one_way {
+        let error = micros_up(one_way.error_ns_max);
+        let times = |times: &OneWayTimes| {
+            let [min, p50, p99, max] =
+                [times.min_ns, times.p50_ns, times.p99_ns, times.max_ns].map(micros);
+            format!("{p50:.1} us +- {error} us (least {min:.1}, p99 {p99:.1}, most {max:.1})")
+        };
+        line(text, "there", &times(&one_way.there));
+        line(text, "back", &times(&one_way.back));
+    }
+}
+
+fn state(state: &ClockState) -> String {
+    let kept = if state.is_synchronised {
+        "synchronised"
+    } else {
+        "not synchronised"
+    };
+    format!(
+        "{kept}, wrong by at most {} us",
+        micros_up(state.error_ns_max)
+    )
+}
+
+fn micros(ns: i64) -> f64 {
+    ns as f64 / 1e3
+}
+
+/// A bound is never rounded down.
+const fn micros_up(ns: u64) -> u64 {
+    ns.div_ceil(1_000)
+}
+
+fn line(text: &mut String, name: &str, value: &str) {
+    writeln!(text, "{name:<10} {value}").expect("writing to a String cannot fail");
 }

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use std::fmt::Write as _;
 use towline::rtt::{
-    Counts, MarkKind, Percentiles, ReflectCounts, Repairs, Series, StampingCost, Strain, strains,
+    Counts, MarkKind, Percentiles, ReflectCounts, Repairs, Series, StampCounts, StampingCost,
+    Strain, strains,
 };
 
 use super::Document;
@@ -89,6 +90,8 @@ pub(crate) struct RttRow {
 #[derive(Clone, Copy, Debug, Serialize)]
 struct HopsReport {
     messages: usize,
+    /// Whose stamps they had.
+    stamps: StampCounts,
     send_path_p50_ns: u64,
     link_p50_ns: u64,
     wake_up_p50_ns: u64,
@@ -205,11 +208,15 @@ impl RttRow {
             line(
                 "hops, p50",
                 &format!(
-                    "send path {}, link and far end {}, wake-up {}; {} stamped, {}",
+                    "send path {}, link and far end {}, wake-up {}; {} stamped ({} by \
+                     the kernel, {} by the device, {} more incomplete), {}",
                     time(hops.send_path_p50_ns),
                     time(hops.link_p50_ns),
                     time(hops.wake_up_p50_ns),
                     hops.messages,
+                    hops.stamps.software,
+                    hops.stamps.hardware,
+                    hops.stamps.incomplete,
                     cost(hops.cost),
                 ),
             );
@@ -267,6 +274,7 @@ impl HopsReport {
         let cost = series.stamping_cost();
         Some(Self {
             messages: splits.len(),
+            stamps: series.stamps,
             send_path_p50_ns: middle(towline::rtt::Split::send_path_ns)?,
             link_p50_ns: middle(|split| split.link_ns)?,
             wake_up_p50_ns: middle(|split| split.wake_ns)?,

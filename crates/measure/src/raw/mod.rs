@@ -22,7 +22,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Counts, Link, Mark, Repairs, Sample, Schedule, Split, Transport};
+use crate::{Counts, Link, Mark, Repairs, Sample, Schedule, Split, StampCounts, Transport};
 
 mod leb128;
 
@@ -119,6 +119,8 @@ pub struct End {
     pub is_cut: bool,
     /// What PGM repaired; `None` over another transport.
     pub repairs: Option<Repairs>,
+    /// Whose stamps the splits are from.
+    pub stamps: StampCounts,
 }
 
 /// A result that was read.

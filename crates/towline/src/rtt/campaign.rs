@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    io::Write,
+    io::{self, Write},
     net::{SocketAddr, ToSocketAddrs as _},
     time::{Duration, SystemTime},
 };
@@ -11,6 +11,7 @@ use measure::{
     Transport,
     raw::{Manifest, Setup},
 };
+use sys::{errno, hardware_stamp::HardwareStamping};
 
 use super::{
     Client, Cut, Engine, PORT, Readiness, Recorder, RunOutcome, Scheduling, Wait, host, link_of,
@@ -122,6 +123,11 @@ impl Campaign {
             remarks.push(error.to_string());
         }
         let variants = self.possible(&client, &mut remarks);
+        // Put back as it was when this is dropped.
+        let _device = match stamp_every {
+            0 => None,
+            _ => stamping_device(&client, &mut remarks),
+        };
         for remark in &remarks {
             tell(remark);
         }
@@ -309,6 +315,30 @@ fn substituted(wanted: &[Variant], granted: &[(Engine, Scheduling)]) -> Vec<Vari
     variants
 }
 
+/// Has the network device stamp by its own clock where it can; otherwise the kernel's stamps are
+/// taken, and `remarks` say why.
+fn stamping_device(client: &Client, remarks: &mut Vec<String>) -> Option<HardwareStamping> {
+    let (name, _, _) = link_of(client.local()?.ip())?;
+    match HardwareStamping::start(&name) {
+        Ok(stamping) => Some(stamping),
+        Err(error) => {
+            remarks.push(no_device(&name, &error));
+            None
+        }
+    }
+}
+
+fn no_device(name: &str, error: &io::Error) -> String {
+    let why = match error.raw_os_error() {
+        Some(errno::EPERM) => {
+            format!("{error}; give CAP_NET_ADMIN (as root: setcap cap_net_admin+ep)")
+        }
+        None | Some(errno::EOPNOTSUPP) => "its driver has none for all packets".to_owned(),
+        _ => error.to_string(),
+    };
+    format!("no stamps of the device {name}, the kernel's own instead: {why}")
+}
+
 /// What the kernel does to a real-time thread that never waits.
 fn limit_remark(variant: &Variant) -> Option<String> {
     let (Scheduling::Fifo(_), Wait::Spin) = (variant.scheduling, variant.wait) else {
@@ -362,6 +392,18 @@ mod tests {
         ];
         let one = substituted(&asked, &[(Recv, other), (Recv, other)]);
         assert_eq!(one, [variant("20000/s other recv", Recv, other)]);
+    }
+
+    #[test]
+    fn a_device_that_does_not_stamp_is_named_with_the_reason() {
+        let told = |error: io::Error| no_device("eth0", &error);
+        let missing = told(io::ErrorKind::Unsupported.into());
+        assert!(
+            missing.ends_with("its driver has none for all packets"),
+            "{missing}"
+        );
+        let refused = told(io::Error::from_raw_os_error(errno::EPERM));
+        assert!(refused.contains("cap_net_admin+ep"), "{refused}");
     }
 
     #[test]

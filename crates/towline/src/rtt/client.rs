@@ -8,7 +8,7 @@ use std::{
 };
 
 use measure::{
-    Counts, Mark, MarkKind, PROBE_BYTES_MIN, Probe, ProbeKind, Repairs, Schedule,
+    Counts, Mark, MarkKind, PROBE_BYTES_MIN, Probe, ProbeKind, Repairs, Schedule, StampCounts,
     raw::{End, Setup},
 };
 use net::{Interfaces, NetError};
@@ -68,8 +68,6 @@ pub struct RunOutcome {
     pub end: End,
     /// Why it ended before its time.
     pub cut: Option<Cut>,
-    /// Stamped messages that stay without a split: stamps missing or without sense.
-    pub splits_incomplete: u64,
 }
 
 impl Client {
@@ -219,7 +217,7 @@ impl Client {
         let result = result.and_then(|()| run.go(is_stopped));
         // What waits in it would take the datagrams of the next run.
         run.client.ring = None;
-        let (counts, lasted_ns, splits_incomplete) = run.close();
+        let (counts, lasted_ns, stamps) = run.close();
         let usage = meter.read();
         let after = run.client.repairs();
         let repairs = after
@@ -233,16 +231,13 @@ impl Client {
             process_cpu_s: usage.process_cpu_s,
             is_cut: cut.is_some(),
             repairs,
+            stamps,
         };
         if let Some(recorder) = run.recorder.take() {
             recorder.end(end);
         }
         result.map_err(|error| NetError::system("exchange messages with", self.peer, &error))?;
-        Ok(RunOutcome {
-            end,
-            cut,
-            splits_incomplete,
-        })
+        Ok(RunOutcome { end, cut })
     }
 
     /// Why an engine cannot be had here, and what to use instead; `None` when it can.
@@ -317,7 +312,7 @@ impl Client {
         }
     }
 
-    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+    pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         match &mut self.carrier {
             Some(carrier) => carrier.send(message),
             None => datagram::send(self.fd(), message).map(|_len| ()),
@@ -325,7 +320,7 @@ impl Client {
     }
 
     /// Takes a message into the first room, without waiting.
-    fn receive(&mut self) -> io::Result<usize> {
+    pub(super) fn receive(&mut self) -> io::Result<usize> {
         if let Some(carrier) = &mut self.carrier {
             return carrier.receive(&mut self.rooms);
         }
@@ -336,7 +331,7 @@ impl Client {
         datagram::receive(fd, &mut self.rooms, false)
     }
 
-    fn wait(&mut self, limit: Duration) -> io::Result<()> {
+    pub(super) fn wait(&mut self, limit: Duration) -> io::Result<()> {
         match (&mut self.carrier, &mut self.ring) {
             (Some(carrier), _) => carrier.wait(limit),
             (None, Some(ring)) => ring.wait(limit),
@@ -344,6 +339,16 @@ impl Client {
                 datagram::wait_readable(self.receiving().as_fd(), limit).map(|_ready| ())
             }
         }
+    }
+
+    /// What [`Client::receive`] has taken.
+    pub(super) fn received(&self, len: usize) -> &[u8] {
+        &self.rooms[..len]
+    }
+
+    /// Tells this run's messages from others'.
+    pub(super) const fn token(&self) -> u64 {
+        self.token
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -742,13 +747,13 @@ impl<'a> Run<'a> {
     }
 
     /// Gives up what is under way; the accounts, and how long it took.
-    fn close(&mut self) -> (Counts, u64, u64) {
+    fn close(&mut self) -> (Counts, u64, StampCounts) {
         self.settle(u64::MAX);
         let lasted_ns = match self.schedule {
             Some(schedule) => schedule.due_ns(self.slot),
             None => self.now(),
         };
-        (self.counts, lasted_ns, self.client.stamping.incomplete)
+        (self.counts, lasted_ns, self.client.stamping.counts)
     }
 
     /// Nanoseconds since the run's start; zero before.

@@ -18,6 +18,9 @@ pub use campaign::{Campaign, Variant, resolve, resolve_with};
 mod client;
 pub use client::{Client, Cut, RunOutcome};
 
+mod clock_exchange;
+pub use clock_exchange::{ClockExchanges, exchange_clocks};
+
 mod export;
 pub(crate) use export::write_picture;
 pub use export::{Format, export};
@@ -42,9 +45,9 @@ mod stream;
 pub use stream::reflect_over;
 
 pub use measure::{
-    Counts, Latencies, Link, Mark, MarkKind, PROBE_BYTES_MIN, Percentiles, Repairs, Sample,
-    Schedule, ScheduleError, Series, Split, StampingCost, Strain, Transport, Which, plot, raw,
-    strains, write_log,
+    ClockState, Counts, Latencies, Link, Mark, MarkKind, OneWay, OneWayTimes, PROBE_BYTES_MIN,
+    Percentiles, Repairs, Sample, Schedule, ScheduleError, Series, Split, StampCounts,
+    StampingCost, Strain, Transport, Which, plot, raw, strains, write_log,
 };
 
 /// Where a reflector listens unless told otherwise.

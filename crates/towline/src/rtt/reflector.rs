@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use measure::{Probe, ProbeKind};
+use measure::{ClockWord, Probe, ProbeKind};
 use net::{Interfaces, NetError};
 use sys::{
     Control, DatagramRing, Epoll, Family, Inbox, Interest, RawAddress, UdpSocket, datagram, message,
@@ -266,9 +266,13 @@ impl ReflectCounts {
     }
 
     /// Makes an answer of a message in place; false when it deserves none.
-    fn answer(&mut self, message: &mut [u8]) -> bool {
+    pub(super) fn answer(&mut self, message: &mut [u8]) -> bool {
         match Probe::answer(message).map(|asked| asked.kind) {
             Some(ProbeKind::Hello) => self.greeted += 1,
+            Some(ProbeKind::Clock) => {
+                tell_clock(message);
+                self.answered += 1;
+            }
             Some(_) => self.answered += 1,
             None => {
                 self.foreign += 1;
@@ -277,6 +281,23 @@ impl ReflectCounts {
         }
         true
     }
+}
+
+/// Puts into an answer what this host's wall clock is good for, and when that was said.
+fn tell_clock(message: &mut [u8]) {
+    let received_ns = sys::clock::wall_nanos();
+    // A kernel that does not tell has a clock that nobody vouches for.
+    let found = sys::discipline::read().ok();
+    let mut word = ClockWord {
+        is_synchronised: found.is_some_and(|it| it.is_synchronised),
+        error_ns_max: found.map_or(u64::MAX, |it| it.error_ns_max),
+        error_ns_estimated: found.map_or(u64::MAX, |it| it.error_ns_estimated),
+        received_ns,
+        sent_ns: received_ns,
+    };
+    // The wall clock may be set between two readings.
+    word.sent_ns = sys::clock::wall_nanos().max(received_ns);
+    word.put(message);
 }
 
 /// The interface by which a group leaves, and should come.

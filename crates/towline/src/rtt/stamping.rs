@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, os::fd::BorrowedFd};
 
-use measure::Split;
+use measure::{Split, StampCounts};
 use sys::stamp::{Report, Stage, Stamps, receive_report};
 
 /// The stamped messages whose stamps are not complete.
@@ -11,8 +11,8 @@ pub(super) struct Stamping {
     pending: VecDeque<Pending>,
     /// How many were stamped: the kernel's number of the next.
     count: u32,
-    /// Messages whose stamps never came, or made no sense.
-    pub(super) incomplete: u64,
+    /// Whose stamps the messages of this run had.
+    pub(super) counts: StampCounts,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,14 +61,14 @@ impl Stamping {
     /// Forgets the run before. The kernel goes on counting, and so does this.
     pub(super) fn restart(&mut self) {
         self.pending.clear();
-        self.incomplete = 0;
+        self.counts = StampCounts::default();
     }
 
     /// A stamped message left.
     pub(super) fn sent(&mut self, sequence: u64, sent: Clocks) {
         if self.pending.len() >= PENDING_MAX {
             self.pending.pop_front();
-            self.incomplete += 1;
+            self.counts.incomplete += 1;
         }
         self.pending.push_back(Pending {
             number: self.count,
@@ -105,7 +105,7 @@ impl Stamping {
         while let Some(outcome) = self.take() {
             match outcome {
                 Some(outcome) => found(outcome),
-                None => self.incomplete += 1,
+                None => self.counts.incomplete += 1,
             }
         }
     }
@@ -138,28 +138,35 @@ impl Stamping {
         }
         let split = || {
             let kernel = came.software_ns?;
-            let link_ns = link_ns(&left, &came)?;
-            Some(Split {
+            let (link_ns, is_hardware) = link_ns(&left, &came)?;
+            let split = Split {
                 sequence: one.sequence,
                 queue_ns: scheduled.checked_sub(one.sent.wall_ns)?,
                 // With the device's own stamps also from the device to our kernel, on the way back.
                 device_ns: kernel.checked_sub(scheduled)?.checked_sub(link_ns)?,
                 link_ns,
                 wake_ns: got.wall_ns.checked_sub(kernel)?,
-            })
+            };
+            Some((split, is_hardware))
         };
         // Between the readings of the two clocks the thread may have been taken off its processor.
         let is_exact = step_ns <= CLOCK_ERROR_NS;
-        Some(split().filter(|_| is_exact).map(Outcome::Whole))
+        let found = split().filter(|_| is_exact);
+        match found {
+            Some((_, true)) => self.counts.hardware += 1,
+            Some((_, false)) => self.counts.software += 1,
+            None => {}
+        }
+        Some(found.map(|(split, _)| Outcome::Whole(split)))
     }
 }
 
 /// From the device and back to it by its own clock where it stamps both ways; otherwise to our
-/// kernel, by the kernel's.
-fn link_ns(left: &Stamps, came: &Stamps) -> Option<u64> {
+/// kernel, by the kernel's. Within, whether it was the device.
+fn link_ns(left: &Stamps, came: &Stamps) -> Option<(u64, bool)> {
     let between = |from: Option<u64>, to: Option<u64>| to?.checked_sub(from?);
-    between(left.hardware_ns, came.hardware_ns)
-        .or_else(|| between(left.software_ns, came.software_ns))
+    let by_device = between(left.hardware_ns, came.hardware_ns).map(|ns| (ns, true));
+    by_device.or_else(|| between(left.software_ns, came.software_ns).map(|ns| (ns, false)))
 }
 
 /// More than the clocks can part while a message is under way, unless one was set.
@@ -214,7 +221,8 @@ mod tests {
                 ..by_kernel(60_000)
             };
             stamping.echoed(77, came, at(15_000, 64_000));
-            stamping.take()
+            let found = stamping.take();
+            (found, stamping.counts.hardware)
         };
         let split = Split {
             sequence: 77,
@@ -223,9 +231,9 @@ mod tests {
             link_ns: 5_000,
             wake_ns: 4_000,
         };
-        assert_eq!(found(Some(5_007)), Some(Some(Outcome::Whole(split))));
+        assert_eq!(found(Some(5_007)), (Some(Some(Outcome::Whole(split))), 1));
         // One way only says nothing.
-        assert_eq!(found(None), Some(None));
+        assert_eq!(found(None), (Some(None), 0));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use measure::{PROBE_BYTES_MIN, Probe, Repairs};
+use measure::{PROBE_BYTES_MIN, Repairs};
 use net::{Group, NetError};
 use sys::datagram;
 
@@ -366,13 +366,8 @@ fn answer(
             }
             received => received?,
         };
-        match Probe::answer(&mut room[..len]).map(|asked| asked.kind) {
-            Some(measure::ProbeKind::Hello) => counts.greeted += 1,
-            Some(_) => counts.answered += 1,
-            None => {
-                counts.foreign += 1;
-                continue;
-            }
+        if !counts.answer(&mut room[..len]) {
+            continue;
         }
         match carrier.send(&room[..len]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => counts.refused += 1,
@@ -395,6 +390,8 @@ const CLIENTS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use measure::{Probe, ProbeKind};
+
     use super::*;
 
     #[test]
@@ -409,7 +406,7 @@ mod tests {
     #[test]
     fn messages_of_a_stream_are_told_apart() {
         let mut message = [0; 40];
-        let kind = measure::ProbeKind::Probe;
+        let kind = ProbeKind::Probe;
         let (token, sequence) = (1, 2);
         Probe {
             kind,

@@ -1,0 +1,42 @@
+//! What a fuzzer does to the parsers here, driven by `fuzz/` and by the replay of its corpus.
+
+use crate::{CLOCK_BYTES, ClockWord, Probe, ProbeKind};
+
+/// Any bytes as a message of a measurement: nothing panics, an answer keeps the size of its
+/// question and is never answered, and a word that is read is written again as it came.
+///
+/// # Panics
+/// When one of these does not hold.
+pub fn message(bytes: &[u8]) {
+    let mut answer = bytes.to_vec();
+    if let Some(asked) = Probe::answer(&mut answer) {
+        assert_eq!(
+            answer.len(),
+            bytes.len(),
+            "an answer has its question's size"
+        );
+        assert_eq!(Probe::answer(&mut answer.clone()), None, "answers end here");
+        if asked.kind == ProbeKind::Clock {
+            let word = ClockWord {
+                is_synchronised: true,
+                received_ns: asked.token >> 1 & NS_MASK,
+                sent_ns: asked.token >> 1 & NS_MASK,
+                ..ClockWord::default()
+            };
+            word.put(&mut answer);
+            let told = ClockWord::parse(&answer).expect("what was put is read");
+            assert_eq!(told.1, word, "as it was put");
+        }
+    } else {
+        assert_eq!(answer, bytes, "what asks for nothing is left alone");
+    }
+    if let Some((_, word)) = ClockWord::parse(bytes) {
+        let mut again = bytes.to_vec();
+        word.put(&mut again);
+        assert_eq!(again[32..CLOCK_BYTES], bytes[32..CLOCK_BYTES]);
+        assert!(word.sent_ns >= word.received_ns, "it is sound");
+    }
+}
+
+/// Times that a word may hold.
+const NS_MASK: u64 = (1 << 61) - 1;

@@ -1,0 +1,264 @@
+//! One-way delays: what the clocks of two ends justify, and why not when they do not.
+//!
+//! ```text
+//!   here    t1 sent                                      t4 received       one wall clock
+//!             \                                         /
+//!   there      t2 received --- answered --- t3 sent ---+                   another
+//!
+//!   there = t2 - t1        back = t4 - t3        each +- (error here + error there)
+//! ```
+//! The bounds are what each end's daemon states; nothing is estimated from the round trip, and
+//! half of that is never called a delay. A bound that is not below the delay, and a delay that two
+//! clocks within their bounds could not give, are refusals.
+
+use serde::Serialize;
+
+/// One question and its answer. Times are nanoseconds since 1970, each of its end's wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockExchange {
+    /// When it left.
+    pub sent_ns: u64,
+    /// When it came there.
+    pub received_there_ns: u64,
+    /// When the answer left there.
+    pub sent_there_ns: u64,
+    /// When the answer came.
+    pub received_ns: u64,
+    /// The clock here, at that moment.
+    pub here: ClockState,
+    /// The clock there.
+    pub there: ClockState,
+}
+
+/// How good a wall clock is, by its daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ClockState {
+    /// A daemon says that it keeps the clock synchronised.
+    pub is_synchronised: bool,
+    /// The bound of its error that the daemon states, in nanoseconds.
+    pub error_ns_max: u64,
+}
+
+/// The delays of one direction, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct OneWayTimes {
+    /// The least.
+    pub min_ns: i64,
+    /// The median.
+    pub p50_ns: i64,
+    /// The 99th percentile.
+    pub p99_ns: i64,
+    /// The greatest.
+    pub max_ns: i64,
+}
+
+/// Delays of both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct OneWay {
+    /// From here to there.
+    pub there: OneWayTimes,
+    /// From there to here.
+    pub back: OneWayTimes,
+    /// How far each of them may be wrong, up or down, in nanoseconds: the sum of both ends' bounds.
+    pub error_ns_max: u64,
+}
+
+impl OneWay {
+    /// What the exchanges justify. With `is_one_clock` both ends read the same clock, which cannot
+    /// differ from itself.
+    ///
+    /// # Errors
+    /// The reason why nothing is justified, in words.
+    pub fn of(exchanges: &[ClockExchange], is_one_clock: bool) -> Result<Self, String> {
+        let there = exchanges.iter().map(ClockExchange::there_ns);
+        let back = exchanges.iter().map(ClockExchange::back_ns);
+        let (Some(there), Some(back)) = (OneWayTimes::of(there), OneWayTimes::of(back)) else {
+            return Err("nothing was exchanged".to_owned());
+        };
+        let errors = exchanges.iter().map(ClockExchange::error_ns_max);
+        let error_ns_max = if is_one_clock {
+            0
+        } else {
+            synchronised(exchanges)?;
+            errors.max().unwrap_or(u64::MAX)
+        };
+        let found = Self {
+            there,
+            back,
+            error_ns_max,
+        };
+        found.check(is_one_clock).map(|()| found)
+    }
+
+    /// Whether the bound is below the delays, and the delays can be true.
+    fn check(&self, is_one_clock: bool) -> Result<(), String> {
+        let bound = i128::from(self.error_ns_max);
+        let earliest = self.there.min_ns.min(self.back.min_ns);
+        if i128::from(earliest) < -bound {
+            let text = if is_one_clock {
+                "the wall clock was set meanwhile".to_owned()
+            } else {
+                format!(
+                    "a message would have come {} before it left, more than the +- {} that both \
+                     ends state: at least one clock is worse than its daemon says",
+                    time(earliest.unsigned_abs()),
+                    time(self.error_ns_max)
+                )
+            };
+            return Err(text);
+        }
+        let delay = self.there.p50_ns.min(self.back.p50_ns);
+        if bound > 0 && i128::from(delay) <= bound {
+            return Err(format!(
+                "the two clocks may differ by {}, and the shorter of the delays would be {}: the \
+                 error is not below what is measured",
+                time(self.error_ns_max),
+                time(u64::try_from(delay).unwrap_or(0))
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl ClockExchange {
+    /// By the two wall clocks, from here to there.
+    fn there_ns(&self) -> i64 {
+        difference(self.sent_ns, self.received_there_ns)
+    }
+
+    /// By the two wall clocks, from there to here.
+    fn back_ns(&self) -> i64 {
+        difference(self.sent_there_ns, self.received_ns)
+    }
+
+    const fn error_ns_max(&self) -> u64 {
+        self.here
+            .error_ns_max
+            .saturating_add(self.there.error_ns_max)
+    }
+}
+
+impl OneWayTimes {
+    fn of(times: impl Iterator<Item = i64>) -> Option<Self> {
+        let mut times: Vec<i64> = times.collect();
+        times.sort_unstable();
+        let last = times.len().checked_sub(1)?;
+        Some(Self {
+            min_ns: times[0],
+            p50_ns: times[last / 2],
+            p99_ns: times[last * 99 / 100],
+            max_ns: times[last],
+        })
+    }
+}
+
+/// Refuses what was exchanged while an end had no synchronised clock.
+fn synchronised(exchanges: &[ClockExchange]) -> Result<(), String> {
+    let remedy = "start chrony, ntpd, or ptp4l with phc2sys there";
+    let here = exchanges.iter().all(|one| one.here.is_synchronised);
+    let there = exchanges.iter().all(|one| one.there.is_synchronised);
+    match (here, there) {
+        (true, true) => Ok(()),
+        (false, true) => Err(format!(
+            "nobody keeps this host's clock synchronised; {remedy}"
+        )),
+        (true, false) => Err(format!(
+            "nobody keeps the far end's clock synchronised; {remedy}"
+        )),
+        (false, false) => Err(format!("nobody keeps either clock synchronised; {remedy}")),
+    }
+}
+
+/// From one to the other, saturating.
+fn difference(from: u64, to: u64) -> i64 {
+    let wide = i128::from(to) - i128::from(from);
+    let most = i128::from(i64::MAX);
+    i64::try_from(wide.clamp(-most, most)).unwrap_or(0)
+}
+
+fn time(ns: u64) -> String {
+    format!("{:.1} us", ns as f64 / 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A delay of 200 us there and 300 us back; the clock there is `ahead_ns` before ours.
+    fn exchanges(ahead_ns: i64, here: ClockState, there: ClockState) -> Vec<ClockExchange> {
+        let start = 1_700_000_000_000_000_000_u64;
+        let one = |nth: u64| {
+            let sent_ns = start + nth * 10_000_000;
+            let came = sent_ns + 200_000 + nth;
+            let left = came + 5_000;
+            ClockExchange {
+                sent_ns,
+                received_there_ns: came.checked_add_signed(ahead_ns).unwrap(),
+                sent_there_ns: left.checked_add_signed(ahead_ns).unwrap(),
+                received_ns: left + 300_000 + nth,
+                here,
+                there,
+            }
+        };
+        (0..=100).map(one).collect()
+    }
+
+    fn good(error_ns_max: u64) -> ClockState {
+        ClockState {
+            is_synchronised: true,
+            error_ns_max,
+        }
+    }
+
+    #[test]
+    fn delays_have_the_sum_of_both_bounds() {
+        let found = OneWay::of(&exchanges(10_000, good(20_000), good(15_000)), false).unwrap();
+        assert_eq!(found.error_ns_max, 35_000);
+        let (there, back) = (found.there, found.back);
+        assert_eq!(
+            (there.min_ns, there.p50_ns, there.max_ns),
+            (210_000, 210_050, 210_100)
+        );
+        assert_eq!((back.min_ns, back.p99_ns), (290_000, 290_099));
+        // Half the round trip would be 250 us in either direction, and wrong by 50.
+        assert!(there.p50_ns.abs_diff(200_050) <= found.error_ns_max);
+        assert!(back.p50_ns.abs_diff(300_050) <= found.error_ns_max);
+    }
+
+    #[test]
+    fn what_the_clocks_do_not_justify_is_refused_with_the_reason() {
+        let bad = ClockState::default();
+        for (here, there, ahead_ns, reason) in [
+            (bad, good(1), 0, "this host's clock"),
+            (good(1), bad, 0, "the far end's clock"),
+            (bad, bad, 0, "either clock"),
+            (good(150_000), good(60_000), 0, "may differ by 210.0 us"),
+            (good(u64::MAX), good(1), 0, "may differ by"),
+            (
+                good(1_000),
+                good(1_000),
+                400_000,
+                "worse than its daemon says",
+            ),
+            (
+                good(1_000),
+                good(1_000),
+                -400_000,
+                "worse than its daemon says",
+            ),
+        ] {
+            let refused = OneWay::of(&exchanges(ahead_ns, here, there), false).unwrap_err();
+            assert!(refused.contains(reason), "{reason}: {refused}");
+        }
+        assert!(OneWay::of(&[], false).is_err());
+    }
+
+    #[test]
+    fn one_clock_cannot_differ_from_itself() {
+        let bad = ClockState::default();
+        let found = OneWay::of(&exchanges(0, bad, bad), true).unwrap();
+        assert_eq!((found.error_ns_max, found.there.min_ns), (0, 200_000));
+        let set = OneWay::of(&exchanges(-400_000, bad, bad), true).unwrap_err();
+        assert!(set.contains("was set"), "{set}");
+    }
+}

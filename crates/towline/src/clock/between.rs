@@ -1,0 +1,121 @@
+//! Two hosts' clocks: delays of each direction, when both ends justify them.
+
+use std::{net::SocketAddr, time::Duration};
+
+use measure::{ClockState, OneWay};
+use net::{Interfaces, NetError};
+use serde::Serialize;
+
+use crate::{
+    Error,
+    rtt::{Client, ClockExchanges, exchange_clocks},
+};
+
+/// How two clocks are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct BetweenSpec {
+    /// A reflector.
+    pub peer: SocketAddr,
+    /// How many questions.
+    pub count: usize,
+    /// Time between two of them.
+    pub gap: Duration,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// Tells this run's messages from others'.
+    pub seed: u64,
+}
+
+/// What two hosts' clocks say of the way between them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Between {
+    /// The reflector.
+    pub peer: SocketAddr,
+    /// The clock here, as its daemon tells the kernel: the worst of what was heard.
+    pub here: ClockState,
+    /// The clock there.
+    pub there: ClockState,
+    /// Both ends are this host: they read one clock, which does not differ from itself.
+    pub is_one_clock: bool,
+    /// Questions that were answered.
+    pub exchanges: usize,
+    /// Questions that were not.
+    pub lost: u64,
+    /// Answers that do not count, for the wall clock here was set meanwhile.
+    pub disturbed: u64,
+    /// Median of the whole round trips, the far end's time included, in nanoseconds; by the
+    /// monotonic clock of this host alone.
+    pub round_trip_p50_ns: u64,
+    /// Delays of both directions, with their error; none when they are not justified.
+    pub one_way: Option<OneWay>,
+    /// Why not.
+    pub refusal: Option<String>,
+}
+
+/// Compares this host's clock with that of a reflector's host. It changes nothing.
+///
+/// # Errors
+/// When no reflector answers, or it does not know the question; when the system refuses.
+///
+/// **Cost**: `count` times a round trip and the gap.
+pub fn between(spec: &BetweenSpec, is_stopped: &dyn Fn() -> bool) -> Result<Between, Error> {
+    let peer = spec.peer;
+    if peer.ip().is_multicast() {
+        let text = format!("{peer} is a group, which has many clocks: name a host");
+        return Err(Error::Measurement(text));
+    }
+    let mut client = Client::connect(peer, spec.seed, spec.timeout)?;
+    let refused = |error| NetError::system("exchange clocks with", peer, &error);
+    let exchanged = exchange_clocks(&mut client, spec.count, spec.gap, spec.timeout, is_stopped);
+    let found = exchanged.map_err(refused)?;
+    if found.answered.is_empty() && found.disturbed == 0 {
+        if is_stopped() {
+            return Err(Error::Interrupted);
+        }
+        let text = format!(
+            "the reflector at {peer} does not say what its clock is good for: it is of an older \
+             release; start the one of this release there"
+        );
+        return Err(Error::Measurement(text));
+    }
+    Ok(judged(peer, &found, is_own(peer)?))
+}
+
+fn judged(peer: SocketAddr, found: &ClockExchanges, is_one_clock: bool) -> Between {
+    let worst = |of: fn(&measure::ClockExchange) -> ClockState| {
+        let states = || found.answered.iter().map(of);
+        ClockState {
+            is_synchronised: states().all(|it| it.is_synchronised),
+            error_ns_max: states().map(|it| it.error_ns_max).max().unwrap_or(u64::MAX),
+        }
+    };
+    let (one_way, refusal) = match OneWay::of(&found.answered, is_one_clock) {
+        Ok(one_way) => (Some(one_way), None),
+        Err(_) if found.answered.is_empty() => (
+            None,
+            Some("the wall clock here was set meanwhile".to_owned()),
+        ),
+        Err(reason) => (None, Some(reason)),
+    };
+    let mut round_trips = found.round_trips_ns.clone();
+    round_trips.sort_unstable();
+    Between {
+        peer,
+        here: worst(|one| one.here),
+        there: worst(|one| one.there),
+        is_one_clock,
+        exchanges: found.answered.len(),
+        lost: found.lost,
+        disturbed: found.disturbed,
+        round_trip_p50_ns: round_trips.get(round_trips.len() / 2).copied().unwrap_or(0),
+        one_way,
+        refusal,
+    }
+}
+
+/// Whether an address is this host's own: whoever answers there reads this kernel's clock.
+fn is_own(peer: SocketAddr) -> Result<bool, Error> {
+    let all = Interfaces::read()?;
+    let mut addresses = all.list().iter().flat_map(|it| &it.addresses);
+    Ok(peer.ip().is_loopback() || addresses.any(|address| address.ip == peer.ip()))
+}

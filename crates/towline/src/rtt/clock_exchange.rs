@@ -1,0 +1,125 @@
+//! Asking a reflector what its clock is good for, and when it heard the question.
+
+use std::{io, time::Duration};
+
+use measure::{CLOCK_BYTES, ClockExchange, ClockState, ClockWord, Probe, ProbeKind};
+
+use super::Client;
+
+/// What came of the questions.
+#[derive(Clone, Debug, Default)]
+pub struct ClockExchanges {
+    /// Those that were answered.
+    pub answered: Vec<ClockExchange>,
+    /// Questions without an answer in time.
+    pub lost: u64,
+    /// Answers that do not count, for the wall clock here was set meanwhile.
+    pub disturbed: u64,
+    /// Round trips of those that count, by the monotonic clock, the reflector's time included;
+    /// nanoseconds, in the order of `answered`.
+    pub round_trips_ns: Vec<u64>,
+}
+
+/// Asks `count` times, one after the other, `gap` apart. It ends early when the first
+/// `SILENCE_MAX` are not answered: the reflector does not know the question.
+///
+/// # Errors
+/// When the system refuses to send or receive, or does not tell the state of its own clock.
+pub fn exchange_clocks(
+    client: &mut Client,
+    count: usize,
+    gap: Duration,
+    timeout: Duration,
+    is_stopped: &dyn Fn() -> bool,
+) -> io::Result<ClockExchanges> {
+    let mut found = ClockExchanges::default();
+    let mut message = [0; CLOCK_BYTES];
+    for sequence in 0..count as u64 {
+        let is_unknown = found.answered.is_empty() && found.lost >= SILENCE_MAX;
+        if is_unknown || is_stopped() {
+            break;
+        }
+        let (kind, token) = (ProbeKind::Clock, client.token());
+        Probe {
+            kind,
+            token,
+            sequence,
+        }
+        .emit(&mut message);
+        let began = sys::clock::monotonic();
+        let sent_ns = sys::clock::wall_nanos();
+        if let Err(error) = client.send(&message)
+            && error.kind() != io::ErrorKind::ConnectionRefused
+        {
+            return Err(error);
+        }
+        match hear(client, sequence, timeout)? {
+            None => found.lost += 1,
+            Some((word, received_ns)) => {
+                let round_trip = sys::clock::monotonic().since(began);
+                let round_trip_ns = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
+                let by_wall = received_ns.wrapping_sub(sent_ns);
+                if by_wall.abs_diff(round_trip_ns) > CLOCK_STEP_NS {
+                    found.disturbed += 1;
+                    continue;
+                }
+                let here = sys::discipline::read()?;
+                found.round_trips_ns.push(round_trip_ns);
+                found.answered.push(ClockExchange {
+                    sent_ns,
+                    received_there_ns: word.received_ns,
+                    sent_there_ns: word.sent_ns,
+                    received_ns,
+                    here: ClockState {
+                        is_synchronised: here.is_synchronised,
+                        error_ns_max: here.error_ns_max,
+                    },
+                    there: ClockState {
+                        is_synchronised: word.is_synchronised,
+                        error_ns_max: word.error_ns_max,
+                    },
+                });
+            }
+        }
+        std::thread::sleep(gap);
+    }
+    Ok(found)
+}
+
+/// The answer to one question, and when it came by the wall clock; `None` when it does not come.
+fn hear(
+    client: &mut Client,
+    sequence: u64,
+    timeout: Duration,
+) -> io::Result<Option<(ClockWord, u64)>> {
+    let end = sys::clock::monotonic() + timeout;
+    loop {
+        match client.receive() {
+            Ok(len) => {
+                let received_ns = sys::clock::wall_nanos();
+                let told = ClockWord::parse(client.received(len));
+                let is_ours = |(probe, _): &(Probe, ClockWord)| {
+                    (probe.token, probe.sequence) == (client.token(), sequence)
+                };
+                if let Some((_, word)) = told.filter(is_ours) {
+                    return Ok(Some((word, received_ns)));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let left = end.since(sys::clock::monotonic());
+                if left.is_zero() {
+                    return Ok(None);
+                }
+                client.wait(left)?;
+            }
+            // It is gone: the next question is not answered either.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// So many questions without any answer, and none is to be expected.
+const SILENCE_MAX: u64 = 3;
+/// More than two readings one after the other can part the clocks, unless one was set.
+const CLOCK_STEP_NS: u64 = 100_000;
