@@ -18,8 +18,8 @@ pub fn drop_capabilities() -> io::Result<()> {
     keep(0)
 }
 
-/// As [`drop_capabilities`], but what lets its owner open files wherever they are, which is no right
-/// to see or send packets, stays where it is there.
+/// As [`drop_capabilities`], but what lets its owner open files wherever they are, which is no
+/// right to see or send packets, stays where it is there.
 ///
 /// # Errors
 /// Never in practice.

@@ -3,8 +3,8 @@
 //!
 //! The kernel does not refuse a ring that is larger than the memory that is left: it takes what it
 //! finds and has other processes killed. So more than a share of what is available is never asked
-//! for; and when the kernel has no room for that in pieces of the size that a ring needs, half of it
-//! is tried, and so on. Whoever gets less than was asked for is told.
+//! for; and when the kernel has no room for that in pieces of the size that a ring needs, half of
+//! it is tried, and so on. Whoever gets less than was asked for is told.
 
 use std::io;
 

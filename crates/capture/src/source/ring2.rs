@@ -40,8 +40,8 @@ impl SlotSource {
         if ring.slot_bytes() > SLOT_BYTES_REMARKABLE {
             let (bytes, slots) = (ring.slot_bytes(), ring.bytes() / ring.slot_bytes());
             remarks.push(format!(
-                "{name}: a slot for frames of {frame_bytes} bytes takes {bytes}: there are {slots}; \
-                 --ring makes them more, --snaplen smaller"
+                "{name}: a slot for frames of {frame_bytes} bytes takes {bytes}, there are \
+                 {slots}: --ring makes more, --snaplen smaller"
             ));
         }
         tap.remarks.append(&mut remarks);
