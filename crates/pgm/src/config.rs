@@ -157,7 +157,7 @@ parameters! {
     rate: Rate = Rate::Auto, 0 => 125_000_000_000, "bytes a second", Source,
         "RFC 3208 section 5.1.1: TXW_MAX_RTE has no default; Appendix B: congestion control",
         "limit over everything a source sends, with IP and UDP headers; 0 means none, auto what \
-         receivers that are waited for report, and none without reports";
+         receivers that are waited for report, and none without reports but at the start of files";
     pacing_quantum: Duration = fixed::us(250), fixed::us(10) => fixed::ms(100), "time", Source,
         "measurement: run length decides the packet rate; 250 us is below any queue that matters",
         "how much time's worth of data leaves in one burst when a rate is set (at least 2 packets)";

@@ -306,18 +306,23 @@ impl RateControl {
         }
     }
 
-    /// Receivers are about to report: what is sent until then is limited as well. For a source that
-    /// begins with much at once.
-    pub fn start(&mut self, now: Instant) {
-        if self.receivers.is_empty() {
+    /// The receivers with these numbers are about to report: what is sent until then is limited as
+    /// well, and grows when all of them were heard. For a source that begins with much at once.
+    /// Without effect when some were heard already, or there are none.
+    pub fn start(&mut self, now: Instant, slots: impl IntoIterator<Item = u32>) {
+        if !self.receivers.is_empty() {
+            return;
+        }
+        let fresh = slots.into_iter().map(|slot| (slot, Receiver::default()));
+        self.receivers = fresh.collect();
+        if !self.receivers.is_empty() {
             self.begin(now);
         }
     }
 
     /// The receiver with number `slot` is gone.
     pub fn forget(&mut self, slot: u32) {
-        self.receivers.remove(&slot);
-        if self.receivers.is_empty() {
+        if self.receivers.remove(&slot).is_some() && self.receivers.is_empty() {
             // Nobody reports: nothing is known, and nothing limited.
             (self.phase, self.rate, self.limit) = (Phase::Start, 0, None);
         }
@@ -339,7 +344,9 @@ impl RateControl {
         if now >= self.due {
             self.due = now + self.interval();
             self.grow(now);
-            self.was_limited = false;
+            if !std::mem::take(&mut self.was_limited) {
+                self.limited_since = None;
+            }
         }
         self.rate
     }
@@ -747,7 +754,9 @@ impl RateReport {
     fn share_missed(&self, base: &Self) -> f64 {
         // What a host drops has come through the network.
         let dropped = self.host_drops.saturating_sub(base.host_drops);
-        let missed = self.missed.saturating_sub(base.missed + dropped);
+        let missed = self
+            .missed
+            .saturating_sub(base.missed.saturating_add(dropped));
         missed as f64 / self.span(base).max(1) as f64
     }
 

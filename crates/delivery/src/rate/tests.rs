@@ -168,7 +168,8 @@ fn without_reports_there_is_no_limit_and_with_the_first_it_starts() {
 #[test]
 fn what_begins_with_much_at_once_is_limited_before_the_first_report() {
     let mut control = RateControl::new(RateConfig::default(), at(0));
-    control.start(at(10));
+    control.start(at(10), [0, 1]);
+    control.forget(7);
     assert_eq!(control.steer(at(11), true), 25_000_000);
     // A mark that left before the limit was filled for a while has met nothing.
     control.report(at(15), 0, &report(15, 40));
@@ -181,8 +182,10 @@ fn what_begins_with_much_at_once_is_limited_before_the_first_report() {
     control.report(at(22), 0, &lossy);
     assert_eq!(control.steer(at(23), true), 25_000_000);
     control.report(at(25), 0, &report(25, 400));
-    assert_eq!(control.steer(at(26), true), 100_000_000);
-    control.start(at(30));
+    assert_eq!(control.steer(at(26), true), 25_000_000, "one is far away");
+    control.report(at(27), 1, &report(27, 400));
+    assert_eq!(control.steer(at(28), true), 100_000_000);
+    control.start(at(30), [5]);
     assert_eq!(control.steer(at(31), true), 100_000_000, "known by then");
 }
 

@@ -48,7 +48,9 @@ impl<C: Content> PlanSender<C> {
         self.pass.last_sqn = None;
         self.stage = Stage::Sending;
         if let Some(control) = &mut self.rate {
-            control.start(now);
+            let members = self.members.iter().enumerate();
+            let followed = members.filter(|(_, member)| member.is_followed());
+            control.start(now, followed.map(|(slot, _)| slot as u32));
         }
         let (pass, bytes) = (self.pass.number, self.pass.needs.bytes());
         self.event(PlanSenderEvent::PassStarted {

@@ -204,7 +204,7 @@ numbers! {
         host_drops: u64,
         /// Positions lost for good.
         lost: u64,
-        /// Positions asked for in NAKs, each once.
+        /// Positions that were missed, each once.
         naks: u64,
         /// Transmission time in the last mark received, in the sender's clock.
         echo_us: u64,
