@@ -94,8 +94,8 @@ impl Map {
         let request = MapUpdate {
             map: self.fd.as_raw_fd().cast_unsigned(),
             unused: 0,
-            key: (&raw const key).addr() as u64,
-            value: (&raw const value).addr() as u64,
+            key: (&raw const key).expose_provenance() as u64,
+            value: (&raw const value).expose_provenance() as u64,
             flags: 0,
         };
         // The request's pointers are to `key` and `value` above, 4 bytes each as the table was
@@ -125,8 +125,8 @@ pub(crate) fn load(program: &[Instruction], flags: u32) -> io::Result<OwnedFd> {
     let request = ProgramSpec {
         kind: PROGRAM_OF_INTERFACES,
         instruction_count: u32::try_from(program.len()).unwrap_or(u32::MAX),
-        instructions: program.as_ptr().addr() as u64,
-        license: license.as_ptr().addr() as u64,
+        instructions: program.as_ptr().expose_provenance() as u64,
+        license: license.as_ptr().expose_provenance() as u64,
         log_level: 0,
         log_bytes: 0,
         log: 0,

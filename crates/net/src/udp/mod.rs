@@ -71,6 +71,8 @@ pub struct UdpIo {
     holds_packets: bool,
     /// The last wait ended with a packet for the group: the next may sleep in its socket.
     is_brisk: bool,
+    /// What the kernel rounds the time of a call that waits up to.
+    tick: Duration,
 }
 
 impl UdpIo {
@@ -117,6 +119,7 @@ impl UdpIo {
             has_polled: false,
             holds_packets: false,
             is_brisk: false,
+            tick: clock::tick(),
         })
     }
 
@@ -260,7 +263,9 @@ impl UdpIo {
             && self.sender.blocked == Blocked::No
             && !self.links.is_in_use()
             && !self.readiness.has_waker()
-            && until.is_none_or(|until| until.since(clock::monotonic()) >= SLEEP_IN_GROUP_LEFT_MIN)
+            && until.is_none_or(|until| {
+                until.since(clock::monotonic()) >= self.tick * 2 + SLEEP_IN_GROUP
+            })
     }
 
     /// Waits in the group's socket instead of the poll set, which costs a wake-up several
@@ -439,10 +444,9 @@ const IDLE_RECEIVES_SPINNING: u32 = 2;
 /// ICMP reports thrown away at a time; more are told of again.
 const REPORTS_MAX: usize = 64;
 /// How long a receiver sleeps in its group's socket before it waits for everything again. The
-/// kernel rounds it up to its tick, of 1 to 10 ms.
+/// kernel makes up to two of its ticks of it: nearer deadlines are kept by the poll set, which
+/// knows microseconds.
 const SLEEP_IN_GROUP: Duration = Duration::from_millis(1);
-/// Deadlines nearer than that are kept by the poll set, which knows microseconds.
-const SLEEP_IN_GROUP_LEFT_MIN: Duration = Duration::from_millis(5);
 /// How long a full queue beyond the socket is given to drain.
 const RETRY_AFTER: Duration = Duration::from_micros(100);
 

@@ -74,7 +74,7 @@ pub fn between(spec: &BetweenSpec, is_stopped: &dyn Fn() -> bool) -> Result<Betw
         }
         let text = format!(
             "the reflector at {peer} does not say what its clock is good for: it is of an older \
-             release; start the one of this release there"
+             release, or its answers are lost; start the one of this release there"
         );
         return Err(Error::Measurement(text));
     }

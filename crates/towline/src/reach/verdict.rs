@@ -369,7 +369,11 @@ fn passage(facts: &Facts, port: u16) -> String {
     let mut steps: Vec<String> = Vec::new();
     for chain in chains(facts) {
         let place = chain.place();
-        steps.push(match place.split_once("tables ") {
+        // A table of nftables may have any name; the older ones have no chains of their own here.
+        let older = place
+            .split_once("tables ")
+            .filter(|_| chain.name.is_empty());
+        steps.push(match older {
             Some((family, table)) => {
                 let hook = if table == "filter" {
                     "INPUT"

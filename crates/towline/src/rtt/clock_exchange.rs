@@ -94,6 +94,10 @@ fn hear(
 ) -> io::Result<Option<(ClockWord, u64)>> {
     let end = sys::clock::monotonic() + timeout;
     loop {
+        let left = end.since(sys::clock::monotonic());
+        if left.is_zero() {
+            return Ok(None);
+        }
         match client.receive() {
             Ok(len) => {
                 let received_ns = sys::clock::wall_nanos();
@@ -106,10 +110,6 @@ fn hear(
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let left = end.since(sys::clock::monotonic());
-                if left.is_zero() {
-                    return Ok(None);
-                }
                 client.wait(left)?;
             }
             // It is gone: the next question is not answered either.

@@ -381,7 +381,7 @@ fn answer(
 const LOOK: Duration = Duration::from_millis(20);
 /// How often a publisher that sends nothing has a turn, by time when asleep between, and by
 /// receives when not. Long enough that the subscriber may sleep in its socket.
-const TURN_NS: u64 = 6_000_000;
+const TURN_NS: u64 = 10_000_000;
 const RECEIVES_PER_TURN: u32 = 256;
 /// How often it looks at NAKs while messages come and go.
 const NAKS_NS: u64 = 200_000;

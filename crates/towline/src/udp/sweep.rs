@@ -92,6 +92,10 @@ impl Sweep {
                             return Ok(());
                         }
                         let row = bench.row(size, mode, profile, direction, is_stopped)?;
+                        if row.flows.is_empty() && is_stopped() {
+                            // No rate was found yet: nothing can be said of this size.
+                            return Ok(());
+                        }
                         tell(&row.line());
                         rows.push(row);
                     }
