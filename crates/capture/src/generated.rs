@@ -147,8 +147,11 @@ fn rate(text: &str) -> Option<u64> {
         .iter()
         .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)));
     let (number, scale) = scaled.unwrap_or((text, 1.0));
-    let rate = number.parse::<f64>().ok()? * scale;
-    ((1.0..=1e12).contains(&rate) && rate.fract() == 0.0).then_some(rate as u64)
+    let asked = number.parse::<f64>().ok()? * scale;
+    // 1.001 is no binary fraction: what is a whole number but for that is meant as one.
+    let rate = asked.round();
+    let is_whole = (asked - rate).abs() <= 1e-9 * rate;
+    ((1.0..=1e12).contains(&rate) && is_whole).then_some(rate as u64)
 }
 
 fn positive(text: &str) -> Option<u16> {

@@ -359,17 +359,25 @@ impl Session {
     /// Reads the sources out and closes the account.
     fn finish(&mut self) -> Result<(), CaptureError> {
         let mut is_waiting = false;
+        let mut has_stopped = Vec::with_capacity(self.sources.len());
         for tapped in &mut self.sources {
-            is_waiting |= tapped.source.stop()?;
+            has_stopped.push(tapped.source.stop()?);
+            is_waiting |= has_stopped.last() == Some(&true);
         }
         let begun = clock::monotonic();
+        let is_late = || clock::monotonic().since(begun) >= DRAIN_LIMIT;
         while is_waiting {
-            for tapped in self.sources.iter_mut().filter(|tapped| !tapped.is_over) {
-                tapped.read(&mut self.path, &|| false)?;
+            let sources = self.sources.iter_mut().zip(&has_stopped);
+            for (tapped, has_stopped) in sources.filter(|(tapped, _)| !tapped.is_over) {
+                // A source may give one frame at a time, now that nothing more is kept.
+                while tapped.read(&mut self.path, &|| false)? == Progress::Some
+                    && *has_stopped
+                    && !is_late()
+                {}
             }
             self.read_losses()?;
             let is_closed = self.path.account.residual().is_none_or(|left| left <= 0);
-            is_waiting = !is_closed && clock::monotonic().since(begun) < DRAIN_LIMIT;
+            is_waiting = !is_closed && !is_late();
             if is_waiting {
                 std::thread::sleep(DRAIN_PAUSE);
             }
