@@ -132,6 +132,7 @@ mod tests {
         let files = [
             "crates/capture/tests/corpus.rs",
             "crates/delivery/tests/corpus.rs",
+            "crates/measure/tests/corpus.rs",
             "crates/pgm/tests/corpus.rs",
             "crates/wire/tests/vectors/main.rs",
             "crates/wire/src/pcapng/tests.rs",

@@ -6,13 +6,14 @@ use std::{fs, path::PathBuf};
 
 use towline_measure::{CLOCK_BYTES, ClockWord, PROBE_BYTES_MIN, Probe, ProbeKind, fuzzing};
 
-fn corpus() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/rtt_message")
+fn corpus(target: &str) -> PathBuf {
+    let corpora = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    corpora.join(target)
 }
 
 #[test]
-fn every_seed_and_every_change_of_a_byte_is_survived() {
-    let folder = fs::read_dir(corpus()).expect("the corpus is part of the repository");
+fn the_corpus_and_every_change_of_a_byte_are_survived() {
+    let folder = fs::read_dir(corpus("rtt_message")).expect("the corpus is part of the repository");
     let mut count = 0;
     for seed in folder {
         let seed = seed.expect("a readable folder").path();
@@ -53,7 +54,7 @@ fn write_the_seeds() {
             };
             word.put(&mut message);
         }
-        fs::write(corpus().join(name), message).expect("the corpus can be written");
+        fs::write(corpus("rtt_message").join(name), message).expect("the corpus can be written");
     }
 }
 
