@@ -36,6 +36,12 @@ pub struct RunLimit {
     pub datagrams: usize,
 }
 
+impl RunLimit {
+    /// The most bytes of any run. Longer ones are segmented in software although the interface
+    /// could (measured at 65,504), and GRO on the way in keeps within 65,535 with headers.
+    pub const BYTES_MAX: usize = 65_000;
+}
+
 /// A fault from which the back end cannot go on by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoFault {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::Instant;
+use base::{Instant, RunLimit};
 use delivery::{Policy, RateConfig, Registry, RegistryConfig, RegistryEvent};
 use driver::{PublisherSetup, Turn};
 use pgm::{Full, Rate, Source};
@@ -160,8 +160,9 @@ impl Publisher {
                 Ok(()) => {
                     let cost = len + MESSAGE_COST_BYTES;
                     self.bytes_since_turn += cost;
-                    // One more of the kind would have to leave in a run of its own.
-                    if self.bytes_since_turn + cost > FLUSH_BYTES {
+                    // A turn is worth its system calls when a full run waits: one more of the kind
+                    // would have to leave in a run of its own.
+                    if self.bytes_since_turn + cost > RunLimit::BYTES_MAX {
                         self.turn()?;
                     }
                     return Ok(SendStatus::Taken);
@@ -350,8 +351,6 @@ impl Count for driver::Publisher {
     }
 }
 
-/// A turn is worth its system calls when a full run waits; this is the longest.
-const FLUSH_BYTES: usize = 65_000;
 /// What a message takes besides its own bytes: its PGM header.
 const MESSAGE_COST_BYTES: usize = 24;
 /// Between two looks at whether an end is still to be waited for.

@@ -55,7 +55,7 @@ impl Sender {
             options.gso && !options.faults.nogso && socket.has_gso() && whole >= RUN_BYTES_LEAST;
         let limit = if has_gso {
             RunLimit {
-                bytes: whole.min(RUN_BYTES_MAX),
+                bytes: whole.min(RunLimit::BYTES_MAX),
                 datagrams: SEGMENTS_MAX,
             }
         } else {
@@ -455,9 +455,6 @@ const LIMIT_WITHOUT_GSO: RunLimit = RunLimit {
     bytes: 64_000,
     datagrams: MANY_MAX,
 };
-/// Longer runs are segmented in software although the interface could (measured at 65,504), and
-/// GRO on the way in keeps within 65,535 with headers.
-const RUN_BYTES_MAX: usize = 65_000;
 /// Below this a run is not worth its name.
 const RUN_BYTES_LEAST: usize = 2 * 1500;
 /// Segments of one call since Linux 6.9.

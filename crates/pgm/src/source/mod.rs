@@ -623,8 +623,6 @@ const SPM_BYTES: usize = 136;
 const CONTROL_BYTES: usize = 512;
 /// Most repairs in one run, and the most pieces a gathering send call takes here.
 const GATHER_MAX: usize = 128;
-/// A run has at most this many bytes (the GSO limit, with room for headers).
-const RUN_BYTES_MAX: usize = 65_000;
 /// Confirmations take at most this part of a limited rate.
 const NCF_PART: u64 = 8;
 /// Confirmations after a pause may come this much time's worth at once.

@@ -11,12 +11,12 @@
 //!
 //! **Spec**: RFC 3208 sections 5.1.1 to 5.1.6, 5.3, 8.1.
 
-use base::{Budget, Instant, Outcome, Run};
+use base::{Budget, Instant, Outcome, Run, RunLimit};
 use wire::pgm::{Body, Join, Spm, emit};
 
 use super::{
-    Closing, Duration, GATHER_MAX, Parity, PgmOption, RUN_BYTES_MAX, SPM_BYTES, Source, Sqn,
-    log::LogRun, parity::Batch,
+    Closing, Duration, GATHER_MAX, Parity, PgmOption, SPM_BYTES, Source, Sqn, log::LogRun,
+    parity::Batch,
 };
 
 impl Source {
@@ -30,7 +30,7 @@ impl Source {
             return None;
         }
         let limit = Budget {
-            bytes: budget.bytes.min(RUN_BYTES_MAX),
+            bytes: budget.bytes.min(RunLimit::BYTES_MAX),
             datagrams: budget.datagrams.max(1),
         };
         if !self.ncfs.is_empty() && self.ncf_pacer.is_ready(now) {
@@ -274,7 +274,7 @@ impl Source {
         let mtu = self.config.mtu();
         let quantum = self.config.pacing_quantum();
         let packets = self.repair_pacer.burst_packets(quantum, mtu);
-        packets.saturating_mul(mtu).min(RUN_BYTES_MAX / 2)
+        packets.saturating_mul(mtu).min(RunLimit::BYTES_MAX / 2)
     }
 
     #[inline]

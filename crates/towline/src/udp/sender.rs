@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use base::RunLimit;
 use measure::{
     Schedule,
     sweep::{Header, Load},
@@ -60,7 +61,7 @@ impl<'a> Sender<'a> {
         let most = match plan.mode {
             Mode::One => 1,
             Mode::Batch => MANY_MAX as u64,
-            Mode::Gso => ((GSO_BYTES_MAX / plan.size) as u64).clamp(1, MANY_MAX as u64),
+            Mode::Gso => ((RunLimit::BYTES_MAX / plan.size) as u64).clamp(1, MANY_MAX as u64),
         };
         // On a schedule a batch is what is due within half a millisecond.
         let batch = schedule.map_or(most, |it| it.slots_within(SPAN_NS).clamp(1, most));
@@ -190,8 +191,6 @@ pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A super-packet's payload, with room for every kind of header.
-const GSO_BYTES_MAX: usize = 65_000;
 /// Datagrams due within this time leave in one call, in the modes that can.
 pub(super) const SPAN_NS: u64 = 500_000;
 /// The most that is sent without a gap after a pause.
