@@ -16,7 +16,9 @@ use towline_capture::{
 };
 use wire::pcapng::Options;
 
-use crate::{Captured, OTHERS_MAX, assert_closed, capture, pair, send, send_edited, small_ring};
+use crate::{
+    Captured, OTHERS_MAX, assert_closed, capture, incoming, pair, send, send_edited, small_ring,
+};
 
 /// Every kind of source sees every frame of a moderate load.
 #[test]
@@ -24,10 +26,7 @@ fn nothing_is_lost_at_a_moderate_rate() {
     isolated(|| {
         let lab = pair();
         for kind in ["ring", "ring2", "int"] {
-            let options = LiveOptions {
-                ignores_outgoing: true,
-                ..LiveOptions::default()
-            };
+            let options = incoming();
             let mut sent = 0;
             let captured = capture(lab.host(1), kind, &options, Box::new(NullSink), || {
                 let spec = "size=60-1514,count=3000,flows=4";
@@ -59,10 +58,7 @@ fn frames_of_a_large_mtu_are_whole() {
             host.enter(set).unwrap();
         }
         for kind in ["ring", "ring2", "int"] {
-            let options = LiveOptions {
-                ignores_outgoing: true,
-                ..LiveOptions::default()
-            };
+            let options = incoming();
             let mut sent = 0;
             let captured = capture(lab.host(1), kind, &options, Box::new(NullSink), || {
                 let spec = "size=8000-9014,count=500";
@@ -100,9 +96,8 @@ fn workers_share_flows_and_their_account_closes() {
     isolated(|| {
         let lab = pair();
         let options = LiveOptions {
-            ignores_outgoing: true,
             ring_bytes: 12 << 20,
-            ..LiveOptions::default()
+            ..incoming()
         };
         let name = lab.host(1).interface().to_owned();
         let (is_over, is_ready) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -312,9 +307,8 @@ fn what_the_kernel_rejects_is_counted_too() {
         let lab = pair();
         for kind in ["ring", "ring2", "int"] {
             let options = LiveOptions {
-                ignores_outgoing: true,
                 filter: Some(filter.clone()),
-                ..LiveOptions::default()
+                ..incoming()
             };
             let captured = capture(lab.host(1), kind, &options, Box::new(NullSink), || {
                 send(

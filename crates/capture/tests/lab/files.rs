@@ -19,7 +19,7 @@ use wire::{
     trace_file::{Step, TraceDecoder},
 };
 
-use crate::{assert_closed, capture, pair, send};
+use crate::{assert_closed, capture, incoming, pair, send};
 
 /// A folder of the test's own, removed at its end.
 struct Folder(PathBuf);
@@ -77,10 +77,7 @@ fn the_file_holds_what_was_sent() {
         let lab = pair();
         let folder = Folder::new("capture");
         let file = folder.file("trace.pcapng");
-        let options = LiveOptions {
-            ignores_outgoing: true,
-            ..LiveOptions::default()
-        };
+        let options = incoming();
         let address = SinkAddress::Pcapng(file.clone());
         let sink = sink::open(&address, &SendOptions::default()).unwrap();
         let mut sent = 0;

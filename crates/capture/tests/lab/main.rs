@@ -116,6 +116,13 @@ fn small_ring(bytes: usize) -> LiveOptions {
     LiveOptions {
         ring_bytes: bytes,
         retire: Duration::from_millis(2),
+        ..incoming()
+    }
+}
+
+/// What comes in, and nothing else.
+fn incoming() -> LiveOptions {
+    LiveOptions {
         ignores_outgoing: true,
         ..LiveOptions::default()
     }

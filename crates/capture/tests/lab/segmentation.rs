@@ -25,7 +25,7 @@ use towline_capture::{
 };
 use wire::{checksum, link::Layers};
 
-use crate::{capture_with, pair};
+use crate::{capture_with, incoming, pair};
 
 /// Keeps the packets of one protocol, of IPv4 unless of IPv6.
 #[derive(Clone, Debug)]
@@ -110,9 +110,8 @@ fn captured_by(
     meanwhile: &(dyn Fn() + Sync),
 ) -> (Vec<Vec<u8>>, Account) {
     let options = LiveOptions {
-        ignores_outgoing: true,
         has_room_for_super_packets: true,
-        ..LiveOptions::default()
+        ..incoming()
     };
     let sink = Box::new(keep.clone());
     let captured = capture_with(lab.host(1), kind, &options, sink, true, meanwhile);
@@ -243,21 +242,10 @@ fn tags_are_in_the_capture_as_they_were_sent() {
         let frames = tagged_frames();
         for kind in ["ring", "ring2", "int"] {
             let keep = Keep::new(OURS);
-            let options = LiveOptions {
-                ignores_outgoing: true,
-                ..LiveOptions::default()
-            };
+            let options = incoming();
             let sink = Box::new(keep.clone());
             let captured = capture_with(lab.host(1), kind, &options, sink, false, || {
-                let send = || {
-                    let socket = PacketSocket::open().unwrap();
-                    let index = Rtnetlink::open().unwrap().link_index("e0").unwrap();
-                    socket.bind(index, Packets::None).unwrap();
-                    for frame in &frames {
-                        assert!(socket.send(frame).unwrap());
-                    }
-                };
-                lab.host(0).enter(send).unwrap();
+                put_on_wire(lab.host(0), &frames);
             });
             assert_eq!(keep.take(), frames, "{kind}");
             assert_eq!(captured.account.cut, 0);
@@ -371,6 +359,19 @@ fn datagrams_are_what_tcpdump_sees_without_offloads() {
     });
 }
 
+/// Sends frames as they are.
+fn put_on_wire(host: &Host, frames: &[Vec<u8>]) {
+    let send = || {
+        let socket = PacketSocket::open().unwrap();
+        let index = Rtnetlink::open().unwrap().link_index("e0").unwrap();
+        socket.bind(index, Packets::None).unwrap();
+        for frame in frames {
+            assert!(socket.send(frame).unwrap());
+        }
+    };
+    host.enter(send).unwrap();
+}
+
 /// Tagged frames, which the adapters are no longer to take tags out of, are in tcpdump's file what
 /// they are in ours while these do.
 #[test]
@@ -378,17 +379,7 @@ fn tagged_frames_are_what_tcpdump_sees_without_offloads() {
     isolated(|| {
         let lab = pair();
         let frames = tagged_frames();
-        let send = || {
-            let send = || {
-                let socket = PacketSocket::open().unwrap();
-                let index = Rtnetlink::open().unwrap().link_index("e0").unwrap();
-                socket.bind(index, Packets::None).unwrap();
-                for frame in &frames {
-                    assert!(socket.send(frame).unwrap());
-                }
-            };
-            lab.host(0).enter(send).unwrap();
-        };
+        let send = || put_on_wire(lab.host(0), &frames);
         let mut ours = Vec::new();
         for kind in ["ring", "ring2", "int"] {
             let (packets, account) = captured_by(&lab, kind, &Keep::new(OURS), &send);
