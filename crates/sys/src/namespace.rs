@@ -487,3 +487,19 @@ fn check(result: libc::c_int) -> io::Result<()> {
 /// No error number of Linux reaches it.
 const STEP_FACTOR: i32 = 100_000;
 const PROBE_PASSED: i32 = 9 * STEP_FACTOR;
+
+/// Runs `body` in an empty network whose loopback interface is up; says why when it cannot.
+#[cfg(test)]
+pub(crate) fn on_loopback(body: impl FnOnce(u32) + Send) {
+    let Ok(network) = Namespace::network() else {
+        println!("skipped: network namespaces are not permitted here");
+        return;
+    };
+    let entered = run_in(&[&network], || {
+        let mut netlink = crate::netlink::Rtnetlink::open().unwrap();
+        let index = netlink.link_index("lo").unwrap();
+        netlink.set_up(index, true).unwrap();
+        body(index);
+    });
+    entered.unwrap();
+}

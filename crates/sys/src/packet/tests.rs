@@ -4,25 +4,9 @@ use std::{net::UdpSocket, os::fd::AsFd as _, time::Duration};
 
 use super::*;
 use crate::{
-    namespace::{Namespace, run_in},
-    netlink::Rtnetlink,
+    namespace::on_loopback,
     poll::{Epoll, Interest},
 };
-
-/// Runs `body` in an empty network whose loopback interface is up; says why when it cannot.
-fn on_loopback(body: impl FnOnce(u32) + Send) {
-    let Ok(network) = Namespace::network() else {
-        println!("skipped: network namespaces are not permitted here");
-        return;
-    };
-    let entered = run_in(&[&network], || {
-        let mut netlink = Rtnetlink::open().unwrap();
-        let index = netlink.link_index("lo").unwrap();
-        netlink.set_up(index, true).unwrap();
-        body(index);
-    });
-    entered.unwrap();
-}
 
 fn send_datagrams(count: usize, len: usize) {
     let to = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -6,30 +6,19 @@ use super::*;
 use crate::{
     clock,
     errno::EPERM,
-    namespace::{Namespace, run_in},
-    netlink::Rtnetlink,
+    namespace::on_loopback,
     packet::{PacketSocket, Packets},
 };
 
 /// Runs `body` in an empty network whose loopback interface is up, with a program for it; says why
 /// when it cannot.
-fn on_loopback(body: impl FnOnce(u32, XdpRedirect) + Send) {
-    let Ok(network) = Namespace::network() else {
-        println!("skipped: network namespaces are not permitted here");
-        return;
-    };
-    let entered = run_in(&[&network], || {
-        let mut netlink = Rtnetlink::open().unwrap();
-        let index = netlink.link_index("lo").unwrap();
-        netlink.set_up(index, true).unwrap();
-        match XdpRedirect::load(1) {
-            Err(error) if error.raw_os_error() == Some(EPERM) => {
-                println!("skipped: the kernel takes no program from this user: {error}");
-            }
-            program => body(index, program.unwrap()),
+fn with_program(body: impl FnOnce(u32, XdpRedirect) + Send) {
+    on_loopback(|index| match XdpRedirect::load(1) {
+        Err(error) if error.raw_os_error() == Some(EPERM) => {
+            println!("skipped: the kernel takes no program from this user: {error}");
         }
+        program => body(index, program.unwrap()),
     });
-    entered.unwrap();
 }
 
 fn sender(interface: u32) -> PacketSocket {
@@ -61,7 +50,7 @@ fn settle() {
 
 #[test]
 fn every_frame_is_taken_stamped_and_counted_once() {
-    on_loopback(|index, mut program| {
+    with_program(|index, mut program| {
         program.attach(index, XdpMode::Generic).unwrap();
         let spec = XdpSpec {
             chunk_bytes: 2048,
@@ -101,7 +90,7 @@ fn every_frame_is_taken_stamped_and_counted_once() {
 
 #[test]
 fn what_has_no_room_or_is_too_long_is_counted() {
-    on_loopback(|index, mut program| {
+    with_program(|index, mut program| {
         program.attach(index, XdpMode::Generic).unwrap();
         let spec = XdpSpec {
             chunk_bytes: 2048,
@@ -128,7 +117,7 @@ fn what_has_no_room_or_is_too_long_is_counted() {
 
 #[test]
 fn a_long_frame_comes_in_pieces_and_is_put_together() {
-    on_loopback(|index, mut program| {
+    with_program(|index, mut program| {
         program.attach(index, XdpMode::Generic).unwrap();
         let spec = XdpSpec {
             chunk_bytes: 2048,
@@ -159,7 +148,7 @@ fn a_long_frame_comes_in_pieces_and_is_put_together() {
 
 #[test]
 fn whoever_breaks_off_finds_the_rest_later() {
-    on_loopback(|index, mut program| {
+    with_program(|index, mut program| {
         program.attach(index, XdpMode::Generic).unwrap();
         let spec = XdpSpec {
             chunk_bytes: 4096,
