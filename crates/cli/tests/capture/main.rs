@@ -10,6 +10,8 @@ use std::{
 use lab::{Host, Lab, LabSpec, isolated};
 use serde_json::Value;
 
+mod replay;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_towline");
 
 fn run(host: &Host, args: &[&str]) -> Output {

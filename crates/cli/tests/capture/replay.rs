@@ -1,5 +1,4 @@
 //! `replay` and `--fail-on` as their users meet them when something is wrong.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{
     process::{Command, Output, Stdio},
@@ -7,20 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::{Host, Lab, LabSpec, isolated};
-use serde_json::Value;
+use lab::{Lab, LabSpec, isolated};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_towline");
-
-fn run(host: &Host, args: &[&str]) -> Output {
-    let mut command = host.command(PROGRAM);
-    command.args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
-}
+use crate::{PROGRAM, json, run};
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
