@@ -42,8 +42,8 @@ impl Series<'_> {
     }
 }
 
-/// Share of the slots that must be used for a rate to count as attained.
-const ATTAINED_MIN: f64 = 0.99;
+/// Share of what was asked for that must have been done for a rate to count as attained.
+pub const ATTAINED_MIN: f64 = 0.99;
 
 #[cfg(test)]
 mod tests {

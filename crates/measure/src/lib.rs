@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod attainment;
+pub use attainment::ATTAINED_MIN;
 
 mod clock_word;
 pub use clock_word::{ANSWER_NS_MAX, CLOCK_BYTES, ClockWord};

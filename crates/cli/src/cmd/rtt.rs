@@ -78,9 +78,11 @@ pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure
     };
     output.note(&format!("the result is in {}", path.display()));
     let result = read(&path)?;
-    tell(&path, &result, &plan.picture, output)?;
+    let series = Series::of(&result);
+    let remarks = &result.manifest.remarks;
+    tell(&path, &series, remarks, &plan.picture, output)?;
     // The figures are told by now: a picture that cannot be drawn takes nothing away.
-    draw(&Series::of(&result), &plan.picture, output)?;
+    draw(&series, &plan.picture, output)?;
     let is_whole = outcomes.iter().all(|outcome| outcome.cut.is_none());
     Ok(Verdict::of_session(interrupt.is_requested(), is_whole))
 }
@@ -99,21 +101,23 @@ fn keep_partial(path: &Path, plan: &RttRunPlan, output: &Output) -> Result<(), F
     };
     output.warn(&remark);
     result.manifest.remarks.push(remark);
-    tell(path, &result, &plan.picture, output)
+    let series = Series::of(&result);
+    let remarks = &result.manifest.remarks;
+    tell(path, &series, remarks, &plan.picture, output)
 }
 
 /// Prints the figures of one result.
 fn tell(
     path: &Path,
-    result: &raw::File,
+    series: &[Series<'_>],
+    remarks: &[String],
     picture: &PicturePlan,
     output: &Output,
 ) -> Result<(), Failure> {
-    let series = Series::of(result);
-    let rows = RttRow::all(&series);
-    let maps = maps(&series, picture, output);
+    let rows = RttRow::all(series);
+    let maps = maps(series, picture, output);
     let mut report = RttReport::new(vec![path.display().to_string()], rows, maps);
-    report.remarks.clone_from(&result.manifest.remarks);
+    report.remarks = remarks.to_vec();
     output.finish(&report)
 }
 

@@ -314,7 +314,10 @@ impl ReplayReport {
                 link.frame_bytes
             ));
         }
-        if let Some(share) = self.attained_share.filter(|share| *share < ATTAINED_LEAST) {
+        if let Some(share) = self
+            .attained_share
+            .filter(|share| *share < towline::rtt::ATTAINED_MIN)
+        {
             remarks.push(format!(
                 "only {:.1} % of the rate that was asked for was attained",
                 share * 100.0
@@ -345,9 +348,6 @@ impl ReplayReport {
         }
     }
 }
-
-/// Below this share of what was asked for there is a word about it.
-const ATTAINED_LEAST: f64 = 0.99;
 
 /// One second.
 #[derive(Clone, Copy, Debug, Serialize)]

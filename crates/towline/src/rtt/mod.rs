@@ -45,9 +45,9 @@ mod stream;
 pub use stream::reflect_over;
 
 pub use measure::{
-    ClockState, Counts, Latencies, Link, Mark, MarkKind, OneWay, OneWayTimes, PROBE_BYTES_MIN,
-    Percentiles, Repairs, Sample, Schedule, ScheduleError, Series, Split, StampCounts,
-    StampingCost, Strain, Transport, Which, plot, raw, strains, write_log,
+    ATTAINED_MIN, ClockState, Counts, Latencies, Link, Mark, MarkKind, OneWay, OneWayTimes,
+    PROBE_BYTES_MIN, Percentiles, Repairs, Sample, Schedule, ScheduleError, Series, Split,
+    StampCounts, StampingCost, Strain, Transport, Which, plot, raw, strains, write_log,
 };
 
 /// Where a reflector listens unless told otherwise.

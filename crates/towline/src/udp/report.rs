@@ -283,7 +283,7 @@ pub(super) fn limit_of(best: &[Flow], losses: &Losses) -> Limit {
 fn is_short(dispatch: &Dispatch, rate: u64) -> bool {
     let asked = rate as f64 * dispatch.lasted_ns as f64 / 1e9;
     let batch = 1.0 + rate as f64 * SPAN_NS as f64 / 1e9;
-    ((dispatch.sent + dispatch.refused) as f64) < asked * ATTAINED_MIN - batch
+    ((dispatch.sent + dispatch.refused) as f64) < asked * measure::ATTAINED_MIN - batch
 }
 
 /// Packets that a datagram of `size` bytes takes.
@@ -329,8 +329,6 @@ pub(super) fn asymmetries(rows: &[Row]) -> Vec<String> {
 
 /// Directions that differ by less than this ratio are called alike.
 const ASYMMETRY: f64 = 1.25;
-/// Share of a rate that must be offered for it to count as attained.
-const ATTAINED_MIN: f64 = 0.99;
 /// A sender that had to wait for room this often was slowed by its interface.
 const WAITS_MANY: u64 = 3;
 const IP_IDS: f64 = 65_536.0;
