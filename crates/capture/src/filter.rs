@@ -129,16 +129,9 @@ impl Filter {
 
 impl Compiled {
     fn new(text: &str, link_type: u16) -> Result<Self, String> {
-        let compiled = compile_filter(text, library_number(link_type));
-        let compiled = compiled.map_err(|cause| cause.to_string())?;
-        let ops = compiled.iter().map(|op| FilterOp {
-            code: op.code,
-            if_true: op.if_true,
-            if_false: op.if_false,
-            operand: op.operand,
-        });
-        let ops: Vec<FilterOp> = ops.collect();
-        let program = compiled.iter().map(|op| Op {
+        let ops = compile_filter(text, library_number(link_type));
+        let ops = ops.map_err(|cause| cause.to_string())?;
+        let program = ops.iter().map(|op| Op {
             code: op.code,
             if_true: op.if_true,
             if_false: op.if_false,

@@ -53,6 +53,7 @@ impl SocketSink {
             match self.socket.send(frame) {
                 Ok(true) => return Ok(true),
                 Ok(false) => {
+                    self.outlet.note_retry();
                     if self.outlet.wait(&self.socket, 1, &mut stall)? == Waited::ForNothing {
                         self.is_over = true;
                         return Ok(false);

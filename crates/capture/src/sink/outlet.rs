@@ -93,7 +93,6 @@ impl Outlet {
         waiting: usize,
         stall: &mut Stall,
     ) -> Result<Waited, CaptureError> {
-        self.note_retry();
         let now = clock::monotonic();
         if waiting < stall.waiting {
             *stall = Stall::default();
@@ -129,7 +128,7 @@ impl Outlet {
     }
 
     /// Looks whether the frame that was not taken was counted as dropped.
-    fn note_retry(&mut self) {
+    pub(super) fn note_retry(&mut self) {
         if let Ok(since) = self.counters.since_start() {
             self.tried_again += u64::from(since.tx_dropped > self.dropped_seen);
             self.dropped_seen = since.tx_dropped;

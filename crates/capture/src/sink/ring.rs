@@ -109,6 +109,7 @@ impl RingSink {
         while self.ring.waiting() > 0 {
             match self.ring.flush() {
                 Ok(0) => {
+                    self.outlet.note_retry();
                     let untaken = self.ring.untaken();
                     let socket = self.ring.socket();
                     if self.outlet.wait(socket, untaken, &mut stall)? == Waited::ForNothing {
