@@ -112,7 +112,7 @@ setup_tests() {
 # The rivals that `make bench` measures; Aeron comes through Maven.
 setup_bench() {
   setup_packages \
-    gcc:gcc :libc6-dev pkg-config:pkg-config :libpgm-dev :libzmq3-dev \
+    gcc:gcc c++:g++ :libc6-dev pkg-config:pkg-config :libpgm-dev :libzmq3-dev :libnorm-dev \
     uftp:uftp udp-sender:udpcast sockperf:sockperf iperf3:iperf3 nuttcp:nuttcp \
     tcpdump:tcpdump dumpcap:wireshark-common capinfos:wireshark-common \
     netsniff-ng:netsniff-ng trafgen:netsniff-ng tracestats:libtrace-tools tcpreplay:tcpreplay \

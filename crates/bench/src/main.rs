@@ -31,7 +31,7 @@ mod tail;
 mod turns;
 mod udp;
 
-use peer::{Aeron, Libpgm, Peer, RawUdp, Towline, ZeroMq};
+use peer::{Aeron, Libpgm, Norm, Peer, RawUdp, Towline, ZeroMq};
 use sample::{Sample, Series};
 
 fn main() -> ExitCode {
@@ -159,6 +159,7 @@ fn messages(request: &Request) -> Result<(), String> {
         add(&mut peers, Libpgm::new(size));
         add(&mut peers, ZeroMq::new(size));
         add(&mut peers, Aeron::new(size));
+        add(&mut peers, Norm::new(size));
         add(&mut peers, RawUdp::new(size, 1));
         if size <= PACKED_SIZE_MAX {
             peers.push(Box::new(Towline::packed(size)?));

@@ -13,6 +13,9 @@ pub(crate) use aeron::Aeron;
 mod libpgm;
 pub(crate) use libpgm::Libpgm;
 
+mod norm;
+pub(crate) use norm::Norm;
+
 mod ours;
 pub(crate) use ours::Towline;
 
