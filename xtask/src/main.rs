@@ -58,5 +58,6 @@ usage: cargo xtask COMMAND
   sim [SEEDS]    the simulated swarm from as many seeds, 10000 unless given, on every processor
   bench [GROUPS] fec, messages, files, rtt, or all, beside libpgm, ZeroMQ, Aeron, bare UDP, uftp,
                  udpcast and sockperf, where installed; --pairs N, --size BYTES
-  soak [SECONDS] one transfer at full rate, 60 s unless given; fails when memory grows
+  soak [SECONDS] one transfer at full rate, 1 % lost, 60 s unless given; fails when a message is
+                 missing, when memory grows or the rate falls
   docs           docs/parameters.md, from the declarations";

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use lab::Host;
+
 /// The machine in one line: processor, cores, kernel.
 pub(crate) fn describe() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -15,6 +17,25 @@ pub(crate) fn describe() -> String {
         .count();
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("{model}, {cores} cores, Linux {}", kernel.trim())
+}
+
+/// Packets that a host's interface has received and sent.
+pub(crate) fn arrived_and_sent(host: &Host) -> Result<(u64, u64), String> {
+    let output = host.command("cat").arg("/proc/net/dev").output();
+    let output = output.map_err(|error| format!("cat: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("e0:"))
+        .ok_or("no e0 in /proc/net/dev")?;
+    let values: Vec<u64> = line
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    match values.as_slice() {
+        [_, received, _, _, _, _, _, _, _, sent, ..] => Ok((*received, *sent)),
+        _ => Err(format!("strange line in /proc/net/dev: {line}")),
+    }
 }
 
 /// The machine's clock ticks since boot, summed over its cores.

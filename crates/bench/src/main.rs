@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let outcome = match request.soak_seconds {
-        Some(seconds) => soak::run(seconds).map(|line| println!("{line}")),
+        Some(seconds) => soak(seconds).map(|line| println!("{line}")),
         None => run(&request),
     };
     match outcome {
@@ -111,6 +111,10 @@ fn is_part(name: &str) -> bool {
     capture::PARTS.contains(&name)
         || round_trips::PARTS.contains(&name)
         || udp::PARTS.contains(&name)
+}
+
+fn soak(seconds: u64) -> Result<String, String> {
+    soak::run(&soak::lossy_lab()?, &program::ours()?, seconds)
 }
 
 fn run(request: &Request) -> Result<(), String> {

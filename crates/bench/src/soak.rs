@@ -1,30 +1,36 @@
-//! `make soak`: one transfer at full rate for long, whose memory must not grow.
+//! `make soak`: one transfer at full rate for long, 1 % of its packets lost on the way.
 //!
-//! It holds the resident memory of both ends, looked at once a second, against itself: the second
-//! half may not exceed the most of the first half by more than 2 %. Nothing may be missing. It
-//! does not measure rates; [`crate::peer`] does.
+//! Nothing may be missing at the end. The resident memory of both ends and the packets that arrive,
+//! looked at once a second, are held against themselves: in the second half memory may not exceed
+//! the most of the first half by more than 2 %, and the rate may not fall below half of what it
+//! was. How high it is says [`crate::peer`].
 
 use std::{
-    fs, thread,
+    fs,
+    path::Path,
+    thread,
     time::{Duration, Instant},
 };
 
 use lab::{Host, Lab, LabSpec};
 use serde_json::Value;
 
-use crate::program::{self, Running};
+use crate::{
+    machine::arrived_and_sent,
+    program::{self, Running},
+};
 
-/// Runs for `seconds` and prints what came of it, as one line.
-pub(crate) fn run(seconds: u64) -> Result<String, String> {
-    let lab = Lab::new(&LabSpec::new(2).direct()).map_err(|error| error.to_string())?;
-    let receiver = start(lab.host(1), &["recv", "--timeout", "20s"])?;
+/// Runs `program` for `seconds` and gives what came of it, as one line.
+pub(crate) fn run(lab: &Lab, program: &Path, seconds: u64) -> Result<String, String> {
+    let receiver = start(program, lab.host(1), &["recv", "--timeout", "20s"])?;
     let length = seconds.to_string();
     let words = ["send", "--receivers", "1", "--seconds", &length];
-    let sender = start(lab.host(0), &words)?;
+    let sender = start(program, lab.host(0), &words)?;
     let mut ends = [
         Memory::of("sender", &sender),
         Memory::of("receiver", &receiver),
     ];
+    let mut arrived = vec![arrived_and_sent(lab.host(1))?.0];
     let began = Instant::now();
     for second in 1..seconds {
         // From the beginning on, so that the samples do not drift to the end of the run.
@@ -33,6 +39,7 @@ pub(crate) fn run(seconds: u64) -> Result<String, String> {
         for end in &mut ends {
             end.sample()?;
         }
+        arrived.push(arrived_and_sent(lab.host(1))?.0);
     }
     let sent = report(sender)?;
     let received = report(receiver)?;
@@ -43,11 +50,42 @@ pub(crate) fn run(seconds: u64) -> Result<String, String> {
     if messages == 0 || bad > 0 || count(&received, "messages") != messages {
         return Err(format!("not complete: sent {sent}, received {received}"));
     }
+    let lost = lab.host(1).lost_packets().map_err(|e| e.to_string())?;
+    if lost == 0 {
+        return Err("no packet was lost: nothing was tried".to_owned());
+    }
     let grown = [ends[0].verdict()?, ends[1].verdict()?];
     Ok(format!(
-        "soak: {seconds} s, {messages} messages, none missing; {}; {}",
-        grown[0], grown[1]
+        "soak: {seconds} s, {messages} messages, none missing of {lost} lost packets; {}; {}; {}",
+        flatness(&arrived)?,
+        grown[0],
+        grown[1]
     ))
+}
+
+/// A sender, a receiver that loses 1 % of the packets, and a switch between them.
+pub(crate) fn lossy_lab() -> Result<Lab, String> {
+    let spec = LabSpec::new(2).segments_at_switch();
+    let lab = Lab::new(&spec).map_err(|error| error.to_string())?;
+    lab.host(1).set_loss(1, 100).map_err(|e| e.to_string())?;
+    Ok(lab)
+}
+
+/// Packets a second of each tenth of the run, or that the second half fell off. `arrived` are
+/// counts, one a second.
+fn flatness(arrived: &[u64]) -> Result<String, String> {
+    let rate = |from: usize, to: usize| {
+        let seconds = to.saturating_sub(from).max(1) as u64;
+        (arrived[to] - arrived[from]) / seconds
+    };
+    let last = arrived.len().saturating_sub(1);
+    let tenths = (0..TENTHS).map(|n| rate(last * n / TENTHS, last * (n + 1) / TENTHS).to_string());
+    let tenths = tenths.collect::<Vec<_>>().join(" ");
+    let text = format!("packets/s by tenths {tenths}");
+    if rate(last / 2, last) * 100 < rate(0, last / 2) * RATE_PERCENT_MIN {
+        return Err(format!("the rate falls: {text}"));
+    }
+    Ok(text)
 }
 
 /// The resident memory of one end over time.
@@ -89,8 +127,8 @@ impl Memory {
     }
 }
 
-fn start(host: &Host, words: &[&str]) -> Result<Running, String> {
-    let mut command = host.command(program::root().join("target/release/towline"));
+fn start(program: &Path, host: &Host, words: &[&str]) -> Result<Running, String> {
+    let mut command = host.command(program);
     command.arg("load").args(words);
     command.args(["--group", GROUP_AND_PORT, "--iface", "e0", "--json"]);
     Running::start(&mut command)
@@ -103,6 +141,9 @@ fn report(running: Running) -> Result<Value, String> {
 
 const GROUP_AND_PORT: &str = "239.192.0.3:7503";
 const GROWTH_PERCENT_MAX: u64 = 2;
+/// Of the first half's rate, what the second half must reach: machines are shared.
+const RATE_PERCENT_MIN: u64 = 50;
+const TENTHS: usize = 10;
 /// How long an end may take to finish after the last sample.
 const END_TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -123,5 +164,28 @@ mod tests {
         assert!(memory(&[10, 1000, 1000, 1020]).verdict().is_ok());
         assert!(memory(&[10, 1000, 1000, 1021]).verdict().is_err());
         assert!(memory(&[]).verdict().is_ok());
+    }
+    #[test]
+    fn a_rate_that_falls_by_half_is_refused() {
+        assert!(flatness(&[0, 100, 200, 250, 300]).is_ok());
+        assert!(flatness(&[0, 100, 200, 249, 298]).is_err());
+    }
+
+    #[test]
+    fn a_minute_at_full_rate_loses_nothing_and_grows_nowhere() {
+        let tested = std::env::current_exe().unwrap();
+        let program = tested.ancestors().nth(2).unwrap().join("towline");
+        if !program.exists() {
+            println!("skipped: the command is not built; test the whole workspace");
+            return;
+        }
+        let lab = match lossy_lab() {
+            Ok(lab) => lab,
+            Err(error) => {
+                println!("skipped: {error}");
+                return;
+            }
+        };
+        println!("{}", run(&lab, &program, 60).unwrap());
     }
 }

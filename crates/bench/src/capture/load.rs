@@ -75,24 +75,5 @@ impl Sent {
     }
 }
 
-/// Packets that a host's interface has received and sent.
-pub(super) fn counters(host: &Host) -> Result<(u64, u64), String> {
-    let output = host.command("cat").arg("/proc/net/dev").output();
-    let output = output.map_err(|error| format!("cat: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("e0:"))
-        .ok_or("no e0 in /proc/net/dev")?;
-    let values: Vec<u64> = line
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect();
-    match values.as_slice() {
-        [_, received, _, _, _, _, _, _, _, sent, ..] => Ok((*received, *sent)),
-        _ => Err(format!("strange line in /proc/net/dev: {line}")),
-    }
-}
-
 const BURST_SECONDS: f64 = 0.001_7;
 const LIMIT: Duration = Duration::from_secs(60);

@@ -7,11 +7,11 @@ use lab::Lab;
 use super::{
     Scratch,
     listener::Listener,
-    load::{Load, counters},
+    load::Load,
     table,
     tool::{Counted, Keep, Tool},
 };
-use crate::machine::Ticks;
+use crate::machine::{Ticks, arrived_and_sent};
 
 /// The highest rates without loss, counting and writing.
 pub(super) fn no_loss(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
@@ -243,11 +243,11 @@ fn cost(lab: &Lab, capturing: Option<()>) -> Result<f64, String> {
     };
     let source = load.start(lab.host(0))?;
     thread::sleep(SETTLE);
-    let (first, _) = counters(lab.host(1))?;
+    let (first, _) = arrived_and_sent(lab.host(1))?;
     let before = Ticks::read();
     thread::sleep(Duration::from_secs_f64(COST_SECONDS));
     let after = Ticks::read();
-    let (last, _) = counters(lab.host(1))?;
+    let (last, _) = arrived_and_sent(lab.host(1))?;
     source.finish(Duration::from_secs(20))?;
     let steal = after.steal_permille_since(before);
     if steal > 10 {

@@ -10,8 +10,8 @@ use std::{
 
 use lab::Lab;
 
-use super::{Scratch, listener::Listener, load::counters, table, tool::is_installed};
-use crate::program;
+use super::{Scratch, listener::Listener, table, tool::is_installed};
+use crate::{machine::arrived_and_sent, program};
 
 /// Makes a sender's command.
 type Make<'a> = dyn Fn() -> Result<Command, String> + 'a;
@@ -144,9 +144,9 @@ fn sending_rate(lab: &Lab, command: &mut Command) -> Result<f64, String> {
     let sender = Listener::start(command)?;
     thread::sleep(START);
     let begun = Instant::now();
-    let (first, _) = counters(lab.host(1))?;
+    let (first, _) = arrived_and_sent(lab.host(1))?;
     thread::sleep(STEADY);
-    let (last, _) = counters(lab.host(1))?;
+    let (last, _) = arrived_and_sent(lab.host(1))?;
     let seconds = begun.elapsed().as_secs_f64();
     let said = sender.interrupt()?;
     if last == first {
