@@ -2,7 +2,8 @@
 //! that lose one packet in 10,000 each.
 //!
 //! Delays count from when a message was due, so a sender that stalls is not excused. Rivals wait
-//! shortly before they ask for what they miss. Of each run the worst receiver counts.
+//! shortly before they ask for what they miss. Of each run the worst receiver counts. Bare
+//! datagrams show what is late with no protocol at all: what host and machine leave to one.
 
 use std::{fmt::Write as _, path::PathBuf, process::Command, thread, time::Duration};
 
@@ -43,13 +44,15 @@ pub(crate) fn run(pairs: usize) -> Result<String, String> {
     }
     let mut rivals: Vec<Box<dyn Rival>> = vec![Box::new(Ours(program::ours()?))];
     match program::compile_with_libpgm() {
-        Ok(program) => rivals.push(Box::new(Libpgm(program))),
+        Ok(program) => rivals.push(Box::new(Yardstick("libpgm 5.3 (OpenPGM)", program))),
         Err(text) => eprintln!("skipped: {text}"),
     }
     match peer::Aeron::class_path() {
         Ok(class_path) => rivals.push(Box::new(Aeron(class_path))),
         Err(text) => eprintln!("skipped: {text}"),
     }
+    let bare = program::compile("udptail.c", &[])?;
+    rivals.push(Box::new(Yardstick("bare UDP, nothing repaired", bare)));
     let mut runs: Vec<Vec<Tail>> = vec![Vec::new(); rivals.len()];
     for pair in 1..=pairs {
         for (rival, runs) in rivals.iter().zip(&mut runs) {
@@ -157,19 +160,20 @@ fn printed(text: &str) -> Option<[f64; 4]> {
     Some(figures)
 }
 
-struct Libpgm(PathBuf);
+/// A yardstick of ours in C, by its name in the table: OpenPGM's library, or bare datagrams.
+struct Yardstick(&'static str, PathBuf);
 
-impl Libpgm {
+impl Yardstick {
     fn command(&self, host: &Host, verb: &str) -> Command {
-        let mut command = host.command(&self.0);
+        let mut command = host.command(&self.1);
         command.args([verb, &host.ipv4().to_string(), GROUP]);
         command
     }
 }
 
-impl Rival for Libpgm {
+impl Rival for Yardstick {
     fn name(&self) -> &'static str {
-        "libpgm 5.3 (OpenPGM)"
+        self.0
     }
 
     fn receiver(&self, host: &Host) -> Command {
