@@ -130,7 +130,7 @@ impl Peer for Ours<'_> {
             recv.args(["--from", &lab.host(0).ipv4().to_string()]);
             receivers.push(Running::start(recv.args(session))?);
         }
-        timed(self.load, receivers, || {
+        timed(self.load, receivers, &mut [], || {
             let mut send = lab.host(0).command(&program);
             send.arg("send");
             if self.is_one_by_one {
@@ -161,7 +161,7 @@ impl Peer for Uftp<'_> {
             recv.args(["-d", "-I", "e0", "-B", "4194304", "-D"]);
             daemons.push(Running::start(recv.arg(self.load.target(receiver)?))?);
         }
-        let sample = timed(self.load, Vec::new(), || {
+        let sample = timed(self.load, Vec::new(), &mut daemons, || {
             let mut send = lab.host(0).command("uftp");
             send.args(["-I", "e0", "-R", "-1", "-B", "4194304", "-b", "1400"]);
             Running::start(send.args(entries(&self.load.source())?))
@@ -191,7 +191,7 @@ impl Peer for Udpcast<'_> {
             let path = self.load.target(receiver)?.join(file);
             receivers.push(Running::start(recv.arg(path))?);
         }
-        timed(self.load, receivers, || {
+        timed(self.load, receivers, &mut [], || {
             let mut send = lab.host(0).command("udp-sender");
             send.args(["--interface", "e0", "--nokbd", "--full-duplex"]);
             send.args(["--min-receivers", "3"]);
@@ -228,22 +228,25 @@ impl Peer for Ceiling {
     }
 }
 
-/// Starts the sender, waits for all, and compares.
+/// Starts the sender, waits for all but the daemons, and compares.
 fn timed(
     load: &Load,
     receivers: Vec<Running>,
+    daemons: &mut [Running],
     sender: impl FnOnce() -> Result<Running, String>,
 ) -> Result<Sample, String> {
     thread::sleep(SETTLE);
     let before = Ticks::read();
     let started = Instant::now();
-    sender()?.finish(RUN_LIMIT)?;
+    let (_, mut peak_kib) = sender()?.finish_with_peak(RUN_LIMIT)?;
     for receiver in receivers {
-        receiver.finish(RUN_LIMIT)?;
+        peak_kib += receiver.finish_with_peak(RUN_LIMIT)?.1;
     }
     let seconds = started.elapsed().as_secs_f64();
     let sample = Sample::since(before);
+    let held: u64 = daemons.iter_mut().map(Running::look_at_memory).sum();
     Ok(Sample {
+        peak_kib: peak_kib + held,
         rate: load.bytes as f64 / 1e6 / seconds,
         missing: load.wrong(),
         bytes: load.bytes as f64,

@@ -23,6 +23,7 @@ mod parity;
 mod peer;
 mod program;
 mod rate;
+mod record;
 mod round_trips;
 mod sample;
 mod soak;
@@ -169,8 +170,9 @@ fn messages(request: &Request) -> Result<(), String> {
             peers.push(Box::new(Towline::packed(size)?));
         }
         peers.push(Box::new(Towline::new(size)?));
-        println!("payload {size} B, {} pairs", request.pairs);
-        println!("{}", compare(&lab, &peers, request.pairs, "msg/s")?);
+        let title = format!("payload {size} B, {} pairs", request.pairs);
+        let series = compare(&lab, &peers, request.pairs, "msg/s")?;
+        record::keep(&format!("messages-{size}"), &title, "msg/s", &series)?;
     }
     Ok(())
 }
@@ -197,9 +199,9 @@ fn one_file(lab: &lab::Lab, pairs: usize) -> Result<(), String> {
         Box::new(files::Ceiling::new()?),
         Box::new(files::Ours::files("towline send (again)", &load)),
     ];
-    println!("one file of 300 MB, {pairs} pairs");
-    println!("{}", compare(lab, &peers, pairs, "MB/s")?);
-    Ok(())
+    let title = format!("one file of 300 MB, {pairs} pairs");
+    let series = compare(lab, &peers, pairs, "MB/s")?;
+    record::keep("files", &title, "MB/s", &series)
 }
 
 fn small_files(lab: &lab::Lab, pairs: usize) -> Result<(), String> {
@@ -219,9 +221,9 @@ fn small_files(lab: &lab::Lab, pairs: usize) -> Result<(), String> {
             &small,
         )),
     ];
-    println!("many files beside one, {pairs} pairs");
-    println!("{}", compare(lab, &peers, pairs, "MB/s")?);
-    Ok(())
+    let title = format!("many files beside one, {pairs} pairs");
+    let series = compare(lab, &peers, pairs, "MB/s")?;
+    record::keep("trees", &title, "MB/s", &series)
 }
 
 /// Adds a peer that may not be had on this machine; the table then lacks its row.
@@ -232,14 +234,14 @@ fn add<P: Peer + 'static>(peers: &mut Vec<Box<dyn Peer>>, peer: Result<P, String
     }
 }
 
-/// Runs all in turn, `pairs` times, and gives their table. A peer that never completes a run is
-/// left out of it, unless it is ours.
+/// Runs all in turn, `pairs` times. A peer that never completes a run is left out, unless it is
+/// ours.
 fn compare(
     lab: &lab::Lab,
     peers: &[Box<dyn Peer + '_>],
     pairs: usize,
     unit: &str,
-) -> Result<String, String> {
+) -> Result<Vec<Series>, String> {
     let mut series: Vec<Option<Series>> = peers
         .iter()
         .map(|peer| Some(Series::new(peer.name())))
@@ -260,8 +262,7 @@ fn compare(
             }
         }
     }
-    let series: Vec<Series> = series.into_iter().flatten().collect();
-    Ok(table::render(&series, unit))
+    Ok(series.into_iter().flatten().collect())
 }
 
 /// One run that counts: complete, and on a machine that was ours meanwhile.

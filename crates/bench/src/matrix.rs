@@ -10,6 +10,7 @@ use lab::{Lab, LabSpec};
 use crate::{
     measure_valid,
     peer::{Peer, RawUdp, Towline},
+    record,
     sample::Series,
 };
 
@@ -28,17 +29,18 @@ pub(crate) fn run(pairs: usize) -> Result<String, String> {
     let direct = Lab::new(&LabSpec::new(2).direct()).map_err(|e| e.to_string())?;
     let spec = LabSpec::new(1 + RECEIVERS_MAX).segments_at_switch();
     let switched = Lab::new(&spec).map_err(|e| e.to_string())?;
-    let mut text = format!(
-        "messages by size, loss and receivers, {pairs} pairs\n{}",
-        head()
-    );
+    let title = format!("messages by size, loss and receivers, {pairs} pairs");
+    let mut text = format!("{title}\n{}", head());
+    let mut all = Vec::new();
     for size in [64, 256, 1400, 8_000, 60_000] {
         let case = Case {
             size,
             receivers: 1,
             lost_permille: None,
         };
-        text += &row(&direct, case, pairs)?.0;
+        let [ours, bare] = both(&direct, case, pairs)?;
+        text += &row(case, &ours, &bare);
+        all.extend([ours, bare]);
     }
     for receivers in [1, 3, usize::from(RECEIVERS_MAX)] {
         let mut lossless = None;
@@ -48,13 +50,15 @@ pub(crate) fn run(pairs: usize) -> Result<String, String> {
                 receivers,
                 lost_permille: Some(lost),
             };
-            let (line, ours) = row(&switched, case, pairs)?;
-            text += &line;
+            let [ours, bare] = both(&switched, case, pairs)?;
+            text += &row(case, &ours, &bare);
             let base = lossless.get_or_insert_with(|| ours.clone());
             let [low, ratio, high] = ours.ratio_to(base);
             text += &format!("{:>64}{ratio:.2} ({low:.2} .. {high:.2}) of lossless\n", "");
+            all.extend([ours, bare]);
         }
     }
+    record::write("matrix", &title, "msg/s", &all)?;
     Ok(text)
 }
 
@@ -65,17 +69,16 @@ fn head() -> String {
     )
 }
 
-/// Ours and bare UDP in turn; the line, and ours.
-fn row(lab: &Lab, case: Case, pairs: usize) -> Result<(String, Series), String> {
+/// Ours and bare UDP in turn.
+fn both(lab: &Lab, case: Case, pairs: usize) -> Result<[Series; 2], String> {
     case.set_loss(lab)?;
     let ours = case.towline("towline load", &[])?;
     let bare = RawUdp::new(case.size, case.receivers)?;
-    let (mut our_series, mut bare_series) = (Series::new("ours"), Series::new("bare"));
+    let mut series =
+        ["ours", "bare UDP"].map(|who| Series::new(&format!("{}: {who}", case.title())));
     for pair in 1..=pairs {
-        for (peer, series) in [
-            (&ours as &dyn Peer, &mut our_series),
-            (&bare, &mut bare_series),
-        ] {
+        let peers: [&dyn Peer; 2] = [&ours, &bare];
+        for (peer, series) in peers.into_iter().zip(&mut series) {
             let sample = measure_valid(peer, lab)?;
             eprintln!(
                 "{} pair {pair} {}: {sample} msg/s",
@@ -85,16 +88,19 @@ fn row(lab: &Lab, case: Case, pairs: usize) -> Result<(String, Series), String> 
             series.push(sample);
         }
     }
-    let [low, ratio, high] = our_series.ratio_to(&bare_series);
-    let line = format!(
+    Ok(series)
+}
+
+fn row(case: Case, ours: &Series, bare: &Series) -> String {
+    let [low, ratio, high] = ours.ratio_to(bare);
+    format!(
         "{:<44} {:>12.0} {:>12.0} {:>9.2} {:>22}\n",
         case.title(),
-        our_series.rate()[1],
-        bare_series.rate()[1],
-        our_series.cpu_seconds_per_gb(),
+        ours.rate()[1],
+        bare.rate()[1],
+        ours.cpu_seconds_per_gb(),
         format!("{ratio:.2} ({low:.2} .. {high:.2})"),
-    );
-    Ok((line, our_series))
+    )
 }
 
 impl Case {

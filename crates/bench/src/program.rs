@@ -1,6 +1,7 @@
 //! Running the programs under test and reading what they print.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     thread,
@@ -81,6 +82,7 @@ pub(crate) fn ours() -> Result<PathBuf, String> {
 pub(crate) struct Running {
     child: Child,
     what: String,
+    peak_kib: u64,
 }
 
 impl Running {
@@ -93,15 +95,24 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("{what}: {error}"))?;
-        Ok(Self { child, what })
+        Ok(Self {
+            child,
+            what,
+            peak_kib: 0,
+        })
     }
 
     /// Waits for the program's end, at most `limit`, and gives its standard output.
-    pub(crate) fn finish(mut self, limit: Duration) -> Result<String, String> {
+    pub(crate) fn finish(self, limit: Duration) -> Result<String, String> {
+        self.finish_with_peak(limit).map(|(stdout, _)| stdout)
+    }
+
+    /// As [`Running::finish`]; also the most memory that was resident, in KiB.
+    pub(crate) fn finish_with_peak(mut self, limit: Duration) -> Result<(String, u64), String> {
         let collected = self.collect(limit, Duration::from_millis(20));
         let (status, stdout, stderr) = collected.inspect_err(|_| self.stop())?;
         if status.success() {
-            Ok(stdout)
+            Ok((stdout, self.peak_kib))
         } else {
             Err(format!(
                 "{}: {status}: {} {}",
@@ -121,6 +132,7 @@ impl Running {
     ) -> Result<(ExitStatus, String, String), String> {
         let end = Instant::now() + limit;
         let status = loop {
+            self.look_at_memory();
             match self.child.try_wait() {
                 Ok(Some(status)) => break status,
                 Ok(None) if Instant::now() < end => thread::sleep(pause),
@@ -131,6 +143,15 @@ impl Running {
         let stdout = read(self.child.stdout.as_mut());
         let stderr = read(self.child.stderr.as_mut());
         Ok((status, stdout, stderr))
+    }
+
+    /// Notes the most memory that was resident so far, in KiB, and gives it. A program that has
+    /// ended says no more.
+    pub(crate) fn look_at_memory(&mut self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let peak = number_after(&status.unwrap_or_default(), "VmHWM:").unwrap_or(0.0);
+        self.peak_kib = self.peak_kib.max(peak as u64);
+        self.peak_kib
     }
 
     /// True until it has ended.

@@ -18,6 +18,8 @@ pub(crate) struct Sample {
     pub(crate) bytes: f64,
     /// Packets sent beside those with new data, for a thousand of these.
     pub(crate) repairs_permille: f64,
+    /// The most memory that was resident in each of the peer's programs, added up, in KiB.
+    pub(crate) peak_kib: u64,
     /// Thousandths of the time that the hypervisor gave to others.
     pub(crate) steal_permille: u64,
 }
@@ -69,6 +71,16 @@ impl Series {
     /// Adds the run of the next pair.
     pub(crate) fn push(&mut self, sample: Sample) {
         self.samples.push(sample);
+    }
+
+    /// All runs.
+    pub(crate) fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    /// Median of the most memory that was resident, in MiB.
+    pub(crate) fn peak_mib(&self) -> f64 {
+        spread(self.samples.iter().map(|sample| sample.peak_kib as f64))[1] / 1024.0
     }
 
     /// Minimum, median and maximum rate.

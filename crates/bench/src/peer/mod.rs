@@ -52,12 +52,18 @@ fn run_group(
         .map(|mut recv| Running::start(recv.borrow_mut()));
     let started = started.collect::<Result<Vec<_>, _>>()?;
     thread::sleep(SETTLE);
-    let sent = Running::start(send)?.finish(RUN_LIMIT)?;
-    let received = started
-        .into_iter()
-        .map(|receiver| receiver.finish(RUN_LIMIT));
-    let received = received.collect::<Result<Vec<_>, _>>()?;
-    Ok((sent, received, Sample::since(before)))
+    let (sent, mut peak_kib) = Running::start(send)?.finish_with_peak(RUN_LIMIT)?;
+    let mut received = Vec::new();
+    for receiver in started {
+        let (text, most_kib) = receiver.finish_with_peak(RUN_LIMIT)?;
+        received.push(text);
+        peak_kib += most_kib;
+    }
+    let sample = Sample {
+        peak_kib,
+        ..Sample::since(before)
+    };
+    Ok((sent, received, sample))
 }
 
 const GROUP: &str = "239.192.7.1";

@@ -14,6 +14,9 @@
 mod axis;
 pub use axis::{Axis, Scale};
 
+mod bars;
+pub use bars::{Bar, bars};
+
 mod canvas;
 
 mod figure;

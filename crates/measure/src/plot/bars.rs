@@ -1,0 +1,92 @@
+//! A figure of several parties beside each other.
+
+use super::{
+    Anchor, Axis, Scale, Scene,
+    page::{Chart, LINE, Page, WIDTH, colours},
+    palette::INK,
+    rates::number,
+};
+
+/// One party's figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bar {
+    /// Who it is.
+    pub name: String,
+    /// Least, median and greatest of its runs.
+    pub spread: [f64; 3],
+    /// What stands behind the bar beside its median.
+    pub told: String,
+}
+
+/// Draws a bar from zero to the median for each party, and over it a line from its least to its
+/// greatest run. `lines` stand below the title; the figures are in `unit`.
+#[must_use]
+pub fn bars(title: &str, lines: &[String], unit: &str, bars: &[Bar]) -> Scene {
+    let height = ROW * bars.len() as f64;
+    let mut page = Page::new(title, lines, height + 3.0 * LINE + 2.0 * GAP);
+    let greatest = bars.iter().map(|bar| bar.spread[2]).fold(0.0, f64::max);
+    let axis = Axis::around(Scale::Linear, 0.0, greatest);
+    let across = axis.ticks(6).into_iter();
+    let chart = Chart {
+        area: [NAMES_WIDTH, page.top + LINE + GAP, BARS_WIDTH, height],
+        title: unit.to_owned(),
+        across: across
+            .map(|value| (axis.place(value), number(value)))
+            .collect(),
+        up: Vec::new(),
+    };
+    page.chart(&chart);
+    let [left, top, width, _] = chart.area;
+    for ((nth, bar), colour) in (0..).zip(bars).zip(colours()) {
+        let [least, median, most] = bar.spread.map(|value| left + width * axis.place(value));
+        let middle = top + ROW * (f64::from(nth) + 0.5);
+        let area = [left, middle - BAR / 2.0, median - left, BAR];
+        page.scene.rect(area, colour);
+        let points = vec![(least, middle), (most, middle)];
+        page.scene.line(points, INK, 2.0);
+        let at = (left - 10.0, middle);
+        page.scene.text(at, &bar.name, 2, Anchor::End);
+        let figure = format!("{} {}", number(bar.spread[1]), bar.told);
+        let at = (most.max(median) + 10.0, middle);
+        page.scene.text(at, &figure, 2, Anchor::Start);
+    }
+    page.scene
+}
+
+/// Room for a party's name, and for the longest bar.
+const NAMES_WIDTH: f64 = 460.0;
+const BARS_WIDTH: f64 = WIDTH - NAMES_WIDTH - 420.0;
+const ROW: f64 = 34.0;
+const BAR: f64 = 22.0;
+const GAP: f64 = 14.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::svg;
+
+    #[test]
+    fn bars_end_at_the_medians_and_say_what_they_are() {
+        let bar = |name: &str, spread| Bar {
+            name: name.to_owned(),
+            spread,
+            told: "(1.0)".to_owned(),
+        };
+        let both = [bar("us", [8e3, 10e3, 10e3]), bar("them", [4e3, 5e3, 6e3])];
+        let scene = bars("who", &["a line".to_owned()], "msg/s", &both);
+        let widths: Vec<f64> = scene
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                super::super::Item::Rect { area, .. } if area[3] == BAR => Some(area[2]),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(widths, [BARS_WIDTH, BARS_WIDTH / 2.0]);
+        let text = svg(&scene);
+        for word in ["who", "a line", "msg/s", "us", "10k (1.0)", "5k (1.0)"] {
+            assert!(text.contains(word), "{word}");
+        }
+        assert!(!bars("nobody", &[], "msg/s", &[]).items.is_empty());
+    }
+}
