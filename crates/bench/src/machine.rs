@@ -1,6 +1,9 @@
 //! What the machine is, and how busy it was.
 
-use std::fs;
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
 
 use lab::Host;
 
@@ -80,5 +83,30 @@ impl Ticks {
     }
 }
 
+/// Waits, at most [`CALM_WAIT_MAX`], until the hypervisor takes no more than
+/// [`STEAL_PERMILLE_MAX`]. It takes from whoever computes, so all processors compute for a moment
+/// to find out.
+pub(crate) fn await_calm() {
+    let give_up = Instant::now() + CALM_WAIT_MAX;
+    while Instant::now() < give_up {
+        let before = Ticks::read();
+        let probed = Instant::now() + PROBE;
+        thread::scope(|scope| {
+            for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+                scope.spawn(|| while Instant::now() < probed {});
+            }
+        });
+        if Ticks::read().steal_permille_since(before) <= STEAL_PERMILLE_MAX {
+            return;
+        }
+        thread::sleep(CALM_PAUSE);
+    }
+}
+
+/// More than this of the time taken by the hypervisor makes a run void.
+pub(crate) const STEAL_PERMILLE_MAX: u64 = 10;
+const PROBE: Duration = Duration::from_secs(1);
+const CALM_PAUSE: Duration = Duration::from_secs(5);
+const CALM_WAIT_MAX: Duration = Duration::from_secs(300);
 /// USER_HZ is 100 on every Linux architecture that this runs on.
 const TICKS_PER_SECOND: f64 = 100.0;

@@ -271,8 +271,9 @@ fn measure_valid(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
     let mut failures = 0;
     for _ in 0..TRIES {
         match peer.run(lab) {
-            Ok(sample) if sample.steal_permille > 10 => {
+            Ok(sample) if sample.steal_permille > machine::STEAL_PERMILLE_MAX => {
                 last = format!("steal {} permille", sample.steal_permille);
+                machine::await_calm();
             }
             Ok(sample) if sample.missing > 0 => last = format!("{} missing", sample.missing),
             Ok(sample) => return Ok(sample),

@@ -1,6 +1,9 @@
 //! Peers that take turns, and their two figures pair by pair.
 
-use crate::{machine::Ticks, sample::spread};
+use crate::{
+    machine::{STEAL_PERMILLE_MAX, Ticks, await_calm},
+    sample::spread,
+};
 
 /// What one run gives.
 pub(crate) type Figures = [f64; 2];
@@ -60,7 +63,7 @@ impl Turns {
 }
 
 /// One run on a machine that was ours meanwhile: one of which the hypervisor took more than 1 % is
-/// repeated.
+/// repeated when it is calm.
 pub(crate) fn undisturbed<T>(
     what: &str,
     name: &str,
@@ -74,12 +77,12 @@ pub(crate) fn undisturbed<T>(
             return Ok(figures);
         }
         eprintln!("{what} {name}: void, repeated: steal {steal} permille");
+        await_calm();
     }
     Err(format!("{what} {name}: no valid run in {TRIES} tries"))
 }
 
 const TRIES: usize = 5;
-const STEAL_PERMILLE_MAX: u64 = 10;
 
 #[cfg(test)]
 mod tests {
