@@ -31,11 +31,14 @@ static void need(bool is_done, const char *what)
     }
 }
 
-/* The next event, or false when none came for `ms`. */
-static bool next_event(NormInstanceHandle instance, NormEvent *event, int ms)
+/* The next event, or false when none came for `seconds`. */
+static bool next_event(NormInstanceHandle instance, NormEvent *event, double seconds)
 {
     pollfd ready = {NormGetDescriptor(instance), POLLIN, 0};
-    return poll(&ready, 1, ms) > 0 && NormGetNextEvent(instance, event, false);
+    for (double end = now() + seconds, left; (left = end - now()) > 0;)
+        if (poll(&ready, 1, 1 + int(left * 1e3)) > 0 && NormGetNextEvent(instance, event, false))
+            return true;
+    return false;
 }
 
 struct Window {
@@ -57,7 +60,7 @@ struct Window {
     void wait()
     {
         NormEvent event;
-        if (!next_event(instance, &event, 5000)) {
+        if (!next_event(instance, &event, 5)) {
             fprintf(stderr, "nothing happened for 5 s\n");
             exit(1);
         }
@@ -86,7 +89,7 @@ static void send_all(NormInstanceHandle instance, NormSessionHandle session, uns
     NormSetGroupSize(session, 10);
     NormSetBackoffFactor(session, 0);
     need(NormStartSender(session, 1, BUFFER_BYTES, SEGMENT_BYTES, 64, 0), "start sender");
-    NormSetTxSocketBuffer(session, SOCKET_BYTES);
+    need(NormSetTxSocketBuffer(session, SOCKET_BYTES), "send buffer");
     need(NormAddAckingNode(session, RECEIVER), "acking node");
     Window window = {instance, session, NormStreamOpen(session, BUFFER_BYTES), 0, 0, false};
     char *message = (char *)calloc(1, size);
@@ -148,9 +151,9 @@ static void receive_all(NormInstanceHandle instance, NormSessionHandle session, 
 {
     static Received received;
     need(NormStartReceiver(session, BUFFER_BYTES), "start receiver");
-    NormSetRxSocketBuffer(session, SOCKET_BYTES);
+    need(NormSetRxSocketBuffer(session, SOCKET_BYTES), "receive buffer");
     NormEvent event;
-    while (received.got < count && next_event(instance, &event, 8000)) {
+    while (received.got < count && next_event(instance, &event, 8)) {
         if (event.type != NORM_RX_OBJECT_UPDATED)
             continue;
         while (received.read(event.object, size))

@@ -103,7 +103,7 @@ static void receive_all(int fd, double seconds)
     }
     qsort(delays, got, sizeof *delays, compare);
     printf("late %ld missing %ld p50 %.1f p99.9 %.1f\n", late, missing, delays[got / 2] / 1e3,
-           delays[got / 1000 * 999] / 1e3);
+           delays[got * 999 / 1000] / 1e3);
 }
 
 int main(int argc, char **argv)
@@ -129,7 +129,7 @@ int main(int argc, char **argv)
         return 0;
     }
     struct timeval tick = {0, 100000};
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof buffer);
+    need(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof buffer), "buffer");
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tick, sizeof tick);
     need(bind(fd, (struct sockaddr *)&group, sizeof group), "bind");
     need(setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &member, sizeof member), "join");

@@ -76,7 +76,8 @@ pub(crate) fn sim(args: &[String]) -> bool {
     cargo_step(&run, &[]) == StepOutcome::Passed
 }
 
-/// Runs one transfer at full rate for long (`args`: seconds, 60 unless given); watches its memory.
+/// Runs one transfer at full rate for long (`args`: seconds, 60 unless given); watches what is
+/// missing, memory and rate.
 pub(crate) fn soak(args: &[String]) -> bool {
     let seconds = args.first().map_or("60", String::as_str);
     bench(&["--soak".to_owned(), seconds.to_owned()])

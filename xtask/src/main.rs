@@ -56,8 +56,8 @@ usage: cargo xtask COMMAND
   test [ARGS]    format, clippy, targets and all tests, or `cargo test ARGS`; the last line counts
   fuzz [SECONDS] corpora through `cargo test`; with cargo-fuzz and nightly each target for SECONDS
   sim [SEEDS]    the simulated swarm from as many seeds, 10000 unless given, on every processor
-  bench [GROUPS] fec, messages, files, rtt, or all, beside libpgm, ZeroMQ, Aeron, bare UDP, uftp,
-                 udpcast and sockperf, where installed; --pairs N, --size BYTES
+  bench [GROUPS] fec, messages, files, rtt, or all, beside libpgm, ZeroMQ, Aeron, NORM, bare UDP,
+                 uftp, udpcast and sockperf, where installed; --pairs N, --size BYTES
   soak [SECONDS] one transfer at full rate, 1 % lost, 60 s unless given; fails when a message is
                  missing, when memory grows or the rate falls
   docs           docs/parameters.md, from the declarations";

@@ -238,13 +238,11 @@ fn timed(
     thread::sleep(SETTLE);
     let before = Ticks::read();
     let started = Instant::now();
-    let (_, mut peak_kib) = sender()?.finish_with_peak(RUN_LIMIT)?;
-    for receiver in receivers {
-        peak_kib += receiver.finish_with_peak(RUN_LIMIT)?.1;
-    }
+    let (_, peak_kib) = sender()?.finish_with(receivers, RUN_LIMIT)?;
     let seconds = started.elapsed().as_secs_f64();
     let sample = Sample::since(before);
-    let held: u64 = daemons.iter_mut().map(Running::look_at_memory).sum();
+    daemons.iter_mut().for_each(Running::look_at_memory);
+    let held: u64 = daemons.iter().map(Running::peak_kib).sum();
     Ok(Sample {
         peak_kib: peak_kib + held,
         rate: load.bytes as f64 / 1e6 / seconds,

@@ -58,7 +58,7 @@ pub(crate) fn run(pairs: usize) -> Result<String, String> {
             all.extend([ours, bare]);
         }
     }
-    record::write("matrix", &title, "msg/s", &all)?;
+    record::write("matrix", &title, "msg/s", &all, 2)?;
     Ok(text)
 }
 

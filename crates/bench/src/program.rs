@@ -66,6 +66,15 @@ pub(crate) fn root() -> PathBuf {
         .to_path_buf()
 }
 
+/// The commit that the tree is at, where `git` knows it.
+pub(crate) fn commit() -> Option<String> {
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--dirty"])
+        .current_dir(root());
+    let output = git.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 /// The command under test, optimised.
 pub(crate) fn ours() -> Result<PathBuf, String> {
     let program = root().join("target/release/towline");
@@ -107,9 +116,33 @@ impl Running {
         self.finish_with_peak(limit).map(|(stdout, _)| stdout)
     }
 
+    /// As [`Running::finish`], and likewise `others` then; what all of them printed, in order, and
+    /// the most memory that was resident in each, added up, in KiB.
+    pub(crate) fn finish_with(
+        mut self,
+        mut others: Vec<Self>,
+        limit: Duration,
+    ) -> Result<(Vec<String>, u64), String> {
+        let end = Instant::now() + limit;
+        // Who ends before the first does says no more of its memory afterwards.
+        while self.is_running() && Instant::now() < end {
+            others.iter_mut().for_each(Self::look_at_memory);
+            self.look_at_memory();
+            thread::sleep(LOOK_PAUSE);
+        }
+        let mut printed = Vec::new();
+        let mut peak_kib = 0;
+        for running in [self].into_iter().chain(others) {
+            let (text, most_kib) = running.finish_with_peak(limit)?;
+            printed.push(text);
+            peak_kib += most_kib;
+        }
+        Ok((printed, peak_kib))
+    }
+
     /// As [`Running::finish`]; also the most memory that was resident, in KiB.
-    pub(crate) fn finish_with_peak(mut self, limit: Duration) -> Result<(String, u64), String> {
-        let collected = self.collect(limit, Duration::from_millis(20));
+    fn finish_with_peak(mut self, limit: Duration) -> Result<(String, u64), String> {
+        let collected = self.collect(limit, LOOK_PAUSE);
         let (status, stdout, stderr) = collected.inspect_err(|_| self.stop())?;
         if status.success() {
             Ok((stdout, self.peak_kib))
@@ -145,12 +178,15 @@ impl Running {
         Ok((status, stdout, stderr))
     }
 
-    /// Notes the most memory that was resident so far, in KiB, and gives it. A program that has
-    /// ended says no more.
-    pub(crate) fn look_at_memory(&mut self) -> u64 {
+    /// Notes the most memory that was resident so far. A program that has ended says no more.
+    pub(crate) fn look_at_memory(&mut self) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let peak = number_after(&status.unwrap_or_default(), "VmHWM:").unwrap_or(0.0);
         self.peak_kib = self.peak_kib.max(peak as u64);
+    }
+
+    /// The most that [`Running::look_at_memory`] saw, in KiB.
+    pub(crate) const fn peak_kib(&self) -> u64 {
         self.peak_kib
     }
 
@@ -171,6 +207,9 @@ impl Running {
         drop(self.child.wait());
     }
 }
+
+/// Between looks at a program that runs.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// A server that is ended when dropped.
 #[derive(Debug)]

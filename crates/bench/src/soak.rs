@@ -2,8 +2,9 @@
 //!
 //! Nothing may be missing at the end. The resident memory of both ends and the packets that arrive,
 //! looked at once a second, are held against themselves: in the second half memory may not exceed
-//! the most of the first half by more than 2 %, and the rate may not fall below half of what it
-//! was. How high it is says [`crate::peer`].
+//! the most of the first half by more than 2 % and 2 MiB, and the rate may not fall below half of
+//! what it was, nor may a quarter of what arrives be repairs. How high the rate is says
+//! [`crate::peer`].
 
 use std::{
     fs,
@@ -12,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::{Host, Lab, LabSpec};
+use lab::{Host, Lab};
 use serde_json::Value;
 
 use crate::{
@@ -30,17 +31,7 @@ pub(crate) fn run(lab: &Lab, program: &Path, seconds: u64) -> Result<String, Str
         Memory::of("sender", &sender),
         Memory::of("receiver", &receiver),
     ];
-    let mut arrived = vec![arrived_and_sent(lab.host(1))?.0];
-    let began = Instant::now();
-    for second in 1..seconds {
-        // From the beginning on, so that the samples do not drift to the end of the run.
-        let due = Duration::from_secs(second);
-        thread::sleep(due.saturating_sub(began.elapsed()));
-        for end in &mut ends {
-            end.sample()?;
-        }
-        arrived.push(arrived_and_sent(lab.host(1))?.0);
-    }
+    let arrived = watch(lab.host(1), &mut ends, seconds)?;
     let sent = report(sender)?;
     let received = report(receiver)?;
     let count = |document: &Value, key: &str| document[key].as_u64().unwrap_or(0);
@@ -54,6 +45,12 @@ pub(crate) fn run(lab: &Lab, program: &Path, seconds: u64) -> Result<String, Str
     if lost == 0 {
         return Err("no packet was lost: nothing was tried".to_owned());
     }
+    let packets = arrived[arrived.len() - 1].1 - arrived[0].1;
+    if packets * 3 > messages * 4 {
+        return Err(format!(
+            "{packets} packets for {messages} messages: too many repairs"
+        ));
+    }
     let grown = [ends[0].verdict()?, ends[1].verdict()?];
     Ok(format!(
         "soak: {seconds} s, {messages} messages, none missing of {lost} lost packets; {}; {}; {}",
@@ -63,26 +60,38 @@ pub(crate) fn run(lab: &Lab, program: &Path, seconds: u64) -> Result<String, Str
     ))
 }
 
-/// A sender, a receiver that loses 1 % of the packets, and a switch between them.
-pub(crate) fn lossy_lab() -> Result<Lab, String> {
-    let spec = LabSpec::new(2).segments_at_switch();
-    let lab = Lab::new(&spec).map_err(|error| error.to_string())?;
-    lab.host(1).set_loss(1, 100).map_err(|e| e.to_string())?;
-    Ok(lab)
+/// Looks at both ends and at what has arrived once a second; gives how many packets had, and after
+/// how many seconds. What ends in the last tenth may be late to be looked at.
+fn watch(receiver: &Host, ends: &mut [Memory], seconds: u64) -> Result<Vec<(f64, u64)>, String> {
+    let began = Instant::now();
+    let mut arrived = vec![(0.0, arrived_and_sent(receiver)?.0)];
+    for second in 1..seconds {
+        // From the beginning on, so that the samples do not drift to the end of the run.
+        let due = Duration::from_secs(second);
+        thread::sleep(due.saturating_sub(began.elapsed()));
+        match ends.iter_mut().try_for_each(Memory::sample) {
+            Err(_) if second * 10 >= seconds * 9 => break,
+            outcome => outcome?,
+        }
+        arrived.push((began.elapsed().as_secs_f64(), arrived_and_sent(receiver)?.0));
+    }
+    Ok(arrived)
 }
 
-/// Packets a second of each tenth of the run, or that the second half fell off. `arrived` are
-/// counts, one a second.
-fn flatness(arrived: &[u64]) -> Result<String, String> {
-    let rate = |from: usize, to: usize| {
-        let seconds = to.saturating_sub(from).max(1) as u64;
-        (arrived[to] - arrived[from]) / seconds
-    };
+/// Packets a second of each tenth of the run, or that the second half fell off. `arrived` is what
+/// [`watch`] gives.
+fn flatness(arrived: &[(f64, u64)]) -> Result<String, String> {
     let last = arrived.len().saturating_sub(1);
-    let tenths = (0..TENTHS).map(|n| rate(last * n / TENTHS, last * (n + 1) / TENTHS).to_string());
+    let rate = |from: usize, to: usize| {
+        let ((began, first), (ended, end)) = (arrived[from], arrived[to]);
+        (end - first) as f64 / (ended - began)
+    };
+    let parts = TENTHS.min(last);
+    let tenths =
+        (0..parts).map(|n| format!("{:.0}", rate(last * n / parts, last * (n + 1) / parts)));
     let tenths = tenths.collect::<Vec<_>>().join(" ");
     let text = format!("packets/s by tenths {tenths}");
-    if rate(last / 2, last) * 100 < rate(0, last / 2) * RATE_PERCENT_MIN {
+    if rate(last / 2, last) * 2.0 < rate(0, last / 2) {
         return Err(format!("the rate falls: {text}"));
     }
     Ok(text)
@@ -120,7 +129,8 @@ impl Memory {
         let most = |half: &[u64]| half.iter().copied().max().unwrap_or(0);
         let (first, last) = (most(first), most(last));
         let text = format!("{} RSS at most {first} then {last} KiB", self.name);
-        if last * 100 > first * (100 + GROWTH_PERCENT_MAX) {
+        let most = first + first * GROWTH_PERCENT_MAX / 100 + GROWTH_KIB_MAX;
+        if last > most {
             return Err(format!("memory grows: {text}"));
         }
         Ok(text)
@@ -141,8 +151,8 @@ fn report(running: Running) -> Result<Value, String> {
 
 const GROUP_AND_PORT: &str = "239.192.0.3:7503";
 const GROWTH_PERCENT_MAX: u64 = 2;
-/// Of the first half's rate, what the second half must reach: machines are shared.
-const RATE_PERCENT_MIN: u64 = 50;
+/// A receive window takes more when it meets its longest gap yet, which may be late.
+const GROWTH_KIB_MAX: u64 = 2048;
 const TENTHS: usize = 10;
 /// How long an end may take to finish after the last sample.
 const END_TIME_MAX: Duration = Duration::from_secs(60);
@@ -160,32 +170,39 @@ mod tests {
     }
 
     #[test]
-    fn growth_beyond_two_percent_is_refused() {
-        assert!(memory(&[10, 1000, 1000, 1020]).verdict().is_ok());
-        assert!(memory(&[10, 1000, 1000, 1021]).verdict().is_err());
+    fn growth_beyond_two_percent_and_two_mib_is_refused() {
+        assert!(memory(&[10, 1000, 1000, 3068]).verdict().is_ok());
+        assert!(memory(&[10, 1000, 1000, 3069]).verdict().is_err());
         assert!(memory(&[]).verdict().is_ok());
-    }
-    #[test]
-    fn a_rate_that_falls_by_half_is_refused() {
-        assert!(flatness(&[0, 100, 200, 250, 300]).is_ok());
-        assert!(flatness(&[0, 100, 200, 249, 298]).is_err());
     }
 
     #[test]
+    fn a_rate_that_falls_by_half_is_refused() {
+        let after = |counts: [u64; 5]| {
+            let seconds = [0.0, 1.0, 2.0, 3.0, 4.0];
+            seconds.into_iter().zip(counts).collect::<Vec<_>>()
+        };
+        let flat = flatness(&after([0, 100, 200, 250, 300])).unwrap();
+        assert_eq!(flat, "packets/s by tenths 100 100 50 50");
+        assert!(flatness(&after([0, 100, 200, 249, 298])).is_err());
+    }
+
+    /// Of the command that stands beside this test: `cargo test --workspace` builds it anew.
+    #[test]
     fn a_minute_at_full_rate_loses_nothing_and_grows_nowhere() {
-        let tested = std::env::current_exe().unwrap();
-        let program = tested.ancestors().nth(2).unwrap().join("towline");
-        if !program.exists() {
-            println!("skipped: the command is not built; test the whole workspace");
-            return;
-        }
-        let lab = match lossy_lab() {
-            Ok(lab) => lab,
-            Err(error) => {
+        lab::isolated(|| {
+            let tested = std::env::current_exe().unwrap();
+            let program = tested.ancestors().nth(2).unwrap().join("towline");
+            if !program.exists() {
+                println!("skipped: the command is not built; test the whole workspace");
+                return;
+            }
+            let lab = Lab::new(&lab::LabSpec::new(2).segments_at_switch()).unwrap();
+            if let Err(error) = lab.host(1).set_loss(1, 100) {
                 println!("skipped: {error}");
                 return;
             }
-        };
-        println!("{}", run(&lab, &program, 60).unwrap());
+            println!("{}", run(&lab, &program, 60).unwrap());
+        });
     }
 }

@@ -69,15 +69,17 @@ pub(crate) fn undisturbed<T>(
     name: &str,
     run: impl Fn() -> Result<T, String>,
 ) -> Result<T, String> {
-    for _ in 0..TRIES {
+    for nth in 0..TRIES {
+        if nth > 0 {
+            await_calm();
+        }
         let before = Ticks::read();
         let figures = run()?;
         let steal = Ticks::read().steal_permille_since(before);
         if steal <= STEAL_PERMILLE_MAX {
             return Ok(figures);
         }
-        eprintln!("{what} {name}: void, repeated: steal {steal} permille");
-        await_calm();
+        eprintln!("{what} {name}: void: steal {steal} permille");
     }
     Err(format!("{what} {name}: no valid run in {TRIES} tries"))
 }

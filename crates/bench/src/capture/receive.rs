@@ -11,7 +11,10 @@ use super::{
     table,
     tool::{Counted, Keep, Tool},
 };
-use crate::machine::{Ticks, arrived_and_sent};
+use crate::{
+    machine::{Ticks, arrived_and_sent},
+    turns::undisturbed,
+};
 
 /// The highest rates without loss, counting and writing.
 pub(super) fn no_loss(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
@@ -69,7 +72,7 @@ pub(super) fn costs(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String
         tools.push(Tool::Towline("ring"));
         let mut rows = rows(&tools);
         for pair in 1..=pairs {
-            let idle = cost(lab, None)?;
+            let idle = undisturbed(what, "the source alone", || cost(lab, None))?;
             for (tool, (name, costs)) in tools.iter().zip(&mut rows) {
                 let trial = Trial {
                     lab,
@@ -78,7 +81,7 @@ pub(super) fn costs(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String
                     ring_bytes: COST_RING_BYTES,
                     is_written,
                 };
-                let ns = trial.cost()? - idle;
+                let ns = undisturbed(what, name, || trial.cost())? - idle;
                 eprintln!("pair {pair} {what} {name}: {ns:.0} ns (source alone {idle:.0})");
                 costs.push(ns);
             }
@@ -249,10 +252,6 @@ fn cost(lab: &Lab, capturing: Option<()>) -> Result<f64, String> {
     let after = Ticks::read();
     let (last, _) = arrived_and_sent(lab.host(1))?;
     source.finish(Duration::from_secs(20))?;
-    let steal = after.steal_permille_since(before);
-    if steal > 10 {
-        eprintln!("steal {steal} permille: not to be believed");
-    }
     thread::sleep(SETTLE);
     Ok(after.busy_seconds_since(before) * 1e9 / (last - first).max(1) as f64)
 }

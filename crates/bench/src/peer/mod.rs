@@ -52,18 +52,13 @@ fn run_group(
         .map(|mut recv| Running::start(recv.borrow_mut()));
     let started = started.collect::<Result<Vec<_>, _>>()?;
     thread::sleep(SETTLE);
-    let (sent, mut peak_kib) = Running::start(send)?.finish_with_peak(RUN_LIMIT)?;
-    let mut received = Vec::new();
-    for receiver in started {
-        let (text, most_kib) = receiver.finish_with_peak(RUN_LIMIT)?;
-        received.push(text);
-        peak_kib += most_kib;
-    }
+    let (mut printed, peak_kib) = Running::start(send)?.finish_with(started, RUN_LIMIT)?;
+    let received = printed.split_off(1);
     let sample = Sample {
         peak_kib,
         ..Sample::since(before)
     };
-    Ok((sent, received, sample))
+    Ok((printed.concat(), received, sample))
 }
 
 const GROUP: &str = "239.192.7.1";

@@ -27,8 +27,11 @@ pub fn bars(title: &str, lines: &[String], unit: &str, bars: &[Bar]) -> Scene {
     let greatest = bars.iter().map(|bar| bar.spread[2]).fold(0.0, f64::max);
     let axis = Axis::around(Scale::Linear, 0.0, greatest);
     let across = axis.ticks(6).into_iter();
+    let letters = bars.iter().map(|bar| bar.name.chars().count()).max();
+    let names = 30.0 + LETTER * letters.unwrap_or(0) as f64;
+    let width = (WIDTH - names - FIGURES).max(LETTER);
     let chart = Chart {
-        area: [NAMES_WIDTH, page.top + LINE + GAP, BARS_WIDTH, height],
+        area: [names, page.top + LINE + GAP, width, height],
         title: unit.to_owned(),
         across: across
             .map(|value| (axis.place(value), number(value)))
@@ -53,9 +56,9 @@ pub fn bars(title: &str, lines: &[String], unit: &str, bars: &[Bar]) -> Scene {
     page.scene
 }
 
-/// Room for a party's name, and for the longest bar.
-const NAMES_WIDTH: f64 = 460.0;
-const BARS_WIDTH: f64 = WIDTH - NAMES_WIDTH - 420.0;
+/// Width of a letter, and of what stands behind the longest bar.
+const LETTER: f64 = 12.0;
+const FIGURES: f64 = 480.0;
 const ROW: f64 = 34.0;
 const BAR: f64 = 22.0;
 const GAP: f64 = 14.0;
@@ -82,7 +85,8 @@ mod tests {
                 _ => None,
             })
             .collect();
-        assert_eq!(widths, [BARS_WIDTH, BARS_WIDTH / 2.0]);
+        let width = WIDTH - FIGURES - 30.0 - 4.0 * LETTER;
+        assert_eq!(widths, [width, width / 2.0]);
         let text = svg(&scene);
         for word in ["who", "a line", "msg/s", "us", "10k (1.0)", "5k (1.0)"] {
             assert!(text.contains(word), "{word}");
