@@ -74,7 +74,7 @@ impl Sink for SocketSink {
     }
 
     fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
-        let sent = if self.is_over {
+        let sent = if self.is_over || self.outlet.is_too_long(packet.data) {
             Ok(false)
         } else {
             self.send(packet.data)
@@ -95,6 +95,10 @@ impl Sink for SocketSink {
 
     fn take_unwritten(&mut self) -> Vec<Unwritten> {
         self.unwritten.take()
+    }
+
+    fn take_remarks(&mut self) -> Vec<String> {
+        self.outlet.take_remarks()
     }
 
     fn dropped_later(&mut self) -> u64 {

@@ -34,6 +34,8 @@ pub(super) struct Outlet {
     dropped_seen: u64,
     /// Of these, packets that were tried again.
     tried_again: u64,
+    is_too_long_told: bool,
+    remarks: Vec<String>,
 }
 
 /// A time in which the interface took nothing.
@@ -66,11 +68,34 @@ impl Outlet {
             stop: options.stop.clone(),
             dropped_seen: 0,
             tried_again: 0,
+            is_too_long_told: false,
+            remarks: Vec::new(),
         })
     }
 
+    /// True for a frame that the interface does not take for its length, which is told once.
+    pub(super) fn is_too_long(&mut self, frame: &[u8]) -> bool {
+        let most = self.frame_bytes_max(frame);
+        let is_too_long = frame.len() > most;
+        if is_too_long && !std::mem::replace(&mut self.is_too_long_told, true) {
+            self.remarks.push(format!(
+                "{} takes frames of {most} bytes at most, as its MTU is {}: longer ones, the first \
+                 of {}, are refused",
+                self.name,
+                self.mtu,
+                frame.len()
+            ));
+        }
+        is_too_long
+    }
+
+    /// What its user should know, each once.
+    pub(super) fn take_remarks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.remarks)
+    }
+
     /// Bytes that a frame may have which begins as `frame` does: one tag comes on top of the MTU.
-    pub(super) fn frame_bytes_max(&self, frame: &[u8]) -> usize {
+    fn frame_bytes_max(&self, frame: &[u8]) -> usize {
         let tag = match frame.get(12..14) {
             Some([0x81 | 0x91, 0] | [0x88, 0xa8]) => TAG_BYTES,
             _ => 0,

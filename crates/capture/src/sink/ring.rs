@@ -182,7 +182,7 @@ impl Sink for RingSink {
         } else {
             self.make_room()
         };
-        let is_too_long = data.len() > self.outlet.frame_bytes_max(data);
+        let is_too_long = self.outlet.is_too_long(data);
         let slot = self.ring.next_slot();
         let Some(mut slot) = slot.filter(|_| !is_too_long && !self.is_over && room.is_ok()) else {
             self.unwritten.add(packet.interface, Unwritten::of(packet));
@@ -211,6 +211,10 @@ impl Sink for RingSink {
 
     fn take_unwritten(&mut self) -> Vec<Unwritten> {
         self.unwritten.take()
+    }
+
+    fn take_remarks(&mut self) -> Vec<String> {
+        self.outlet.take_remarks()
     }
 
     fn dropped_later(&mut self) -> u64 {

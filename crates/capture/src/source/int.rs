@@ -71,9 +71,7 @@ impl Source for SocketSource {
                 }
                 Ok(None) => break,
                 Err(cause) if matches!(cause.raw_os_error(), Some(ENETDOWN | ENODEV)) => {
-                    let name = &self.tap.interface[0].name;
-                    let remark = format!("{name}: {cause}; waiting for packets");
-                    self.tap.remarks.push(remark);
+                    self.tap.note_error(&cause);
                     break;
                 }
                 Err(cause) => {
@@ -82,7 +80,10 @@ impl Source for SocketSource {
                 }
             }
         }
-        Ok(progress)
+        Ok(match progress {
+            Progress::Idle => self.tap.idle_sockets([]),
+            progress => progress,
+        })
     }
 
     fn losses(&mut self) -> Result<Losses, CaptureError> {

@@ -2,12 +2,17 @@
 
 use std::{io, time::Duration};
 
+use base::Instant;
 use sys::{
+    clock,
     netlink::Link,
     packet::{Fanout, FilterOp, PacketSocket, Packets, STUB_LEN, SocketDrops, Stamping, keep_all},
 };
 
-use crate::{CaptureError, Filter, Interface, Losses, account::SocketTotals, link::LinkCounters};
+use crate::{
+    CaptureError, Filter, Interface, Losses, account::SocketTotals, link::LinkCounters,
+    source::Progress,
+};
 
 /// How a live source is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +82,8 @@ pub(super) struct Tap {
     interface_drops: u64,
     /// Another tap of the same interface tells what the interface lost.
     is_second: bool,
+    /// When the interface was found to be gone.
+    gone_at: Option<Instant>,
 }
 
 impl Tap {
@@ -101,6 +108,7 @@ impl Tap {
             counters,
             interface_drops: 0,
             is_second: false,
+            gone_at: None,
         })
     }
 
@@ -217,18 +225,40 @@ impl Tap {
             .collect()
     }
 
-    /// Notes why the socket is readable without a packet: its interface went down, or is gone.
-    pub(super) fn note_error(&mut self, socket: &PacketSocket) {
-        self.note_errors([socket.take_error()]);
+    /// What it means that there is no packet. A readable socket without one has an interface that
+    /// went down, which is told, or that is gone: then nothing comes any more but what is in the
+    /// ring.
+    pub(super) fn idle(&mut self, socket: &PacketSocket) -> Progress {
+        self.idle_sockets([socket.take_error()])
     }
 
-    /// As [`Tap::note_error`], of several sockets.
-    pub(super) fn note_errors(
+    /// As [`Tap::idle`], of several sockets.
+    pub(super) fn idle_sockets(
         &mut self,
         errors: impl IntoIterator<Item = io::Result<Option<io::Error>>>,
-    ) {
+    ) -> Progress {
         if let Some(error) = errors.into_iter().find_map(|error| error.ok().flatten()) {
-            let name = &self.interface[0].name;
+            self.note_error(&error);
+        }
+        let is_over = |gone_at| clock::monotonic().since(gone_at) >= LAST_BLOCK;
+        if self.gone_at.is_some_and(is_over) {
+            Progress::End
+        } else {
+            Progress::Idle
+        }
+    }
+
+    /// Says what becomes of a capture whose socket gave `error`.
+    pub(super) fn note_error(&mut self, error: &io::Error) {
+        let name = &self.interface[0].name;
+        if self.gone_at.is_some() {
+            return;
+        }
+        if self.counters.state().is_none() {
+            self.remarks
+                .push(format!("{name} is gone: nothing more comes by it"));
+            self.gone_at = Some(clock::monotonic());
+        } else {
             self.remarks
                 .push(format!("{name}: {error}; waiting for packets"));
         }
@@ -252,6 +282,8 @@ fn link_type(link: &Link) -> Result<u16, CaptureError> {
     }
 }
 
+/// The kernel still gives the block that it was filling when the interface went.
+const LAST_BLOCK: Duration = Duration::from_millis(200);
 /// More than any frame has, super-packets included.
 pub(crate) const SNAP_LEN: u32 = 262_144;
 const HARDWARE_ETHERNET: u16 = 1;

@@ -106,13 +106,10 @@ impl Source for RingSource {
                 break;
             }
         }
-        if !has_read {
-            self.tap.note_error(self.ring.socket());
-        }
         Ok(if has_read {
             Progress::Some
         } else {
-            Progress::Idle
+            self.tap.idle(self.ring.socket())
         })
     }
 

@@ -185,8 +185,8 @@ impl Source for XdpSource {
         let looked = self.waiter.looked(&self.queues, most);
         looked.map_err(|cause| CaptureError::os("wait for packets", cause))?;
         if most == 0 && self.waiter.due.is_none() {
-            self.tap
-                .note_errors(self.queues.iter().map(XdpSocket::take_error));
+            let errors = self.queues.iter().map(XdpSocket::take_error);
+            return Ok(self.tap.idle_sockets(errors));
         }
         // The rings are empty now: whoever reads again at once gets a frame or two each time.
         Ok(Progress::Idle)

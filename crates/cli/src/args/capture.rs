@@ -11,7 +11,8 @@ use super::{FailOn, bytes, duration, seconds};
 #[derive(Debug, Args)]
 #[command(after_help = CAPTURE_HELP)]
 pub(crate) struct CaptureArgs {
-    /// ring:IF, ring2:IF, int:IF, xdp:IF, pcap:FILE or pcapng:FILE; several are brought together
+    /// ring:IF, ring2:IF, int:IF, xdp:IF, pcap:FILE, pcapng:FILE or gen:SPEC; several are brought
+    /// together
     #[arg(value_name = "SOURCE", required = true)]
     pub(crate) sources: Vec<SourceAddress>,
     /// pcapng:FILE, pcap:FILE or null: ('-' is standard output)
@@ -58,7 +59,8 @@ pub(crate) struct CaptureArgs {
     /// Go on as this user once the interfaces are open; files are made by them
     #[arg(long, value_name = "NAME", help_heading = "Files")]
     pub(crate) user: Option<String>,
-    /// Exit 1 when packets were lost
+    /// Exit 1: by 'loss' when packets were lost, by 'any' also when generated ones (--check-gen)
+    /// are missing beyond those that the filter rejected, or damaged
     #[arg(long, value_name = "WHAT", default_value = "none")]
     pub(crate) fail_on: FailOn,
 }
@@ -86,7 +88,7 @@ pub(crate) struct LiveArgs {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "20ms")]
     #[arg(help_heading = "Interfaces")]
     pub(crate) retire: Duration,
-    /// Keep only so many bytes of each packet
+    /// Keep only so many bytes of each packet; 0 is all of them
     #[arg(long, short, value_name = "BYTES", value_parser = bytes)]
     #[arg(help_heading = "Interfaces")]
     pub(crate) snaplen: Option<u64>,
@@ -106,10 +108,11 @@ impl LiveArgs {
     pub(crate) fn options(&self) -> LiveOptions {
         let defaults = LiveOptions::default();
         let snap_len = self.snaplen.and_then(|len| u32::try_from(len).ok());
+        let snap_len = snap_len.filter(|len| *len > 0);
         LiveOptions {
             ring_bytes: usize::try_from(self.ring).unwrap_or(usize::MAX),
             retire: self.retire,
-            snap_len: snap_len.map_or(defaults.snap_len, |len| len.clamp(1, defaults.snap_len)),
+            snap_len: snap_len.map_or(defaults.snap_len, |len| len.min(defaults.snap_len)),
             is_promiscuous: !self.no_promiscuous,
             ignores_outgoing: self.incoming,
             wants_hardware_stamps: self.hardware_stamps,

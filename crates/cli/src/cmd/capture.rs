@@ -1,6 +1,6 @@
 //! `towline capture`.
 
-use std::io;
+use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
 use serde_json::json;
 use towline::capture::{
@@ -29,6 +29,7 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
     if output.shows_only("capture", &plan)? {
         return Ok(Verdict::Done);
     }
+    refuse_to_overwrite_a_source(args)?;
     let interrupt = Interrupt::install()?;
     let filter = args.filter.as_deref().map(Filter::compile).transpose()?;
     let live = LiveOptions {
@@ -68,10 +69,6 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
         .take_remarks()
         .iter()
         .for_each(|remark| output.note(remark));
-    let account = workers.account();
-    // What a file lost at its end is loss, though nobody knows how many packets it was; and where
-    // the account does not close, nobody knows that nothing was lost.
-    let is_lossy = account.lost() + account.losses.lost_bytes > 0 || !account.closes();
     let report = CaptureReport::new(args, &workers, ended.as_ref().ok());
     // With the packets on standard output, the account belongs beside them.
     if output.is_json() && args.output.is_standard_output() {
@@ -81,7 +78,32 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
     }
     match (ended?, workers.take_failure()) {
         (Ended::Sink, Some(failure)) => Err(failure.into()),
-        _ => Ok(Verdict::of(!(is_lossy && args.fail_on != FailOn::None))),
+        _ => Ok(Verdict::of(match args.fail_on {
+            FailOn::None => true,
+            FailOn::Loss => !report.is_lossy(),
+            FailOn::Any => !report.is_lossy() && !report.has_gaps(),
+        })),
+    }
+}
+
+/// A file that is read and written at once would be emptied before it was read.
+fn refuse_to_overwrite_a_source(args: &CaptureArgs) -> Result<(), Failure> {
+    let (SinkAddress::Pcap(target) | SinkAddress::Pcapng(target)) = &args.output else {
+        return Ok(());
+    };
+    // What is not there yet, as most that is written, is no other file either.
+    let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let target = identity(target).filter(|_| !args.output.is_standard_output());
+    let is_target = |source: &&SourceAddress| match source {
+        SourceAddress::File(path) => target.is_some() && identity(path) == target,
+        _ => false,
+    };
+    match args.sources.iter().find(is_target) {
+        Some(source) => Err(Failure::usage(format!(
+            "{source} and {} are one file, which would be emptied before it is read: write another",
+            args.output
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct CaptureReport {
     /// In the order of the interfaces' numbers in the file.
     pub(crate) interfaces: Vec<InterfaceReport>,
     pub(crate) per_second: Vec<SecondReport>,
+    #[serde(skip)]
+    is_lossy: bool,
 }
 
 /// One interface's part.
@@ -69,7 +71,7 @@ pub(crate) struct InterfaceReport {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LostReport {
     pub(crate) ring: u64,
-    pub(crate) ring_full_times: u64,
+    pub(crate) ring_full_times: Option<u64>,
     pub(crate) interface: u64,
     /// By the names that interfaces and drivers have for it; they overlap, and do not add up.
     pub(crate) by_name: BTreeMap<String, u64>,
@@ -114,11 +116,14 @@ impl From<&SequenceCheck> for SequenceReport {
     }
 }
 
+/// Ended by a signal.
+const STOPPED: &str = "stopped";
+
 fn end_name(ended: Option<&Ended>) -> &'static str {
     match ended {
         Some(Ended::Source) => "source",
         Some(Ended::Limit) => "limit",
-        Some(Ended::Stopped) => "stopped",
+        Some(Ended::Stopped) => STOPPED,
         Some(Ended::Sink) => "sink",
         None => "error",
     }
@@ -174,6 +179,8 @@ pub(crate) struct ReplayReport {
     pub(crate) link: Option<LinkReport>,
     /// Packets that the kernel did not take: too long for the interface, or it had no carrier, or
     /// was switched off.
+    /// Of the sent, those that were captured in part and left as short as that.
+    pub(crate) cut: u64,
     pub(crate) refused: u64,
     pub(crate) refused_bytes: u64,
     /// Packets that the interface dropped on their way out, by its own counter, and that were not
@@ -244,6 +251,7 @@ impl ReplayReport {
             sent: account.delivered,
             sent_bytes: account.delivered_bytes,
             packets_per_s: quantity::per_second(account.delivered, elapsed_s),
+            cut: account.cut,
             refused: account.unwritten,
             refused_bytes: account.unwritten_bytes,
             dropped_by_interface,
@@ -264,10 +272,15 @@ impl Document for ReplayReport {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "{} -> {}: sent {} packets, {}, in {:.3} s: {:.0} packets/s; {} refused, {} dropped by \
-             the interface\n",
+            "{} -> {}: {}sent {} packets, {}, in {:.3} s: {:.0} packets/s; {} refused, {} dropped \
+             by the interface\n",
             self.sources.join(" "),
             self.sink,
+            if self.ended_by == STOPPED {
+                "interrupted: "
+            } else {
+                ""
+            },
             self.sent,
             quantity::bytes(self.sent_bytes),
             self.elapsed_s,
@@ -297,6 +310,12 @@ impl ReplayReport {
     /// What its user should know of the rate.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
+        if self.cut > 0 {
+            remarks.push(format!(
+                "{} of the packets were sent as short as they had been captured, not whole",
+                self.cut
+            ));
+        }
         let rate = self.asked_packets_per_s.unwrap_or(self.packets_per_s);
         if let Some(link) = self.link
             && rate > link.packets_per_s_max
@@ -404,7 +423,9 @@ impl CaptureReport {
             unwritten_bytes: account.unwritten_bytes,
             lost: LostReport {
                 ring: losses.ring,
-                ring_full_times: losses.freezes,
+                // Only rings of blocks and XDP sockets count it.
+                ring_full_times: Some(losses.freezes)
+                    .filter(|times| *times > 0 || losses.ring == 0),
                 interface: losses.interface,
                 by_name: account.named_losses.iter().cloned().collect(),
                 damaged_records: losses.damaged,
@@ -422,6 +443,50 @@ impl CaptureReport {
                 .collect(),
             interfaces: account.interfaces.iter().map(Into::into).collect(),
             per_second: account.seconds.iter().map(Into::into).collect(),
+            is_lossy: account.lost() + losses.lost_bytes > 0 || !account.closes(),
+        }
+    }
+
+    /// True when packets were lost. What a file lost at its end is loss, though nobody knows how
+    /// many packets it was; and where the account does not close, nobody knows that none were.
+    pub(crate) const fn is_lossy(&self) -> bool {
+        self.is_lossy
+    }
+
+    /// True when generated frames came damaged, or are missing beyond those that the filter
+    /// rejected, whose numbers nobody saw.
+    pub(crate) fn has_gaps(&self) -> bool {
+        let check = self.generated.as_ref();
+        check.is_some_and(|check| check.corrupt > 0 || check.missing > self.filtered)
+    }
+
+    /// What was lost, and what came of generated frames, by lines of a count each.
+    fn rest_of_the_account(&self, line: &mut impl FnMut(u64, &str)) {
+        if let Some(seen) = self.seen {
+            let times = match self.lost.ring_full_times {
+                Some(times) => format!(" ({times} times full)"),
+                None => String::new(),
+            };
+            line(self.lost.ring, &format!("lost: no room in the ring{times}"));
+            line(self.lost.interface, "lost: by interface and driver");
+            for (name, count) in &self.lost.by_name {
+                line(*count, &format!("as {name}"));
+            }
+            line(seen, "seen by the socket, ring losses included");
+        }
+        if let Some(check) = &self.generated {
+            line(check.frames, "generated frames, each once");
+            let rejected = if self.filtered > 0 {
+                ", those that the filter rejected among them"
+            } else {
+                ""
+            };
+            line(
+                check.missing,
+                &format!("of them missing by their numbers{rejected}"),
+            );
+            line(check.duplicates, "duplicates");
+            line(check.corrupt, "damaged");
         }
     }
 
@@ -480,24 +545,7 @@ impl Document for CaptureReport {
                 line(*count, &format!("of the delivered, by worker {number}"));
             }
         }
-        if let Some(seen) = self.seen {
-            let times = self.lost.ring_full_times;
-            line(
-                self.lost.ring,
-                &format!("lost: no room in the ring ({times} times full)"),
-            );
-            line(self.lost.interface, "lost: by interface and driver");
-            for (name, count) in &self.lost.by_name {
-                line(*count, &format!("as {name}"));
-            }
-            line(seen, "seen by the socket, ring losses included");
-        }
-        if let Some(check) = &self.generated {
-            line(check.frames, "generated frames, each once");
-            line(check.missing, "of them missing by their numbers");
-            line(check.duplicates, "duplicates");
-            line(check.corrupt, "damaged");
-        }
+        self.rest_of_the_account(&mut line);
         for name in &self.taken_from_host {
             writeln!(
                 text,

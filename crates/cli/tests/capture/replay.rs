@@ -1,6 +1,7 @@
 //! `replay` and `--fail-on` as their users meet them when something is wrong.
 
 use std::{
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
@@ -155,4 +156,113 @@ fn damage_is_loss() {
         (&report["delivered"], &report["sink_residual"]),
         (&5.into(), &0.into())
     );
+}
+
+/// A capture that reads what it writes would find it empty.
+#[test]
+fn a_file_is_not_written_over_itself() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(1)).unwrap();
+        let towline = |args: &[&str]| run(lab.host(0), args);
+        let directory = scratch("itself");
+        let (file, link) = (directory.join("a.pcapng"), directory.join("b.pcapng"));
+        let of = |path: &Path| format!("pcapng:{}", path.display());
+        let made = towline(&["capture", "gen:count=100,size=1000", "-o", &of(&file)]);
+        assert!(made.status.success(), "{}", said(&made));
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let before = std::fs::read(&file).unwrap();
+        for target in [&file, &link] {
+            let refused = towline(&["capture", &of(&file), "-o", &of(target)]);
+            assert_eq!(refused.status.code(), Some(2));
+            assert!(
+                said(&refused).contains("are one file"),
+                "{}",
+                said(&refused)
+            );
+            assert_eq!(std::fs::read(&file).unwrap(), before);
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    });
+}
+
+/// Damage is what `--fail-on any` is for; frames that were kept short, or are too long for an
+/// interface, are sent or refused with a word.
+#[test]
+fn what_is_not_as_it_was_is_told() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
+        let towline = |args: &[&str]| run(lab.host(0), args);
+        let directory = scratch("damage");
+        let of = |name: &str| format!("pcapng:{}", directory.join(name).display());
+        let generated = "gen:count=100,size=1000";
+        towline(&["capture", generated, "-s", "0", "-o", &of("whole")]);
+        towline(&["capture", generated, "-s", "100", "-o", &of("short")]);
+        let mut bytes = std::fs::read(directory.join("whole")).unwrap();
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        let mut packet_block = 0;
+        while word(packet_block) != 6 {
+            packet_block += word(packet_block + 4) as usize;
+        }
+        bytes[packet_block + 28 + 500] ^= 1;
+        std::fs::write(directory.join("damaged"), bytes).unwrap();
+        for (file, fail_on, code) in [
+            ("whole", "any", 0),
+            ("damaged", "none", 0),
+            ("damaged", "loss", 0),
+            ("damaged", "any", 1),
+        ] {
+            let words = ["--check-gen", "--fail-on", fail_on, "--json"];
+            let read = towline(&[&["capture", &of(file)], &words[..]].concat());
+            assert_eq!(read.status.code(), Some(code), "{file} {fail_on}");
+            assert_eq!(json(&read)["cut"], 0, "{file}: -s 0 keeps all");
+        }
+        let short = towline(&["replay", &of("short"), "-o", "ring:e0", "--json"]);
+        assert_eq!(json(&short)["cut"], 100);
+        assert!(said(&short).contains("not whole"), "{}", said(&short));
+        for kind in ["ring:e0", "int:e0"] {
+            let long = towline(&["replay", "gen:size=9000,count=5", "-o", kind]);
+            assert_eq!(long.status.code(), Some(1));
+            assert!(said(&long).contains("its MTU is 1500"), "{}", said(&long));
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    });
+}
+
+/// Nothing comes by an interface that was taken away, so the capture of it ends, its packets kept.
+#[test]
+fn a_capture_ends_with_its_interface() {
+    if Command::new("ip").arg("-V").output().is_err() {
+        println!("skipped: ip is not installed");
+        return;
+    }
+    isolated(|| {
+        for kind in ["ring:e0", "ring2:e0", "int:e0"] {
+            let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
+            let mut command = lab.host(1).command(PROGRAM);
+            command.args(["capture", kind, "--incoming", "--json"]);
+            let capture = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let capture = capture.spawn().unwrap();
+            thread::sleep(Duration::from_millis(500));
+            run(lab.host(0), &["replay", "gen:count=100", "-o", "int:e0"]);
+            let mut ip = lab.host(1).command("ip");
+            assert!(ip.args(["link", "del", "e0"]).status().unwrap().success());
+            let ended = capture.wait_with_output().unwrap();
+            let report = json(&ended);
+            assert_eq!(report["ended_by"], "source", "{kind}: {report}");
+            assert_eq!(report["residual"], 0, "{kind}: {report}");
+            assert!(
+                report["delivered"].as_u64().unwrap() >= 100,
+                "{kind}: {report}"
+            );
+            assert!(said(&ended).contains("e0 is gone"), "{}", said(&ended));
+        }
+    });
+}
+
+/// An empty directory.
+fn scratch(name: &str) -> PathBuf {
+    let name = format!("towline-{name}-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
 }
