@@ -81,6 +81,11 @@ impl<'a> Memory<'a> {
         if *asked == RING_BYTES_MAX {
             return Some(format!("{name}: a ring of {granted} bytes"));
         }
+        if granted < wanted && granted > wanted / 2 {
+            return Some(format!(
+                "{name}: a ring of {granted} bytes, in whole blocks, instead of {asked}"
+            ));
+        }
         if granted < wanted {
             return Some(format!(
                 "{name}: the kernel has no memory for a ring of {asked} bytes: {granted} are used"
@@ -155,6 +160,10 @@ mod tests {
         let (tries, remarks) = asked(&memory, 3 * GIB);
         assert_eq!(tries, [10 * GIB, 5 * GIB, 5 * GIB / 2]);
         assert!(remarks[0].starts_with("e0: the kernel has no memory for a ring of 64424509440"));
+        assert_eq!(
+            memory.remark(16_000, 12_288).unwrap(),
+            "e0: a ring of 12288 bytes, in whole blocks, instead of 64424509440"
+        );
         let fits = Memory {
             asked: 32 << 20,
             ..memory
