@@ -18,6 +18,7 @@ use crate::{
     call::{check, check_len, int_option, set_option},
     clock::timespec,
     message::{Control, MANY_MAX},
+    stamp,
 };
 
 /// Gives a datagram socket its only peer: what others send is not delivered, and an ICMP answer
@@ -139,6 +140,24 @@ pub fn receive(fd: BorrowedFd<'_>, bytes: &mut [u8], blocking: bool) -> io::Resu
             flags,
         )
     })
+}
+
+/// Receives one datagram without waiting, with whether it came in fragments. That is known only
+/// after [`crate::UdpSocket::set_fragment_report`].
+///
+/// # Errors
+/// As [`receive`].
+pub fn receive_pieces(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, bool)> {
+    let (len, control) = stamp::receive_with_control(fd, bytes)?;
+    let is_report = |(level, kind, _): (c_int, c_int, &[u8])| {
+        matches!(
+            (level, kind),
+            (libc::IPPROTO_IP, libc::IP_RECVFRAGSIZE)
+                | (libc::IPPROTO_IPV6, libc::IPV6_RECVFRAGSIZE)
+        )
+    };
+    let is_in_pieces = stamp::control_messages(&control).any(is_report);
+    Ok((len, is_in_pieces))
 }
 
 /// As [`receive`], with who sent it.

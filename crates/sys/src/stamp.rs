@@ -133,6 +133,17 @@ pub fn receive_stamped(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usiz
     Ok((len, parse_arrival(&control[..control_len])))
 }
 
+/// Receives one datagram without waiting, with its control messages; behind them are zeros.
+pub(crate) fn receive_with_control(
+    fd: BorrowedFd<'_>,
+    bytes: &mut [u8],
+) -> io::Result<(usize, [u8; CONTROL_BYTES])> {
+    let mut control = [0; CONTROL_BYTES];
+    let (len, control_len) = receive(fd, bytes, &mut control, 0)?;
+    control[control_len..].fill(0);
+    Ok((len, control))
+}
+
 /// Reads when a datagram came out of the control messages that it came with.
 #[must_use]
 pub fn parse_arrival(control: &[u8]) -> Stamps {

@@ -283,6 +283,14 @@ impl UdpSocket {
         self.set_by_family(libc::IP_PKTINFO, libc::IPV6_RECVPKTINFO, on.into())
     }
 
+    /// Whether [`crate::datagram::receive_pieces`] is told that a datagram came in fragments.
+    ///
+    /// # Errors
+    /// On kernels before 4.10.
+    pub fn set_fragment_report(&self, on: bool) -> io::Result<()> {
+        self.set_by_family(libc::IP_RECVFRAGSIZE, libc::IPV6_RECVFRAGSIZE, on.into())
+    }
+
     /// Whether the kernel may hand over several datagrams of one flow as one message.
     ///
     /// # Errors

@@ -9,6 +9,10 @@
 //! What ICMP claims is never taken as the answer: the size it names must arrive, and one byte more
 //! must not. A packet that was said to be too big, and arrives for all that, has arrived: whoever
 //! said so lied. It needs no privileges: Linux hands ICMP errors to the socket that caused them.
+//!
+//! An answer that comes back in fragments proves the way there, not the way back: whoever answers
+//! may fragment what its own way does not take. The largest answer that came whole is looked for
+//! then, too.
 
 use std::{
     io,
@@ -37,6 +41,9 @@ pub struct PathMtuReport {
     pub path_mtu: u32,
     /// The MTU of the interface here.
     pub interface_mtu: u32,
+    /// The largest packet whose answer of the same size came back whole; less than `path_mtu` when
+    /// larger answers came in fragments. None without a reflector.
+    pub path_mtu_back: Option<u32>,
     /// Who confirmed arrivals.
     pub confirmation: Confirmation,
     /// What routers claimed, without repetitions.
@@ -54,7 +61,8 @@ pub struct PathMtuReport {
 /// How an arrival is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirmation {
-    /// `towline rtt reflect` answered at the same size: the way back takes it, too.
+    /// `towline rtt reflect` answered at the same size. What the way back takes without fragments
+    /// is told by [`PathMtuReport::path_mtu_back`].
     Reflector,
     /// The host said that nobody listens on the port: it was there, but of the way back only the
     /// way of a small packet is known.
@@ -117,6 +125,10 @@ struct Search {
     interface_mtu: u32,
     claims: Vec<Claim>,
     confirmation: Option<Confirmation>,
+    /// The largest packet whose answer came back whole.
+    whole_back: Option<u32>,
+    /// The smallest packet whose answer came back in fragments.
+    pieces_back: Option<u32>,
     sequence: u64,
 }
 
@@ -136,6 +148,7 @@ impl Search {
         let ready = || {
             datagram::connect(socket.as_fd(), peer)?;
             socket.set_error_report(true)?;
+            socket.set_fragment_report(true)?;
             socket.set_path_mtu(PathMtu::Probe)?;
             socket.local_addr()
         };
@@ -153,6 +166,8 @@ impl Search {
             interface_mtu: interface_mtu.min(PACKET_BYTES_MAX),
             claims: Vec::new(),
             confirmation: None,
+            whole_back: None,
+            pieces_back: None,
             sequence: 0,
         })
     }
@@ -181,6 +196,7 @@ impl Search {
                 _ => good + (bad - good) / 2,
             };
         }
+        self.search_back(is_stopped)?;
         // A lie about the last packet may come after its answer.
         let end = sys::clock::monotonic() + self.patience;
         while sys::clock::monotonic() < end && !is_stopped() {
@@ -191,6 +207,35 @@ impl Search {
             while datagram::receive(self.socket.as_fd(), &mut [0; 1], false).is_ok() {}
         }
         Ok(self.report(good))
+    }
+
+    /// Halves what lies between the largest answer that came whole and the smallest in fragments.
+    fn search_back(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), Error> {
+        let (Some(mut whole), Some(mut pieces)) = (self.whole_back, self.pieces_back) else {
+            return Ok(());
+        };
+        while whole + 1 < pieces {
+            if is_stopped() {
+                return Err(Error::Measurement("stopped".to_owned()));
+            }
+            let middle = whole + (pieces - whole) / 2;
+            let fate = self.probe(middle)?;
+            if fate == Fate::Arrived && self.whole_back == Some(middle) {
+                whole = middle;
+            } else {
+                pieces = middle;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes how an answer came back to a packet of `size` bytes.
+    fn note_back(&mut self, size: u32, is_in_pieces: bool) {
+        if is_in_pieces {
+            self.pieces_back = Some(self.pieces_back.map_or(size, |it| it.min(size)));
+        } else {
+            self.whole_back = self.whole_back.max(Some(size));
+        }
     }
 
     fn report(&self, path_mtu: u32) -> PathMtuReport {
@@ -210,6 +255,7 @@ impl Search {
         PathMtuReport {
             path_mtu,
             interface_mtu: self.interface_mtu,
+            path_mtu_back: self.whole_back,
             confirmation: self.confirmation.unwrap_or(Confirmation::Reflector),
             claims: self.claims.clone(),
             verdict,
@@ -276,14 +322,18 @@ impl Search {
                 Some(Fate::Arrived) => return self.arrived(began),
                 _ => {}
             }
-            match datagram::receive(self.socket.as_fd(), &mut room, false) {
-                Ok(got) => {
+            match datagram::receive_pieces(self.socket.as_fd(), &mut room) {
+                Ok((got, is_in_pieces)) => {
                     let answer = Probe::parse(&room[..got]);
                     let is_ours = |it: &Probe| {
                         it.kind == ProbeKind::Welcome && it.token == TOKEN && got == len
                     };
                     if answer.as_ref().is_ok_and(is_ours) {
                         self.confirmation = Some(Confirmation::Reflector);
+                        let size = self
+                            .headers()
+                            .saturating_add(u32::try_from(len).unwrap_or(0));
+                        self.note_back(size, is_in_pieces);
                         return self.arrived(began);
                     }
                     continue;

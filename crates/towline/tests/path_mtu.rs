@@ -73,11 +73,45 @@ fn every_size_of_path_is_found_with_and_without_a_reflector() {
                     "{found:?}"
                 );
                 assert_eq!(found.confirmation, confirmation);
+                let is_reflected = confirmation == Confirmation::Reflector;
+                assert_eq!(found.path_mtu_back, is_reflected.then_some(mtu));
                 assert_eq!(found.verdict, MtuVerdict::Clear);
                 assert_eq!(found.udp_payload_max, mtu - 28);
                 assert_eq!(found.pgm_payload_max, mtu - 52);
             }
         }
+    });
+}
+
+#[test]
+fn answers_in_fragments_prove_nothing_of_the_way_back() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2).mtu(1_500)).unwrap();
+        // Only what the far end sends is bounded: it takes a little more than its own MTU.
+        let shrunk = lab.host(1).enter(|| {
+            let mut netlink = Rtnetlink::open().unwrap();
+            let index = netlink.link_index(lab.host(1).interface()).unwrap();
+            netlink.set_mtu(index, 1_400).unwrap();
+        });
+        shrunk.unwrap();
+        let spec = ReflectSpec {
+            listen: (lab.host(1).ipv4(), PORT).into(),
+            engine: Engine::Recv,
+            wait: Wait::Block,
+        };
+        let opened = lab.host(1).enter(|| Reflector::open(spec)).unwrap();
+        let mut reflector = opened.unwrap();
+        let stop = AtomicBool::new(false);
+        let brief = Duration::from_millis(100);
+        let found = thread::scope(|scope| {
+            scope.spawn(|| reflector.run(&|| stop.load(Ordering::Relaxed)).unwrap());
+            let found = lab.host(0).enter(|| path_mtu(spec.listen, brief, &never));
+            stop.store(true, Ordering::Relaxed);
+            found.unwrap().unwrap()
+        });
+        assert_eq!(found.confirmation, Confirmation::Reflector);
+        assert!(found.path_mtu > 1_400, "{found:?}");
+        assert_eq!(found.path_mtu_back, Some(1_400), "{found:?}");
     });
 }
 

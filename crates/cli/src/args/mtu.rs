@@ -9,8 +9,9 @@ use super::duration;
 /// Find the largest packet that reaches a host, or the receivers of a group, unfragmented.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It needs no privileges. A reflector (`towline rtt reflect`) there proves both directions; without
-one, name a port where nobody listens: the host's own \"port unreachable\" is the answer.
+It needs no privileges. A reflector (`towline rtt reflect`) there proves both directions, and what
+comes back in fragments is told; without one, name a port where nobody listens: the host's own
+\"port unreachable\" is the answer.
 
 Examples:
   towline mtu 10.0.0.1

@@ -12,6 +12,8 @@ use super::Document;
 pub(crate) struct MtuReport {
     target: String,
     path_mtu_bytes: u32,
+    /// The way back, where a reflector's answers came whole.
+    path_mtu_back_bytes: Option<u32>,
     interface_mtu_bytes: u32,
     udp_payload_bytes_max: u32,
     pgm_payload_bytes_max: u32,
@@ -44,6 +46,7 @@ impl MtuReport {
         Self {
             target: target.to_owned(),
             path_mtu_bytes: found.path_mtu,
+            path_mtu_back_bytes: found.path_mtu_back,
             interface_mtu_bytes: found.interface_mtu,
             udp_payload_bytes_max: found.udp_payload_max,
             pgm_payload_bytes_max: found.pgm_payload_max,
@@ -93,10 +96,18 @@ fn words(found: &PathMtuReport) -> String {
              than the path takes, or larger ones: find who sends it, and filter it"
         ),
     };
-    let by = match found.confirmation {
-        Confirmation::Reflector => "a reflector's answers of the same size",
-        Confirmation::PortUnreachable => {
-            "the host's \"port unreachable\"; the way back is not known"
+    let by = match (found.confirmation, found.path_mtu_back) {
+        (Confirmation::Reflector, Some(back)) if back < found.path_mtu => format!(
+            "a reflector's answers, which come in fragments above {back} bytes: there {}, back {back}",
+            found.path_mtu
+        ),
+        (Confirmation::Reflector, Some(_)) => "a reflector's answers of the same size".to_owned(),
+        (Confirmation::Reflector, None) => {
+            "a reflector's answers, which all come in fragments; the way back is not known"
+                .to_owned()
+        }
+        (Confirmation::PortUnreachable, _) => {
+            "the host's \"port unreachable\"; the way back is not known".to_owned()
         }
     };
     format!(
@@ -184,5 +195,30 @@ impl Document for GroupMtuDocument {
             );
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_answers_confirm_the_way_back() {
+        let found = |path_mtu_back| PathMtuReport {
+            path_mtu: 1_404,
+            interface_mtu: 1_500,
+            path_mtu_back,
+            confirmation: Confirmation::Reflector,
+            claims: Vec::new(),
+            verdict: MtuVerdict::BlackHole,
+            udp_payload_max: 1_376,
+            pgm_payload_max: 1_352,
+            probes: 20,
+        };
+        assert!(words(&found(Some(1_404))).contains("answers of the same size"));
+        let text = words(&found(Some(1_400)));
+        assert!(text.contains("there 1404, back 1400"), "{text}");
+        assert!(!text.contains("same size"), "{text}");
+        assert!(words(&found(None)).contains("the way back is not known"));
     }
 }
