@@ -67,7 +67,7 @@ pub(crate) struct UdpRunArgs {
     pub(crate) mode: Vec<ModeArg>,
     /// Who sends
     #[arg(long, value_enum, value_name = "WHO,...", value_delimiter = ',')]
-    #[arg(default_values = ["there", "back", "both"])]
+    #[arg(default_value = "there,back,both")]
     pub(crate) direction: Vec<DirectionArg>,
     /// Sockets as the system gives them, or with large buffers
     #[arg(long, value_enum, value_name = "NAME,...", value_delimiter = ',')]
