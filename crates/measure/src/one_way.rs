@@ -131,7 +131,9 @@ impl ClockExchange {
         difference(self.sent_there_ns, self.received_ns)
     }
 
-    const fn error_ns_max(&self) -> u64 {
+    /// How far a delay by these two clocks may be wrong: the sum of both bounds, in nanoseconds.
+    #[must_use]
+    pub const fn error_ns_max(&self) -> u64 {
         self.here
             .error_ns_max
             .saturating_add(self.there.error_ns_max)

@@ -3,6 +3,7 @@
 
 use std::{fs, io, path::Path};
 
+use measure::ClockState;
 use serde::Serialize;
 use sys::phc::{self, PhcMethod};
 
@@ -106,6 +107,15 @@ pub fn clock() -> Result<ClockReport, Error> {
         one_way,
         has_one_way,
     })
+}
+
+impl ClockReport {
+    /// Takes a later reading of the wall clock's state. The kernel's bound grows until the clock's
+    /// keeper sets it back, so bounds that are set against one another must be of one reading.
+    pub fn set_state(&mut self, state: ClockState) {
+        (self.is_synchronised, self.error_ns_max) = (state.is_synchronised, state.error_ns_max);
+        (self.has_one_way, self.one_way) = one_way(state.is_synchronised, state.error_ns_max);
+    }
 }
 
 /// What follows for one-way delays: each end contributes its own bound.
@@ -212,6 +222,18 @@ mod tests {
         assert!(!has && text.contains("16000 us"), "{text}");
         let (has, text) = one_way(true, 2_500);
         assert!(has && text.contains("at most 3 us"), "{text}");
+    }
+
+    #[test]
+    fn a_later_reading_replaces_the_bound_and_what_follows() {
+        let mut report = clock().unwrap();
+        report.set_state(ClockState {
+            is_synchronised: true,
+            error_ns_max: 2_500,
+        });
+        assert!(report.is_synchronised && report.has_one_way);
+        assert_eq!(report.error_ns_max, 2_500);
+        assert!(report.one_way.contains("at most 3 us"), "{report:?}");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(super) fn run(args: &ClockArgs, output: &Output) -> Result<Verdict, Failure>
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;
-    let clock = clock()?;
+    let mut clock = clock()?;
     let mut is_fine = clock.has_one_way;
     let between = match &args.target {
         None => None,
@@ -47,6 +47,9 @@ pub(super) fn run(args: &ClockArgs, output: &Output) -> Result<Verdict, Failure>
             };
             let found = between(&spec, &|| interrupt.is_requested())?;
             is_fine = found.one_way.is_some();
+            if found.exchanges > 0 {
+                clock.set_state(found.here);
+            }
             Some(found)
         }
     };

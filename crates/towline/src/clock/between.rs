@@ -31,7 +31,8 @@ pub struct BetweenSpec {
 pub struct Between {
     /// The reflector.
     pub peer: SocketAddr,
-    /// The clock here, as its daemon tells the kernel: the worst of what was heard.
+    /// The clock here, as its daemon tells the kernel. Its bound and that of the clock there are of
+    /// one exchange, the one with the greatest sum: the error of the delays.
     pub here: ClockState,
     /// The clock there.
     pub there: ClockState,
@@ -82,12 +83,11 @@ pub fn between(spec: &BetweenSpec, is_stopped: &dyn Fn() -> bool) -> Result<Betw
 }
 
 fn judged(peer: SocketAddr, found: &ClockExchanges, is_one_clock: bool) -> Between {
-    let worst = |of: fn(&measure::ClockExchange) -> ClockState| {
-        let states = || found.answered.iter().map(of);
-        ClockState {
-            is_synchronised: states().all(|it| it.is_synchronised),
-            error_ns_max: states().map(|it| it.error_ns_max).max().unwrap_or(u64::MAX),
-        }
+    // Both bounds grow meanwhile: those of one exchange make up the error that is stated.
+    let widest = found.answered.iter().max_by_key(|it| it.error_ns_max());
+    let worst = |of: fn(&measure::ClockExchange) -> ClockState| ClockState {
+        is_synchronised: found.answered.iter().all(|it| of(it).is_synchronised),
+        error_ns_max: widest.map_or(u64::MAX, |it| of(it).error_ns_max),
     };
     let (one_way, refusal) = match OneWay::of(&found.answered, is_one_clock) {
         Ok(one_way) => (Some(one_way), None),
@@ -118,4 +118,39 @@ fn is_own(peer: SocketAddr) -> Result<bool, Error> {
     let all = Interfaces::read()?;
     let mut addresses = all.list().iter().flat_map(|it| &it.addresses);
     Ok(peer.ip().is_loopback() || addresses.any(|address| address.ip == peer.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::ClockExchange;
+
+    use super::*;
+
+    #[test]
+    fn the_bounds_are_of_one_exchange_and_add_up_to_the_error() {
+        let exchange = |here, there| {
+            let state = |error_ns_max| ClockState {
+                is_synchronised: true,
+                error_ns_max,
+            };
+            ClockExchange {
+                sent_ns: 0,
+                received_there_ns: 500_000,
+                sent_there_ns: 500_000,
+                received_ns: 1_000_000,
+                here: state(here),
+                there: state(there),
+            }
+        };
+        // The clock there is set right in between: its greatest bound goes with a smaller one here.
+        let found = ClockExchanges {
+            answered: vec![exchange(10_000, 40_000), exchange(20_000, 5_000)],
+            round_trips_ns: vec![1_000_000; 2],
+            ..ClockExchanges::default()
+        };
+        let judged = judged(([10, 0, 0, 1], 7_700).into(), &found, false);
+        let sum = judged.here.error_ns_max + judged.there.error_ns_max;
+        assert_eq!((judged.here.error_ns_max, sum), (10_000, 50_000));
+        assert_eq!(judged.one_way.unwrap().error_ns_max, sum);
+    }
 }
