@@ -412,3 +412,35 @@ fn nobody_there_and_somebody_silent_are_told_apart() {
     let nobody = Client::connect(peer, 1, TIMEOUT).unwrap_err().to_string();
     assert!(nobody.contains("nobody listens on port"), "{nobody}");
 }
+
+#[test]
+fn what_is_under_way_when_the_caller_stops_is_waited_for() {
+    for per_second in [Some(500), None] {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let peer = socket.local_addr().unwrap();
+        socket.set_read_timeout(Some(TIMEOUT * 4)).unwrap();
+        // Each answer takes 100 ms.
+        thread::spawn(move || {
+            let mut room = [0; 64];
+            while let Ok((len, from)) = socket.recv_from(&mut room) {
+                let (mut answer, socket) = (room[..len].to_vec(), socket.try_clone().unwrap());
+                thread::spawn(move || {
+                    thread::sleep(Duration::from_millis(100));
+                    Probe::answer(&mut answer).unwrap();
+                    socket.send_to(&answer, from).unwrap();
+                });
+            }
+        });
+        let mut client = Client::connect(peer, 7, TIMEOUT * 2).unwrap();
+        let began = std::time::Instant::now();
+        let is_stopped = || began.elapsed() > Duration::from_millis(350);
+        let (engine, long) = ((Engine::Recv, Wait::Block), Duration::from_secs(60));
+        let setup = setup(per_second, None);
+        let outcome = client.run(&setup, engine, long, None, &is_stopped).unwrap();
+        assert_eq!(outcome.cut, Some(Cut::Stopped));
+        let counts = outcome.end.counts;
+        assert!(counts.answered > 0 && counts.lost == 0, "{counts:?}");
+        assert_eq!(counts.answered, counts.sent);
+        assert!(began.elapsed() < TIMEOUT * 2);
+    }
+}

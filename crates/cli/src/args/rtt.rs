@@ -91,7 +91,7 @@ pub(crate) struct RttRunArgs {
     /// How long each runs before it counts
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500ms")]
     pub(crate) warm_up: Duration,
-    /// How long an answer may take
+    /// How long an answer may take; after Ctrl-C, those under way are waited for as long
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) timeout: Duration,
     /// At most this many messages without an answer; those due meanwhile leave late, and count so

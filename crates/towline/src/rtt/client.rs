@@ -55,7 +55,8 @@ pub enum Cut {
     Silent,
     /// The far end's kernel says that nobody listens there any more.
     Refused,
-    /// The caller said so.
+    /// The caller said so. Nothing was sent since, and what was under way had as long as an answer
+    /// may take.
     Stopped,
     /// What is measured cannot be written any more; [`Recorder::finish`] says why.
     Unrecorded,
@@ -437,7 +438,7 @@ impl<'a> Run<'a> {
 
     fn go(&mut self, is_stopped: &dyn Fn() -> bool) -> io::Result<Option<Cut>> {
         let timeout_ns = u64::try_from(self.client.timeout.as_nanos()).unwrap_or(u64::MAX);
-        let mut cut = None;
+        let (mut cut, mut is_ending) = (None, false);
         while cut.is_none() && !self.is_done() {
             let now = self.now();
             self.look_for_pauses(now);
@@ -446,9 +447,13 @@ impl<'a> Run<'a> {
             }
             while self.send_due()? {}
             self.settle(now.saturating_sub(timeout_ns));
-            if is_stopped() {
-                cut = Some(Cut::Stopped);
-            } else if self.recorder.as_ref().is_some_and(|it| it.has_failed()) {
+            if !is_ending && is_stopped() {
+                is_ending = true;
+                // No more is sent. What is under way is not lost: its answers are waited for.
+                self.slots = self.slot;
+                self.duration_ns = self.duration_ns.min(now);
+            }
+            if self.recorder.as_ref().is_some_and(|it| it.has_failed()) {
                 cut = Some(Cut::Unrecorded);
             } else if self.is_silent(now, timeout_ns) {
                 cut = Some(if self.is_refused {
@@ -459,7 +464,7 @@ impl<'a> Run<'a> {
             }
             self.rest()?;
         }
-        Ok(cut)
+        Ok(cut.or(is_ending.then_some(Cut::Stopped)))
     }
 
     fn is_done(&self) -> bool {
