@@ -406,6 +406,35 @@ fn a_rate_that_nobody_can_keep_or_carry_is_told() {
 }
 
 #[test]
+fn a_picture_that_cannot_be_written_is_told_before_anything_is_measured() {
+    let place = Place::new("rtt-no-place");
+    let nowhere = place.file("no-such-place/map.svg");
+    let result = place.file("run.rtt");
+    // Nobody is asked either: no reflector is there to answer.
+    let commands: [&[&str]; 3] = [
+        &["rtt", "run", "127.0.0.1:9", "--out", &result, "--to"],
+        &["udp", "run", "127.0.0.1:9", "--to"],
+        &["stats", "gen:", "--plot"],
+    ];
+    for command in commands {
+        let output = run(&[command, &[&nowhere]].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let expected = format!("error: drawing {nowhere}: No such file or directory");
+        assert!(said.starts_with(&expected), "{command:?}: {said}");
+        assert!(!Path::new(&result).exists());
+    }
+    // Where it can be, nothing is left when the measurement fails, and what was there stays.
+    let (new, old) = (place.file("new.svg"), place.file("old.svg"));
+    fs::write(&old, "kept").unwrap();
+    let nobody = ["rtt", "run", "127.0.0.1:9", "--timeout", "50ms", "--out"];
+    let output = run(&[&nobody[..], &[&result, "--to", &new, "--to", &old]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!Path::new(&new).exists());
+    assert_eq!(fs::read_to_string(&old).unwrap(), "kept");
+}
+
+#[test]
 fn stamps_over_tcp_are_refused_before_anything_is_measured() {
     let (reflector, place) = (Reflector::start(), Place::new("rtt-tcp-hops"));
     let (result, picture) = (place.file("run.rtt"), place.file("hops.svg"));

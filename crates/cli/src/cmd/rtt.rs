@@ -1,7 +1,7 @@
 //! `towline rtt`: the reflector, the measurement, and pictures of results.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, BufReader, BufWriter, IsTerminal as _, Write},
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
@@ -60,6 +60,7 @@ pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure
     if output.shows_only("rtt-run", plan)? {
         return Ok(Verdict::Done);
     }
+    check_drawable(&plan.picture.to)?;
     let interrupt = Interrupt::install()?;
     let campaign = plan.campaign()?;
     let path = plan.out.clone().unwrap_or_else(new_name);
@@ -170,6 +171,30 @@ fn draw(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Result
     Ok(())
 }
 
+/// Makes sure that pictures can be written where they are to be, before a measurement that may take
+/// long. A file that is there stays as it is, one that is not is made and removed again.
+pub(super) fn check_drawable<'a>(
+    paths: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<(), Failure> {
+    for path in paths {
+        let mut options = OpenOptions::new();
+        options.write(true);
+        let opened = match path.symlink_metadata() {
+            // To open what is no file may wait for a reader.
+            Ok(found) if !found.is_file() && !found.is_dir() => continue,
+            Ok(_) => options.open(path).map(drop),
+            Err(_) => options
+                .create_new(true)
+                .open(path)
+                .and_then(|_file| fs::remove_file(path)),
+        };
+        opened.map_err(|error| {
+            Failure::environment(&format!("drawing {}", path.display()), &error)
+        })?;
+    }
+    Ok(())
+}
+
 /// Has a picture written into a file, and says so.
 pub(super) fn write_drawing(
     path: &Path,
@@ -241,7 +266,7 @@ fn create(path: &Path) -> Result<File, Failure> {
 fn remove_if_empty(path: &Path) {
     if path.metadata().is_ok_and(|it| it.len() == 0) {
         // It only lies about; the error that follows matters more.
-        drop(std::fs::remove_file(path));
+        drop(fs::remove_file(path));
     }
 }
 

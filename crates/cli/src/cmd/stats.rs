@@ -14,7 +14,7 @@ use towline::{
     sweep::{CaptureSweep, SweepBy, draw as draw_sweep},
 };
 
-use super::capture::warn_of_taking;
+use super::{capture::warn_of_taking, rtt::check_drawable};
 use crate::{
     args::{StatsArgs, SweptSize},
     failure::{Failure, Verdict},
@@ -41,6 +41,7 @@ pub(super) fn run(args: &StatsArgs, output: &Output) -> Result<Verdict, Failure>
         let text = "is no FILE.svg: the rate over time is drawn as SVG only";
         return Err(Failure::usage(format!("{} {text}", path.display())));
     }
+    check_drawable(&args.plot)?;
     let interrupt = Interrupt::install()?;
     let filters = args.filter.iter().map(|text| Filter::compile(text));
     let filters = filters.collect::<Result<Vec<_>, _>>()?;
@@ -112,6 +113,7 @@ fn sweep(args: &StatsArgs, by: SweptSize, output: &Output) -> Result<Verdict, Fa
     if output.shows_only("stats-sweep", &sweep)? {
         return Ok(Verdict::Done);
     }
+    check_drawable(&args.plot)?;
     let interrupt = Interrupt::install()?;
     // First of all: it may start this program again, inside a user namespace. Where neither is
     // permitted, the lab says why.

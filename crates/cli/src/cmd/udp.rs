@@ -6,7 +6,7 @@ use towline::{
     udp::{ServeSpec, Server, draw},
 };
 
-use super::rtt::write_drawing;
+use super::rtt::{check_drawable, write_drawing};
 use crate::{
     args::UdpServeArgs,
     failure::{Failure, Verdict},
@@ -38,6 +38,7 @@ pub(super) fn run(plan: &UdpRunPlan, output: &Output) -> Result<Verdict, Failure
     if output.shows_only("udp-run", plan)? {
         return Ok(Verdict::Done);
     }
+    check_drawable(&plan.to)?;
     let interrupt = Interrupt::install()?;
     let sweep = plan.sweep()?;
     let report = sweep.run(&|| interrupt.is_requested(), &mut |text| output.note(text))?;
