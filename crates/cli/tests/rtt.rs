@@ -435,6 +435,29 @@ fn a_picture_that_cannot_be_written_is_told_before_anything_is_measured() {
 }
 
 #[test]
+fn a_reflector_that_dies_near_the_end_is_told() {
+    let (mut reflector, place) = (Reflector::start(), Place::new("rtt-dies-late"));
+    let result = place.file("run.rtt");
+    let target = reflector.target.clone();
+    let mut args = vec!["rtt", "run", &target, "--json", "--no-mlock"];
+    args.extend(["--out", &result, "--rate", "1k", "--time", "2s"]);
+    args.extend(["--warm-up", "0ms", "--wait", "block"]);
+    let mut command = towline(&args);
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut client = piped.spawn().unwrap();
+    let mut said = BufReader::new(client.stderr.take().unwrap()).lines();
+    said.find(|line| line.as_ref().unwrap().starts_with("1000/s"));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    reflector.child.kill().unwrap();
+    said.for_each(drop);
+    let output = client.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let remarks = report["runs"][0]["remarks"].to_string();
+    assert!(remarks.contains("answers stopped after "), "{report:#}");
+}
+
+#[test]
 fn stamps_over_tcp_are_refused_before_anything_is_measured() {
     let (reflector, place) = (Reflector::start(), Place::new("rtt-tcp-hops"));
     let (result, picture) = (place.file("run.rtt"), place.file("hops.svg"));

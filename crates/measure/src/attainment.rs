@@ -40,7 +40,46 @@ impl Series<'_> {
         }
         texts
     }
+
+    /// Since when nothing was answered to the end, though messages were sent: nanoseconds from the
+    /// start, and how many messages. `None` when the last loss is what may happen on any path.
+    #[must_use]
+    pub fn silence(&self) -> Option<(u64, u64)> {
+        let unanswered = self.slices.iter().rev().flat_map(|&(start, run)| {
+            let samples = run.samples.iter().rev();
+            samples.map(move |sample| (start.saturating_add(sample.sent_ns), sample))
+        });
+        let mut unanswered = unanswered.take_while(|(_, sample)| sample.rtt_ns.is_none());
+        let (last_ns, _) = unanswered.next()?;
+        let (first_ns, count) = unanswered.fold((last_ns, 1), |(_, count), (sent_ns, _)| {
+            (sent_ns, count + 1)
+        });
+        // A window holds back what would be sent: there fewer say as much.
+        let window = match self.setup.per_second {
+            Some(_) => self.setup.window.unwrap_or(u32::MAX),
+            None => 1,
+        };
+        let is_silent = count >= SILENT_MIN.min(u64::from(window) + 1)
+            && last_ns.saturating_sub(first_ns) >= SILENT_NS_MIN;
+        is_silent.then_some((first_ns, count))
+    }
+
+    /// The silence in words.
+    #[must_use]
+    pub fn silence_words(&self) -> Option<String> {
+        let (since_ns, count) = self.silence()?;
+        Some(format!(
+            "answers stopped after {:.2} s: none of the last {count} messages was answered; the \
+             reflector has ended, or the way to it or back is gone",
+            since_ns as f64 / 1e9
+        ))
+    }
 }
+
+/// Messages in a row without an answer that no usual loss explains.
+const SILENT_MIN: u64 = 10;
+/// How long they were sent for: a full queue on the way drops more than a few, but not for long.
+const SILENT_NS_MIN: u64 = 50_000_000;
 
 /// Share of what was asked for that must have been done for a rate to count as attained.
 pub const ATTAINED_MIN: f64 = 0.99;
@@ -48,13 +87,13 @@ pub const ATTAINED_MIN: f64 = 0.99;
 #[cfg(test)]
 mod tests {
     use crate::{
-        Counts, Link, Transport,
+        Counts, Link, Sample, Transport,
         raw::{End, File, Manifest, Run, Setup},
     };
 
     use super::*;
 
-    fn shortfalls(sent: u64, bits_per_s: u64) -> Vec<String> {
+    fn file(sent: u64, bits_per_s: u64, samples: Vec<Sample>) -> File {
         let manifest = Manifest {
             link: Some(Link {
                 bits_per_s,
@@ -87,17 +126,42 @@ mod tests {
         };
         let run = Run {
             setup,
-            samples: Vec::new(),
+            samples,
             splits: Vec::new(),
             marks: Vec::new(),
             end: Some(end),
         };
-        let file = File {
+        File {
             manifest,
             runs: vec![run],
             is_complete: true,
+        }
+    }
+
+    fn shortfalls(sent: u64, bits_per_s: u64) -> Vec<String> {
+        Series::of(&file(sent, bits_per_s, Vec::new()))[0].shortfalls()
+    }
+
+    #[test]
+    fn answers_that_stop_before_the_end_are_told_and_a_few_losses_are_not() {
+        let silence = |answered: fn(u64) -> bool| {
+            let sample = |sequence| Sample {
+                sequence,
+                intended_ns: sequence * 1_000_000,
+                sent_ns: sequence * 1_000_000,
+                rtt_ns: answered(sequence).then_some(50_000),
+            };
+            let file = file(2_000, 1_000_000_000, (0..2_000).map(sample).collect());
+            let series = &Series::of(&file)[0];
+            (series.silence(), series.silence_words())
         };
-        Series::of(&file)[0].shortfalls()
+        assert_eq!(silence(|_| true), (None, None));
+        assert_eq!(silence(|sequence| sequence < 1_960), (None, None));
+        assert_eq!(silence(|sequence| sequence % 20 == 0), (None, None));
+        let (silent, words) = silence(|sequence| sequence < 710);
+        assert_eq!(silent, Some((710_000_000, 1_290)));
+        assert!(words.unwrap().starts_with("answers stopped after 0.71 s"));
+        assert_eq!(silence(|_| false).0, Some((0, 2_000)));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub struct Series<'a> {
     /// What the first slice was.
     pub setup: &'a Setup,
     /// The slices, each with where it begins on the common axis.
-    slices: Vec<(u64, &'a Run)>,
+    pub(crate) slices: Vec<(u64, &'a Run)>,
     /// Length of the axis.
     pub lasted_ns: u64,
     /// The accounts of all slices.

@@ -84,7 +84,8 @@ pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure
     tell(&path, &series, remarks, &plan.picture, output)?;
     // The figures are told by now: a picture that cannot be drawn takes nothing away.
     draw(&series, &plan.picture, output)?;
-    let is_whole = outcomes.iter().all(|outcome| outcome.cut.is_none());
+    let is_whole = outcomes.iter().all(|outcome| outcome.cut.is_none())
+        && series.iter().all(|one| one.silence().is_none());
     Ok(Verdict::of_session(interrupt.is_requested(), is_whole))
 }
 

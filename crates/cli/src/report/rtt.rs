@@ -147,7 +147,11 @@ impl RttRow {
             throttled: marked(MarkKind::Throttled),
             clock_steps: marked(MarkKind::ClockStep),
             is_cut: series.is_cut(),
-            remarks: series.shortfalls(),
+            remarks: series
+                .shortfalls()
+                .into_iter()
+                .chain(series.silence_words())
+                .collect(),
             ratio_to_first: None,
         }
     }

@@ -233,6 +233,9 @@ fn remark(series: &Series<'_>, figures: &Percentiles) -> String {
     if !series.shortfalls().is_empty() {
         text += "; NOT THE RATE ASKED FOR";
     }
+    if let Some((since_ns, _)) = series.silence() {
+        text += &format!("; ANSWERS STOPPED AFTER {:.2} s", since_ns as f64 / 1e9);
+    }
     if series.is_cut() {
         text += "; CUT SHORT";
     }
