@@ -168,8 +168,8 @@ pub(crate) const EXIT_CODES: &[(&str, &str)] = &[
     (
         "130",
         "ended by Ctrl-C or SIGTERM before it was done: the session was ended properly and the\n\
-         report printed, marked as interrupted; a second signal ends the command at once. Where only\n\
-         the user ends it, that is an end like any other: rtt reflect and udp serve give 0,\n\
+         report printed, marked as interrupted; a second signal ends the command at once. Where\n\
+         only the user ends it, that is an end like any other: rtt reflect and udp serve give 0,\n\
          capture and top 0 or 1",
     ),
 ];

@@ -98,7 +98,7 @@ fn words(found: &PathMtuReport) -> String {
     };
     let by = match (found.confirmation, found.path_mtu_back) {
         (Confirmation::Reflector, Some(back)) if back < found.path_mtu => format!(
-            "a reflector's answers, which come in fragments above {back} bytes: there {}, back {back}",
+            "a reflector's answers, in fragments above {back} bytes: there {}, back {back}",
             found.path_mtu
         ),
         (Confirmation::Reflector, Some(_)) => "a reflector's answers of the same size".to_owned(),
