@@ -7,11 +7,11 @@ use std::{
     io::Write,
     net::{Ipv4Addr, SocketAddr, UdpSocket},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use measure::Probe;
@@ -231,12 +231,25 @@ fn a_stall_shows_from_intended_times_and_not_from_actual_ones() {
     );
 }
 
+/// Of a busy machine the quietest of some runs counts. Runs of this kind take turns.
+fn is_shown_once(mut run: impl FnMut() -> bool) -> bool {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < give_up {
+        if run() {
+            return true;
+        }
+    }
+    false
+}
+
 /// One that holds every `every`-th answer back for `delay`.
 fn slow_reflector(every: u64, delay: Duration) -> (SocketAddr, thread::JoinHandle<()>) {
     reflector(Duration::from_secs(1), move |sequence| {
-        if sequence % every == every - 1 {
-            let end = std::time::Instant::now() + delay;
-            while std::time::Instant::now() < end {
+        if sequence % every == 0 {
+            let end = Instant::now() + delay;
+            while Instant::now() < end {
                 std::hint::spin_loop();
             }
         }
@@ -246,10 +259,10 @@ fn slow_reflector(every: u64, delay: Duration) -> (SocketAddr, thread::JoinHandl
 
 #[test]
 fn a_stall_of_five_milliseconds_is_in_the_intended_percentiles_alone() {
-    // One of 400 messages at 2,000/s waits for 5 ms, ten more leave late behind it: 2.5 % from
-    // intended times, 0.25 % from actual ones. Of a busy machine the quietest of some runs counts.
-    let is_shown = (0..5).any(|_| {
-        let (peer, thread) = slow_reflector(400, Duration::from_millis(5));
+    // One of 50 messages at 2,000/s waits for 5 ms, ten more leave late behind it: from intended
+    // times 14 % are late by 2 ms or more, from actual ones 2 %.
+    assert!(is_shown_once(|| {
+        let (peer, thread) = slow_reflector(50, Duration::from_millis(5));
         let setup = setup(Some(2_000), Some(1));
         let engine = (Engine::Recv, Wait::Busy);
         let (_, file) = measured(peer, &setup, engine, Duration::from_secs(2));
@@ -260,31 +273,29 @@ fn a_stall_of_five_milliseconds_is_in_the_intended_percentiles_alone() {
         }
         let (intended, actual) = (latencies.intended(), latencies.actual());
         assert!(intended.max_ns >= 5_000_000, "{intended:?}");
-        intended.p99_ns >= 2_000_000 && actual.p99_ns < 2_000_000
-    });
-    assert!(is_shown);
+        intended.p90_ns >= 2_000_000 && actual.p90_ns < 2_000_000
+    }));
 }
 
 #[test]
 fn two_hundred_microseconds_of_every_thousandth_message_show_at_p999() {
-    let is_shown = (0..5).any(|_| {
+    assert!(is_shown_once(|| {
         let (peer, thread) = slow_reflector(1_000, Duration::from_micros(200));
         let setup = setup(None, None);
         let engine = (Engine::Recv, Wait::Block);
         let (_, file) = measured(peer, &setup, engine, Duration::from_secs(1));
         thread.join().unwrap();
         let samples = &file.runs[0].samples;
-        let mut slow = samples.iter().filter(|it| it.sequence % 1_000 == 999);
+        let mut slow = samples.iter().filter(|it| it.sequence % 1_000 == 0);
         assert!(slow.all(|it| it.rtt_ns.is_none_or(|rtt| rtt >= 200_000)));
         let mut latencies = Latencies::new();
         for sample in samples {
             latencies.take(sample);
         }
-        // One of 1,000 is just beyond p99.9; it is seen there where little else is as slow.
+        // The first message is one of them, so that there are more than 1 in 1,000.
         let found = latencies.actual();
-        samples.len() > 4_000 && found.p999_ns >= 100_000 && found.p50_ns < 100_000
-    });
-    assert!(is_shown);
+        samples.len() > 1_000 && found.p999_ns >= 200_000 && found.p50_ns < 100_000
+    }));
 }
 
 /// A group of two reflectors: each answers, the first answer counts.
@@ -432,7 +443,7 @@ fn what_is_under_way_when_the_caller_stops_is_waited_for() {
             }
         });
         let mut client = Client::connect(peer, 7, TIMEOUT * 2).unwrap();
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let is_stopped = || began.elapsed() > Duration::from_millis(350);
         let (engine, long) = ((Engine::Recv, Wait::Block), Duration::from_secs(60));
         let setup = setup(per_second, None);
