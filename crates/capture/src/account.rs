@@ -217,6 +217,13 @@ impl Account {
         self.losses.ring + self.losses.interface + self.losses.damaged + self.unwritten
     }
 
+    /// True unless it is certain that nothing was lost: also when a file lost bytes at its end,
+    /// which may be any number of packets, and when the account does not close.
+    #[must_use]
+    pub fn is_lossy(&self) -> bool {
+        self.lost() + self.losses.lost_bytes > 0 || !self.closes()
+    }
+
     /// The sum of the accounts of two who share an interface's packets.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {

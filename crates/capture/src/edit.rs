@@ -43,15 +43,26 @@ impl Edits {
 #[derive(Debug)]
 pub(crate) struct Editor {
     edits: Edits,
+    /// Which of the addresses were met.
+    met: Vec<bool>,
     room: Vec<u8>,
 }
 
 impl Editor {
-    pub(crate) const fn new(edits: Edits) -> Self {
+    pub(crate) fn new(edits: Edits) -> Self {
         Self {
+            met: vec![false; edits.addresses.len()],
             edits,
             room: Vec::new(),
         }
+    }
+
+    /// The addresses to change that no packet had.
+    pub(crate) fn unmet(&self) -> impl Iterator<Item = IpAddr> {
+        let addresses = self.edits.addresses.iter().zip(&self.met);
+        addresses
+            .filter(|(_, met)| !**met)
+            .map(|((old, _), _)| *old)
     }
 
     /// The packet as it is to be sent.
@@ -64,8 +75,8 @@ impl Editor {
                 place.copy_from_slice(&address);
             }
         }
-        for (old, new) in &self.edits.addresses {
-            replace_address(room, *old, *new);
+        for ((old, new), met) in self.edits.addresses.iter().zip(&mut self.met) {
+            *met |= replace_address(room, *old, *new);
         }
         if self.edits.tag != TagEdit::Keep {
             // Each time those that a parser follows; a frame may have any number.
@@ -108,7 +119,9 @@ mod tests {
             addresses: vec![("198.18.0.1".parse().unwrap(), "10.1.2.3".parse().unwrap())],
             tag: TagEdit::Keep,
         });
+        assert_eq!(editor.unmet().count(), 1);
         let edited = editor.edit(&packet(&frame, 1)).data.to_vec();
+        assert_eq!(editor.unmet().count(), 0);
         assert_eq!(edited[..12], [[2; 6], [4; 6]].concat());
         assert_eq!(edited[26..30], [10, 1, 2, 3]);
         let mut check = SequenceCheck::default();

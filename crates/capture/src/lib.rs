@@ -57,7 +57,7 @@ pub mod sink;
 pub use sink::{SendOptions, Sink};
 
 pub mod source;
-pub use source::{LiveOptions, Source};
+pub use source::{LiveOptions, RETIRE_MAX, Source};
 
 pub mod stats;
 

@@ -7,15 +7,15 @@
 //! end:   sources take nothing new, are read to their end, and asked for their losses
 //! ```
 
-use std::{ops::ControlFlow, time::Duration};
+use std::{net::IpAddr, ops::ControlFlow, time::Duration};
 
 use base::Instant;
 use sys::{Epoll, Interest, clock};
 
 use crate::{
     Account, CaptureError, Edits, Filter, GapErrors, InterfaceAccount, Losses, Pace, Pacer, Packet,
-    Sink, Source, Unit, Unwritten, account::Totals, edit::Editor, generated::SequenceCheck,
-    segment::Segmenter, source::Progress,
+    RETIRE_MAX, Sink, Source, Unit, Unwritten, account::Totals, edit::Editor,
+    generated::SequenceCheck, segment::Segmenter, source::Progress,
 };
 
 /// One capture, from its sources to its sink.
@@ -162,6 +162,11 @@ impl Session {
     pub fn set_edits(&mut self, edits: Edits) {
         self.path.is_plain &= edits.is_empty();
         self.path.editor = (!edits.is_empty()).then(|| Editor::new(edits));
+    }
+
+    /// Addresses that [`Session::set_edits`] was to change, and that no packet has had so far.
+    pub fn addresses_unmet(&self) -> impl Iterator<Item = IpAddr> {
+        self.path.editor.iter().flat_map(Editor::unmet)
     }
 
     /// Captures until its sources end, a limit is reached or `is_stopped` says so, which is asked
@@ -603,7 +608,7 @@ const STOP_CHECK: Duration = Duration::from_millis(10);
 /// A signal ends a wait; one that comes just before it is seen after this.
 const WAIT_LIMIT: Duration = Duration::from_millis(100);
 /// A ring gives its last block out within its retire time; beyond this something is wrong.
-const DRAIN_LIMIT: Duration = Duration::from_secs(3);
+const DRAIN_LIMIT: Duration = RETIRE_MAX.saturating_add(Duration::from_secs(1));
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

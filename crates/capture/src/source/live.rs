@@ -22,7 +22,8 @@ pub struct LiveOptions {
     pub filter: Option<Filter>,
     /// Bytes of memory shared with the kernel, or of the socket's buffer.
     pub ring_bytes: usize,
-    /// How long a block may be filled before it is given out; the delay at low rates.
+    /// How long a block may be filled before it is given out; the delay at low rates. At most
+    /// [`RETIRE_MAX`].
     pub retire: Duration,
     /// Bytes kept of each packet.
     pub snap_len: u32,
@@ -82,6 +83,8 @@ pub(super) struct Tap {
     interface_drops: u64,
     /// Another tap of the same interface tells what the interface lost.
     is_second: bool,
+    /// How long packets may still come after the interface was found to be gone.
+    pub(super) late_packets: Duration,
     /// When the interface was found to be gone.
     gone_at: Option<Instant>,
 }
@@ -108,6 +111,7 @@ impl Tap {
             counters,
             interface_drops: 0,
             is_second: false,
+            late_packets: LATE_PACKETS,
             gone_at: None,
         })
     }
@@ -240,7 +244,7 @@ impl Tap {
         if let Some(error) = errors.into_iter().find_map(|error| error.ok().flatten()) {
             self.note_error(&error);
         }
-        let is_over = |gone_at| clock::monotonic().since(gone_at) >= LAST_BLOCK;
+        let is_over = |gone_at| clock::monotonic().since(gone_at) >= self.late_packets;
         if self.gone_at.is_some_and(is_over) {
             Progress::End
         } else {
@@ -282,8 +286,11 @@ fn link_type(link: &Link) -> Result<u16, CaptureError> {
     }
 }
 
-/// The kernel still gives the block that it was filling when the interface went.
-const LAST_BLOCK: Duration = Duration::from_millis(200);
+/// What was on its way when the interface went.
+const LATE_PACKETS: Duration = Duration::from_millis(200);
+/// The most that [`LiveOptions::retire`] may be. The kernel counts it in 16 bits of milliseconds,
+/// and at the end of a capture it is waited for.
+pub const RETIRE_MAX: Duration = Duration::from_secs(2);
 /// More than any frame has, super-packets included.
 pub(crate) const SNAP_LEN: u32 = 262_144;
 const HARDWARE_ETHERNET: u16 = 1;

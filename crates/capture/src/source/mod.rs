@@ -16,7 +16,7 @@ mod int;
 pub use int::SocketSource;
 
 mod live;
-pub use live::LiveOptions;
+pub use live::{LiveOptions, RETIRE_MAX};
 
 mod memory;
 pub use memory::RING_BYTES_MAX;

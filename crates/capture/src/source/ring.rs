@@ -6,7 +6,7 @@ use sys::packet::{BlockRing, BlockRingSpec};
 
 use super::{
     LiveOptions, Progress, Source, Visit,
-    live::{Tap, shut},
+    live::{RETIRE_MAX, Tap, shut},
     memory::Memory,
 };
 use crate::{CaptureError, Interface, Losses, Packet};
@@ -63,6 +63,9 @@ impl RingSource {
     /// With its ring; nothing comes in yet.
     fn closed(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
         let mut tap = Tap::find(name, "TPACKET_V3 ring", options.snap_len)?;
+        let retire = options.retire.min(RETIRE_MAX);
+        // The kernel still gives out the block that it was filling.
+        tap.late_packets += retire;
         let memory = Memory::new(name, options.ring_bytes, BYTES_LEAST);
         let mut remarks = Vec::new();
         let ring = memory.make(&mut remarks, BlockRing::bytes, |bytes| {
@@ -70,7 +73,7 @@ impl RingSource {
             let spec = BlockRingSpec {
                 block_bytes: u32::try_from(block_bytes).unwrap_or(u32::MAX),
                 blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
-                retire: options.retire,
+                retire,
             };
             Ok(BlockRing::new(tap.socket(options)?, &spec))
         })?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use towline::capture::{LiveOptions, SinkAddress, SourceAddress, sink::Rotation};
+use towline::capture::{LiveOptions, RETIRE_MAX, SinkAddress, SourceAddress, sink::Rotation};
 
 use super::{FailOn, bytes, duration, seconds};
 
@@ -85,7 +85,7 @@ pub(crate) struct LiveArgs {
     #[arg(help_heading = "Interfaces")]
     pub(crate) ring: u64,
     /// Longest time that a packet waits in the ring at low rates
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "20ms")]
+    #[arg(long, value_name = "TIME", value_parser = retire, default_value = "20ms")]
     #[arg(help_heading = "Interfaces")]
     pub(crate) retire: Duration,
     /// Keep only so many bytes of each packet; 0 is all of them
@@ -128,6 +128,14 @@ fn ring(text: &str) -> Result<u64, String> {
     } else {
         bytes(text)
     }
+}
+
+fn retire(text: &str) -> Result<Duration, String> {
+    let retire = duration(text)?;
+    if retire > RETIRE_MAX {
+        return Err(format!("a packet waits at most {} s", RETIRE_MAX.as_secs()));
+    }
+    Ok(retire)
 }
 
 const CAPTURE_HELP: &str = "\

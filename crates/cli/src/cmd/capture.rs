@@ -80,8 +80,8 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
         (Ended::Sink, Some(failure)) => Err(failure.into()),
         _ => Ok(Verdict::of(match args.fail_on {
             FailOn::None => true,
-            FailOn::Loss => !report.is_lossy(),
-            FailOn::Any => !report.is_lossy() && !report.has_gaps(),
+            FailOn::Loss => !workers.account().is_lossy(),
+            FailOn::Any => !workers.account().is_lossy() && !report.has_gaps(),
         })),
     }
 }

@@ -56,6 +56,11 @@ pub(super) fn run(args: &ReplayArgs, output: &Output) -> Result<Verdict, Failure
         .iter()
         .for_each(|remark| output.note(remark));
     let report = ReplayReport::new(args, &mut session, ended.as_ref().ok());
+    for address in session.addresses_unmet() {
+        output.note(&format!(
+            "no packet had the address {address}: none was changed"
+        ));
+    }
     report
         .remarks()
         .iter()

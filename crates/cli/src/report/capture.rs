@@ -51,8 +51,6 @@ pub(crate) struct CaptureReport {
     /// In the order of the interfaces' numbers in the file.
     pub(crate) interfaces: Vec<InterfaceReport>,
     pub(crate) per_second: Vec<SecondReport>,
-    #[serde(skip)]
-    is_lossy: bool,
 }
 
 /// One interface's part.
@@ -177,10 +175,10 @@ pub(crate) struct ReplayReport {
     pub(crate) attained_share: Option<f64>,
     /// What the link carries at that size; none where its driver names no speed.
     pub(crate) link: Option<LinkReport>,
-    /// Packets that the kernel did not take: too long for the interface, or it had no carrier, or
-    /// was switched off.
     /// Of the sent, those that were captured in part and left as short as that.
     pub(crate) cut: u64,
+    /// Packets that the kernel did not take: too long for the interface, or it had no carrier, or
+    /// was switched off.
     pub(crate) refused: u64,
     pub(crate) refused_bytes: u64,
     /// Packets that the interface dropped on their way out, by its own counter, and that were not
@@ -443,14 +441,7 @@ impl CaptureReport {
                 .collect(),
             interfaces: account.interfaces.iter().map(Into::into).collect(),
             per_second: account.seconds.iter().map(Into::into).collect(),
-            is_lossy: account.lost() + losses.lost_bytes > 0 || !account.closes(),
         }
-    }
-
-    /// True when packets were lost. What a file lost at its end is loss, though nobody knows how
-    /// many packets it was; and where the account does not close, nobody knows that none were.
-    pub(crate) const fn is_lossy(&self) -> bool {
-        self.is_lossy
     }
 
     /// True when generated frames came damaged, or are missing beyond those that the filter

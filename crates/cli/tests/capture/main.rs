@@ -41,10 +41,14 @@ fn start_capture(host: &Host, file: &std::path::Path, args: &[&str]) -> Child {
 
 /// Tells a capture to stop; gives its account.
 fn interrupt(capture: Child) -> Value {
-    let pid = capture.id().to_string();
-    let told = Command::new("kill").args(["-INT", &pid]).status();
-    assert!(told.unwrap().success());
+    signal(&capture, "-INT");
     json(&capture.wait_with_output().unwrap())
+}
+
+fn signal(program: &Child, signal: &str) {
+    let pid = program.id().to_string();
+    let told = Command::new("kill").args([signal, &pid]).status();
+    assert!(told.unwrap().success());
 }
 
 /// A capture that is told to stop writes its file out and closes its account.
@@ -75,14 +79,7 @@ fn a_signal_ends_a_capture_with_everything_in_its_file() {
         let most = link["packets_per_s_max"].as_f64().unwrap();
         let bytes = link["frame_bytes"].as_f64().unwrap();
         assert!((most * (bytes + 24.0) * 8.0 - 1e10).abs() < 1.0, "{link}");
-        let pid = capture.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-INT", &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
+        signal(&capture, "-INT");
         let output = capture.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0));
         let account = json(&output);
@@ -223,7 +220,11 @@ fn a_sweep_measures_every_source_at_every_size() {
 fn what_cannot_be_done_is_said() {
     isolated(|| {
         let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
-        let failing: [(&[&str], &str); 13] = [
+        let failing: [(&[&str], &str); 14] = [
+            (
+                &["capture", "ring:e0", "--retire", "3s"],
+                "a packet waits at most 2 s",
+            ),
             (
                 &["stats", "gen:count=9", "--plot", "x.png"],
                 "x.png is no FILE.svg",

@@ -9,7 +9,7 @@ use std::{
 
 use lab::{Lab, LabSpec, isolated};
 
-use crate::{PROGRAM, json, run};
+use crate::{PROGRAM, json, run, signal};
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -40,9 +40,7 @@ fn the_first_signal_ends_a_replay_without_a_cable() {
             let replay = replay.spawn().unwrap();
             thread::sleep(Duration::from_secs(1));
             let taken = ticks(replay.id());
-            let pid = replay.id().to_string();
-            let told = Command::new("kill").args(["-TERM", &pid]).status();
-            assert!(told.unwrap().success());
+            signal(&replay, "-TERM");
             let begun = Instant::now();
             let output = replay.wait_with_output().unwrap();
             assert!(begun.elapsed() < Duration::from_secs(3), "{kind}");
@@ -216,7 +214,10 @@ fn what_is_not_as_it_was_is_told() {
             assert_eq!(read.status.code(), Some(code), "{file} {fail_on}");
             assert_eq!(json(&read)["cut"], 0, "{file}: -s 0 keeps all");
         }
-        let short = towline(&["replay", &of("short"), "-o", "ring:e0", "--json"]);
+        let nobody = ["--address", "192.0.2.1=10.0.0.1", "--json"];
+        let short = towline(&[&["replay", &of("short"), "-o", "ring:e0"], &nobody[..]].concat());
+        let unmet = "no packet had the address 192.0.2.1";
+        assert!(said(&short).contains(unmet), "{}", said(&short));
         assert_eq!(json(&short)["cut"], 100);
         assert!(said(&short).contains("not whole"), "{}", said(&short));
         for kind in ["ring:e0", "int:e0"] {
@@ -228,7 +229,8 @@ fn what_is_not_as_it_was_is_told() {
     });
 }
 
-/// Nothing comes by an interface that was taken away, so the capture of it ends, its packets kept.
+/// Nothing comes by an interface that was taken away, so the capture of it ends, its packets kept:
+/// also those of the block that the kernel was still filling.
 #[test]
 fn a_capture_ends_with_its_interface() {
     if Command::new("ip").arg("-V").output().is_err() {
@@ -236,10 +238,15 @@ fn a_capture_ends_with_its_interface() {
         return;
     }
     isolated(|| {
-        for kind in ["ring:e0", "ring2:e0", "int:e0"] {
+        for (kind, retire) in [
+            ("ring:e0", "20ms"),
+            ("ring:e0", "1s"),
+            ("ring2:e0", "20ms"),
+            ("int:e0", "20ms"),
+        ] {
             let lab = Lab::new(&LabSpec::new(2).direct()).unwrap();
             let mut command = lab.host(1).command(PROGRAM);
-            command.args(["capture", kind, "--incoming", "--json"]);
+            command.args(["capture", kind, "--incoming", "--retire", retire, "--json"]);
             let capture = command.stdout(Stdio::piped()).stderr(Stdio::piped());
             let capture = capture.spawn().unwrap();
             thread::sleep(Duration::from_millis(500));
@@ -248,11 +255,11 @@ fn a_capture_ends_with_its_interface() {
             assert!(ip.args(["link", "del", "e0"]).status().unwrap().success());
             let ended = capture.wait_with_output().unwrap();
             let report = json(&ended);
-            assert_eq!(report["ended_by"], "source", "{kind}: {report}");
-            assert_eq!(report["residual"], 0, "{kind}: {report}");
+            assert_eq!(report["ended_by"], "source", "{kind} {retire}: {report}");
+            assert_eq!(report["residual"], 0, "{kind} {retire}: {report}");
             assert!(
                 report["delivered"].as_u64().unwrap() >= 100,
-                "{kind}: {report}"
+                "{kind} {retire}: {report}"
             );
             assert!(said(&ended).contains("e0 is gone"), "{}", said(&ended));
         }
