@@ -11,7 +11,8 @@ use super::duration;
 #[command(after_help = "\
 It needs no privileges. A reflector (`towline rtt reflect`) there proves both directions, and what
 comes back in fragments is told; without one, name a port where nobody listens: the host's own
-\"port unreachable\" is the answer.
+\"port unreachable\" is the answer. Exit code 1: larger packets vanish without a word (a black
+hole), or a router names an MTU that is not the path's.
 
 Examples:
   towline mtu 10.0.0.1

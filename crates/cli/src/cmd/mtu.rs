@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use towline::{
-    mtu::{group_mtu, path_mtu},
+    mtu::{MtuVerdict, group_mtu, path_mtu},
     rtt::resolve,
 };
 
@@ -36,10 +36,12 @@ pub(super) fn run(args: &MtuArgs, output: &Output) -> Result<Verdict, Failure> {
         output.finish(&GroupMtuDocument::new(&args.target, &found))?;
         return Ok(Verdict::of_session(interrupt.is_requested(), true));
     }
-    match path_mtu(peer, args.timeout, &|| interrupt.is_requested()) {
-        Ok(found) => output.finish(&MtuReport::new(&args.target, &found))?,
+    let found = match path_mtu(peer, args.timeout, &|| interrupt.is_requested()) {
+        Ok(found) => found,
         Err(_) if interrupt.is_requested() => return Ok(Verdict::Interrupted),
         Err(error) => return Err(error.into()),
-    }
-    Ok(Verdict::Done)
+    };
+    output.finish(&MtuReport::new(&args.target, &found))?;
+    let is_fine = matches!(found.verdict, MtuVerdict::Clear | MtuVerdict::Told);
+    Ok(Verdict::of(is_fine))
 }

@@ -355,6 +355,9 @@ fn accounts(counts: &Counts) -> String {
 
 fn figures(percentiles: &Percentiles) -> String {
     let p = percentiles;
+    if p.count == 0 {
+        return "     none".to_owned();
+    }
     let all = [
         p.p50_ns, p.p90_ns, p.p99_ns, p.p999_ns, p.p9999_ns, p.max_ns,
     ];

@@ -156,6 +156,7 @@ const fn limit(limit: Limit) -> &'static str {
         Limit::Network => "the path",
         Limit::Asked => "as asked",
         Limit::NothingArrives => "nothing arrives",
+        Limit::NotMeasured => "not measured",
     }
 }
 

@@ -13,6 +13,7 @@ mod ends;
 mod files;
 mod hostile;
 mod messages;
+mod mtu;
 mod openpgm;
 mod parity;
 mod rate;

@@ -122,6 +122,8 @@ pub enum Limit {
     Asked,
     /// Nothing arrives.
     NothingArrives,
+    /// It was not tried; a remark says why.
+    NotMeasured,
 }
 
 impl Losses {

@@ -180,7 +180,7 @@ impl<'a> Bench<'a> {
             trials: 0,
             flows: Vec::new(),
             flood_received_per_s: Vec::new(),
-            limit: Limit::NothingArrives,
+            limit: Limit::NotMeasured,
             remarks: Vec::new(),
         };
         let mtus = self.peers.iter().map(|peer| peer.mtu);
