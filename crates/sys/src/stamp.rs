@@ -128,9 +128,8 @@ pub fn send_stamped(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 /// # Errors
 /// `WouldBlock` when nothing is there; `ECONNREFUSED` and the like for ICMP errors.
 pub fn receive_stamped(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Stamps)> {
-    let mut control = [0; CONTROL_BYTES];
-    let (len, control_len) = receive(fd, bytes, &mut control, 0)?;
-    Ok((len, parse_arrival(&control[..control_len])))
+    let (len, control) = receive_with_control(fd, bytes)?;
+    Ok((len, parse_arrival(&control)))
 }
 
 /// Receives one datagram without waiting, with its control messages; behind them are zeros.
@@ -139,8 +138,7 @@ pub(crate) fn receive_with_control(
     bytes: &mut [u8],
 ) -> io::Result<(usize, [u8; CONTROL_BYTES])> {
     let mut control = [0; CONTROL_BYTES];
-    let (len, control_len) = receive(fd, bytes, &mut control, 0)?;
-    control[control_len..].fill(0);
+    let (len, _) = receive(fd, bytes, &mut control, 0)?;
     Ok((len, control))
 }
 

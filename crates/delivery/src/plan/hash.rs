@@ -8,7 +8,7 @@ use blake3::hazmat::{self, HasherExt, Mode};
 /// A BLAKE3 value: a root, or the chaining value of a subtree.
 pub type Hash = [u8; HASH_LEN];
 
-/// Bytes of a [`Hash`].
+/// Bytes of a [`type@Hash`].
 pub const HASH_LEN: usize = 32;
 
 /// Hashes one slab.

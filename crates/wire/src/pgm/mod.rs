@@ -2,7 +2,7 @@
 //!
 //! Holds no state and decides nothing: what a receiver or source makes of a packet is in the pgm
 //! crate. In: one TPDU (UDP payload or IP payload, the same bytes). Out: [`Packet`], a view that
-//! was checked as a whole; its getters cannot fail. The other way: [`emit`].
+//! was checked as a whole; its getters cannot fail. The other way: [`emit()`].
 //!
 //! ```text
 //! +------------------+-----------------+--------------------------------+--------------+
