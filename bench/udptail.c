@@ -2,36 +2,17 @@
  * udptail tails ADDRESS GROUP SIZE PPS SECONDS | udptail tailr ADDRESS GROUP SECONDS
  * Delays count from when a datagram was due; late is above 500 us. What is lost stays lost.
  */
-#define _GNU_SOURCE
+#include "yardstick.h"
 #include <arpa/inet.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <time.h>
 
 enum { PORT = 5556, BATCH = 64, DATAGRAM_MAX = 2048, SAMPLES_MAX = 4000000 };
 
 struct head {
     int64_t number, due_ns;
 };
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
-static void need(int result, const char *what)
-{
-    if (result < 0) {
-        perror(what);
-        exit(1);
-    }
-}
 
 /* The vectors of one call, for datagrams of `size` bytes. */
 static struct mmsghdr *vectors(int size)
@@ -73,12 +54,6 @@ static void send_all(int fd, int size, int64_t per_second, double seconds)
     printf("sent %ld\n", (long)number);
 }
 
-static int compare(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static void receive_all(int fd, double seconds)
 {
     struct mmsghdr *messages = vectors(DATAGRAM_MAX);
@@ -101,7 +76,7 @@ static void receive_all(int fd, double seconds)
         fprintf(stderr, "nothing came\n");
         exit(1);
     }
-    qsort(delays, got, sizeof *delays, compare);
+    qsort(delays, got, sizeof *delays, ascending);
     printf("late %ld missing %ld p50 %.1f p99.9 %.1f\n", late, missing, delays[got / 2] / 1e3,
            delays[got * 999 / 1000] / 1e3);
 }

@@ -161,13 +161,11 @@ impl Peer for Uftp<'_> {
             recv.args(["-d", "-I", "e0", "-B", "4194304", "-D"]);
             daemons.push(Running::start(recv.arg(self.load.target(receiver)?))?);
         }
-        let sample = timed(self.load, Vec::new(), &mut daemons, || {
+        timed(self.load, Vec::new(), &mut daemons, || {
             let mut send = lab.host(0).command("uftp");
             send.args(["-I", "e0", "-R", "-1", "-B", "4194304", "-b", "1400"]);
             Running::start(send.args(entries(&self.load.source())?))
-        });
-        daemons.iter_mut().for_each(Running::stop);
-        sample
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Running the programs under test and reading what they print.
 
 use std::{
+    collections::VecDeque,
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -23,28 +24,39 @@ pub(crate) fn compile(source: &str, flags: &[&str]) -> Result<PathBuf, String> {
     Ok(out)
 }
 
-/// Compiles the yardstick that uses OpenPGM's library.
-pub(crate) fn compile_with_libpgm() -> Result<PathBuf, String> {
-    let flags = pkg_config("openpgm-5.3", "libpgm-dev")?;
+/// As [`compile`], with the library that `pkg-config` knows as `package`, which is in the Debian
+/// package `debian`.
+pub(crate) fn compile_with(source: &str, package: &str, debian: &str) -> Result<PathBuf, String> {
+    let flags = pkg_config(package, debian)?;
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    compile("pgmbench.c", &flags)
+    compile(source, &flags)
 }
 
-/// Runs `command` to its end; what it printed is told when it fails.
+/// Compiles the yardstick that uses OpenPGM's library.
+pub(crate) fn compile_with_libpgm() -> Result<PathBuf, String> {
+    compile_with("pgmbench.c", "openpgm-5.3", "libpgm-dev")
+}
+
+/// Runs `command` to its end.
 pub(crate) fn complete(command: &mut Command) -> Result<(), String> {
+    printed(command).map(drop)
+}
+
+/// Runs `command` to its end, and gives its standard output; all it said is told when it fails.
+pub(crate) fn printed(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
         .output()
         .map_err(|error| format!("{name}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    if output.status.success() {
+        return Ok(out.into_owned());
+    }
     Err(format!("{name}: {}: {out} {err}", output.status))
 }
 
 /// The flags that `pkg-config` gives for `package`, which is in the Debian package `debian`.
-pub(crate) fn pkg_config(package: &str, debian: &str) -> Result<Vec<String>, String> {
+fn pkg_config(package: &str, debian: &str) -> Result<Vec<String>, String> {
     let output = Command::new("pkg-config")
         .args(["--cflags", "--libs", package])
         .output()
@@ -86,7 +98,7 @@ pub(crate) fn ours() -> Result<PathBuf, String> {
     }
 }
 
-/// A started program whose output is kept.
+/// A started program whose output is kept. It is ended when dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -112,40 +124,10 @@ impl Running {
     }
 
     /// Waits for the program's end, at most `limit`, and gives its standard output.
-    pub(crate) fn finish(self, limit: Duration) -> Result<String, String> {
-        self.finish_with_peak(limit).map(|(stdout, _)| stdout)
-    }
-
-    /// As [`Running::finish`], and likewise `others` then; what all of them printed, in order, and
-    /// the most memory that was resident in each, added up, in KiB.
-    pub(crate) fn finish_with(
-        mut self,
-        mut others: Vec<Self>,
-        limit: Duration,
-    ) -> Result<(Vec<String>, u64), String> {
-        let end = Instant::now() + limit;
-        // Who ends before the first does says no more of its memory afterwards.
-        while self.is_running() && Instant::now() < end {
-            others.iter_mut().for_each(Self::look_at_memory);
-            self.look_at_memory();
-            thread::sleep(LOOK_PAUSE);
-        }
-        let mut printed = Vec::new();
-        let mut peak_kib = 0;
-        for running in [self].into_iter().chain(others) {
-            let (text, most_kib) = running.finish_with_peak(limit)?;
-            printed.push(text);
-            peak_kib += most_kib;
-        }
-        Ok((printed, peak_kib))
-    }
-
-    /// As [`Running::finish`]; also the most memory that was resident, in KiB.
-    fn finish_with_peak(mut self, limit: Duration) -> Result<(String, u64), String> {
-        let collected = self.collect(limit, LOOK_PAUSE);
-        let (status, stdout, stderr) = collected.inspect_err(|_| self.stop())?;
+    pub(crate) fn finish(mut self, limit: Duration) -> Result<String, String> {
+        let (status, stdout, stderr) = self.collect(limit, LOOK_PAUSE)?;
         if status.success() {
-            Ok((stdout, self.peak_kib))
+            Ok(stdout)
         } else {
             Err(format!(
                 "{}: {status}: {} {}",
@@ -154,6 +136,33 @@ impl Running {
                 stderr.trim()
             ))
         }
+    }
+
+    /// As [`Running::finish`], of this program and then of `others`, in at most `limit` together;
+    /// what all of them printed, in order, and the most memory that was resident in each, added up,
+    /// in KiB.
+    pub(crate) fn finish_with(
+        self,
+        others: Vec<Self>,
+        limit: Duration,
+    ) -> Result<(Vec<String>, u64), String> {
+        let end = Instant::now() + limit;
+        let mut left: VecDeque<Self> = [self].into_iter().chain(others).collect();
+        let (mut printed, mut peak_kib) = (Vec::new(), 0);
+        while let Some(mut first) = left.pop_front() {
+            while first.is_running() && Instant::now() < end {
+                // Who ends before the first does says no more of its memory afterwards.
+                first.look_at_memory();
+                left.iter_mut().for_each(Self::look_at_memory);
+                thread::sleep(LOOK_PAUSE);
+            }
+            if first.is_running() {
+                return Err(first.not_done_in(limit));
+            }
+            peak_kib += first.peak_kib;
+            printed.push(first.finish(limit)?);
+        }
+        Ok((printed, peak_kib))
     }
 
     /// Waits for its end, which is looked for every `pause`, and gives what it said, on either way.
@@ -165,11 +174,10 @@ impl Running {
     ) -> Result<(ExitStatus, String, String), String> {
         let end = Instant::now() + limit;
         let status = loop {
-            self.look_at_memory();
             match self.child.try_wait() {
                 Ok(Some(status)) => break status,
                 Ok(None) if Instant::now() < end => thread::sleep(pause),
-                Ok(None) => return Err(format!("{}: not done in {limit:?}", self.what)),
+                Ok(None) => return Err(self.not_done_in(limit)),
                 Err(error) => return Err(format!("{}: {error}", self.what)),
             }
         };
@@ -178,11 +186,14 @@ impl Running {
         Ok((status, stdout, stderr))
     }
 
+    fn not_done_in(&self, limit: Duration) -> String {
+        format!("{}: not done in {limit:?}", self.what)
+    }
+
     /// Notes the most memory that was resident so far. A program that has ended says no more.
     pub(crate) fn look_at_memory(&mut self) {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-        let peak = number_after(&status.unwrap_or_default(), "VmHWM:").unwrap_or(0.0);
-        self.peak_kib = self.peak_kib.max(peak as u64);
+        let peak = memory_kib(self.process(), "VmHWM:").unwrap_or(0);
+        self.peak_kib = self.peak_kib.max(peak);
     }
 
     /// The most that [`Running::look_at_memory`] saw, in KiB.
@@ -199,34 +210,24 @@ impl Running {
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
+}
 
-    /// Ends the program now.
-    pub(crate) fn stop(&mut self) {
+impl Drop for Running {
+    fn drop(&mut self) {
         // Both fail only when the program is gone already, which is what is wanted.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
+/// What the kernel says of a process's memory under `key`, in KiB; nothing of one that has ended.
+pub(crate) fn memory_kib(process: u32, key: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    number_after(&status, key).map(|kib| kib as u64)
+}
+
 /// Between looks at a program that runs.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
-
-/// A server that is ended when dropped.
-#[derive(Debug)]
-pub(crate) struct Ended(Running);
-
-impl Ended {
-    /// Starts `command`.
-    pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
-        Running::start(command).map(Self)
-    }
-}
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
-}
 
 fn read(stream: Option<&mut impl std::io::Read>) -> String {
     let mut text = String::new();

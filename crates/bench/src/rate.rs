@@ -48,7 +48,7 @@ fn steady(mbit_per_s: u32, has_rival: bool) -> Result<[f64; 2], String> {
     let bytes_per_s = mbit_per_s * 125_000;
     lab.set_bottleneck(1, bytes_per_s, bytes_per_s / 1000 * QUEUE_MS)
         .map_err(|e| e.to_string())?;
-    let rivals = has_rival.then(|| rivals(&lab)).transpose()?;
+    let _rivals = has_rival.then(|| rivals(&lab)).transpose()?;
     let receiver = start(&lab, 1, "recv --timeout 30s")?;
     let words = format!(
         "send --receivers 1 --policy wait --rate auto --size 1400 --seconds {SEND_SECONDS}"
@@ -60,9 +60,6 @@ fn steady(mbit_per_s: u32, has_rival: bool) -> Result<[f64; 2], String> {
     let last = Sample::take(&sender)?;
     let sent = sender.finish(END_TIME_MAX)?;
     let received = receiver.finish(END_TIME_MAX)?;
-    for mut rival in rivals.into_iter().flatten() {
-        rival.stop();
-    }
     if number_after(&sent, "\"messages\":") != number_after(&received, "\"messages\":") {
         return Err(format!("not complete: sent {sent}, received {received}"));
     }

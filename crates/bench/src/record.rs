@@ -11,7 +11,7 @@ use crate::{
     table::{self, memory},
 };
 
-/// Prints the table of a comparison, and keeps its runs as [`write`] does.
+/// Prints the table of a comparison, and keeps its runs as [`write()`] does.
 pub(crate) fn keep(name: &str, title: &str, unit: &str, series: &[Series]) -> Result<(), String> {
     println!("{title}\n{}", table::render(series, unit));
     write(name, title, unit, series, series.len())

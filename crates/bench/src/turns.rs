@@ -74,7 +74,7 @@ pub(crate) fn undisturbed<T>(
             await_calm();
         }
         let before = Ticks::read();
-        let figures = run()?;
+        let figures = run().map_err(|text| format!("{what} {name}: {text}"))?;
         let steal = Ticks::read().steal_permille_since(before);
         if steal <= STEAL_PERMILLE_MAX {
             return Ok(figures);
@@ -84,7 +84,8 @@ pub(crate) fn undisturbed<T>(
     Err(format!("{what} {name}: no valid run in {TRIES} tries"))
 }
 
-const TRIES: usize = 5;
+/// Runs of which one has to be undisturbed.
+pub(crate) const TRIES: usize = 15;
 
 #[cfg(test)]
 mod tests {

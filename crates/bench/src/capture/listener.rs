@@ -41,7 +41,6 @@ impl Drop for Listener {
             // It fails only when all of it has gone by itself meanwhile.
             drop(self.signal("-KILL").status());
         }
-        self.0.stop();
     }
 }
 

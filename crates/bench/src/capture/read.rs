@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{Scratch, table, tool::is_installed};
-use crate::program;
+use crate::{program, turns::undisturbed};
 
 /// The tables of `pairs` rounds: a file of mixed frames, and one of the smallest.
 pub(super) fn run(scratch: &Scratch, pairs: usize) -> Result<String, String> {
@@ -75,20 +75,22 @@ fn of_one_file(file: &Path, pairs: usize, what: &str) -> Result<String, String> 
         .collect();
     for pair in 1..=pairs {
         for ((name, command), (_, times)) in rows.iter().zip(&mut results) {
-            let mut command = command();
-            let program = command.get_program().to_string_lossy().into_owned();
-            let seconds = if program.contains('/') || is_installed(&program) {
-                let begun = Instant::now();
-                command.stdout(Stdio::null());
-                program::complete(&mut command)?;
-                begun.elapsed().as_secs_f64()
-            } else {
-                f64::NAN
-            };
+            let seconds = undisturbed("reading", name, || reading_time(command()))?;
             eprintln!("pair {pair} {name}: {seconds:.3} s");
             times.push(seconds);
         }
     }
     let title = format!("reading 1 GB of {what} from the page cache, {pairs} pairs");
     Ok(table(&title, "s", 3, &results))
+}
+
+/// Seconds until `command` ends; not a number where it is not installed.
+fn reading_time(mut command: Command) -> Result<f64, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    if !program.contains('/') && !is_installed(&program) {
+        return Ok(f64::NAN);
+    }
+    let begun = Instant::now();
+    program::complete(command.stdout(Stdio::null()))?;
+    Ok(begun.elapsed().as_secs_f64())
 }

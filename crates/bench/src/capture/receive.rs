@@ -117,7 +117,7 @@ pub(super) fn small_ring(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<S
                 ring_bytes: SMALL_RING_BYTES,
                 is_written: false,
             };
-            let (sent, counted) = match trial.run(&load) {
+            let (sent, counted) = match undisturbed("loss", name, || trial.run(&load)) {
                 Ok(figures) => figures,
                 Err(text) => {
                     eprintln!(

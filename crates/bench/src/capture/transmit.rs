@@ -11,7 +11,7 @@ use std::{
 use lab::Lab;
 
 use super::{Scratch, listener::Listener, table, tool::is_installed};
-use crate::{machine::arrived_and_sent, program};
+use crate::{machine::arrived_and_sent, program, turns::undisturbed};
 
 /// Makes a sender's command.
 type Make<'a> = dyn Fn() -> Result<Command, String> + 'a;
@@ -76,7 +76,7 @@ pub(super) fn top_speed(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<St
     }
     for pair in 1..=pairs {
         for ((name, command), (_, rates)) in rows.iter().zip(&mut results) {
-            let rate = sending_rate(lab, &mut command()?)?;
+            let rate = undisturbed("sending", name, || sending_rate(lab, &mut command()?))?;
             eprintln!("pair {pair} {name}: {rate:.0} packets/s");
             rates.push(rate);
         }
@@ -117,7 +117,9 @@ pub(super) fn gaps(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String,
         }
         for pair in 1..=pairs {
             for ((name, command), (_, errors)) in rows.iter().zip(&mut results) {
-                let error = gap_error(lab, scratch, &mut command()?, rate)?;
+                let error = undisturbed("gaps", name, || {
+                    gap_error(lab, scratch, &mut command()?, rate)
+                })?;
                 eprintln!("pair {pair} {rate}/s {name}: p99 {error:.1} us");
                 errors.push(error);
             }

@@ -5,7 +5,11 @@ use std::{borrow::BorrowMut, process::Command, thread, time::Duration};
 
 use lab::Lab;
 
-use crate::{machine::Ticks, program::Running, sample::Sample};
+use crate::{
+    machine::Ticks,
+    program::{Running, number_after},
+    sample::Sample,
+};
 
 mod aeron;
 pub(crate) use aeron::Aeron;
@@ -59,6 +63,21 @@ fn run_group(
         ..Sample::since(before)
     };
     Ok((printed.concat(), received, sample))
+}
+
+/// `sample` of `count` messages of `size` bytes, with what their receiver printed: how many it
+/// `received`, how often the sequence `breaks`, and their `rate`.
+fn counted(printed: &str, count: u32, size: usize, sample: Sample) -> Result<Sample, String> {
+    let number = |key: &str| {
+        number_after(printed, key).ok_or_else(|| format!("no '{key}' in what it said: {printed}"))
+    };
+    let received = number("received")?;
+    Ok(Sample {
+        rate: number("rate")?,
+        bytes: received * size as f64,
+        missing: (f64::from(count) - received + number("breaks")?) as u64,
+        ..sample
+    })
 }
 
 const GROUP: &str = "239.192.7.1";

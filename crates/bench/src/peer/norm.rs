@@ -4,11 +4,8 @@ use std::path::PathBuf;
 
 use lab::Lab;
 
-use super::{GROUP, Peer, run_pair};
-use crate::{
-    program::{self, number_after},
-    sample::Sample,
-};
+use super::{GROUP, Peer, counted, run_pair};
+use crate::{program, sample::Sample};
 
 /// One stream whose window the receiver acknowledges, at the rate at which it was fastest.
 #[derive(Debug)]
@@ -19,12 +16,8 @@ pub(crate) struct Norm {
 
 impl Norm {
     pub(crate) fn new(size: usize) -> Result<Self, String> {
-        let flags = program::pkg_config("norm", "libnorm-dev")?;
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        Ok(Self {
-            program: program::compile("normbench.cpp", &flags)?,
-            size,
-        })
+        let program = program::compile_with("normbench.cpp", "norm", "libnorm-dev")?;
+        Ok(Self { program, size })
     }
 }
 
@@ -38,24 +31,18 @@ impl Peer for Norm {
             ..=256 => 2_000_000,
             _ => 200_000,
         };
-        let [count_text, size] = [count, self.size].map(|number| number.to_string());
+        let [count_text, size] = [count.to_string(), self.size.to_string()];
         let session = ["e0", GROUP, PORT, &size, &count_text];
         let mut recv = lab.host(1).command(&self.program);
         recv.arg("recv").args(session);
         let mut send = lab.host(0).command(&self.program);
         send.arg("send").args(session).arg(RATE_BITS);
-        let (_, received, mut sample) = run_pair(&mut recv, &mut send)?;
-        let number = |key: &str| {
-            number_after(&received, key).ok_or_else(|| format!("no '{key}' in NORM's output"))
-        };
-        let got = number("received")?;
-        sample.rate = number("rate")?;
-        sample.bytes = got * self.size as f64;
-        sample.missing = (count as f64 - got + number("breaks")?) as u64;
-        Ok(sample)
+        let (_, received, sample) = run_pair(&mut recv, &mut send)?;
+        counted(&received, count, self.size, sample)
     }
 }
 
 const PORT: &str = "7601";
-/// Above it, packets that the receiver has no room for cost more than the rate brings.
+/// The best of 0.7 to 3 Gbit/s, by the medians of three rounds at 64 B and at 1400 B: what it sends
+/// beyond what its receiver has room for costs it more than it brings.
 const RATE_BITS: &str = "1e9";

@@ -6,7 +6,7 @@ use std::{fs, path::Path, process::Command};
 use lab::Lab;
 
 use super::{START, ours::Removed};
-use crate::program::{self, Ended};
+use crate::program::{self, Running};
 
 /// Draws the heat maps of four rates, and what the cable carries by size, into `docs/img`.
 pub(super) fn draw(lab: &Lab) -> Result<String, String> {
@@ -25,7 +25,7 @@ fn round_trips(lab: &Lab, picture: &Path) -> Result<(), String> {
     let program = program::ours()?;
     let mut there = lab.host(1).command(&program);
     there.args(["rtt", "reflect", "--quiet", "--wait", "spin", "--cpu", "1"]);
-    let _reflector = Ended::start(&mut there)?;
+    let _reflector = Running::start(&mut there)?;
     std::thread::sleep(START);
     let result = Removed::new();
     let mut here = lab.host(0).command(&program);
@@ -41,7 +41,7 @@ fn round_trips(lab: &Lab, picture: &Path) -> Result<(), String> {
 fn datagrams(lab: &Lab, picture: &Path) -> Result<(), String> {
     let program = program::ours()?;
     let mut there = lab.host(1).command(&program);
-    let _server = Ended::start(there.args(["udp", "serve", "--quiet"]))?;
+    let _server = Running::start(there.args(["udp", "serve", "--quiet"]))?;
     std::thread::sleep(START);
     let mut here = lab.host(0).command(&program);
     here.args(["udp", "run", &lab.host(1).ipv4().to_string(), "--quiet"]);

@@ -1,13 +1,15 @@
-//! Round trips beside sockperf and libpgm, one at a time and at fixed rates, and how well the
-//! schedule is kept.
+//! Round trips beside sockperf, libpgm and bare sockets, one at a time and at fixed rates, and how
+//! well the schedule is kept.
 //!
 //! All count whole round trips between two applications by one clock.
 
-use std::{process::Command, time::Duration};
+use std::{ffi::OsStr, process::Command, time::Duration};
 
 use lab::{Lab, LabSpec};
 
 use crate::turns::{Figures, Run, Turns};
+
+mod bare;
 
 mod maps;
 
@@ -43,17 +45,25 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
 /// The parts that can be asked for by name.
 pub(crate) const PARTS: [&str; 4] = ["rtt-sockperf", "rtt-pgm", "rtt-pacing", "rtt-maps"];
 
-/// Waits block in the one-at-a-time rows, and both ends spin in the rows with a rate. sockperf
-/// prints half a round trip unless told otherwise; it is told.
+/// sockperf prints half a round trip unless told otherwise; it is told. At a rate its client has a
+/// thread to send and one to receive: when all spin, three threads share two processors, and the
+/// scheduler's slices are what it measures. So there are rows at a rate in which both ends block.
 fn beside_sockperf(lab: &Lab, pairs: usize) -> Result<String, String> {
     let is_there = Command::new("sockperf").arg("--version").output().is_ok();
     if !is_there {
         eprintln!("skipped: sockperf is not installed (Debian: sockperf)");
     }
+    let at_a_rate = ["block", "spin"].map(|wait| {
+        [10_000, 20_000, 40_000].map(|rate| Load {
+            rate: Some(rate),
+            wait,
+            processors: None,
+        })
+    });
     let mut text = HEADINGS.to_owned();
-    for rate in [None, Some(10_000), Some(20_000), Some(40_000)] {
-        let wait = if rate.is_some() { "spin" } else { "block" };
-        let load = Load { rate, wait };
+    let [one_cpu, two] = one_at_a_time("block");
+    let at_a_rate = at_a_rate.into_iter().flatten();
+    for load in [one_cpu].into_iter().chain(at_a_rate).chain([two]) {
         let mut peers: Vec<(&str, Run<'_>)> = vec![("towline", one(lab, Over::Udp, load))];
         if is_there {
             peers.push((
@@ -62,18 +72,24 @@ fn beside_sockperf(lab: &Lab, pairs: usize) -> Result<String, String> {
             ));
         }
         peers.push(("towline (again)", one(lab, Over::Udp, load)));
-        text += &table(&load.name(), pairs, &peers)?;
+        text += &table(load, pairs, &peers)?;
     }
     Ok(text)
 }
 
-/// One message at a time through PGM sessions, beside the same through plain datagrams, and beside
-/// libpgm; both ends wait alike.
+/// One message at a time through PGM sessions, beside the same through plain datagrams, beside
+/// libpgm and beside bare sockets; both ends wait alike.
+///
+/// What blocks on two processors is not compared by its own work. A processor that has gone idle
+/// takes longest to come back, so whoever computes longer after it has sent is answered sooner, a
+/// bare socket last. The bare row shows it.
 fn over_pgm(lab: &Lab, pairs: usize) -> Result<String, String> {
-    let rival = pgm::Rival::new();
-    let mut text = format!("over PGM; bars: p50 at most 1.30 of UDP's, below libpgm's\n{HEADINGS}");
-    for wait in ["block", "spin"] {
-        let load = Load { rate: None, wait };
+    let (rival, bare) = (pgm::Rival::new(), bare::Bare::new()?);
+    let bare = &bare;
+    let mut text = format!("{PGM_BARS}{HEADINGS}");
+    let [one_cpu, two] = one_at_a_time("block");
+    let [_, spinning] = one_at_a_time("spin");
+    for load in [one_cpu, spinning, two] {
         let mut peers: Vec<(&str, Run<'_>)> = vec![
             ("towline PGM", one(lab, Over::Pgm, load)),
             ("towline UDP", one(lab, Over::Udp, load)),
@@ -81,14 +97,38 @@ fn over_pgm(lab: &Lab, pairs: usize) -> Result<String, String> {
         match &rival {
             Ok(rival) => peers.push((
                 "libpgm 5.3",
-                Box::new(move || rival.run(lab, wait, SECONDS)),
+                Box::new(move || rival.run(lab, load, SECONDS)),
             )),
             Err(text) => eprintln!("skipped: {text}"),
         }
+        peers.push(("bare UDP", Box::new(move || bare.run(lab, load, SECONDS))));
         peers.push(("towline PGM (again)", one(lab, Over::Pgm, load)));
-        text += &table(&format!("{}, {wait}", load.name()), pairs, &peers)?;
+        text += &table(load, pairs, &peers)?;
     }
     Ok(text)
+}
+
+/// With both ends on one processor, and with one each. Left to themselves, they are moved from one
+/// of these states to the other, and a run is a mixture: a wake-up on the same processor is a
+/// switch, one on another takes that out of its idle state, which takes several times as long.
+fn one_at_a_time(wait: &'static str) -> [Load; 2] {
+    [[0, 0], [0, 1]].map(|processors| Load {
+        rate: None,
+        wait,
+        processors: Some(processors),
+    })
+}
+
+/// `program` on a host of the lab, and all its threads on the processor that `load` gives that end:
+/// also the one that keeps our results, which the rivals do not have.
+fn command(lab: &Lab, host: usize, program: impl AsRef<OsStr>, load: Load) -> Command {
+    let Some(processors) = load.processors else {
+        return lab.host(host).command(program);
+    };
+    let mut command = lab.host(host).command("taskset");
+    command.args(["-c", &processors[host].to_string()]);
+    command.arg(program);
+    command
 }
 
 fn one(lab: &Lab, over: Over, load: Load) -> Run<'_> {
@@ -99,20 +139,25 @@ fn one(lab: &Lab, over: Over, load: Load) -> Run<'_> {
 }
 
 /// The rows of one load.
-fn table(what: &str, pairs: usize, peers: &[(&str, Run<'_>)]) -> Result<String, String> {
-    let turns = Turns::take(what, pairs, peers)?;
+fn table(load: Load, pairs: usize, peers: &[(&str, Run<'_>)]) -> Result<String, String> {
+    let what = load.name();
+    let turns = Turns::take(&what, pairs, peers)?;
     let line = |row: crate::turns::Row<'_>| {
         let [p50, p999]: Figures = row.figures;
         let ratios = format!("{:.2}, {:.2}", row.ratios[0], row.ratios[1]);
         let name = row.name;
-        format!("{what:<17} {name:<20} {p50:>10.1} {p999:>10.1} {ratios:>24}\n")
+        format!("{what:<24} {name:<20} {p50:>10.1} {p999:>10.1} {ratios:>24}\n")
     };
     Ok(turns.rows().map(line).collect())
 }
 
 const HEADINGS: &str = "\
-load              peer                     p50 us   p99.9 us  ours / peer, p50, p99.9
+load                     peer                     p50 us   p99.9 us  ours / peer, p50, p99.9
 ";
-const SECONDS: u32 = 5;
+/// Of one run: at 85 us a round trip, 35 of them are above p99.9.
+const SECONDS: u32 = 3;
+const PGM_BARS: &str = "\
+over PGM; bars: p50 at most 1.30 of UDP's, below libpgm's (what blocks on 2 cpus: see bare UDP)
+";
 /// A server needs a moment before it listens.
 const START: Duration = Duration::from_millis(300);

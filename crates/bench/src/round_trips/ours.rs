@@ -8,8 +8,9 @@ use std::{
 use lab::Lab;
 use serde_json::Value;
 
+use super::command;
 use crate::{
-    program::{self, Ended},
+    program::{self, Running},
     turns::Figures,
 };
 
@@ -26,12 +27,22 @@ pub(super) struct Load {
     /// Messages each second; `None`: each when the one before is back.
     pub(super) rate: Option<u32>,
     pub(super) wait: &'static str,
+    /// Which processors the client and the server run on; `None`: where the scheduler puts them.
+    pub(super) processors: Option<[u8; 2]>,
 }
 
 impl Load {
     pub(super) fn name(self) -> String {
-        self.rate
-            .map_or_else(|| "ping-pong".to_owned(), |rate| format!("{rate}/s"))
+        let rate = match self.rate {
+            Some(rate) => format!("{rate}/s"),
+            None => "ping-pong".to_owned(),
+        };
+        let place = match self.processors {
+            Some([here, there]) if here == there => ", 1 cpu",
+            Some(_) => ", 2 cpus",
+            None => "",
+        };
+        format!("{rate}, {}{place}", self.wait)
     }
 }
 
@@ -53,15 +64,15 @@ pub(super) fn ours_into(
         Over::Udp => ("udp", lab.host(1).ipv4().to_string()),
         Over::Pgm => ("pgm", GROUP.to_owned()),
     };
-    let mut there = lab.host(1).command(&program);
+    let mut there = command(lab, 1, &program, load);
     there.args(["rtt", "reflect", "--quiet", "--over", over]);
     there.args(["--wait", load.wait]);
     if over == "pgm" {
         there.args(["--listen", GROUP]);
     }
     // The reflector needs a moment; the first greetings may go unheard, and are repeated.
-    let _reflector = Ended::start(&mut there)?;
-    let mut here = lab.host(0).command(&program);
+    let _reflector = Running::start(&mut there)?;
+    let mut here = command(lab, 0, &program, load);
     here.args(["rtt", "run", &target, "--json", "--quiet", "--over", over]);
     here.args(["--stamp-every", "0", "--wait", load.wait]);
     here.args(["--time", &format!("{seconds}s"), "--out"]);

@@ -35,6 +35,7 @@ pub(super) fn run(lab: &Lab) -> Result<String, String> {
             Load {
                 rate: Some(RATE),
                 wait: "spin",
+                processors: None,
             },
             Removed::new(),
         );

@@ -1,12 +1,16 @@
 //! libpgm, one message at a time.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use lab::Lab;
 
-use super::START;
+use super::{
+    Load, START,
+    bare::{SIZE, figures},
+    command,
+};
 use crate::{
-    program::{self, Ended, Running, number_after},
+    program::{self, Running},
     turns::Figures,
 };
 
@@ -21,32 +25,24 @@ impl Rival {
         program::compile_with_libpgm().map(|program| Self { program })
     }
 
-    /// Median and 99.9th percentile of one run, in microseconds. `wait`: `block` or `spin`.
-    pub(super) fn run(&self, lab: &Lab, wait: &str, seconds: u32) -> Result<Figures, String> {
+    /// Median and 99.9th percentile of one run, in microseconds.
+    pub(super) fn run(&self, lab: &Lab, load: Load, seconds: u32) -> Result<Figures, String> {
         let command = |host: usize, mode: &str| {
-            let mut command = lab.host(host).command(&self.program);
+            let mut command = command(lab, host, &self.program, load);
             // By address: libpgm looks a name up in the DNS first, and fails where there is none.
             command.args([mode, &lab.host(host).ipv4().to_string(), GROUP]);
             command
         };
         let limit = seconds + LEAD_SECONDS;
         let mut there = command(1, "echo");
-        let _echo = Ended::start(there.args([&(limit + LEAD_SECONDS).to_string(), wait]))?;
+        let _echo = Running::start(there.args([&(limit + LEAD_SECONDS).to_string(), load.wait]))?;
         std::thread::sleep(START);
         let mut here = command(0, "pong");
-        here.args([SIZE, &limit.to_string(), wait]);
-        let limit = Duration::from_secs(u64::from(limit)) + END_TIME_MAX;
-        let text = Running::start(&mut here)?.finish(limit)?;
-        let at = |key: &str| {
-            number_after(&text, key).ok_or_else(|| format!("libpgm: no {key} in {text}"))
-        };
-        Ok([at("p50")?, at("p99.9")?])
+        here.args([SIZE, &limit.to_string(), load.wait]);
+        figures(&program::printed(&mut here)?)
     }
 }
 
 const GROUP: &str = "239.192.7.9";
-/// As ours.
-const SIZE: &str = "64";
 /// It waits a second before it begins to count.
 const LEAD_SECONDS: u32 = 1;
-const END_TIME_MAX: Duration = Duration::from_secs(10);

@@ -2,22 +2,21 @@
 
 use lab::Lab;
 
-use super::{Load, START};
-use crate::{program::Ended, turns::Figures};
+use super::{Load, START, command};
+use crate::{program::Running, turns::Figures};
 
 /// Median and 99.9th percentile of one run, in microseconds.
 pub(super) fn run(lab: &Lab, load: Load, seconds: u32) -> Result<Figures, String> {
     let address = lab.host(1).ipv4().to_string();
-    let mut there = lab.host(1).command("sockperf");
+    let mut there = command(lab, 1, "sockperf", load);
     there.args(["server", "-i", &address, "-p", "7701"]);
-    if load.rate.is_some() {
-        // Never asleep, as ours in these rows.
+    let is_spinning = load.wait == "spin";
+    if is_spinning {
         there.arg("--nonblocked");
     }
-    let _server = Ended::start(&mut there)
-        .map_err(|error| format!("{error}: install sockperf (Debian: sockperf)"))?;
+    let _server = Running::start(&mut there)?;
     std::thread::sleep(START);
-    let mut here = lab.host(0).command("sockperf");
+    let mut here = command(lab, 0, "sockperf", load);
     here.arg(if load.rate.is_some() {
         "under-load"
     } else {
@@ -27,7 +26,10 @@ pub(super) fn run(lab: &Lab, load: Load, seconds: u32) -> Result<Figures, String
     here.arg(seconds.to_string());
     if let Some(rate) = load.rate {
         here.args(["--mps", &rate.to_string()]);
-        here.args(["--reply-every", "1", "--nonblocked"]);
+        here.args(["--reply-every", "1"]);
+    }
+    if is_spinning {
+        here.arg("--nonblocked");
     }
     let output = here
         .output()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lab::Lab;
 
 use crate::{
-    program::{self, Ended, number_after},
+    program::{self, Running, number_after},
     turns::Figures,
 };
 
@@ -23,7 +23,7 @@ pub(super) enum Offered {
 pub(super) fn ours(lab: &Lab, size: usize, offered: Offered) -> Result<Figures, String> {
     let program = program::ours()?;
     let mut there = lab.host(1).command(&program);
-    let _server = Ended::start(there.args(["udp", "serve", "--quiet"]))?;
+    let _server = Running::start(there.args(["udp", "serve", "--quiet"]))?;
     std::thread::sleep(START);
     let mut here = lab.host(0).command(&program);
     here.args(["udp", "run", &lab.host(1).ipv4().to_string(), "--json"]);
@@ -50,7 +50,7 @@ pub(super) fn ours(lab: &Lab, size: usize, offered: Offered) -> Result<Figures, 
 
 pub(super) fn iperf3(lab: &Lab, size: usize, offered: Offered) -> Result<Figures, String> {
     let mut there = lab.host(1).command("iperf3");
-    let _server = Ended::start(there.args(["-s", "-1"]))?;
+    let _server = Running::start(there.args(["-s", "-1"]))?;
     std::thread::sleep(START);
     let mut here = lab.host(0).command("iperf3");
     let bits_per_s = match offered {
@@ -75,7 +75,7 @@ pub(super) fn iperf3(lab: &Lab, size: usize, offered: Offered) -> Result<Figures
 
 pub(super) fn nuttcp(lab: &Lab, size: usize, offered: Offered) -> Result<Figures, String> {
     let mut there = lab.host(1).command("nuttcp");
-    let _server = Ended::start(there.args(["-S", "-1", "--nofork"]))?;
+    let _server = Running::start(there.args(["-S", "-1", "--nofork"]))?;
     std::thread::sleep(START);
     let mut here = lab.host(0).command("nuttcp");
     let rate = match offered {

@@ -1,0 +1,49 @@
+//! Datagrams of a bare socket, which is what host and network leave to any protocol.
+
+use std::path::PathBuf;
+
+use lab::Lab;
+
+use super::{Load, START, command};
+use crate::{
+    program::{self, Running, number_after},
+    turns::Figures,
+};
+
+/// A program that does nothing but send and receive.
+#[derive(Debug)]
+pub(super) struct Bare {
+    program: PathBuf,
+}
+
+impl Bare {
+    pub(super) fn new() -> Result<Self, String> {
+        program::compile("udppong.c", &[]).map(|program| Self { program })
+    }
+
+    /// Median and 99.9th percentile of one run, in microseconds.
+    pub(super) fn run(&self, lab: &Lab, load: Load, seconds: u32) -> Result<Figures, String> {
+        let address = lab.host(1).ipv4().to_string();
+        let mut there = command(lab, 1, &self.program, load);
+        // It is ended before.
+        there.args(["echo", &address, &(2 * seconds).to_string(), load.wait]);
+        let _echo = Running::start(&mut there)?;
+        std::thread::sleep(START);
+        let mut here = command(lab, 0, &self.program, load);
+        here.args(["pong", &address, SIZE, &seconds.to_string(), load.wait]);
+        figures(&program::printed(&mut here)?)
+    }
+}
+
+/// The percentiles that a yardstick printed.
+pub(super) fn figures(printed: &str) -> Result<Figures, String> {
+    let at = |key: &str| number_after(printed, key).ok_or_else(|| format!("no {key} in {printed}"));
+    // The first message may be sent before the other end is there.
+    if at("sent")? > at("got")? + 1.0 {
+        return Err(format!("not every answer came: {printed}"));
+    }
+    Ok([at("p50")?, at("p99.9")?])
+}
+
+/// As ours.
+pub(super) const SIZE: &str = "64";
