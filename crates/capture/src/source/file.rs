@@ -21,7 +21,6 @@ use crate::{CaptureError, Interface, Losses, Packet};
 /// Packets of one file, in either format.
 pub struct FileSource {
     path: PathBuf,
-    input: Box<dyn Read + Send>,
     is_compressed: bool,
     decoder: TraceDecoder,
     buffer: ReadBuffer,
@@ -37,17 +36,17 @@ impl FileSource {
     /// # Errors
     /// When it cannot be opened or is no capture file.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
-        let input: Box<dyn Read + Send> = if path == Path::new("-") {
-            Box::new(stdin())
-        } else {
-            let file = File::open(path).map_err(|cause| CaptureError::File {
-                operation: "open",
-                path: path.to_owned(),
-                cause,
-            })?;
-            Box::new(file)
-        };
-        Self::new(path, input)
+        if path == Path::new("-") {
+            return Self::new(path, Box::new(stdin()));
+        }
+        let file = File::open(path).map_err(|cause| CaptureError::File {
+            operation: "open",
+            path: path.to_owned(),
+            cause,
+        })?;
+        // What trickles in is decoded as it comes.
+        let is_at_hand = file.metadata().is_ok_and(|about| about.is_file());
+        Self::begin(path, Box::new(file), is_at_hand)
     }
 
     /// Reads a file from any input; `path` is for messages.
@@ -55,6 +54,14 @@ impl FileSource {
     /// # Errors
     /// When it is no capture file.
     pub fn new(path: &Path, input: Box<dyn Read + Send>) -> Result<Self, CaptureError> {
+        Self::begin(path, input, false)
+    }
+
+    fn begin(
+        path: &Path,
+        input: Box<dyn Read + Send>,
+        may_read_ahead: bool,
+    ) -> Result<Self, CaptureError> {
         let opened = decompressed(input).map_err(|cause| CaptureError::File {
             operation: "read",
             path: path.to_owned(),
@@ -63,10 +70,9 @@ impl FileSource {
         let (input, is_compressed) = opened?;
         let mut source = Self {
             path: path.to_owned(),
-            input,
             is_compressed,
             decoder: TraceDecoder::new(),
-            buffer: ReadBuffer::new(),
+            buffer: ReadBuffer::new(input, may_read_ahead),
             is_at_end: false,
             interfaces: Vec::new(),
             losses: Losses::default(),
@@ -96,7 +102,7 @@ impl FileSource {
         if self.is_at_end {
             return Ok(());
         }
-        match self.buffer.fill(&mut self.input, needed) {
+        match self.buffer.fill(needed) {
             Ok(is_whole) => self.is_at_end = !is_whole,
             Err(cause) if self.is_compressed => {
                 // What came out so far is good; how much is missing nobody knows.
@@ -145,13 +151,10 @@ impl FileSource {
                 return Ok((had == 0).then_some(Progress::Some));
             }
             Pause::Lost(damage) => {
-                let rest = self.buffer.bytes().len() as u64;
-                let unread = io::copy(&mut self.input, &mut io::sink()).unwrap_or(0);
                 self.losses.damaged += 1;
-                self.losses.lost_bytes += rest + unread;
+                self.losses.lost_bytes += self.buffer.skip_rest();
                 let text = format!("{path}: {damage}; nothing behind it can be read");
                 self.remarks.push(text);
-                self.buffer.clear();
                 self.is_at_end = true;
                 self.decoder = TraceDecoder::new();
                 return Ok(Some(Progress::End));

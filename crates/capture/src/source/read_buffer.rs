@@ -7,99 +7,278 @@
 //! The kernel copies page to page several times faster than across, so that bytes stand in their
 //! pages here as they do in the file; what was left over of one reading is moved in front of the
 //! next. The memory is used again and again, and small enough to stay in the processor's cache.
+//!
+//! Of a long file a thread reads, or unpacks, the next piece while one is decoded.
 
-use std::io::{self, Read};
+use std::{
+    io::{self, Read},
+    mem,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+    },
+    thread,
+};
 
 /// Reads ahead by whole pages.
 #[derive(Debug)]
 pub(super) struct ReadBuffer {
-    memory: Vec<u8>,
-    /// Where the first page that is read into begins; what is left over stands in front of it.
-    page: usize,
-    start: usize,
-    end: usize,
+    piece: Piece,
+    input: Input,
     /// Bytes read since the beginning of the file.
     offset: u64,
+    may_read_ahead: bool,
+}
+
+/// Where bytes come from.
+enum Input {
+    Here(Box<dyn Read + Send>),
+    Ahead(ReadAhead),
 }
 
 impl ReadBuffer {
-    /// Empty, at the beginning of a file.
-    pub(super) fn new() -> Self {
-        let (memory, page) = pages(LEFT_OVER_BYTES, BUFFER_BYTES);
+    /// Empty, at the beginning of a file. One that `may_read_ahead` is given a thread when it turns
+    /// out to be long.
+    pub(super) fn new(input: Box<dyn Read + Send>, may_read_ahead: bool) -> Self {
         Self {
-            memory,
-            page,
-            start: page,
-            end: page,
+            piece: Piece::new(LEFT_OVER_BYTES, BUFFER_BYTES),
+            input: Input::Here(input),
             offset: 0,
+            may_read_ahead,
         }
     }
 
     /// What was read and not consumed.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.memory[self.start..self.end]
+        self.piece.bytes()
     }
 
     /// Leaves out the first `len` bytes.
     #[inline]
     pub(super) const fn consume(&mut self, len: usize) {
-        self.start += len;
+        self.piece.start += len;
     }
 
     /// Leaves out all.
     pub(super) const fn clear(&mut self) {
-        self.start = self.end;
+        self.piece.start = self.piece.end;
     }
 
     /// Reads on until `needed` bytes are at hand; false when the file ends before.
     ///
     /// # Errors
-    /// Of the input. What was read before is at hand, and more may be read.
-    pub(super) fn fill(&mut self, input: &mut dyn Read, needed: usize) -> io::Result<bool> {
-        if self.bytes().len() < needed {
-            self.make_room(needed);
+    /// Of the input. What was read before is at hand.
+    pub(super) fn fill(&mut self, needed: usize) -> io::Result<bool> {
+        if self.bytes().len() < needed && self.may_read_ahead && self.offset >= AHEAD_AFTER_BYTES {
+            self.read_ahead();
         }
-        while self.end - self.start < needed {
+        if self.bytes().len() < needed && matches!(self.input, Input::Here(_)) {
+            self.piece.make_room(needed, self.offset);
+        }
+        while self.bytes().len() < needed {
+            let len = match &mut self.input {
+                Input::Here(input) => self.piece.read(input)?,
+                Input::Ahead(ahead) => ahead.next(&mut self.piece)?,
+            };
+            if len == 0 {
+                return Ok(false);
+            }
+            self.offset += len as u64;
+        }
+        Ok(true)
+    }
+
+    /// Reads to the end, or as far as that goes, and tells how many bytes there were.
+    pub(super) fn skip_rest(&mut self) -> u64 {
+        let mut skipped = 0;
+        loop {
+            skipped += self.bytes().len() as u64;
+            self.clear();
+            if !self.fill(1).unwrap_or(false) {
+                return skipped;
+            }
+        }
+    }
+
+    /// Has a thread read from here on. One at a time: more would wait for each other's processor.
+    fn read_ahead(&mut self) {
+        self.may_read_ahead = false;
+        let has_room = thread::available_parallelism().is_ok_and(|count| count.get() > 1);
+        if !has_room || IS_READING_AHEAD.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (give, given) = channel();
+        let Ok(ahead) = ReadAhead::start(given, self.offset) else {
+            return;
+        };
+        if let Input::Here(input) = mem::replace(&mut self.input, Input::Ahead(ahead)) {
+            // The thread is there, and waits for it.
+            let _taken = give.send(input);
+        }
+    }
+}
+
+impl std::fmt::Debug for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Here(_) => "Here",
+            Self::Ahead(_) => "Ahead",
+        })
+    }
+}
+
+/// A piece of a file in memory.
+#[derive(Debug)]
+struct Piece {
+    memory: Vec<u8>,
+    /// Where the first page that is read into begins; what is left over stands in front of it.
+    page: usize,
+    start: usize,
+    end: usize,
+}
+
+impl Piece {
+    /// Memory with a page's beginning in it that has `before` bytes in front of it, and `behind`
+    /// from there on.
+    fn new(before: usize, behind: usize) -> Self {
+        let memory = vec![0; before + PAGE + behind];
+        let page = before + memory[before..].as_ptr().align_offset(PAGE).min(PAGE);
+        Self {
+            memory,
+            page,
+            start: page,
+            end: page,
+        }
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.memory[self.start..self.end]
+    }
+
+    /// Holds nothing, and what is read next is at `offset` of the file.
+    const fn empty_at(&mut self, offset: u64) {
+        self.start = self.page + (offset % PAGE as u64) as usize;
+        self.end = self.start;
+    }
+
+    /// Reads once; 0 at the end.
+    fn read(&mut self, input: &mut dyn Read) -> io::Result<usize> {
+        loop {
             match input.read(&mut self.memory[self.end..]) {
-                Ok(0) => return Ok(false),
                 Ok(len) => {
                     self.end += len;
-                    self.offset += len as u64;
+                    return Ok(len);
                 }
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
                 Err(cause) => return Err(cause),
             }
         }
-        Ok(true)
     }
 
-    /// Moves what is left over in front of where the next bytes go.
-    fn make_room(&mut self, needed: usize) {
+    /// Moves what is left over in front of where the bytes at `offset` go.
+    fn make_room(&mut self, needed: usize, offset: u64) {
         let left_over = self.start..self.end;
         let len = left_over.len();
-        let within_page = (self.offset % PAGE as u64) as usize;
+        let within_page = (offset % PAGE as u64) as usize;
         let room_behind = self.memory.len() - self.page - within_page;
         if len > self.page + within_page || needed - len > room_behind {
-            let (mut memory, page) = pages(needed, needed + PAGE);
-            let end = page + within_page;
-            memory[end - len..end].copy_from_slice(&self.memory[left_over]);
-            (self.memory, self.page) = (memory, page);
+            let mut longer = Self::new(needed, needed + PAGE);
+            longer.empty_at(offset);
+            let end = longer.end;
+            longer.memory[end - len..end].copy_from_slice(&self.memory[left_over]);
+            longer.start = end - len;
+            *self = longer;
         } else {
             let end = self.page + within_page;
             self.memory.copy_within(left_over, end - len);
+            (self.start, self.end) = (end - len, end);
         }
-        self.end = self.page + within_page;
-        self.start = self.end - len;
+    }
+
+    /// Becomes what is left over of it and, behind that, `next`, which becomes free.
+    fn go_on(&mut self, next: &mut Self) {
+        let len = self.bytes().len();
+        if len <= next.start {
+            let start = next.start - len;
+            next.memory[start..next.start].copy_from_slice(self.bytes());
+            next.start = start;
+            mem::swap(self, next);
+        } else {
+            // A record longer than a piece: in memory that grows with it.
+            self.memory.truncate(self.end);
+            self.memory.drain(..self.start);
+            self.memory.extend_from_slice(next.bytes());
+            (self.page, self.start, self.end) = (0, 0, self.memory.len());
+        }
     }
 }
 
-/// Memory with a page's beginning in it that has `before` bytes in front of it, and `behind` from
-/// there on; and where that is.
-fn pages(before: usize, behind: usize) -> (Vec<u8>, usize) {
-    let memory = vec![0; before + PAGE + behind];
-    let page = before + memory[before..].as_ptr().align_offset(PAGE).min(PAGE);
-    (memory, page)
+/// A thread that reads the pieces of a file one after the other, a few before they are asked for.
+struct ReadAhead {
+    pieces: Receiver<io::Result<Piece>>,
+    free: Sender<Piece>,
+}
+
+impl ReadAhead {
+    /// Reads what it will be given from `offset` on. The thread ends when nobody takes pieces any
+    /// more; it is not waited for, as what it reads may hang.
+    fn start(input: Receiver<Box<dyn Read + Send>>, offset: u64) -> io::Result<Self> {
+        let (sender, pieces) = sync_channel(PIECES_AHEAD);
+        let (free, returned) = channel();
+        let work = move || {
+            if let Ok(input) = input.recv() {
+                supply(input, offset, &sender, &returned);
+            }
+        };
+        let started = Self { pieces, free };
+        thread::Builder::new()
+            .name("read-ahead".to_owned())
+            .spawn(work)?;
+        Ok(started)
+    }
+
+    /// Appends the next bytes, and tells how many; 0 at the end.
+    fn next(&self, piece: &mut Piece) -> io::Result<usize> {
+        let lost = |_| io::Error::other("the thread that reads it has failed");
+        let mut next = self.pieces.recv().map_err(lost)??;
+        let len = next.bytes().len();
+        piece.go_on(&mut next);
+        if next.memory.len() == LEFT_OVER_BYTES + PAGE + BUFFER_BYTES {
+            // At the end nobody takes it.
+            let _taken = self.free.send(next);
+        }
+        Ok(len)
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        IS_READING_AHEAD.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Hands over piece after piece; after the last an empty one, again and again, as files may grow.
+fn supply(
+    mut input: Box<dyn Read + Send>,
+    mut offset: u64,
+    pieces: &SyncSender<io::Result<Piece>>,
+    returned: &Receiver<Piece>,
+) {
+    loop {
+        let mut piece = returned
+            .try_recv()
+            .unwrap_or_else(|_| Piece::new(LEFT_OVER_BYTES, BUFFER_BYTES));
+        piece.empty_at(offset);
+        let read = piece.read(&mut input).map(|len| {
+            offset += len as u64;
+            piece
+        });
+        if pieces.send(read).is_err() {
+            return;
+        }
+    }
 }
 
 /// What fits the second-level cache is still there when it is looked at.
@@ -108,6 +287,11 @@ const BUFFER_BYTES: usize = 256 << 10;
 const LEFT_OVER_BYTES: usize = 64 << 10;
 /// Of this machine or a part of its pages; either does.
 const PAGE: usize = 4096;
+/// A shorter file is read before a thread is there.
+const AHEAD_AFTER_BYTES: u64 = 4 << 20;
+/// Enough that neither side waits for the other at each piece; of 2, 4 and 8 the last is fastest.
+const PIECES_AHEAD: usize = 8;
+static IS_READING_AHEAD: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]
 mod tests {
@@ -123,43 +307,84 @@ mod tests {
         }
     }
 
+    /// A buffer of which a thread reads, or may read when it has turned out to be long.
+    fn buffers(input: impl Fn() -> Box<dyn Read + Send>) -> [ReadBuffer; 2] {
+        let (give, given) = channel();
+        let ahead = ReadAhead::start(given, 0).unwrap();
+        give.send(input()).unwrap();
+        let mut by_thread = ReadBuffer::new(Box::new(io::empty()), false);
+        by_thread.input = Input::Ahead(ahead);
+        [by_thread, ReadBuffer::new(input(), true)]
+    }
+
+    fn trickle(file: &'static [u8], at_once: usize) -> Box<dyn Read + Send> {
+        Box::new(Trickle(file, at_once))
+    }
+
     #[test]
     fn all_bytes_come_in_order_however_they_are_read_and_consumed() {
-        let file: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+        let file: Vec<u8> = (0..13_000_000_u32).map(|at| (at % 251) as u8).collect();
+        let file: &'static [u8] = file.leak();
         for (at_once, needs) in [
             (usize::MAX, &[16, 90, 1500][..]),
             (5000, &[16, 9000]),
             (70_000, &[4, 100_000, 300_000, 3]),
+            (usize::MAX, &[16, 90_000, 1_000_000]),
         ] {
-            let mut input = Trickle(&file, at_once);
-            let mut buffer = ReadBuffer::new();
-            let mut got = Vec::new();
-            for needed in needs.iter().cycle() {
-                let is_whole = buffer.fill(&mut input, *needed).unwrap();
-                let bytes = buffer.bytes();
-                assert_eq!(is_whole, bytes.len() >= *needed);
-                let len = bytes.len().min(*needed);
-                got.extend_from_slice(&bytes[..len]);
-                buffer.consume(len);
-                if !is_whole {
-                    break;
+            for mut buffer in buffers(|| trickle(file, at_once)) {
+                let mut got = Vec::new();
+                for needed in needs.iter().cycle() {
+                    let is_whole = buffer.fill(*needed).unwrap();
+                    let bytes = buffer.bytes();
+                    assert_eq!(is_whole, bytes.len() >= *needed);
+                    let len = bytes.len().min(*needed);
+                    got.extend_from_slice(&bytes[..len]);
+                    buffer.consume(len);
+                    if !is_whole {
+                        break;
+                    }
                 }
+                assert!(got == file);
             }
-            assert_eq!(got, file);
         }
     }
 
     #[test]
     fn bytes_stand_in_their_pages_as_in_the_file() {
-        let file = vec![7; 1 << 20];
+        let file: &'static [u8] = vec![7; 6 << 20].leak();
         // The first bytes are often read by themselves.
-        let mut input = file[..4].chain(&file[4..]);
-        let mut buffer = ReadBuffer::new();
-        while buffer.fill(&mut input, 90).unwrap() {
-            let last = buffer.memory[buffer.end..].as_ptr().addr();
+        let mut buffer = ReadBuffer::new(Box::new(file[..4].chain(&file[4..])), true);
+        while buffer.fill(90).unwrap() {
+            let last = buffer.piece.memory[buffer.piece.end..].as_ptr().addr();
             assert_eq!(last % PAGE, (buffer.offset % PAGE as u64) as usize);
             let whole = buffer.bytes().len() / 90 * 90;
             buffer.consume(whole);
+        }
+    }
+
+    #[test]
+    fn an_error_and_a_reader_that_fails_are_told() {
+        struct Failing(bool);
+        impl Read for Failing {
+            fn read(&mut self, _into: &mut [u8]) -> io::Result<usize> {
+                assert!(!self.0, "a test's reader fails");
+                Err(io::Error::other("the disk is gone"))
+            }
+        }
+        for (panics, told) in [(false, "the disk is gone"), (true, "thread")] {
+            let [mut buffer, _] = buffers(|| Box::new(Failing(panics)));
+            let error = buffer.fill(1000).unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_rest_is_counted() {
+        let file: &'static [u8] = vec![7; 9_000_000].leak();
+        for mut buffer in buffers(|| trickle(file, usize::MAX)) {
+            assert!(buffer.fill(1000).unwrap());
+            buffer.consume(1000);
+            assert_eq!(buffer.skip_rest(), 9_000_000 - 1000);
         }
     }
 }
