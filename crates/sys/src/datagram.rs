@@ -203,23 +203,6 @@ pub fn set_blocking(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &limit)
 }
 
-/// Waits for a datagram, or an error to collect, and leaves it there: as long as [`set_blocking`]
-/// said. True when one is there.
-///
-/// The thread sleeps in the socket itself: waking up runs less of the kernel than with a set of
-/// descriptors to look through.
-///
-/// **Cost**: one system call, which copies nothing.
-pub fn await_datagram(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: with no room there is nowhere to write to.
-    let peeked = unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 0, libc::MSG_PEEK) };
-    let is_in_vain = [libc::EAGAIN, libc::EINTR];
-    check_len(peeked).map_or_else(
-        |error| !is_in_vain.contains(&error.raw_os_error().unwrap_or(0)),
-        |_len| true,
-    )
-}
-
 /// Waits until something is there to receive, an error to collect, or `limit` has passed; true
 /// unless the time has passed or a signal came.
 ///
@@ -273,10 +256,10 @@ pub fn path_mtu(fd: BorrowedFd<'_>, is_ipv6: bool) -> io::Result<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::Ipv4Addr, os::fd::AsFd as _};
+    use std::{iter, net::Ipv4Addr, os::fd::AsFd as _};
 
     use super::*;
-    use crate::{Family, UdpSocket};
+    use crate::{Family, Inbox, UdpSocket};
 
     fn bound() -> UdpSocket {
         let socket = UdpSocket::new(Family::V4).unwrap();
@@ -311,11 +294,14 @@ mod tests {
         assert_eq!(&bytes[..len], b"ping");
         assert_eq!(from.to_socket_addr(), Some(one.local_addr().unwrap()));
         set_blocking(one.as_fd(), Duration::from_millis(1)).unwrap();
-        assert!(!await_datagram(one.as_fd()), "nothing is there");
+        let mut inbox = Inbox::new(2);
+        let mut wait = |room: &mut [u8]| inbox.await_some(one.as_fd(), iter::once(room));
+        let nothing = wait(&mut bytes).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
         send_to(other.as_fd(), &from, b"pong!").unwrap();
         set_blocking(one.as_fd(), Duration::from_secs(5)).unwrap();
-        assert!(await_datagram(one.as_fd()));
-        assert_eq!(receive(one.as_fd(), &mut bytes, true).unwrap(), 5);
+        assert_eq!(wait(&mut bytes).unwrap(), 1);
+        assert_eq!((&bytes[..5], inbox.message(0).len), (&b"pong!"[..], 5));
         let nothing = receive(one.as_fd(), &mut bytes, false).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
         assert!(path_mtu(one.as_fd(), false).unwrap() >= 1_280);

@@ -211,6 +211,33 @@ impl Inbox {
         fd: BorrowedFd<'_>,
         buffers: impl Iterator<Item = &'a mut [u8]>,
     ) -> io::Result<usize> {
+        self.receive_with(libc::MSG_DONTWAIT as _, fd, buffers)
+    }
+
+    /// As [`Inbox::receive`], but when nothing is there, waits for the first message as long as
+    /// [`crate::datagram::set_blocking`] said.
+    ///
+    /// The thread sleeps in the socket itself: waking up runs less of the kernel than with a set of
+    /// descriptors to look through.
+    ///
+    /// # Errors
+    /// As [`Inbox::receive`]; `Interrupted` by a signal.
+    ///
+    /// **Cost**: one system call, no allocation.
+    pub fn await_some<'a>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        buffers: impl Iterator<Item = &'a mut [u8]>,
+    ) -> io::Result<usize> {
+        self.receive_with(libc::MSG_WAITFORONE as _, fd, buffers)
+    }
+
+    fn receive_with<'a>(
+        &mut self,
+        flags: c_uint,
+        fd: BorrowedFd<'_>,
+        buffers: impl Iterator<Item = &'a mut [u8]>,
+    ) -> io::Result<usize> {
         let mut headers = [const { MaybeUninit::<mmsghdr>::uninit() }; MANY_MAX];
         let mut vectors = [const { MaybeUninit::<iovec>::uninit() }; MANY_MAX];
         let mut count = 0;
@@ -244,7 +271,7 @@ impl Inbox {
                 fd.as_raw_fd(),
                 headers.as_mut_ptr().cast(),
                 vlen,
-                libc::MSG_DONTWAIT as _,
+                flags as _,
                 std::ptr::null_mut(),
             )
         })?;

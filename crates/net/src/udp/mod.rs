@@ -39,7 +39,7 @@ pub use readiness::Waker;
 use readiness::{Readiness, Signal};
 
 mod receive;
-use receive::Collector;
+use receive::{Collector, WhenEmpty};
 
 mod send;
 use send::{Blocked, Sender};
@@ -71,6 +71,8 @@ pub struct UdpIo {
     holds_packets: bool,
     /// The last wait ended with a packet for the group: the next may sleep in its socket.
     is_brisk: bool,
+    /// What that wait has received already, if there was one.
+    ahead: Option<RecvBatch>,
     /// What the kernel rounds the time of a call that waits up to.
     tick: Duration,
 }
@@ -119,6 +121,7 @@ impl UdpIo {
             has_polled: false,
             holds_packets: false,
             is_brisk: false,
+            ahead: None,
             tick: clock::tick(),
         })
     }
@@ -136,11 +139,7 @@ impl UdpIo {
     /// datagrams, many short ones without.
     #[must_use]
     pub fn batch(&self) -> RecvBatch {
-        if self.collector.has_gro() {
-            RecvBatch::new(GRO_SLOTS, GRO_SLOT_BYTES)
-        } else {
-            RecvBatch::new(PLAIN_SLOTS, PLAIN_SLOT_BYTES)
-        }
+        self.collector.batch()
     }
 
     /// A handle by which another thread ends a wait.
@@ -156,6 +155,7 @@ impl UdpIo {
     pub fn arm(&mut self, deadline: Option<Instant>) {
         let blocked = self.sender.blocked;
         let deadline = match blocked {
+            _ if self.has_ahead() => Some(Instant::ZERO),
             Blocked::Beyond => Some(retry_at(deadline)),
             _ => deadline,
         };
@@ -269,15 +269,22 @@ impl UdpIo {
     }
 
     /// Waits in the group's socket instead of the poll set, which costs a wake-up several
-    /// microseconds. What else may be ready is looked at by the next poll; when nothing comes, the
-    /// next wait is one.
+    /// microseconds, and receives by the same call. What else may be ready is looked at by the next
+    /// poll; when nothing comes, the next wait is one.
     fn sleep_in_group(&mut self) {
         self.tally.counters.sleeps += 1;
         let Some(group) = &mut self.ports.group else {
             return;
         };
-        group.is_ready = datagram::await_datagram(group.socket.as_fd());
-        self.is_brisk = group.is_ready;
+        let (collector, tally) = (&mut self.collector, &mut self.tally);
+        let ahead = self.ahead.get_or_insert_with(|| collector.batch());
+        // A socket beyond use is told by the next receive.
+        let filled = collector.collect(group, ahead, tally, WhenEmpty::Wait);
+        self.is_brisk = filled.unwrap_or(0) > 0;
+    }
+
+    fn has_ahead(&self) -> bool {
+        self.ahead.as_ref().is_some_and(|ahead| ahead.filled() > 0)
     }
 
     fn has_packets(&self) -> bool {
@@ -294,6 +301,13 @@ impl Io for UdpIo {
         self.collector
             .fit(batch.slot_bytes(), self.ports.iter(), &mut self.tally);
         self.receives_since_poll += 1;
+        if let Some(ahead) = &mut self.ahead
+            && ahead.filled() > 0
+            && batch.filled() == 0
+        {
+            std::mem::swap(batch, ahead);
+            return Ok(batch.filled());
+        }
         let tries_first = self.tries_first();
         if let Some(group) = self.ports.group.as_mut().filter(|_| tries_first) {
             group.is_ready = true;
@@ -320,7 +334,7 @@ impl Io for UdpIo {
                 Some(&mut ports.upstream)
             };
             if let Some(port) = port.filter(|port| port.is_ready) {
-                filled += collector.collect(port, batch, tally)?;
+                filled += collector.collect(port, batch, tally, WhenEmpty::Return)?;
             }
         }
         *idle_receives = idle_receives.saturating_add(u32::from(filled == 0));
@@ -372,7 +386,8 @@ impl Io for UdpIo {
     fn wait(&mut self, until: Option<Instant>) {
         self.tally.counters.waits += 1;
         self.idle_receives = 0;
-        if self.links.has_work() || (self.has_packets() && !self.holds_packets) {
+        let has_packets = self.has_packets() || self.has_ahead();
+        if self.links.has_work() || (has_packets && !self.holds_packets) {
             return;
         }
         if self.may_sleep_in_group(until) {
@@ -428,15 +443,6 @@ fn retry_at(deadline: Option<Instant>) -> Instant {
     deadline.map_or(retry, |deadline| deadline.min(retry))
 }
 
-/// Buffers of a batch where datagrams may arrive coalesced: each can hold a whole run. Only a few
-/// are used while they do.
-const GRO_SLOTS: usize = 32;
-/// The longest coalesced message, and 33 cache lines more: at a distance of a power of two the
-/// heads of all buffers would share a few lines of the cache.
-const GRO_SLOT_BYTES: usize = 65_536 + 33 * 64;
-const PLAIN_SLOTS: usize = 64;
-/// A jumbo frame, rounded up.
-const PLAIN_SLOT_BYTES: usize = 9216;
 /// Under a flood one socket never runs dry; the others are looked at this often all the same.
 const RECEIVES_PER_POLL: u32 = 8;
 /// Who receives nothing this often in a row, and does not wait between, spins.

@@ -41,10 +41,6 @@ impl Collector {
         }
     }
 
-    pub(super) const fn has_gro(&self) -> bool {
-        self.has_gro
-    }
-
     /// Switches coalescing off when the batch's buffers are too short for it.
     pub(super) fn fit<'a>(
         &mut self,
@@ -67,12 +63,23 @@ impl Collector {
         ));
     }
 
+    /// Receive buffers of the shape that suits these sockets: a few long ones for coalesced
+    /// datagrams, many short ones without.
+    pub(super) fn batch(&self) -> RecvBatch {
+        if self.has_gro {
+            RecvBatch::new(GRO_SLOTS, GRO_SLOT_BYTES)
+        } else {
+            RecvBatch::new(PLAIN_SLOTS, PLAIN_SLOT_BYTES)
+        }
+    }
+
     /// Fills free buffers of the batch from one socket. Gives the number of buffers filled.
     pub(super) fn collect(
         &mut self,
         port: &mut Port,
         batch: &mut RecvBatch,
         tally: &mut Tally,
+        when_empty: WhenEmpty,
     ) -> Result<usize, IoFault> {
         let room = (batch.slots() - batch.filled()).min(self.depth());
         if room == 0 {
@@ -80,7 +87,7 @@ impl Collector {
         }
         for _try in 0..TRIES_MAX {
             tally.counters.receive_calls += 1;
-            let error = match self.receive(port, batch, room) {
+            let error = match self.receive(port, batch, room, when_empty) {
                 Ok(count) => {
                     port.is_ready = count == room;
                     port.owes_drops |= count > 0;
@@ -94,6 +101,8 @@ impl Collector {
             };
             match error.raw_os_error().unwrap_or(0) {
                 errno::EAGAIN => break,
+                // Whoever waits looks why.
+                errno::EINTR if when_empty == WhenEmpty::Wait => break,
                 errno::EINTR => tally.counters.receive_interrupted += 1,
                 errno::ECONNREFUSED
                 | errno::EHOSTUNREACH
@@ -129,12 +138,21 @@ impl Collector {
         }
     }
 
-    fn receive(&mut self, port: &Port, batch: &mut RecvBatch, room: usize) -> io::Result<usize> {
+    fn receive(
+        &mut self,
+        port: &Port,
+        batch: &mut RecvBatch,
+        room: usize,
+        when_empty: WhenEmpty,
+    ) -> io::Result<usize> {
         if let Some(edge) = &mut self.edge {
             edge.before_receive()?;
         }
         let buffers = batch.free_slots().take(room);
-        self.inbox.receive(port.socket.as_fd(), buffers)
+        match when_empty {
+            WhenEmpty::Return => self.inbox.receive(port.socket.as_fd(), buffers),
+            WhenEmpty::Wait => self.inbox.await_some(port.socket.as_fd(), buffers),
+        }
     }
 
     #[inline]
@@ -164,6 +182,15 @@ impl Collector {
     }
 }
 
+/// What a call does that finds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WhenEmpty {
+    /// It returns.
+    Return,
+    /// It waits for a datagram as long as the socket is set to.
+    Wait,
+}
+
 fn beyond_use(port: &Port, error: &io::Error) -> IoFault {
     IoFault {
         text: format!("cannot receive on {}: {error}", port.bound),
@@ -172,6 +199,15 @@ fn beyond_use(port: &Port, error: &io::Error) -> IoFault {
 
 /// Buffers for one call while datagrams arrive coalesced.
 const COALESCED_DEPTH: usize = 4;
+/// Buffers of a batch where datagrams may arrive coalesced: each can hold a whole run. Only a few
+/// are used while they do.
+const GRO_SLOTS: usize = 32;
+/// The longest coalesced message, and 33 cache lines more: at a distance of a power of two the
+/// heads of all buffers would share a few lines of the cache.
+const GRO_SLOT_BYTES: usize = 65_536 + 33 * 64;
+const PLAIN_SLOTS: usize = 64;
+/// A jumbo frame, rounded up.
+const PLAIN_SLOT_BYTES: usize = 9216;
 /// The longest message that coalesced datagrams can make.
 const GRO_BYTES_MAX: usize = 65_535;
 /// A source that the kernel did not name; it always does.
