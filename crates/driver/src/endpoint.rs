@@ -1,5 +1,7 @@
 //! What the run loop drives: one end of a session.
 
+use std::time::Duration;
+
 use base::{Arrival, Budget, Instant, LinkEvent, LinkId, Outcome, Run};
 use delivery::LinkCommand;
 
@@ -25,6 +27,9 @@ pub trait Endpoint {
 
     /// What became of the run that `poll_run` gave.
     fn run_done(&mut self, now: Instant, outcome: Outcome);
+
+    /// A run took `took` to hand over, for endpoints that send differently where that is dear.
+    fn run_took(&mut self, _took: Duration) {}
 
     /// When `handle_timeout` or `poll_run` next has something to do.
     fn next_timeout(&self) -> Option<Instant>;

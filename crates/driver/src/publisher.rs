@@ -1,5 +1,7 @@
 //! The sending end of a message session: a PGM source, and the registry of reporting receivers.
 
+use std::time::Duration;
+
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
 use delivery::{LinkCommand, Registry, RegistryEvent};
 use pgm::{Full, Source};
@@ -131,6 +133,10 @@ impl Endpoint for Publisher {
         self.source.run_done(now, outcome);
     }
 
+    fn run_took(&mut self, took: Duration) {
+        self.source.run_took(took);
+    }
+
     fn next_timeout(&self) -> Option<Instant> {
         base::earliest(self.source.next_timeout(), self.registry.next_timeout())
     }
@@ -185,6 +191,47 @@ mod tests {
             let datagrams = run.len();
             publisher.run_done(now, Outcome::Sent { datagrams });
         }
+    }
+
+    /// How many packets leave at `now`.
+    fn leaving(publisher: &mut Publisher, now: Instant) -> usize {
+        let budget = Budget {
+            bytes: 64_000,
+            datagrams: 64,
+        };
+        let left = publisher
+            .poll_run(now, budget)
+            .map_or(0, |run| run.datagram_count());
+        let sent = Outcome::Sent { datagrams: left };
+        publisher.run_done(now, sent);
+        left
+    }
+
+    #[test]
+    fn messages_that_follow_each_other_wait_for_company_and_one_alone_does_not() {
+        let start = Instant::from_nanos(1_000_000_000);
+        let us = |n: u64| start + Duration::from_micros(n);
+        let mut publisher = publisher(start);
+        send_all(&mut publisher, start);
+        for _ in 0..100 {
+            publisher.run_took(Duration::from_micros(5));
+        }
+        publisher.offer(b"alone").unwrap();
+        assert_eq!(leaving(&mut publisher, us(1)), 1);
+        for at in [2, 3, 30] {
+            publisher.offer(b"soon after").unwrap();
+            assert_eq!(leaving(&mut publisher, us(at)), 0);
+        }
+        let due = publisher.next_timeout().unwrap();
+        assert!(due > us(35) && due <= us(41), "{due:?}");
+        assert_eq!(leaving(&mut publisher, due), 3, "in one run");
+        publisher.offer(b"in a hurry").unwrap();
+        publisher.source_mut().end_gathering();
+        assert_eq!(leaving(&mut publisher, due), 1);
+        // At the end nothing waits.
+        publisher.offer(b"the last").unwrap();
+        publisher.source_mut().close(due);
+        assert_eq!(leaving(&mut publisher, due), 1);
     }
 
     #[test]

@@ -147,7 +147,9 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
                 return sent;
             };
             let whole = run.datagram_count();
+            let begun = self.io.now();
             let outcome = self.io.send(&run);
+            self.endpoint.run_took(self.io.now().since(begun));
             self.endpoint.run_done(now, outcome);
             match outcome {
                 Outcome::Sent { datagrams } if datagrams == whole => self.counters.runs += 1,

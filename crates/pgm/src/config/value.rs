@@ -55,7 +55,7 @@ impl Intervals {
 /// A time that follows from what is measured, unless somebody sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// Follows the round trip and the size of the group.
+    /// Follows what is measured: the round trip and the size of the group, mostly.
     Auto,
     /// Always this.
     Fixed(Duration),

@@ -45,6 +45,7 @@ use wire::{
 
 use crate::Config;
 
+mod gather;
 mod log;
 mod ncf;
 mod pacer;
@@ -59,6 +60,7 @@ mod write;
 
 pub use write::{Burst, Slot};
 
+use gather::Gather;
 use log::TransmitLog;
 use ncf::NcfQueue;
 use pacer::{Pacer, time_of};
@@ -91,6 +93,7 @@ pub struct Source {
     pacer: Pacer,
     repair_pacer: Pacer,
     ncf_pacer: Pacer,
+    gather: Gather,
     flow_hold: u64,
     elimination: Duration,
     first: u64,
@@ -160,6 +163,7 @@ impl Source {
             pacer: Pacer::new(config.rate().limit(), catch_up, now),
             repair_pacer: Pacer::new(0, catch_up, Instant::ZERO),
             ncf_pacer: Pacer::new(0, NCF_BURST, Instant::ZERO),
+            gather: Gather::new(config.gather()),
             flow_hold: u64::MAX,
             elimination: elimination(&config, ELIMINATION_START),
             first,
@@ -215,6 +219,26 @@ impl Source {
             Some(position) => position,
             None => u64::MAX,
         };
+    }
+
+    /// A run took `took` to hand over to the network: new data waits for company accordingly, where
+    /// the configuration does not say how long.
+    pub fn run_took(&mut self, took: Duration) {
+        self.gather.run_took(took);
+    }
+
+    /// What waits for company shall leave at once.
+    pub const fn end_gathering(&mut self) {
+        self.gather.end();
+    }
+
+    /// When new data that waits may leave, as far as company for it goes. Nothing waits at an end.
+    fn gather_due(&self) -> Instant {
+        if !matches!(self.closing, Closing::Open) {
+            return Instant::ZERO;
+        }
+        let packets = self.log.lead() - self.log.unsent();
+        self.gather.due(packets, self.log.unsent_bytes())
     }
 
     /// Changes what SPMs announce: rate in bytes a second, receivers counted, and the slot of the
@@ -302,7 +326,10 @@ impl Source {
         if self.has_repairs() {
             due = due.min(self.repair_pacer.due());
         }
-        if self.has_sendable() || self.is_proactive_due() {
+        if self.has_sendable() {
+            due = due.min(self.gather_due());
+        }
+        if self.is_proactive_due() {
             due = Instant::ZERO;
         }
         let due = due.max(self.pacer.due());

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The newest record of the log grows by each message that fits, and gets its header and checksum
-//! when it is full or about to leave. Nothing waits for company: a message that is offered alone
-//! leaves alone, with the next turn. A full row is filled up with padding, if that is short, so
-//! that rows are of one length and leave as one run.
+//! when it is full or about to leave. A row waits for company no longer than any new data: a
+//! message that is offered alone leaves alone, with the next turn. A full row is filled up with
+//! padding, if that is short, so that rows are of one length and leave as one run.
 //!
 //! Invariant: an open row is the newest record, unsent, and `end` lies within the place that the
 //! log gave for it.

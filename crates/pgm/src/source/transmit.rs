@@ -280,7 +280,7 @@ impl Source {
     #[inline]
     fn odata_run(&mut self, limit: Budget) -> Option<Run<'_>> {
         let room = self.flow_room();
-        if self.log.unsent() == self.log.lead() || room == 0 {
+        if self.log.unsent() == self.log.lead() || room == 0 || self.gather_due() > self.now {
             return None;
         }
         self.close_row();
@@ -312,6 +312,7 @@ impl Source {
         self.counters.odata_bytes += bytes as u64;
         self.count_on_wire(now, sent, bytes);
         self.spm.data_sent(now);
+        self.gather.begin(now);
     }
 
     /// New packets that may leave before reporting receivers are further behind than the flow
