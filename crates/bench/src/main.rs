@@ -44,6 +44,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let halt_poll = request.is_halt_poll.then(machine::HaltPoll::set);
+    if let Some(Err(refusal)) = &halt_poll {
+        eprintln!("bench: {refusal}");
+        return ExitCode::from(2);
+    }
     if let Err(refusal) = lab::enter_user_namespace_or_explain() {
         eprintln!("bench: {refusal}");
         return ExitCode::from(2);
@@ -68,6 +73,7 @@ struct Request {
     pairs: usize,
     sizes: Vec<usize>,
     soak_seconds: Option<u64>,
+    is_halt_poll: bool,
 }
 
 impl Request {
@@ -77,10 +83,15 @@ impl Request {
             pairs: PAIRS,
             sizes: vec![1400, 64],
             soak_seconds: None,
+            is_halt_poll: false,
         };
         while let Some(arg) = args.next() {
             if GROUPS.contains(&arg.as_str()) || is_part(&arg) {
                 request.groups.push(arg);
+                continue;
+            }
+            if arg == "--halt-poll" {
+                request.is_halt_poll = true;
                 continue;
             }
             let value = args.next().and_then(|text| text.parse::<usize>().ok());
@@ -303,9 +314,10 @@ fn measure_valid(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 
 const USAGE: &str = "\
 usage: make bench ARGS=\"[fec] [messages] [matrix] [tail] [parity] [files] [trees] [rtt] [udp] \
-             [rate] [capture] [--pairs N] [--size B]\"
+             [rate] [capture] [--pairs N] [--size B] [--halt-poll]\"
        of some also a part: capture-rate -cost -small -send -gaps -read, rtt-sockperf -pgm -pacing,
-       udp-flood -rate -limit
+       udp-flood -rate -limit; --halt-poll: on a guest whose idle processors wake up slowly, with
+       the kernel's own guest_halt_poll_ns, put back at the end
        make soak ARGS=[SECONDS], at least 8";
 /// What can be asked for by name; without any, all are run.
 const GROUPS: [&str; 11] = [
