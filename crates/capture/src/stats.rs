@@ -473,10 +473,7 @@ fn type_name(kind: u16) -> String {
     }
 }
 
-/// Pairs of addresses that are told apart, of each family.
-pub const PAIRS_MAX: usize = 65_536;
-/// Upper ends of the classes of sizes, without check sequence: those of RFC 2819 less 4.
-/// The first of [`SIZES`] that is not below: looked up for sizes of Ethernet, as that is faster.
+/// The first of [`SIZES`] that is not below.
 #[inline]
 fn size_class(wire_len: u32) -> usize {
     let class = SIZE_CLASSES.get(wire_len as usize);
@@ -491,6 +488,11 @@ const fn classify(wire_len: u32) -> usize {
     class
 }
 
+/// Pairs of addresses that are told apart, of each family.
+pub const PAIRS_MAX: usize = 65_536;
+/// Upper ends of the classes of sizes, without check sequence: those of RFC 2819 less 4.
+const SIZES: [u32; 8] = [60, 123, 251, 507, 1019, 1514, 9014, u32::MAX];
+/// Of sizes of Ethernet, which are looked up.
 static SIZE_CLASSES: [u8; 2048] = {
     let mut classes = [0; 2048];
     let mut len = 0;
@@ -500,7 +502,6 @@ static SIZE_CLASSES: [u8; 2048] = {
     }
     classes
 };
-const SIZES: [u32; 8] = [60, 123, 251, 507, 1019, 1514, 9014, u32::MAX];
 /// Pairs that are found without a search: 1 KiB.
 const LATELY_LEN: usize = 256;
 const TYPES_MAX: usize = 256;

@@ -8,7 +8,9 @@
 //! pages here as they do in the file; what was left over of one reading is moved in front of the
 //! next. The memory is used again and again, and small enough to stay in the processor's cache.
 //!
-//! Of a long file a thread reads, or unpacks, the next piece while one is decoded.
+//! Of a long file a thread reads, or unpacks, the next pieces while one is decoded. Where it finds
+//! the end it gives the input back, so that the end is looked for once more when all is decoded:
+//! the file may have grown.
 
 use std::{
     io::{self, Read},
@@ -17,7 +19,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
     },
-    thread,
+    thread::{self, JoinHandle},
 };
 
 /// Reads ahead by whole pages.
@@ -73,14 +75,28 @@ impl ReadBuffer {
         if self.bytes().len() < needed && self.may_read_ahead && self.offset >= AHEAD_AFTER_BYTES {
             self.read_ahead();
         }
-        if self.bytes().len() < needed && matches!(self.input, Input::Here(_)) {
+        while let Input::Ahead(ahead) = &mut self.input {
+            if self.piece.bytes().len() >= needed {
+                return Ok(true);
+            }
+            if let Some(piece) = ahead.next() {
+                self.offset += ahead.append(&mut self.piece, piece?);
+            } else {
+                self.input = Input::Here(ahead.end()?);
+            }
+        }
+        self.fill_here(needed)
+    }
+
+    fn fill_here(&mut self, needed: usize) -> io::Result<bool> {
+        let Input::Here(input) = &mut self.input else {
+            return Ok(false);
+        };
+        if self.piece.bytes().len() < needed {
             self.piece.make_room(needed, self.offset);
         }
-        while self.bytes().len() < needed {
-            let len = match &mut self.input {
-                Input::Here(input) => self.piece.read(input)?,
-                Input::Ahead(ahead) => ahead.next(&mut self.piece)?,
-            };
+        while self.piece.bytes().len() < needed {
+            let len = self.piece.read(input)?;
             if len == 0 {
                 return Ok(false);
             }
@@ -219,37 +235,48 @@ impl Piece {
 struct ReadAhead {
     pieces: Receiver<io::Result<Piece>>,
     free: Sender<Piece>,
+    thread: Option<JoinHandle<Option<Box<dyn Read + Send>>>>,
 }
 
 impl ReadAhead {
-    /// Reads what it will be given from `offset` on. The thread ends when nobody takes pieces any
-    /// more; it is not waited for, as what it reads may hang.
+    /// Reads what it will be given from `offset` on. The thread ends with the file, and when nobody
+    /// takes pieces any more; then it is not waited for, as what it reads may hang.
     fn start(input: Receiver<Box<dyn Read + Send>>, offset: u64) -> io::Result<Self> {
         let (sender, pieces) = sync_channel(PIECES_AHEAD);
         let (free, returned) = channel();
         let work = move || {
-            if let Ok(input) = input.recv() {
-                supply(input, offset, &sender, &returned);
-            }
+            let mut input = input.recv().ok()?;
+            supply(&mut input, offset, &sender, &returned);
+            Some(input)
         };
-        let started = Self { pieces, free };
-        thread::Builder::new()
-            .name("read-ahead".to_owned())
-            .spawn(work)?;
-        Ok(started)
+        let builder = thread::Builder::new().name("read-ahead".to_owned());
+        Ok(Self {
+            pieces,
+            free,
+            thread: Some(builder.spawn(work)?),
+        })
     }
 
-    /// Appends the next bytes, and tells how many; 0 at the end.
-    fn next(&self, piece: &mut Piece) -> io::Result<usize> {
-        let lost = |_| io::Error::other("the thread that reads it has failed");
-        let mut next = self.pieces.recv().map_err(lost)??;
-        let len = next.bytes().len();
+    /// The next bytes; `None` when the thread has ended.
+    fn next(&self) -> Option<io::Result<Piece>> {
+        self.pieces.recv().ok()
+    }
+
+    /// Appends what was read, and tells how many bytes that were.
+    fn append(&self, piece: &mut Piece, mut next: Piece) -> u64 {
+        let len = next.bytes().len() as u64;
         piece.go_on(&mut next);
         if next.memory.len() == LEFT_OVER_BYTES + PAGE + BUFFER_BYTES {
             // At the end nobody takes it.
             let _taken = self.free.send(next);
         }
-        Ok(len)
+        len
+    }
+
+    /// The input, of a thread that has ended.
+    fn end(&mut self) -> io::Result<Box<dyn Read + Send>> {
+        let input = self.thread.take().and_then(|thread| thread.join().ok()?);
+        input.ok_or_else(|| io::Error::other("the thread that reads it has failed"))
     }
 }
 
@@ -259,25 +286,29 @@ impl Drop for ReadAhead {
     }
 }
 
-/// Hands over piece after piece; after the last an empty one, again and again, as files may grow.
+/// Hands over piece after piece, up to the end or an error, or until nobody takes them.
 fn supply(
-    mut input: Box<dyn Read + Send>,
+    input: &mut dyn Read,
     mut offset: u64,
     pieces: &SyncSender<io::Result<Piece>>,
     returned: &Receiver<Piece>,
 ) {
-    loop {
+    let mut is_more = true;
+    while is_more {
         let mut piece = returned
             .try_recv()
             .unwrap_or_else(|_| Piece::new(LEFT_OVER_BYTES, BUFFER_BYTES));
         piece.empty_at(offset);
-        let read = piece.read(&mut input).map(|len| {
-            offset += len as u64;
-            piece
-        });
-        if pieces.send(read).is_err() {
-            return;
-        }
+        let read = match piece.read(input) {
+            Ok(0) => return,
+            Ok(len) => {
+                offset += len as u64;
+                Ok(piece)
+            }
+            Err(cause) => Err(cause),
+        };
+        is_more = read.is_ok();
+        is_more &= pieces.send(read).is_ok();
     }
 }
 
