@@ -211,7 +211,7 @@ impl Inbox {
         fd: BorrowedFd<'_>,
         buffers: impl Iterator<Item = &'a mut [u8]>,
     ) -> io::Result<usize> {
-        self.receive_with(libc::MSG_DONTWAIT as _, fd, buffers)
+        self.receive_with(libc::MSG_DONTWAIT, fd, buffers)
     }
 
     /// As [`Inbox::receive`], but when nothing is there, waits for the first message as long as
@@ -229,12 +229,12 @@ impl Inbox {
         fd: BorrowedFd<'_>,
         buffers: impl Iterator<Item = &'a mut [u8]>,
     ) -> io::Result<usize> {
-        self.receive_with(libc::MSG_WAITFORONE as _, fd, buffers)
+        self.receive_with(libc::MSG_WAITFORONE, fd, buffers)
     }
 
     fn receive_with<'a>(
         &mut self,
-        flags: c_uint,
+        flags: c_int,
         fd: BorrowedFd<'_>,
         buffers: impl Iterator<Item = &'a mut [u8]>,
     ) -> io::Result<usize> {

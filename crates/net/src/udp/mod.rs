@@ -10,8 +10,8 @@
 //! It knows nothing of PGM: it moves runs and batches. One descriptor ([`UdpIo::as_raw_fd`])
 //! becomes readable when there is anything to do, for owners with a loop of their own.
 //!
-//! Invariants: nothing but `wait` blocks; no allocation for packets or runs; every datagram, call
-//! and failure is counted.
+//! Invariants: nothing but `wait` blocks; no allocation for packets or runs but a second batch at
+//! the first sleep in the group's socket; every datagram, call and failure is counted.
 
 use std::{
     net::SocketAddr,
@@ -71,8 +71,10 @@ pub struct UdpIo {
     holds_packets: bool,
     /// The last wait ended with a packet for the group: the next may sleep in its socket.
     is_brisk: bool,
-    /// What that wait has received already, if there was one.
-    ahead: Option<RecvBatch>,
+    /// What that wait has received already. Of the shape that its owner receives into; without
+    /// buffers before the first such wait.
+    ahead: RecvBatch,
+    batch_shape: (usize, usize),
     /// What the kernel rounds the time of a call that waits up to.
     tick: Duration,
 }
@@ -121,7 +123,8 @@ impl UdpIo {
             has_polled: false,
             holds_packets: false,
             is_brisk: false,
-            ahead: None,
+            ahead: RecvBatch::new(0, 1),
+            batch_shape: (0, 1),
             tick: clock::tick(),
         })
     }
@@ -154,10 +157,15 @@ impl UdpIo {
     /// instead of calling [`Io::wait`].
     pub fn arm(&mut self, deadline: Option<Instant>) {
         let blocked = self.sender.blocked;
+        let has_ahead = self.has_ahead() && !self.holds_packets;
         let deadline = match blocked {
-            _ if self.has_ahead() => Some(Instant::ZERO),
             Blocked::Beyond => Some(retry_at(deadline)),
             _ => deadline,
+        };
+        let deadline = if has_ahead {
+            Some(Instant::ZERO)
+        } else {
+            deadline
         };
         self.readiness.arm(deadline);
         self.idle_receives = 0;
@@ -259,6 +267,7 @@ impl UdpIo {
         self.is_brisk
             && self.setup.role == Role::Receiver
             && self.setup.options.wait == WaitStrategy::Block
+            && self.batch_shape.0 > 0
             && !self.holds_packets
             && self.sender.blocked == Blocked::No
             && !self.links.is_in_use()
@@ -277,14 +286,17 @@ impl UdpIo {
             return;
         };
         let (collector, tally) = (&mut self.collector, &mut self.tally);
-        let ahead = self.ahead.get_or_insert_with(|| collector.batch());
+        let (slots, slot_bytes) = self.batch_shape;
+        if (self.ahead.slots(), self.ahead.slot_bytes()) != self.batch_shape {
+            self.ahead = RecvBatch::new(slots, slot_bytes);
+        }
         // A socket beyond use is told by the next receive.
-        let filled = collector.collect(group, ahead, tally, WhenEmpty::Wait);
+        let filled = collector.collect(group, &mut self.ahead, tally, WhenEmpty::Wait);
         self.is_brisk = filled.unwrap_or(0) > 0;
     }
 
-    fn has_ahead(&self) -> bool {
-        self.ahead.as_ref().is_some_and(|ahead| ahead.filled() > 0)
+    const fn has_ahead(&self) -> bool {
+        self.ahead.filled() > 0
     }
 
     fn has_packets(&self) -> bool {
@@ -301,21 +313,19 @@ impl Io for UdpIo {
         self.collector
             .fit(batch.slot_bytes(), self.ports.iter(), &mut self.tally);
         self.receives_since_poll += 1;
-        if let Some(ahead) = &mut self.ahead
-            && ahead.filled() > 0
-            && batch.filled() == 0
-        {
-            std::mem::swap(batch, ahead);
-            return Ok(batch.filled());
-        }
+        self.batch_shape = (batch.slots(), batch.slot_bytes());
         let tries_first = self.tries_first();
         if let Some(group) = self.ports.group.as_mut().filter(|_| tries_first) {
             group.is_ready = true;
         }
         if self.receives_since_poll > RECEIVES_PER_POLL
-            || !(self.has_packets() || self.may_sleep_in_group(None))
+            || !(self.has_packets() || self.has_ahead() || self.may_sleep_in_group(None))
         {
             self.poll(Some(Instant::ZERO));
+        }
+        if self.has_ahead() && batch.filled() == 0 {
+            std::mem::swap(batch, &mut self.ahead);
+            return Ok(batch.filled());
         }
         let Self {
             ports,
