@@ -63,7 +63,7 @@ impl HaltPoll {
 impl Drop for HaltPoll {
     fn drop(&mut self) {
         drop(self.keeper.stdin.take());
-        // It has nothing to say, and it does not fail where setting did not.
+        // It has nothing to say, and it fails only where setting did.
         let _ended = self.keeper.wait();
     }
 }
@@ -165,7 +165,7 @@ const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 /// `drivers/cpuidle/governors/haltpoll.c`.
 const HALT_POLL_NS: u64 = 200_000;
 /// Ends with the program that started it.
-const KEEP: &str = r#"trap "" INT TERM HUP; read -r _; echo "$1" > "$2""#;
+const KEEP: &str = r#"trap "" INT TERM HUP; read -r _; [ -w "$2" ] && echo "$1" > "$2""#;
 /// More than this of the time taken by the hypervisor makes a run void.
 pub(crate) const STEAL_PERMILLE_MAX: u64 = 10;
 const PROBE: Duration = Duration::from_secs(1);
