@@ -225,6 +225,13 @@ mod tests {
         let due = publisher.next_timeout().unwrap();
         assert!(due > us(35) && due <= us(41), "{due:?}");
         assert_eq!(leaving(&mut publisher, due), 3, "in one run");
+        // What may leave does so in as many runs as it takes.
+        let due = due + Duration::from_micros(41);
+        for len in [100, 1000, 500] {
+            publisher.offer(&vec![7; len]).unwrap();
+        }
+        let runs: Vec<usize> = (0..3).map(|_| leaving(&mut publisher, due)).collect();
+        assert_eq!(runs.iter().sum::<usize>(), 3, "{runs:?}");
         publisher.offer(b"in a hurry").unwrap();
         publisher.source_mut().end_gathering();
         assert_eq!(leaving(&mut publisher, due), 1);

@@ -270,6 +270,10 @@ fn config(rng: &mut Rng, session: SessionPlan) -> BTreeMap<String, String> {
             format!("{}us", rng.between(0, 10_000)),
         );
     }
+    // Handing a run over takes no simulated time: where it is not set, nothing waits for company.
+    if rng.chance(1, 3) {
+        set("gather", format!("{}us", rng.between(0, 2_000)));
+    }
     if rng.chance(1, 4) {
         let low = rng.between(0, 2_000);
         set("nak_backoff_min", format!("{low}us"));

@@ -373,8 +373,9 @@ impl PublisherThread {
         })
     }
 
-    /// Hands a message over, waiting while the queue is full. While the thread keeps up each
-    /// message travels at once; while it does not, they travel together.
+    /// Hands a message over, waiting while the queue is full. While the thread keeps up a
+    /// message travels at once, or with those of the next moments (the parameter `gather`); while
+    /// it does not, they travel together.
     ///
     /// # Errors
     /// [`Error::TooLong`], after which the session goes on; or what ended the session.

@@ -11,6 +11,9 @@
 //!   sent      A         BCD         E
 //!             |- span --|- span --|
 //! ```
+//!
+//! What may leave is released by its position, in as many runs as that takes: the next span begins
+//! when all of it has left.
 
 use std::time::Duration;
 
@@ -25,6 +28,8 @@ pub(super) struct Gather {
     /// What a run took lately.
     cost: Duration,
     due: Instant,
+    /// What comes before this position waits for nothing.
+    released: u64,
 }
 
 impl Gather {
@@ -34,6 +39,7 @@ impl Gather {
             set,
             cost: Duration::ZERO,
             due: Instant::ZERO,
+            released: 0,
         }
     }
 
@@ -43,23 +49,27 @@ impl Gather {
         self.cost = (self.cost * (COST_PART - 1) + took.min(SPAN_MAX)) / COST_PART;
     }
 
-    /// New data has left: what comes next may wait.
-    pub(super) fn begin(&mut self, now: Instant) {
-        self.due = now + self.set.or((self.cost * SPAN_COSTS).min(SPAN_MAX));
-    }
-
-    /// What waits now shall not wait any longer.
-    pub(super) const fn end(&mut self) {
-        self.due = Instant::ZERO;
-    }
-
-    /// When so many packets that wait, of so many bytes, may leave.
-    #[inline]
-    pub(super) const fn due(&self, packets: u64, bytes: usize) -> Instant {
-        if packets >= PACKETS_ENOUGH || bytes >= BYTES_ENOUGH {
-            return Instant::ZERO;
+    /// New data has left, up to the position `unsent`: what comes next may wait.
+    pub(super) fn left(&mut self, now: Instant, unsent: u64) {
+        if unsent >= self.released {
+            self.due = now + self.set.or((self.cost * SPAN_COSTS).min(SPAN_MAX));
         }
-        self.due
+    }
+
+    /// What was offered before the position `lead` shall not wait any longer.
+    pub(super) const fn release(&mut self, lead: u64) {
+        self.released = lead;
+    }
+
+    /// When what waits may leave: the positions from `unsent` up to `lead`, of so many bytes.
+    #[inline]
+    pub(super) const fn due(&self, unsent: u64, lead: u64, bytes: usize) -> Instant {
+        let is_enough = lead - unsent >= PACKETS_ENOUGH || bytes >= BYTES_ENOUGH;
+        if is_enough || unsent < self.released {
+            Instant::ZERO
+        } else {
+            self.due
+        }
     }
 }
 
@@ -83,32 +93,41 @@ mod tests {
         Duration::from_micros(n)
     }
 
+    const START: Instant = Instant::from_nanos(1_000_000_000);
+
     #[test]
     fn the_span_follows_what_runs_take_up_to_its_bound() {
         let mut gather = Gather::new(Timer::Auto);
-        let now = Instant::from_nanos(1_000_000_000);
-        gather.begin(now);
-        assert_eq!(gather.due(1, 100), now, "nothing is known yet");
+        gather.left(START, 7);
+        assert_eq!(gather.due(7, 8, 100), START, "nothing is known yet");
         for _ in 0..100 {
             gather.run_took(us(5));
         }
-        gather.begin(now);
-        let span = gather.due(1, 100).since(now);
+        gather.left(START, 8);
+        let span = gather.due(8, 9, 100).since(START);
         assert!((us(39)..=us(40)).contains(&span), "{span:?}");
         gather.run_took(Duration::from_secs(1));
-        gather.begin(now);
-        assert_eq!(gather.due(1, 100), now + us(50));
-        gather.end();
-        assert!(gather.due(1, 100) <= now);
+        gather.left(START, 9);
+        assert_eq!(gather.due(9, 10, 100), START + us(50));
     }
 
     #[test]
     fn half_of_a_run_does_not_wait() {
         let mut gather = Gather::new(Timer::Fixed(us(500)));
-        let now = Instant::from_nanos(1_000_000_000);
-        gather.begin(now);
-        assert_eq!(gather.due(31, BYTES_ENOUGH - 1), now + us(500));
-        assert!(gather.due(32, 1000) <= now);
-        assert!(gather.due(2, BYTES_ENOUGH) <= now);
+        gather.left(START, 7);
+        assert_eq!(gather.due(7, 38, BYTES_ENOUGH - 1), START + us(500));
+        assert!(gather.due(7, 39, 1000) <= START);
+        assert!(gather.due(7, 9, BYTES_ENOUGH) <= START);
+    }
+
+    #[test]
+    fn what_is_released_leaves_in_several_runs_and_then_a_span_begins() {
+        let mut gather = Gather::new(Timer::Fixed(us(500)));
+        gather.left(START, 7);
+        gather.release(12);
+        gather.left(START, 9);
+        assert!(gather.due(9, 13, 100) <= START);
+        gather.left(START, 12);
+        assert_eq!(gather.due(12, 13, 100), START + us(500));
     }
 }

@@ -229,7 +229,7 @@ impl Source {
 
     /// What waits for company shall leave at once.
     pub const fn end_gathering(&mut self) {
-        self.gather.end();
+        self.gather.release(self.log.lead());
     }
 
     /// When new data that waits may leave, as far as company for it goes. Nothing waits at an end.
@@ -237,8 +237,8 @@ impl Source {
         if !matches!(self.closing, Closing::Open) {
             return Instant::ZERO;
         }
-        let packets = self.log.lead() - self.log.unsent();
-        self.gather.due(packets, self.log.unsent_bytes())
+        let (unsent, lead) = (self.log.unsent(), self.log.lead());
+        self.gather.due(unsent, lead, self.log.unsent_bytes())
     }
 
     /// Changes what SPMs announce: rate in bytes a second, receivers counted, and the slot of the

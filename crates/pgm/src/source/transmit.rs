@@ -283,6 +283,8 @@ impl Source {
         if self.log.unsent() == self.log.lead() || room == 0 || self.gather_due() > self.now {
             return None;
         }
+        // All that waits, however many runs it makes.
+        self.end_gathering();
         self.close_row();
         let segment = self.log.range(self.log.unsent()).len();
         let mut datagrams = self.datagrams_max(limit, segment).min(room);
@@ -312,7 +314,7 @@ impl Source {
         self.counters.odata_bytes += bytes as u64;
         self.count_on_wire(now, sent, bytes);
         self.spm.data_sent(now);
-        self.gather.begin(now);
+        self.gather.left(now, self.log.unsent());
     }
 
     /// New packets that may leave before reporting receivers are further behind than the flow

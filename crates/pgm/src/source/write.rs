@@ -180,10 +180,16 @@ impl Source {
         if self.log.unsent_bytes() >= self.limits.backlog_bytes
             || waiting >= self.limits.backlog_sqns
         {
-            self.counters.full += 1;
-            return Err(Full::Window);
+            return Err(self.refuse());
         }
         Ok(())
+    }
+
+    /// There is no room before something has left: nothing waits for company then.
+    const fn refuse(&mut self) -> Full {
+        self.counters.full += 1;
+        self.end_gathering();
+        Full::Window
     }
 
     #[inline]
@@ -196,14 +202,13 @@ impl Source {
     fn place_many(&mut self, bytes: usize, count: usize) -> Result<usize, Full> {
         let hold = self.hold();
         self.log.place(bytes, count as u64, hold).ok_or_else(|| {
-            self.counters.full += 1;
             if hold == self.repairs.oldest() {
                 // The offerer waits for this repair: it comes with the next turn of its line.
                 self.repairs.hasten(hold);
             } else if let Some(parity) = &mut self.parity {
                 parity.hasten(hold);
             }
-            Full::Window
+            self.refuse()
         })
     }
 
