@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(from.to_socket_addr(), Some(one.local_addr().unwrap()));
         set_blocking(one.as_fd(), Duration::from_millis(1)).unwrap();
         let mut inbox = Inbox::new(2);
-        let mut wait = |room: &mut [u8]| inbox.await_some(one.as_fd(), iter::once(room));
+        let mut wait = |room: &mut [u8]| inbox.receive(one.as_fd(), iter::once(room), true);
         let nothing = wait(&mut bytes).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
         send_to(other.as_fd(), &from, b"pong!").unwrap();

@@ -199,45 +199,29 @@ impl Inbox {
         }
     }
 
-    /// Receives without blocking, one message into each buffer; gives how many. The details of the
-    /// n-th are in [`Inbox::message`] until the next call.
+    /// Receives, one message into each buffer; gives how many. The details of the n-th are in
+    /// [`Inbox::message`] until the next call.
+    ///
+    /// With `blocking` the first message is waited for as long as [`crate::datagram::set_blocking`]
+    /// said. The thread sleeps in the socket itself: waking up runs less of the kernel than with a
+    /// set of descriptors to look through.
     ///
     /// # Errors
-    /// The errno of `recvmmsg`; `WouldBlock` when nothing is there.
+    /// The errno of `recvmmsg`; `WouldBlock` when nothing is there, `Interrupted` when a signal
+    /// ended the wait.
     ///
     /// **Cost**: one system call, no allocation.
     pub fn receive<'a>(
         &mut self,
         fd: BorrowedFd<'_>,
         buffers: impl Iterator<Item = &'a mut [u8]>,
+        blocking: bool,
     ) -> io::Result<usize> {
-        self.receive_with(libc::MSG_DONTWAIT, fd, buffers)
-    }
-
-    /// As [`Inbox::receive`], but when nothing is there, waits for the first message as long as
-    /// [`crate::datagram::set_blocking`] said.
-    ///
-    /// The thread sleeps in the socket itself: waking up runs less of the kernel than with a set of
-    /// descriptors to look through.
-    ///
-    /// # Errors
-    /// As [`Inbox::receive`]; `Interrupted` by a signal.
-    ///
-    /// **Cost**: one system call, no allocation.
-    pub fn await_some<'a>(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        buffers: impl Iterator<Item = &'a mut [u8]>,
-    ) -> io::Result<usize> {
-        self.receive_with(libc::MSG_WAITFORONE, fd, buffers)
-    }
-
-    fn receive_with<'a>(
-        &mut self,
-        flags: c_int,
-        fd: BorrowedFd<'_>,
-        buffers: impl Iterator<Item = &'a mut [u8]>,
-    ) -> io::Result<usize> {
+        let flags = if blocking {
+            libc::MSG_WAITFORONE
+        } else {
+            libc::MSG_DONTWAIT
+        };
         let mut headers = [const { MaybeUninit::<mmsghdr>::uninit() }; MANY_MAX];
         let mut vectors = [const { MaybeUninit::<iovec>::uninit() }; MANY_MAX];
         let mut count = 0;

@@ -39,7 +39,7 @@ pub use readiness::Waker;
 use readiness::{Readiness, Signal};
 
 mod receive;
-use receive::{Collector, WhenEmpty};
+use receive::Collector;
 
 mod send;
 use send::{Blocked, Sender};
@@ -291,7 +291,7 @@ impl UdpIo {
             self.ahead = RecvBatch::new(slots, slot_bytes);
         }
         // A socket beyond use is told by the next receive.
-        let filled = collector.collect(group, &mut self.ahead, tally, WhenEmpty::Wait);
+        let filled = collector.collect(group, &mut self.ahead, tally, true);
         self.is_brisk = filled.unwrap_or(0) > 0;
     }
 
@@ -344,7 +344,7 @@ impl Io for UdpIo {
                 Some(&mut ports.upstream)
             };
             if let Some(port) = port.filter(|port| port.is_ready) {
-                filled += collector.collect(port, batch, tally, WhenEmpty::Return)?;
+                filled += collector.collect(port, batch, tally, false)?;
             }
         }
         *idle_receives = idle_receives.saturating_add(u32::from(filled == 0));

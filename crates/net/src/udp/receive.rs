@@ -73,13 +73,14 @@ impl Collector {
         }
     }
 
-    /// Fills free buffers of the batch from one socket. Gives the number of buffers filled.
+    /// Fills free buffers of the batch from one socket, and `waits` for the first datagram as long
+    /// as that is set to, or not at all. Gives the number of buffers filled.
     pub(super) fn collect(
         &mut self,
         port: &mut Port,
         batch: &mut RecvBatch,
         tally: &mut Tally,
-        when_empty: WhenEmpty,
+        waits: bool,
     ) -> Result<usize, IoFault> {
         let room = (batch.slots() - batch.filled()).min(self.depth());
         if room == 0 {
@@ -87,7 +88,7 @@ impl Collector {
         }
         for _try in 0..TRIES_MAX {
             tally.counters.receive_calls += 1;
-            let error = match self.receive(port, batch, room, when_empty) {
+            let error = match self.receive(port, batch, room, waits) {
                 Ok(count) => {
                     port.is_ready = count == room;
                     port.owes_drops |= count > 0;
@@ -102,7 +103,7 @@ impl Collector {
             match error.raw_os_error().unwrap_or(0) {
                 errno::EAGAIN => break,
                 // Whoever waits looks why.
-                errno::EINTR if when_empty == WhenEmpty::Wait => break,
+                errno::EINTR if waits => break,
                 errno::EINTR => tally.counters.receive_interrupted += 1,
                 errno::ECONNREFUSED
                 | errno::EHOSTUNREACH
@@ -143,16 +144,13 @@ impl Collector {
         port: &Port,
         batch: &mut RecvBatch,
         room: usize,
-        when_empty: WhenEmpty,
+        waits: bool,
     ) -> io::Result<usize> {
         if let Some(edge) = &mut self.edge {
             edge.before_receive()?;
         }
         let buffers = batch.free_slots().take(room);
-        match when_empty {
-            WhenEmpty::Return => self.inbox.receive(port.socket.as_fd(), buffers),
-            WhenEmpty::Wait => self.inbox.await_some(port.socket.as_fd(), buffers),
-        }
+        self.inbox.receive(port.socket.as_fd(), buffers, waits)
     }
 
     #[inline]
@@ -180,15 +178,6 @@ impl Collector {
             },
         });
     }
-}
-
-/// What a call does that finds nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WhenEmpty {
-    /// It returns.
-    Return,
-    /// It waits for a datagram as long as the socket is set to.
-    Wait,
 }
 
 fn beyond_use(port: &Port, error: &io::Error) -> IoFault {

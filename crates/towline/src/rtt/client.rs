@@ -619,7 +619,7 @@ impl<'a> Run<'a> {
         let client = &mut *self.client;
         let rooms = client.rooms.chunks_mut(ROOM_BYTES);
         let fd = client.inbound.as_ref().unwrap_or(&client.socket).as_fd();
-        let count = client.inbox.receive(fd, rooms)?;
+        let count = client.inbox.receive(fd, rooms, false)?;
         let now = self.now();
         for index in 0..count {
             let len = self.client.inbox.message(index).len;

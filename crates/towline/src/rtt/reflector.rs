@@ -183,7 +183,7 @@ impl Reflector {
     fn many(&mut self) -> io::Result<()> {
         let fd = self.socket.as_fd();
         let rooms = self.rooms.chunks_mut(ROOM_BYTES);
-        let count = self.inbox.receive(fd, rooms)?;
+        let count = self.inbox.receive(fd, rooms, false)?;
         let mut lens = [0; BATCH];
         let mut sources = [None; BATCH];
         for (index, room) in self.rooms.chunks_mut(ROOM_BYTES).take(count).enumerate() {

@@ -142,7 +142,10 @@ impl<'a> Receiver<'a> {
             self.count(0, len);
             return Ok(());
         }
-        let count = match self.inbox.receive(fd, self.rooms.chunks_mut(self.room)) {
+        let count = match self
+            .inbox
+            .receive(fd, self.rooms.chunks_mut(self.room), false)
+        {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 datagram::wait_readable(fd, LOOK)?;
                 return Ok(());
