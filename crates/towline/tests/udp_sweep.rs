@@ -74,6 +74,28 @@ fn swept(lab: &Lab, sweep: &Sweep) -> SweepReport {
     })
 }
 
+#[test]
+fn a_server_that_starts_a_moment_later_is_met() {
+    isolated(|| {
+        let mut sweep = sweep(vec![Ipv4Addr::LOCALHOST.into()]);
+        sweep.load = Some(Load::Rate(1_000));
+        sweep.duration = Duration::from_millis(100);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(300));
+                let listen = sweep.servers[0];
+                let server = Server::open(ServeSpec { listen }).unwrap();
+                let is_stopped = || stop.load(Ordering::Relaxed);
+                server.run(&is_stopped, &mut |_| {}).unwrap();
+            });
+            let found = sweep.run(&never, &mut |_| {});
+            stop.store(true, Ordering::Relaxed);
+            assert!(found.unwrap().rows[0].flows[0].receipt.received > 0);
+        });
+    });
+}
+
 const TRIES: usize = 6;
 /// Whole Ethernet frames of datagrams of 1,000 bytes, without preamble: what TBF counts.
 const FRAME_BITS: f64 = (1_000 + 28 + 14) as f64 * 8.0;

@@ -5,7 +5,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     sync::atomic::AtomicBool,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use measure::sweep::{Load, RateSearch, Trial};
@@ -346,9 +346,25 @@ fn exchange_with(
     Ok((sent, outcomes.collect::<Result<_, _>>()?))
 }
 
+/// Connects. A host that is there but refuses is asked again for a while: a server that is about to
+/// start listens a moment later.
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let end = Instant::now() + START_TIME_MAX;
+    loop {
+        match TcpStream::connect_timeout(&address, CONNECT_TIME_MAX) {
+            Err(error)
+                if error.kind() == io::ErrorKind::ConnectionRefused && Instant::now() < end =>
+            {
+                thread::sleep(START_PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
 impl Peer {
     fn open(address: SocketAddr) -> Result<Self, Error> {
-        let stream = TcpStream::connect_timeout(&address, CONNECT_TIME_MAX).map_err(|error| {
+        let stream = connect(address).map_err(|error| {
             NetError::system("reach the server at", address, &error).remedy(
                 "start `towline udp serve` there, and let its port through firewalls, TCP and UDP",
             )
@@ -465,6 +481,10 @@ fn outcome_of(flows: &[Flow]) -> Trial {
 }
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long a server may take to start.
+const START_TIME_MAX: Duration = Duration::from_secs(1);
+/// Between two questions whether it has.
+const START_PAUSE: Duration = Duration::from_millis(20);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(8);
 /// How often an end shows where it is.
 const GREETING_GAP: Duration = Duration::from_millis(20);
