@@ -26,11 +26,11 @@ impl Bare {
         let address = lab.host(1).ipv4().to_string();
         let mut there = command(lab, 1, &self.program, load);
         // It is ended before.
-        there.args(["echo", &address, &(2 * seconds).to_string(), load.wait]);
+        there.args(["echo", &address, &(2 * seconds).to_string(), load.waits[1]]);
         let _echo = Running::start(&mut there)?;
         std::thread::sleep(START);
         let mut here = command(lab, 0, &self.program, load);
-        here.args(["pong", &address, SIZE, &seconds.to_string(), load.wait]);
+        here.args(["pong", &address, SIZE, &seconds.to_string(), load.waits[0]]);
         figures(&program::printed(&mut here)?)
     }
 }

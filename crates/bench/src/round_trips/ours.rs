@@ -26,7 +26,8 @@ pub(super) enum Over {
 pub(super) struct Load {
     /// Messages each second; `None`: each when the one before is back.
     pub(super) rate: Option<u32>,
-    pub(super) wait: &'static str,
+    /// How the client waits for its slots and answers, and the server for messages.
+    pub(super) waits: [&'static str; 2],
     /// Which processors the client and the server run on; `None`: where the scheduler puts them.
     pub(super) processors: Option<[u8; 2]>,
 }
@@ -42,7 +43,12 @@ impl Load {
             Some(_) => ", 2 cpus",
             None => "",
         };
-        format!("{rate}, {}{place}", self.wait)
+        let [here, there] = self.waits;
+        if here == there {
+            format!("{rate}, {here}{place}")
+        } else {
+            format!("{rate}, {here}, {there}{place}")
+        }
     }
 }
 
@@ -66,7 +72,7 @@ pub(super) fn ours_into(
     };
     let mut there = command(lab, 1, &program, load);
     there.args(["rtt", "reflect", "--quiet", "--over", over]);
-    there.args(["--wait", load.wait]);
+    there.args(["--wait", load.waits[1]]);
     if over == "pgm" {
         there.args(["--listen", GROUP]);
     }
@@ -74,7 +80,7 @@ pub(super) fn ours_into(
     let _reflector = Running::start(&mut there)?;
     let mut here = command(lab, 0, &program, load);
     here.args(["rtt", "run", &target, "--json", "--quiet", "--over", over]);
-    here.args(["--stamp-every", "0", "--wait", load.wait]);
+    here.args(["--stamp-every", "0", "--wait", load.waits[0]]);
     here.args(["--time", &format!("{seconds}s"), "--out"]);
     here.arg(&result.0);
     match load.rate {

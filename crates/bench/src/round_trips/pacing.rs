@@ -34,7 +34,7 @@ pub(super) fn run(lab: &Lab) -> Result<String, String> {
         let (load, result) = (
             Load {
                 rate: Some(RATE),
-                wait: "spin",
+                waits: ["spin"; 2],
                 processors: None,
             },
             Removed::new(),

@@ -35,10 +35,11 @@ impl Rival {
         };
         let limit = seconds + LEAD_SECONDS;
         let mut there = command(1, "echo");
-        let _echo = Running::start(there.args([&(limit + LEAD_SECONDS).to_string(), load.wait]))?;
+        let _echo =
+            Running::start(there.args([&(limit + LEAD_SECONDS).to_string(), load.waits[1]]))?;
         std::thread::sleep(START);
         let mut here = command(0, "pong");
-        here.args([SIZE, &limit.to_string(), load.wait]);
+        here.args([SIZE, &limit.to_string(), load.waits[0]]);
         figures(&program::printed(&mut here)?)
     }
 }

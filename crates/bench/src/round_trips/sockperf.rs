@@ -1,4 +1,8 @@
 //! sockperf, whole round trips.
+//!
+//! At a rate its client has a thread to send and one to receive. The one that sends makes no other
+//! call than `sendto` (strace): it spins until the next slot, whatever was asked for. Sockets that
+//! do not block (`--nonblocked`) have the receiving thread and the server spin, too.
 
 use lab::Lab;
 
@@ -10,7 +14,7 @@ pub(super) fn run(lab: &Lab, load: Load, seconds: u32) -> Result<Figures, String
     let address = lab.host(1).ipv4().to_string();
     let mut there = command(lab, 1, "sockperf", load);
     there.args(["server", "-i", &address, "-p", "7701"]);
-    let is_spinning = load.wait == "spin";
+    let is_spinning = load.waits[1] == "spin";
     if is_spinning {
         there.arg("--nonblocked");
     }
