@@ -191,7 +191,8 @@ impl FileStore {
             return Some(event);
         }
         let queue = self.queue.as_ref()?;
-        let (event, idle) = queue.poll();
+        let holds = self.run.as_ref().is_some_and(Run::is_worth_a_wake_up);
+        let (event, idle) = queue.poll(holds);
         match (event, idle) {
             (Some(event), _) => Some(event),
             (None, Idle::Ended) => {
@@ -202,7 +203,7 @@ impl FileStore {
             }
             (None, Idle::Yes) => {
                 // Nothing to wait for: what came so far is written and hashed at once.
-                if self.run.as_ref().is_some_and(|run| !run.is_empty()) {
+                if holds {
                     self.hand_over();
                 }
                 None

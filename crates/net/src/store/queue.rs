@@ -62,6 +62,12 @@ impl Run {
         self.pieces.is_empty()
     }
 
+    /// Worth waking the disk's thread for: somebody waits for its hashes, or it is of some length.
+    /// A wake-up costs as much as writing several packets.
+    pub(super) const fn is_worth_a_wake_up(&self) -> bool {
+        !self.seals.is_empty() || self.bytes.len() >= RUN_BYTES / 4
+    }
+
     pub(super) fn pieces(&self) -> impl Iterator<Item = (Range<u64>, &[u8])> {
         self.pieces.iter().map(|(range, at)| {
             let len = usize::try_from(range.end - range.start).expect("a piece is in memory");
@@ -105,6 +111,8 @@ struct State {
     unmade: usize,
     /// The disk's thread has nothing to do.
     is_idle: bool,
+    /// The session holds a run back until the disk's thread has nothing to do.
+    is_held_back: bool,
     is_stopped: bool,
     is_ended: bool,
 }
@@ -125,6 +133,7 @@ impl Queue {
             runs,
             unmade: runs,
             is_idle: false,
+            is_held_back: false,
             is_stopped: false,
             is_ended: false,
         };
@@ -159,9 +168,11 @@ impl Queue {
         self.lock().is_behind()
     }
 
-    /// The next event; true when the disk's thread has nothing to do, and whether it has died.
-    pub(super) fn poll(&self) -> (Option<StoreEvent>, Idle) {
+    /// The next event, and what the disk's thread is doing. A session that `holds` a run back is
+    /// woken when that has nothing to do.
+    pub(super) fn poll(&self, holds: bool) -> (Option<StoreEvent>, Idle) {
         let mut state = self.lock();
+        state.is_held_back = holds;
         let idle = match (state.is_ended, state.is_idle && state.requests.is_empty()) {
             (true, _) => Idle::Ended,
             (false, true) => Idle::Yes,
@@ -204,9 +215,8 @@ impl Queue {
             if state.is_stopped {
                 return None;
             }
-            if !state.is_idle {
-                state.is_idle = true;
-                // The session may hold a run back for as long as there is something to do.
+            state.is_idle = true;
+            if std::mem::take(&mut state.is_held_back) {
                 drop(state);
                 self.wake();
                 state = self.lock();

@@ -370,3 +370,31 @@ fn the_queue_takes_no_more_than_it_may_and_everything_once_there_is_room() {
     assert_eq!(finish(store, &plan, held, 1400).0, StoreEvent::Committed);
     assert_whole(&scratch.0, &plan);
 }
+
+#[test]
+fn a_disk_with_nothing_to_do_is_woken_for_what_somebody_waits_for_or_for_a_good_part() {
+    let scratch = Scratch::new();
+    let plan = plan(vec![Entry::file("a", 1 << 20)]);
+    let (mut store, _) = prepared(&scratch.0, Existing::Refuse, &plan);
+    let bytes = content(&plan);
+    let is_held_back = |store: &mut FileStore| {
+        // Its thread has gone to sleep by then, so that nothing else holds the run back.
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!(store.poll_event(), None);
+        store.run.as_ref().is_some_and(|run| !run.is_empty())
+    };
+    write(&mut store, 0, &bytes[..3_000]);
+    assert!(is_held_back(&mut store), "a few packets wake the disk");
+    write(&mut store, 3_000, &bytes[3_000..RUN_BYTES / 4]);
+    assert!(!is_held_back(&mut store), "a good part is kept waiting");
+    let slab = usize::try_from(plan.slab(0).len).unwrap();
+    for (nth, block) in bytes[RUN_BYTES / 4..slab].chunks(1_000).enumerate() {
+        write(&mut store, (RUN_BYTES / 4 + nth * 1_000) as u64, block);
+    }
+    assert!(store.seal(0));
+    let event = outcome(&mut store);
+    assert!(
+        matches!(event, StoreEvent::Sealed { slab: 0, .. }),
+        "{event:?}"
+    );
+}
