@@ -322,6 +322,8 @@ impl<C: Content> PlanSender<C> {
                 if now >= deadline || self.links.len() == 0 {
                     self.stage = Stage::Closed;
                 }
+                // Whoever sends a file waits for this.
+                self.tick_at = now + CLOSING_TICK;
                 return;
             }
             _ => {}
@@ -517,6 +519,8 @@ impl<C: Content> PlanSender<C> {
 
 /// How often deadlines are looked at.
 const TICK: Duration = Duration::from_millis(100);
+/// Between looks whether the last connection is closed.
+const CLOSING_TICK: Duration = Duration::from_millis(10);
 
 /// A receiver that stands still holds the rest back for so long.
 const HOLD_PATIENCE: Duration = Duration::from_secs(1);
