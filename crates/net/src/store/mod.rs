@@ -108,7 +108,8 @@ pub struct StoreOptions {
     pub keep_staged: bool,
     /// The most memory for content that is not written yet, in bytes; at least 512 KiB. From a
     /// quarter of it on the sender is held back; the rest is for what is under way then. What is
-    /// not written is lost when the process is killed. Default 6 MiB.
+    /// not written, up to 64 KiB also when the disk has nothing to do, is lost when the process is
+    /// killed. Default 6 MiB.
     pub queue_bytes_max: usize,
     /// A fault to rehearse. Default none.
     pub fault: Option<DiskFault>,
@@ -202,7 +203,8 @@ impl FileStore {
                 Some(Fault::new("write to", Path::new(""), error).event(&self.shown))
             }
             (None, Idle::Yes) => {
-                // Nothing to wait for: what came so far is written and hashed at once.
+                // Nothing to wait for: what came so far is written and hashed at once, unless it
+                // is little and nobody waits for it.
                 if holds {
                     self.hand_over();
                 }

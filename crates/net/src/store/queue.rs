@@ -118,8 +118,9 @@ struct State {
 }
 
 impl State {
-    const fn is_behind(&self) -> bool {
-        self.runs - self.unmade - self.spare.len() > self.runs / 4
+    fn is_behind(&self) -> bool {
+        // The one that is being filled is no debt of the disk's.
+        self.runs - self.unmade - self.spare.len() > (self.runs / 4).max(1)
     }
 }
 
@@ -172,12 +173,12 @@ impl Queue {
     /// woken when that has nothing to do.
     pub(super) fn poll(&self, holds: bool) -> (Option<StoreEvent>, Idle) {
         let mut state = self.lock();
-        state.is_held_back = holds;
         let idle = match (state.is_ended, state.is_idle && state.requests.is_empty()) {
             (true, _) => Idle::Ended,
             (false, true) => Idle::Yes,
             (false, false) => Idle::No,
         };
+        state.is_held_back = holds && idle == Idle::No;
         (state.events.pop_front(), idle)
     }
 
@@ -300,3 +301,47 @@ impl std::fmt::Debug for Queue {
 pub(super) const RUN_BYTES: usize = 256 << 10;
 /// Pieces of one run; a block has a thousand bytes and more, unless somebody is hostile.
 const PIECES_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_session_is_woken_when_the_disk_has_nothing_to_do_and_it_holds_something_back() {
+        for holds in [true, false] {
+            let (bell, rings) = mpsc::channel();
+            let bell = Mutex::new(bell);
+            let ring = move || bell.lock().unwrap().send(()).unwrap();
+            let queue = Arc::new(Queue::new(4, Some(Box::new(ring))));
+            // The disk's thread has not looked yet.
+            assert_eq!(queue.poll(holds), (None, Idle::No));
+            let disk = Arc::clone(&queue);
+            let disk = std::thread::spawn(move || disk.next().is_none());
+            let limit = Duration::from_secs(30);
+            if holds {
+                rings.recv_timeout(limit).expect("nobody rings");
+            }
+            while queue.poll(holds).1 != Idle::Yes {
+                std::thread::yield_now();
+            }
+            // It is idle: what was held back can be handed over, and nobody need ring for it.
+            queue.stop();
+            assert!(disk.join().unwrap());
+            assert_eq!(rings.try_iter().count(), 0, "holds: {holds}");
+        }
+    }
+
+    #[test]
+    fn a_short_queue_is_not_behind_for_the_run_that_is_being_filled() {
+        let queue = Queue::new(2, None);
+        let first = queue.take_spare().unwrap();
+        assert!(!queue.is_behind());
+        let second = queue.take_spare().unwrap();
+        assert!(queue.is_behind() && queue.take_spare().is_none());
+        queue.give_back(first);
+        assert!(!queue.is_behind());
+        queue.give_back(second);
+    }
+}

@@ -378,8 +378,10 @@ fn a_disk_with_nothing_to_do_is_woken_for_what_somebody_waits_for_or_for_a_good_
     let (mut store, _) = prepared(&scratch.0, Existing::Refuse, &plan);
     let bytes = content(&plan);
     let is_held_back = |store: &mut FileStore| {
-        // Its thread has gone to sleep by then, so that nothing else holds the run back.
-        thread::sleep(Duration::from_millis(20));
+        // Until then the run waits for the disk.
+        while store.queue.as_ref().unwrap().poll(true).1 != Idle::Yes {
+            thread::yield_now();
+        }
         assert_eq!(store.poll_event(), None);
         store.run.as_ref().is_some_and(|run| !run.is_empty())
     };
