@@ -83,7 +83,7 @@ fn a_server_that_starts_a_moment_later_is_met() {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                thread::sleep(Duration::from_millis(300));
+                thread::sleep(Duration::from_millis(100));
                 let listen = sweep.servers[0];
                 let server = Server::open(ServeSpec { listen }).unwrap();
                 let is_stopped = || stop.load(Ordering::Relaxed);

@@ -64,7 +64,7 @@ impl Sweep {
         is_stopped: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<SweepReport, Error> {
-        let mut bench = Bench::open(self)?;
+        let mut bench = Bench::open(self, is_stopped)?;
         let mut rows = Vec::new();
         let result = self.rows(&mut bench, &mut rows, is_stopped, tell);
         let mut report = bench.report(rows);
@@ -123,14 +123,17 @@ struct Peer {
 }
 
 impl<'a> Bench<'a> {
-    fn open(sweep: &'a Sweep) -> Result<Self, Error> {
+    fn open(sweep: &'a Sweep, is_stopped: &dyn Fn() -> bool) -> Result<Self, Error> {
         let is_sound = sweep.sizes.iter().all(|size| SIZES.contains(size))
             && sweep.duration <= Duration::from_millis(DURATION_MS_MAX);
         if !is_sound {
             let text = "a datagram has 20 to 65507 bytes, and a trial lasts 60 s at most";
             return Err(Error::Measurement(text.to_owned()));
         }
-        let peers = sweep.servers.iter().map(|&address| Peer::open(address));
+        let peers = sweep
+            .servers
+            .iter()
+            .map(|&address| Peer::open(address, is_stopped));
         let peers = peers.collect::<Result<Vec<_>, _>>()?;
         let first = peers
             .first()
@@ -346,25 +349,23 @@ fn exchange_with(
     Ok((sent, outcomes.collect::<Result<_, _>>()?))
 }
 
-/// Connects. A host that is there but refuses is asked again for a while: a server that is about to
-/// start listens a moment later.
-fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+/// Connects. A host that is there but refuses is asked again for a while, unless the caller stops:
+/// a server that is about to start listens a moment later.
+fn connect(address: SocketAddr, is_stopped: &dyn Fn() -> bool) -> io::Result<TcpStream> {
     let end = Instant::now() + START_TIME_MAX;
     loop {
-        match TcpStream::connect_timeout(&address, CONNECT_TIME_MAX) {
-            Err(error)
-                if error.kind() == io::ErrorKind::ConnectionRefused && Instant::now() < end =>
-            {
-                thread::sleep(START_PAUSE);
-            }
-            result => return result,
+        let connected = TcpStream::connect_timeout(&address, CONNECT_TIME_MAX);
+        let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        if !connected.as_ref().is_err_and(refused) || Instant::now() >= end || is_stopped() {
+            return connected;
         }
+        thread::sleep(START_PAUSE);
     }
 }
 
 impl Peer {
-    fn open(address: SocketAddr) -> Result<Self, Error> {
-        let stream = connect(address).map_err(|error| {
+    fn open(address: SocketAddr, is_stopped: &dyn Fn() -> bool) -> Result<Self, Error> {
+        let stream = connect(address, is_stopped).map_err(|error| {
             NetError::system("reach the server at", address, &error).remedy(
                 "start `towline udp serve` there, and let its port through firewalls, TCP and UDP",
             )
