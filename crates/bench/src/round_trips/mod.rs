@@ -46,9 +46,10 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
 pub(crate) const PARTS: [&str; 4] = ["rtt-sockperf", "rtt-pgm", "rtt-pacing", "rtt-maps"];
 
 /// sockperf prints half a round trip unless told otherwise; it is told. At a rate the thread that
-/// sends always spins, which keeps its processor awake: that mode of ours is a client that spins
-/// and a server that blocks. When all spin, its three threads share two processors, and the
-/// scheduler's slices are what it measures.
+/// sends always spins, which keeps its processor awake, and another receives. Nearest to that comes
+/// a client of ours that spins, with a server that blocks; its one thread spins for answers, too,
+/// where sockperf's other thread is woken for each. When all spin, sockperf's three threads share
+/// two processors, and the scheduler's slices are what it measures.
 fn beside_sockperf(lab: &Lab, pairs: usize) -> Result<String, String> {
     let is_there = Command::new("sockperf").arg("--version").output().is_ok();
     if !is_there {
