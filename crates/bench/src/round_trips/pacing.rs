@@ -61,6 +61,16 @@ struct Kept {
     /// Slots that are left out of `undisturbed`.
     left_out: u64,
     pauses: u64,
+    gaps: Gaps,
+}
+
+/// What was taken from a loop that does nothing but look at the clock: ticks, interrupts, others'
+/// turns and the hypervisor's. No sender can use a slot that is due in one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gaps {
+    /// Those longer than [`GAP_NS`].
+    count: u64,
+    lasted_ns: u64,
 }
 
 impl Kept {
@@ -98,6 +108,8 @@ impl Kept {
         self.slots += other.slots;
         self.left_out += other.left_out;
         self.pauses += other.pauses;
+        self.gaps.count += other.gaps.count;
+        self.gaps.lasted_ns += other.gaps.lasted_ns;
     }
 
     /// p50, p99 and p99.9 of all, and p99 without pauses; microseconds.
@@ -126,6 +138,7 @@ fn kept_by_a_loop(duration: Duration) -> Kept {
     let slots = schedule.slots_within(duration_ns);
     let stop = AtomicBool::new(false);
     let (mut late, mut pauses) = (Vec::with_capacity(slots as usize), Vec::new());
+    let mut gaps = Gaps::default();
     thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
@@ -139,6 +152,10 @@ fn kept_by_a_loop(duration: Duration) -> Kept {
             let due_ns = schedule.due_ns(slot);
             let used_ns = loop {
                 let now_ns = now();
+                if now_ns - last_ns > GAP_NS {
+                    gaps.count += 1;
+                    gaps.lasted_ns += now_ns - last_ns;
+                }
                 if now_ns - last_ns > PAUSE_NS {
                     pauses.push((last_ns, now_ns));
                 }
@@ -152,7 +169,8 @@ fn kept_by_a_loop(duration: Duration) -> Kept {
         stop.store(true, Ordering::Relaxed);
     });
     let all = (0..).map(|slot| schedule.due_ns(slot)).zip(late);
-    Kept::of(all, &pauses, period_ns())
+    let kept = Kept::of(all, &pauses, period_ns());
+    Kept { gaps, ..kept }
 }
 
 /// How the messages of a result left.
@@ -201,13 +219,20 @@ fn describe(counts: &Counts, asked: u64, ours: &Kept, floor: &Kept, steal_permil
     );
     ours.line(&mut text, "towline");
     floor.line(&mut text, "a loop, nothing sent");
+    let gaps = floor.gaps;
     let (ours, floor) = (ours.figures(), floor.figures());
     let [p50, p99, p999, undisturbed] =
         std::array::from_fn(|at| ours[at] / floor[at].max(f64::MIN_POSITIVE));
     writeln!(
         text,
-        "{:<22} {p50:>8.2} {p99:>9.2} {p999:>10.2} {:>8} {undisturbed:>12.2}\n{LEFT_OUT}",
-        "ratio", ""
+        "{:<22} {p50:>8.2} {p99:>9.2} {p999:>10.2} {:>8} {undisturbed:>12.2}\n{LEFT_OUT}\
+         taken from the loop for more than 10 us: {:.0} times a second, {:.0} us on average, \
+         {:.2} % of the time",
+        "ratio",
+        "",
+        gaps.count as f64 / f64::from(SECONDS * TURNS),
+        gaps.lasted_ns as f64 / 1e3 / gaps.count.max(1) as f64,
+        gaps.lasted_ns as f64 / 1e7 / f64::from(SECONDS * TURNS),
     )
     .expect("writing to a String cannot fail");
     text
@@ -230,6 +255,8 @@ sender had caught up with it, are left out";
 const RATE: u32 = 40_000;
 const SECONDS: u32 = 10;
 const TURNS: u32 = 6;
+/// What the bar allows a slot to be late.
+const GAP_NS: u64 = 10_000;
 /// As the measuring thread marks them.
 const PAUSE_NS: u64 = 500_000;
 
@@ -246,8 +273,14 @@ mod tests {
             answered: sent,
             ..Counts::default()
         };
-        let kept =
-            |late_ns: u64| Kept::of((0..1_000).map(|it| (it * 25_000, late_ns)), &[], 25_000);
+        let gaps = Gaps {
+            count: 15_000,
+            lasted_ns: 600_000_000,
+        };
+        let kept = |late_ns: u64| Kept {
+            gaps,
+            ..Kept::of((0..1_000).map(|it| (it * 25_000, late_ns)), &[], 25_000)
+        };
         let told = |counts: Counts| describe(&counts, 2_400_000, &kept(3_000), &kept(1_500), 4);
         let whole = told(run(2_399_999, 1));
         assert!(
@@ -260,6 +293,8 @@ mod tests {
             .find(|line| line.starts_with("ratio"))
             .unwrap();
         assert_eq!(ratio.matches("2.00").count(), 4, "{ratio}");
+        let taken = "more than 10 us: 250 times a second, 40 us on average, 1.00 % of the time";
+        assert!(whole.contains(taken), "{whole}");
         assert!(told(run(2_399_999, 0)).contains("NOT ALL ACCOUNTED FOR"));
         assert!(counted(&Value::Null).is_err());
     }
