@@ -225,7 +225,7 @@ fn describe(counts: &Counts, asked: u64, ours: &Kept, floor: &Kept, steal_permil
         std::array::from_fn(|at| ours[at] / floor[at].max(f64::MIN_POSITIVE));
     writeln!(
         text,
-        "{:<22} {p50:>8.2} {p99:>9.2} {p999:>10.2} {:>8} {undisturbed:>12.2}\n{LEFT_OUT}\
+        "{:<22} {p50:>8.2} {p99:>9.2} {p999:>10.2} {:>8} {undisturbed:>12.2}\n{LEFT_OUT}\n\
          taken from the loop for more than 10 us: {:.0} times a second, {:.0} us on average, \
          {:.2} % of the time",
         "ratio",
