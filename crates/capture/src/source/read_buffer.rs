@@ -75,34 +75,16 @@ impl ReadBuffer {
         if self.bytes().len() < needed && self.may_read_ahead && self.offset >= AHEAD_AFTER_BYTES {
             self.read_ahead();
         }
-        while let Input::Ahead(ahead) = &mut self.input {
-            if self.piece.bytes().len() >= needed {
-                return Ok(true);
-            }
-            if let Some(piece) = ahead.next() {
-                self.offset += ahead.append(&mut self.piece, piece?);
-            } else {
-                self.input = Input::Here(ahead.end()?);
+        loop {
+            match &mut self.input {
+                Input::Here(input) => return self.piece.fill(input, needed, &mut self.offset),
+                Input::Ahead(_) if self.piece.bytes().len() >= needed => return Ok(true),
+                Input::Ahead(ahead) => match ahead.next() {
+                    Some(piece) => self.offset += ahead.append(&mut self.piece, piece?),
+                    None => self.input = Input::Here(ahead.end()?),
+                },
             }
         }
-        self.fill_here(needed)
-    }
-
-    fn fill_here(&mut self, needed: usize) -> io::Result<bool> {
-        let Input::Here(input) = &mut self.input else {
-            return Ok(false);
-        };
-        if self.piece.bytes().len() < needed {
-            self.piece.make_room(needed, self.offset);
-        }
-        while self.piece.bytes().len() < needed {
-            let len = self.piece.read(input)?;
-            if len == 0 {
-                return Ok(false);
-            }
-            self.offset += len as u64;
-        }
-        Ok(true)
     }
 
     /// Reads to the end, or as far as that goes, and tells how many bytes there were.
@@ -177,6 +159,22 @@ impl Piece {
     const fn empty_at(&mut self, offset: u64) {
         self.start = self.page + (offset % PAGE as u64) as usize;
         self.end = self.start;
+    }
+
+    /// Reads on until `needed` bytes are at hand, the next from `offset` on; false when the file
+    /// ends before.
+    fn fill(&mut self, input: &mut dyn Read, needed: usize, offset: &mut u64) -> io::Result<bool> {
+        if self.bytes().len() < needed {
+            self.make_room(needed, *offset);
+        }
+        while self.bytes().len() < needed {
+            let len = self.read(input)?;
+            if len == 0 {
+                return Ok(false);
+            }
+            *offset += len as u64;
+        }
+        Ok(true)
     }
 
     /// Reads once; 0 at the end.
