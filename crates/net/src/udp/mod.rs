@@ -157,15 +157,10 @@ impl UdpIo {
     /// instead of calling [`Io::wait`].
     pub fn arm(&mut self, deadline: Option<Instant>) {
         let blocked = self.sender.blocked;
-        let has_ahead = self.has_ahead() && !self.holds_packets;
         let deadline = match blocked {
+            _ if self.has_ahead() && !self.holds_packets => Some(Instant::ZERO),
             Blocked::Beyond => Some(retry_at(deadline)),
             _ => deadline,
-        };
-        let deadline = if has_ahead {
-            Some(Instant::ZERO)
-        } else {
-            deadline
         };
         self.readiness.arm(deadline);
         self.idle_receives = 0;
