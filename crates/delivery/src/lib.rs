@@ -36,8 +36,8 @@ pub mod memory;
 
 mod plan;
 pub use plan::{
-    Entry, File, HASH_LEN, Hash, PathFault, Plan, PlanError, PlanId, PlanLimits, Slab, SlabHasher,
-    check_link, file_root, hash_bytes, write_sum_line,
+    Entry, File, HASH_LEN, Hash, PathFault, Plan, PlanError, PlanId, PlanLimits, Slab, SlabGroups,
+    SlabHasher, check_link, file_root, hash_bytes, write_sum_line,
 };
 
 mod range;

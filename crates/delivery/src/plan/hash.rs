@@ -11,7 +11,7 @@ pub type Hash = [u8; HASH_LEN];
 /// Bytes of a [`type@Hash`].
 pub const HASH_LEN: usize = 32;
 
-/// Hashes one slab.
+/// Hashes one slab, or a group of its chunks, in order.
 #[derive(Clone, Debug)]
 pub struct SlabHasher {
     hasher: blake3::Hasher,
@@ -19,7 +19,7 @@ pub struct SlabHasher {
 }
 
 impl SlabHasher {
-    /// A hasher for the slab at `file_offset` of its file.
+    /// A hasher for what begins at `file_offset` of its file.
     #[must_use]
     pub fn new(file_offset: u64, is_whole_file: bool) -> Self {
         let mut hasher = blake3::Hasher::new();
@@ -66,7 +66,7 @@ pub fn file_root(seals: &[u8], size: u64, slab_shift: u8) -> Hash {
 }
 
 /// The chaining value of a subtree of `size` bytes that is not the whole file.
-fn subtree(seals: &[u8], size: u64, slab_shift: u8) -> Hash {
+pub(super) fn subtree(seals: &[u8], size: u64, slab_shift: u8) -> Hash {
     if seals.len() == HASH_LEN {
         return seal(seals);
     }

@@ -24,6 +24,9 @@ pub use check::{PathFault, PlanError, PlanLimits, check_link};
 mod entry;
 pub use entry::Entry;
 
+mod groups;
+pub use groups::SlabGroups;
+
 mod hash;
 pub use hash::{HASH_LEN, Hash, SlabHasher, file_root, hash_bytes};
 

@@ -8,12 +8,12 @@
 //!
 //! Files of some size are made and allocated before any byte arrives. Small ones are made when
 //! their bytes come, written, given their attributes and closed in one go: allocating 20,000 of
-//! them beforehand takes seconds on ext4. Slabs that come in order are hashed on the way, from
-//! memory; of others the rest is read back.
+//! them beforehand takes seconds on ext4. What comes in order is hashed on the way, from
+//! memory; the 16 KiB around a gap are read back.
 
 use std::{collections::VecDeque, fs::File, io, ops::Range, path::Path, sync::Arc};
 
-use delivery::{Hash, Plan, RangeSet, SlabHasher};
+use delivery::{Hash, Plan, RangeSet, SlabGroups};
 use sys::file::{Directory, FileTime};
 use wire::object::EntryRef;
 
@@ -60,17 +60,9 @@ pub(super) struct Works {
     open: VecDeque<(usize, File)>,
     /// The staged directory used last.
     parent: Option<(std::path::PathBuf, Directory)>,
-    hashing: Option<Hashing>,
+    /// Slabs of which a part is hashed, the latest first.
+    hashing: VecDeque<SlabGroups>,
     buffer: Vec<u8>,
-}
-
-/// A slab that comes in order.
-#[derive(Debug)]
-struct Hashing {
-    slab: u32,
-    range: Range<u64>,
-    next: u64,
-    hasher: SlabHasher,
 }
 
 /// Space that nobody else can take meanwhile.
@@ -111,28 +103,34 @@ impl Staging {
     /// Hashes a slab that was written whole; `run` has just been written.
     pub(super) fn seal(&mut self, slab: u32, run: Option<&Run>) -> Result<Hash, Fault> {
         let place = self.plan.slab(slab);
-        let (mut at, mut hasher) = (place.start, place.hasher());
+        let known = self
+            .works
+            .hashing
+            .iter()
+            .position(|known| known.slab().index == slab);
+        let known = known.and_then(|at| self.works.hashing.remove(at));
         if let Some(bytes) = run.and_then(|run| run.find(&place.range())) {
+            let mut hasher = place.hasher();
             hasher.update(bytes);
             return Ok(hasher.finish());
         }
-        if let Some(hashing) = self.works.hashing.take_if(|known| known.slab == slab) {
-            (at, hasher) = (hashing.next, hashing.hasher);
-        }
+        let mut groups = known.unwrap_or_else(|| SlabGroups::new(place));
         let index = place.file as usize;
         let mut buffer = std::mem::take(&mut self.works.buffer);
         buffer.resize(READ_BYTES, 0);
         let mut outcome = Ok(());
-        while at < place.range().end && outcome.is_ok() {
-            let len = (place.range().end - at).min(READ_BYTES as u64);
+        while let Some(range) = groups.missing().filter(|_| outcome.is_ok()) {
+            let (at, len) = (
+                range.start,
+                (range.end - range.start).min(READ_BYTES as u64),
+            );
             let piece = &mut buffer[..usize::try_from(len).unwrap_or(READ_BYTES)];
             outcome = self.read_piece(index, place.file_offset + (at - place.start), piece);
-            hasher.update(piece);
-            at += len;
+            groups.update(at, piece);
         }
         self.works.buffer = buffer;
         match outcome {
-            Ok(()) => Ok(hasher.finish()),
+            Ok(()) => Ok(groups.finish().expect("nothing is missing")),
             Err(error) => Err(self.fault("read back", index, error)),
         }
     }
@@ -342,7 +340,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Hashes what comes next of a slab, while it is at hand.
+    /// Hashes what comes of a slab, while it is at hand; one that comes whole is hashed at once.
     fn hash_on_the_way(&mut self, part: &Range<u64>, bytes: &[u8]) {
         let mut at = part.start;
         while at < part.end {
@@ -350,22 +348,16 @@ impl Staging {
             let stop = slab.range().end.min(part.end);
             let piece = &bytes[within(&(at..stop), part.start)];
             let hashing = &mut self.works.hashing;
-            if at == slab.start && stop < slab.range().end {
-                *hashing = Some(Hashing {
-                    slab: slab.index,
-                    range: slab.range(),
-                    next: at,
-                    hasher: slab.hasher(),
-                });
-            }
-            if let Some(known) = hashing.as_mut().filter(|known| known.range.contains(&at)) {
-                if known.next == at {
-                    known.hasher.update(piece);
-                    known.next = stop;
-                } else if at < known.next {
-                    // Written again because it was wrong.
-                    *hashing = None;
-                }
+            let known = hashing
+                .iter_mut()
+                .find(|known| known.slab().index == slab.index);
+            if let Some(known) = known {
+                known.update(at, piece);
+            } else if (at..stop) != slab.range() {
+                let mut groups = SlabGroups::new(slab);
+                groups.update(at, piece);
+                hashing.truncate(HASHING_MAX - 1);
+                hashing.push_front(groups);
             }
             at = stop;
         }
@@ -423,6 +415,8 @@ fn within(range: &Range<u64>, start: u64) -> Range<usize> {
 
 /// Files kept open.
 const OPEN_MAX: usize = 64;
+/// Slabs that are hashed side by side: repairs of one come among the bytes of the next.
+const HASHING_MAX: usize = 8;
 /// Bytes read back at a time, whatever the length of a slab.
 const READ_BYTES: usize = 256 << 10;
 const RESERVE_STEP: u64 = 4 << 20;

@@ -48,9 +48,10 @@ fn fails(fault: DiskFault, expected: ErrorCode) -> bool {
     let mut store = FileStore::open(&scratch.0, options).unwrap();
     store.prepare(&plan);
     let last = match outcome(&mut store) {
-        StoreEvent::Prepared { held } => {
-            // Out of order, so that a slab is read back.
+        StoreEvent::Prepared { mut held } => {
+            // Out of order, so that what is around its ends is read back.
             write(&mut store, 500_000, &content(&plan)[500_000..600_000]);
+            held.insert(500_000..600_000, |_| {}).unwrap();
             finish(store, &plan, held, 60_000).0
         }
         failed => {
