@@ -52,36 +52,36 @@ pub fn hash_bytes(bytes: &[u8]) -> Hash {
     *blake3::hash(bytes).as_bytes()
 }
 
-/// The root of a file of `size` bytes from its slabs' seals, laid end to end.
+/// The root of a file of `size` bytes from the seals of its parts of `2^shift` bytes, end to end.
 #[must_use]
-pub fn file_root(seals: &[u8], size: u64, slab_shift: u8) -> Hash {
+pub fn file_root(seals: &[u8], size: u64, shift: u8) -> Hash {
     match seals.len() / HASH_LEN {
         0 => hash_bytes(&[]),
         1 => seal(seals),
         _ => {
-            let (left, right) = halves(seals, size, slab_shift);
+            let (left, right) = halves(seals, size, shift);
             *hazmat::merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
         }
     }
 }
 
 /// The chaining value of a subtree of `size` bytes that is not the whole file.
-pub(super) fn subtree(seals: &[u8], size: u64, slab_shift: u8) -> Hash {
+pub(super) fn subtree(seals: &[u8], size: u64, shift: u8) -> Hash {
     if seals.len() == HASH_LEN {
         return seal(seals);
     }
-    let (left, right) = halves(seals, size, slab_shift);
+    let (left, right) = halves(seals, size, shift);
     hazmat::merge_subtrees_non_root(&left, &right, Mode::Hash)
 }
 
 /// **Cost**: recursion as deep as the tree is high: at most 44.
-fn halves(seals: &[u8], size: u64, slab_shift: u8) -> (Hash, Hash) {
+fn halves(seals: &[u8], size: u64, shift: u8) -> (Hash, Hash) {
     let left_size = hazmat::left_subtree_len(size);
-    let left_slabs = usize::try_from(left_size >> slab_shift).expect("fewer slabs than seals");
-    let (left, right) = seals.split_at(left_slabs * HASH_LEN);
+    let left_seals = usize::try_from(left_size >> shift).expect("fewer parts than seals");
+    let (left, right) = seals.split_at(left_seals * HASH_LEN);
     (
-        subtree(left, left_size, slab_shift),
-        subtree(right, size - left_size, slab_shift),
+        subtree(left, left_size, shift),
+        subtree(right, size - left_size, shift),
     )
 }
 

@@ -75,11 +75,14 @@ impl Run {
         })
     }
 
-    /// The bytes of `range`, if one piece has all of them.
+    /// The bytes of `range`, if one piece has all of them and no later one changed any.
     pub(super) fn find(&self, range: &Range<u64>) -> Option<&[u8]> {
-        let has = |piece: &Range<u64>| piece.start <= range.start && range.end <= piece.end;
+        let touches = |piece: &Range<u64>| piece.start < range.end && range.start < piece.end;
         // What was asked for last came last.
-        let (piece, at) = self.pieces.iter().rev().find(|(piece, _)| has(piece))?;
+        let (piece, at) = self.pieces.iter().rev().find(|(piece, _)| touches(piece))?;
+        if range.start < piece.start || piece.end < range.end {
+            return None;
+        }
         let from = at + usize::try_from(range.start - piece.start).ok()?;
         let len = usize::try_from(range.end - range.start).ok()?;
         self.bytes.get(from..from + len)
@@ -331,6 +334,18 @@ mod tests {
             assert!(disk.join().unwrap());
             assert_eq!(rings.try_iter().count(), 0, "holds: {holds}");
         }
+    }
+
+    #[test]
+    fn bytes_that_a_later_piece_changed_are_not_found() {
+        let mut run = Run::default();
+        assert!(run.push(100, &[1; 100]) && run.push(300, &[2; 50]));
+        assert_eq!(run.find(&(110..200)), Some(&[1; 90][..]));
+        assert!(run.push(190, &[3; 20]));
+        assert_eq!(run.find(&(110..200)), None);
+        assert_eq!(run.find(&(195..205)), Some(&[3; 10][..]));
+        assert_eq!(run.find(&(110..190)), Some(&[1; 80][..]));
+        assert_eq!(run.find(&(340..360)), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! Files of some size are made and allocated before any byte arrives. Small ones are made when
 //! their bytes come, written, given their attributes and closed in one go: allocating 20,000 of
 //! them beforehand takes seconds on ext4. What comes in order is hashed on the way, from
-//! memory; the 16 KiB around a gap are read back.
+//! memory; what lies around a gap is read back.
 
 use std::{collections::VecDeque, fs::File, io, ops::Range, path::Path, sync::Arc};
 
@@ -60,7 +60,7 @@ pub(super) struct Works {
     open: VecDeque<(usize, File)>,
     /// The staged directory used last.
     parent: Option<(std::path::PathBuf, Directory)>,
-    /// Slabs of which a part is hashed, the latest first.
+    /// Slabs of which a part is hashed, the one used last first.
     hashing: VecDeque<SlabGroups>,
     buffer: Vec<u8>,
 }
@@ -103,12 +103,7 @@ impl Staging {
     /// Hashes a slab that was written whole; `run` has just been written.
     pub(super) fn seal(&mut self, slab: u32, run: Option<&Run>) -> Result<Hash, Fault> {
         let place = self.plan.slab(slab);
-        let known = self
-            .works
-            .hashing
-            .iter()
-            .position(|known| known.slab().index == slab);
-        let known = known.and_then(|at| self.works.hashing.remove(at));
+        let known = self.works.take_hashing(slab);
         if let Some(bytes) = run.and_then(|run| run.find(&place.range())) {
             let mut hasher = place.hasher();
             hasher.update(bytes);
@@ -118,21 +113,15 @@ impl Staging {
         let index = place.file as usize;
         let mut buffer = std::mem::take(&mut self.works.buffer);
         buffer.resize(READ_BYTES, 0);
-        let mut outcome = Ok(());
-        while let Some(range) = groups.missing().filter(|_| outcome.is_ok()) {
-            let (at, len) = (
-                range.start,
-                (range.end - range.start).min(READ_BYTES as u64),
-            );
+        while let Some(Range { start, end }) = groups.missing() {
+            let len = (end - start).min(READ_BYTES as u64);
             let piece = &mut buffer[..usize::try_from(len).unwrap_or(READ_BYTES)];
-            outcome = self.read_piece(index, place.file_offset + (at - place.start), piece);
-            groups.update(at, piece);
+            self.read_piece(index, place.file_offset + (start - place.start), piece)
+                .map_err(|error| self.fault("read back", index, error))?;
+            groups.update(start, piece);
         }
         self.works.buffer = buffer;
-        match outcome {
-            Ok(()) => Ok(groups.finish().expect("nothing is missing")),
-            Err(error) => Err(self.fault("read back", index, error)),
-        }
+        Ok(groups.finish().expect("nothing is missing"))
     }
 
     /// Nothing of it was worth keeping.
@@ -340,27 +329,32 @@ impl Staging {
         Ok(())
     }
 
-    /// Hashes what comes of a slab, while it is at hand; one that comes whole is hashed at once.
+    /// Hashes what comes of a slab, while it is at hand. One that comes whole is small, and hashed
+    /// from its run when its seal is asked for.
     fn hash_on_the_way(&mut self, part: &Range<u64>, bytes: &[u8]) {
         let mut at = part.start;
         while at < part.end {
             let slab = self.plan.slab_at(at);
             let stop = slab.range().end.min(part.end);
             let piece = &bytes[within(&(at..stop), part.start)];
-            let hashing = &mut self.works.hashing;
-            let known = hashing
-                .iter_mut()
-                .find(|known| known.slab().index == slab.index);
-            if let Some(known) = known {
-                known.update(at, piece);
-            } else if (at..stop) != slab.range() {
-                let mut groups = SlabGroups::new(slab);
+            let known = self.works.take_hashing(slab.index);
+            if known.is_some() || (at..stop) != slab.range() {
+                let mut groups = known.unwrap_or_else(|| SlabGroups::new(slab));
                 groups.update(at, piece);
-                hashing.truncate(HASHING_MAX - 1);
-                hashing.push_front(groups);
+                self.works.hashing.truncate(HASHING_MAX - 1);
+                self.works.hashing.push_front(groups);
             }
             at = stop;
         }
+    }
+}
+
+impl Works {
+    /// What is hashed of a slab, if anything is.
+    fn take_hashing(&mut self, slab: u32) -> Option<SlabGroups> {
+        let is_it = |known: &SlabGroups| known.slab().index == slab;
+        let at = self.hashing.iter().position(is_it)?;
+        self.hashing.remove(at)
     }
 }
 
@@ -416,7 +410,7 @@ fn within(range: &Range<u64>, start: u64) -> Range<usize> {
 /// Files kept open.
 const OPEN_MAX: usize = 64;
 /// Slabs that are hashed side by side: repairs of one come among the bytes of the next.
-const HASHING_MAX: usize = 8;
+const HASHING_MAX: usize = 32;
 /// Bytes read back at a time, whatever the length of a slab.
 const READ_BYTES: usize = 256 << 10;
 const RESERVE_STEP: u64 = 4 << 20;

@@ -30,6 +30,24 @@ fn whatever_call_fails_and_whenever_it_is_told_and_the_next_attempt_ends_whole()
     }
 }
 
+#[test]
+fn what_comes_in_order_is_not_read_back() {
+    let scratch = Scratch::fast();
+    let plan = plan(vec![Entry::file("large", (4 << 20) + 70_000)]);
+    let (call, after, errno) = (DiskCall::Read, 0, 5);
+    let options = StoreOptions {
+        fault: Some(DiskFault { call, after, errno }),
+        ..StoreOptions::default()
+    };
+    let mut store = FileStore::open(&scratch.0, options).unwrap();
+    store.prepare(&plan);
+    let StoreEvent::Prepared { held } = outcome(&mut store) else {
+        panic!("nothing is read to prepare");
+    };
+    // Every seal is asked for after the last slab has come.
+    assert_eq!(finish(store, &plan, held, 60_000).0, StoreEvent::Committed);
+}
+
 /// Rehearses one fault; false when it was not met any more.
 fn fails(fault: DiskFault, expected: ErrorCode) -> bool {
     let scratch = Scratch::fast();
