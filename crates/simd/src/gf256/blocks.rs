@@ -30,6 +30,11 @@ pub(super) fn take<'a>(rows: &mut &'a mut [u8], stride: usize) -> &'a mut [u8] {
     row
 }
 
+/// The inputs of one length that follow each other.
+pub(super) fn runs<'a>(inputs: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [&'a [u8]]> {
+    inputs.chunk_by(|one, next| one.len() == next.len())
+}
+
 /// The whole vectors of a row.
 pub(super) fn vectors<const WIDTH: usize>(
     row: &mut [u8],
@@ -41,7 +46,9 @@ pub(super) fn vectors<const WIDTH: usize>(
 ///
 /// The module gives `Vector`, `Factor` (a constant made ready), and functions with the same target
 /// features: `load`, `store`, `and`, `xor`, `factor`, `halves` (what all products of one
-/// vector have in common) and `product`. `WIDTH` is a vector's length in bytes.
+/// vector have in common) and `product`. `WIDTH` is a vector's length in bytes, `ACROSS` how many
+/// vectors of each of four rows find room in registers; `HAS_ROOM` whether keeping these there is
+/// faster than keeping the factors there.
 macro_rules! combine_in_blocks {
     ($features:literal) => {
         /// See [`Combine`](super::super::Combine).
@@ -50,17 +57,28 @@ macro_rules! combine_in_blocks {
             use $crate::gf256::blocks;
 
             blocks::check(rows, stride, coefficients, inputs);
+            let is_summed = HAS_ROOM && blocks::runs(inputs).count() <= inputs.len() / 4;
             let mut rows = rows;
             let mut quads = coefficients.chunks_exact((4 * inputs.len()).max(1));
             for coefficients in &mut quads {
                 let four = std::array::from_fn(|_| blocks::take(&mut rows, stride));
-                add_to_four(four, coefficients, inputs);
+                if is_summed {
+                    sum_runs::<4>(four, coefficients, inputs);
+                } else {
+                    add_to_four(four, coefficients, inputs);
+                }
             }
             for coefficients in quads.remainder().chunks(inputs.len().max(1)) {
-                add_to_one(blocks::take(&mut rows, stride), coefficients, inputs);
+                let row = blocks::take(&mut rows, stride);
+                if is_summed {
+                    sum_runs([row], coefficients, inputs);
+                } else {
+                    add_to_one(row, coefficients, inputs);
+                }
             }
         }
 
+        /// Adds one input after the other. Its factors stay in registers.
         #[target_feature(enable = $features)]
         fn add_to_four(rows: [&mut [u8]; 4], coefficients: &[u8], inputs: &[&[u8]]) {
             use $crate::gf256::blocks::vectors;
@@ -100,6 +118,83 @@ macro_rules! combine_in_blocks {
                 if !tail.is_empty() {
                     let parts = halves(last(input, tail.len()));
                     finish(row, input.len(), product(&factor, &parts));
+                }
+            }
+        }
+
+        /// Adds inputs, those of one length that follow each other at a time, column by column. The
+        /// sums stay in registers.
+        #[target_feature(enable = $features)]
+        fn sum_runs<const ROWS: usize>(
+            mut rows: [&mut [u8]; ROWS],
+            coefficients: &[u8],
+            inputs: &[&[u8]],
+        ) {
+            let mut first = 0;
+            for run in $crate::gf256::blocks::runs(inputs) {
+                let of_row = |row| &coefficients[row * inputs.len() + first..][..run.len()];
+                sum_columns(&mut rows, std::array::from_fn(of_row), run);
+                first += run.len();
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        fn sum_columns<const ROWS: usize>(
+            rows: &mut [&mut [u8]; ROWS],
+            coefficients: [&[u8]; ROWS],
+            inputs: &[&[u8]],
+        ) {
+            let len = inputs.first().map_or(0, |input| input.len());
+            let whole = len / WIDTH;
+            let wide = whole / ACROSS * ACROSS;
+            for at in (0..wide).step_by(ACROSS) {
+                sum_vectors::<ROWS, ACROSS>(rows, at * WIDTH, coefficients, inputs);
+            }
+            for at in wide..whole {
+                sum_vectors::<ROWS, 1>(rows, at * WIDTH, coefficients, inputs);
+            }
+            let fresh = len % WIDTH;
+            if fresh == 0 {
+                return;
+            }
+            let mut sums = [load(&[0; WIDTH]); ROWS];
+            for (nth, input) in inputs.iter().enumerate() {
+                let parts = halves(last(input, fresh));
+                for (sum, coefficients) in sums.iter_mut().zip(coefficients) {
+                    *sum = xor(*sum, product(&factor(coefficients[nth]), &parts));
+                }
+            }
+            for (row, sum) in rows.iter_mut().zip(sums) {
+                finish(row, len, sum);
+            }
+        }
+
+        /// Adds `ACROSS` vectors of each input, from byte `at` on.
+        #[target_feature(enable = $features)]
+        fn sum_vectors<const ROWS: usize, const ACROSS: usize>(
+            rows: &mut [&mut [u8]; ROWS],
+            at: usize,
+            coefficients: [&[u8]; ROWS],
+            inputs: &[&[u8]],
+        ) {
+            // Loops: a closure inside an array's own function would lack the target features.
+            let mut sums = [[load(&[0; WIDTH]); ACROSS]; ROWS];
+            let mut factors = [factor(0); ROWS];
+            for (nth, input) in inputs.iter().enumerate() {
+                for (ready, coefficients) in factors.iter_mut().zip(coefficients) {
+                    *ready = factor(coefficients[nth]);
+                }
+                let bytes = input[at..].as_chunks().0.first_chunk::<ACROSS>();
+                for (column, bytes) in bytes.expect("all are as long").iter().enumerate() {
+                    let parts = halves(load(bytes));
+                    for (sums, factor) in sums.iter_mut().zip(&factors) {
+                        sums[column] = xor(sums[column], product(factor, &parts));
+                    }
+                }
+            }
+            for (row, sums) in rows.iter_mut().zip(sums) {
+                for (bytes, sum) in row[at..].as_chunks_mut().0.iter_mut().zip(sums) {
+                    *bytes = store(xor(load(bytes), sum));
                 }
             }
         }

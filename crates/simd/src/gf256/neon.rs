@@ -16,6 +16,9 @@ pub(super) fn levels() -> [Option<Level>; 1] {
 }
 
 const WIDTH: usize = 16;
+const ACROSS: usize = 1;
+// A factor takes two registers.
+const HAS_ROOM: bool = false;
 type Vector = uint8x16_t;
 
 #[derive(Clone, Copy)]

@@ -25,6 +25,9 @@ mod ssse3 {
     use crate::gf256::{blocks::combine_in_blocks, table::HALVES};
 
     const WIDTH: usize = 16;
+    const ACROSS: usize = 1;
+    // A factor takes two registers.
+    const HAS_ROOM: bool = false;
     type Vector = __m128i;
 
     #[derive(Clone, Copy)]
@@ -97,6 +100,9 @@ mod avx2 {
     use crate::gf256::{blocks::combine_in_blocks, table::HALVES};
 
     const WIDTH: usize = 32;
+    const ACROSS: usize = 1;
+    // A factor takes two registers.
+    const HAS_ROOM: bool = false;
     pub(super) type Vector = __m256i;
 
     #[derive(Clone, Copy)]
@@ -172,6 +178,8 @@ mod gfni {
     use crate::gf256::{blocks::combine_in_blocks, table::MATRICES};
 
     const WIDTH: usize = 32;
+    const ACROSS: usize = 2;
+    const HAS_ROOM: bool = true;
     type Factor = __m256i;
 
     pub(super) fn entry(rows: &mut [u8], stride: usize, coefficients: &[u8], inputs: &[&[u8]]) {
@@ -206,6 +214,8 @@ mod gfni512 {
     use crate::gf256::{blocks::combine_in_blocks, table::MATRICES};
 
     const WIDTH: usize = 64;
+    const ACROSS: usize = 4;
+    const HAS_ROOM: bool = true;
     type Vector = __m512i;
     type Factor = __m512i;
 
