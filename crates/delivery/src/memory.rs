@@ -83,6 +83,8 @@ pub struct MemoryStore {
     /// Bytes written so far.
     pub bytes_written: u64,
     writes: u64,
+    /// The commit has not ended.
+    is_hanging: bool,
     /// Behind for so many polls more.
     behind_polls: u32,
 }
@@ -100,7 +102,7 @@ pub struct StoreFaults {
     pub full_every: u64,
     /// So much waits to be written that the sender should pause.
     pub is_behind: bool,
-    /// `commit` never ends, as on a disk that hangs.
+    /// `commit` does not end while this is set, as on a disk that hangs.
     pub commit_hangs: bool,
     /// So many seals still come out wrong, as if the disk had turned a bit.
     pub seals_wrong: u64,
@@ -188,6 +190,7 @@ impl Store for MemoryStore {
             return self.fail(code);
         }
         if self.faults.commit_hangs {
+            self.is_hanging = true;
             return;
         }
         self.is_committed = true;
@@ -203,6 +206,10 @@ impl Store for MemoryStore {
         if is_prepared && self.faults.prepare_polls > 0 {
             self.faults.prepare_polls -= 1;
             return None;
+        }
+        if self.is_hanging && !self.faults.commit_hangs {
+            self.is_hanging = false;
+            self.commit();
         }
         if self.events.is_empty() {
             self.behind_polls = self.behind_polls.saturating_sub(1);

@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use base::{Instant, LinkEvent, LinkId};
+use base::{Instant, LinkEvent, LinkId, earliest};
 use wire::object::{
     Block, Decoder, ErrorCode, Hello, MANIFEST_HEADER_LEN, Message, PassEnd, Refusal, Seals,
     VERSION, Welcome,
@@ -227,18 +227,23 @@ impl<S: Store> PlanReceiver<S> {
     }
 
     pub(super) fn dialler_due(&self) -> Option<Instant> {
-        let give_up = self.dialler.lost_at + self.config.give_up_after;
+        let give_up = self.give_up_at();
         match self.dialler.state {
-            State::Waiting { until } => Some(until.min(give_up)),
-            State::Dialling | State::Greeting { .. } => Some(give_up),
-            State::Idle if self.is_given_up() => Some(give_up),
+            State::Waiting { until } => earliest(Some(until), give_up),
+            State::Dialling | State::Greeting { .. } => give_up,
+            State::Idle if self.is_given_up() => give_up,
             State::Idle | State::Open { .. } => None,
         }
     }
 
+    /// Not while the store commits: it may be done after it was called a failure.
+    fn give_up_at(&self) -> Option<Instant> {
+        (self.step != Step::Committing).then(|| self.dialler.lost_at + self.config.give_up_after)
+    }
+
     pub(super) fn check_dialler(&mut self, now: Instant) {
         let is_looking = self.dialler_due().is_some();
-        if is_looking && now.since(self.dialler.lost_at) >= self.config.give_up_after {
+        if is_looking && self.give_up_at().is_some_and(|at| at <= now) {
             if self.welcome.is_none() {
                 return self.look_elsewhere("it does not answer");
             }
@@ -472,8 +477,14 @@ impl<S: Store> PlanReceiver<S> {
             Message::Refused { reason, text } => self.refused(now, link, *reason, text),
             Message::Error { text, .. } if self.welcome.is_none() => self.look_elsewhere(text),
             Message::Bye if self.welcome.is_none() => self.look_elsewhere("it has left"),
-            Message::Error { code, text } if *code == ErrorCode::TimedOut => {
+            // What is being put in place is whole, whoever still wants to know of it.
+            Message::Error { code, text }
+                if *code == ErrorCode::TimedOut || self.step == Step::Committing =>
+            {
                 self.given_up(now, *code, text);
+            }
+            Message::Bye if self.step == Step::Committing => {
+                self.given_up(now, ErrorCode::Cancelled, "the sender has left");
             }
             Message::Error { code, text } => self.failed(now, *code, &format!("sender: {text}")),
             Message::Bye => self.failed(now, ErrorCode::Cancelled, "the sender has left"),
