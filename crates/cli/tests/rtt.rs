@@ -5,7 +5,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{self, BufRead as _, BufReader},
     net::UdpSocket,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -44,7 +44,9 @@ struct Reflector {
 impl Reflector {
     fn start() -> Self {
         let args = ["rtt", "reflect", "--listen", "127.0.0.1:0", "--no-mlock"];
-        let mut child = towline(&args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut reflect = towline(&args);
+        let piped = reflect.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = lines.find_map(|line| {
             line.unwrap()
@@ -53,6 +55,21 @@ impl Reflector {
         });
         let target = line.unwrap().split_once(';').unwrap().0.to_owned();
         Self { child, target }
+    }
+
+    /// What it says when it is stopped as a user does.
+    fn stop(mut self) -> String {
+        let id = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-INT", &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let said = io::read_to_string(self.child.stdout.take().unwrap()).unwrap();
+        self.child.wait().unwrap();
+        said
     }
 }
 
@@ -164,6 +181,15 @@ fn errors_say_what_to_do() {
         "{texts:?}"
     );
     insta::assert_snapshot!("rtt-errors", texts.join("\n"));
+}
+
+#[test]
+fn a_reflector_that_is_stopped_has_refused_nothing() {
+    let (reflector, place) = (Reflector::start(), Place::new("rtt-stop"));
+    measure(&reflector, &place.file("once.rtt"), &[]);
+    let said = reflector.stop();
+    let is_whole = said.contains(" of 1 measurements") && said.contains(", 0 answers refused");
+    assert!(is_whole, "{said}");
 }
 
 #[test]
@@ -321,7 +347,8 @@ fn classes_take_turns_and_results_are_never_written_over() {
     ]);
     assert_eq!(again.status.code(), Some(2));
     assert!(
-        text(&again.stderr).contains("creating the result"),
+        text(&again.stderr).contains("creating the result")
+            && text(&again.stderr).contains("with --out"),
         "{}",
         text(&again.stderr)
     );

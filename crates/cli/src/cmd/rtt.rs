@@ -259,6 +259,10 @@ fn create(path: &Path) -> Result<File, Failure> {
     let new = OpenOptions::new().write(true).create_new(true).open(path);
     new.map_err(|error| {
         let what = format!("creating the result {}", path.display());
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            let remedy = "it is there already: remove it, or name another with --out";
+            return Failure::environment(&what, &remedy);
+        }
         Failure::environment(&what, &error)
     })
 }

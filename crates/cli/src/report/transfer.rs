@@ -292,6 +292,10 @@ impl Document for SendReport {
             };
             text += &format!("{missing} never joined{names}\n");
         }
+        if self.missing > 0 && self.receivers.is_empty() {
+            text += "nobody came: `towline recv` must listen to the same group and port, on an \
+                     interface that the group reaches: `towline reach` says what is in the way\n";
+        }
         if let Some(slowest) = &self.slowest {
             text += &format!("slowest: {slowest}\n");
         }

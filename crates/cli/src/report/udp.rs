@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use towline::udp::{Direction, Flow, Limit, Mode, Profile, Row, SweepReport};
+use towline::udp::{Flow, Limit, Profile, Row, SweepReport};
 
 use super::{Document, quantity};
 
@@ -69,9 +69,9 @@ fn line(text: &mut String, row: &Row) {
     let start = format!(
         "{:>6} {:<5} {:<8} {:<6}",
         row.size,
-        mode(row.mode),
+        row.mode.name(),
         profile(row.profile),
-        direction(row.direction)
+        row.direction.name()
     );
     if row.flows.is_empty() {
         push(text, &format!("{start} {:>11}", "-"));
@@ -124,26 +124,10 @@ fn losses(flow: &Flow) -> String {
     told.join(", ")
 }
 
-const fn mode(mode: Mode) -> &'static str {
-    match mode {
-        Mode::One => "one",
-        Mode::Batch => "batch",
-        Mode::Gso => "gso",
-    }
-}
-
 const fn profile(profile: Profile) -> &'static str {
     match profile {
         Profile::Standard => "standard",
         Profile::Tuned => "tuned",
-    }
-}
-
-const fn direction(direction: Direction) -> &'static str {
-    match direction {
-        Direction::There => "there",
-        Direction::Back => "back",
-        Direction::Both => "both",
     }
 }
 

@@ -522,7 +522,7 @@ fn of_silence(facts: &Facts) -> Finding {
     finding(
         Cause::NobodySends,
         format!(
-            "nothing was heard of {} within {seconds} s; {wire}",
+            "no other host was heard in {} within {seconds} s; {wire}",
             facts.group
         ),
         "run this on the sending host at the same time, each with the other's address: `towline \

@@ -137,6 +137,7 @@ impl Reflector {
             };
             match result {
                 Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // A client that has left: its own affair.
                 Err(error) if is_passing(&error) => self.counts.refused += 1,
                 Err(error) => {

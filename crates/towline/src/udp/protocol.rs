@@ -123,6 +123,18 @@ pub struct Receipt {
     pub cpu_ns: u64,
 }
 
+impl Mode {
+    /// The mode's name in lower case, for reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::Batch => "batch",
+            Self::Gso => "gso",
+        }
+    }
+}
+
 impl Dispatch {
     /// Datagrams each second that were offered to the interface.
     #[must_use]

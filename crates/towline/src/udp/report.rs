@@ -126,6 +126,18 @@ pub enum Limit {
     NotMeasured,
 }
 
+impl Direction {
+    /// The direction's name in lower case, for reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::There => "there",
+            Self::Back => "back",
+            Self::Both => "both",
+        }
+    }
+}
+
 impl Losses {
     /// Splits what is missing by cause. `datagrams_a_drop` is how many one drop of the socket can
     /// stand for.

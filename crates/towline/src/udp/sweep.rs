@@ -453,8 +453,8 @@ impl Row {
         } else {
             rates.join(", ")
         };
-        let (size, mode, direction) = (self.size, self.mode, self.direction);
-        format!("{size} B, {mode:?}, {direction:?}: {rates}")
+        let (mode, direction) = (self.mode.name(), self.direction.name());
+        format!("{} B, {mode}, {direction}: {rates}", self.size)
     }
 }
 
