@@ -477,17 +477,11 @@ impl<S: Store> PlanReceiver<S> {
             Message::Refused { reason, text } => self.refused(now, link, *reason, text),
             Message::Error { text, .. } if self.welcome.is_none() => self.look_elsewhere(text),
             Message::Bye if self.welcome.is_none() => self.look_elsewhere("it has left"),
-            // What is being put in place is whole, whoever still wants to know of it.
-            Message::Error { code, text }
-                if *code == ErrorCode::TimedOut || self.step == Step::Committing =>
-            {
+            Message::Error { code, text } if *code == ErrorCode::TimedOut => {
                 self.given_up(now, *code, text);
             }
-            Message::Bye if self.step == Step::Committing => {
-                self.given_up(now, ErrorCode::Cancelled, "the sender has left");
-            }
-            Message::Error { code, text } => self.failed(now, *code, &format!("sender: {text}")),
-            Message::Bye => self.failed(now, ErrorCode::Cancelled, "the sender has left"),
+            Message::Error { code, text } => self.left(now, *code, &format!("sender: {text}")),
+            Message::Bye => self.left(now, ErrorCode::Cancelled, "the sender has left"),
             _ if self.dialler.link().is_none() => self.violation(now, link),
             Message::Block(block) => self.block(now, block),
             Message::PassEnd(end) => self.pass_ended(now, end),
@@ -587,7 +581,17 @@ impl<S: Store> PlanReceiver<S> {
         let duplicate = is_duplicate.then(|| Refusal::DuplicateName.to_string());
         let text = duplicate.as_deref().unwrap_or(text);
         let text = format!("the sender refused this receiver: {text}");
-        self.failed(now, ErrorCode::Limit, &text);
+        self.left(now, ErrorCode::Limit, &text);
+    }
+
+    /// The sender does not go on with this receiver. What is being put in place is whole, whoever
+    /// still wants to know of it: that goes on.
+    fn left(&mut self, now: Instant, code: ErrorCode, text: &str) {
+        if self.step == Step::Committing {
+            self.given_up(now, code, text);
+        } else {
+            self.failed(now, code, text);
+        }
     }
 
     /// Tells once, before it is known whether the other one of this name lives.
