@@ -198,6 +198,7 @@ impl Store for MemoryStore {
     }
 
     fn abandon(&mut self) {
+        self.is_hanging = false;
         self.events.clear();
     }
 

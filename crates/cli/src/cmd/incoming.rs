@@ -206,8 +206,8 @@ impl<'a> Incoming<'a> {
                 let sender = transfer.offer.map(|offer| offer.peer.ip().to_string());
                 let sender = sender.unwrap_or_else(|| "the sender".to_owned());
                 self.output.note(&format!(
-                    "{sender} has given this receiver up: {text}; what is held is kept, and goes \
-                     on when it sends again"
+                    "{sender} has given this receiver up: {text}; what is being put in place goes \
+                     on, what is held otherwise is kept for when it sends again"
                 ));
                 transfer.given_up = Some(text);
             }

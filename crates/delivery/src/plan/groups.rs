@@ -224,6 +224,12 @@ mod tests {
         assert_eq!(SlabGroups::new(slab(16 << 20)).groups.len(), 1024);
         assert_eq!(SlabGroups::new(slab((16 << 20) + 1)).groups.len(), 513);
         assert_eq!(SlabGroups::new(slab(1 << 30)).groups.len(), 1024);
+        let long = slab((16 << 20) + 1);
+        let bytes: Vec<u8> = (0..long.len).map(|at| (at * 31 + at / 997) as u8).collect();
+        let mut groups = SlabGroups::new(long);
+        groups.update(50_000, &bytes[50_000..90_000]);
+        read_back(&mut groups, &bytes, 300_000);
+        assert_eq!(groups.finish(), seal(&long, &bytes));
     }
 
     #[test]

@@ -51,8 +51,8 @@ pub struct PlanReceiverConfig {
     /// How long a pass's end waits for the packet stream to settle. Default 1 s.
     pub settle_timeout: Duration,
     /// Without a connection for so long, the transfer has failed, also after the sender has given
-    /// this receiver up; before the sender has taken this receiver in, another sender is waited for
-    /// instead. Default 30 s.
+    /// this receiver up, but never while the store puts everything in place; before the sender has
+    /// taken this receiver in, another sender is waited for instead. Default 30 s.
     pub give_up_after: Duration,
     /// The most ranges of content noted; 16 bytes each. Default 65,536.
     pub ranges_max: usize,

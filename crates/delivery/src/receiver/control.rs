@@ -241,6 +241,14 @@ impl<S: Store> PlanReceiver<S> {
         (self.step != Step::Committing).then(|| self.dialler.lost_at + self.config.give_up_after)
     }
 
+    /// The store is done: a sender that is not connected is looked for from now on, as it wants the
+    /// proof.
+    pub(super) fn look_on(&mut self, now: Instant) {
+        if self.dialler.link().is_none() {
+            self.dialler.lost_at = now;
+        }
+    }
+
     pub(super) fn check_dialler(&mut self, now: Instant) {
         let is_looking = self.dialler_due().is_some();
         if is_looking && self.give_up_at().is_some_and(|at| at <= now) {
@@ -477,10 +485,12 @@ impl<S: Store> PlanReceiver<S> {
             Message::Refused { reason, text } => self.refused(now, link, *reason, text),
             Message::Error { text, .. } if self.welcome.is_none() => self.look_elsewhere(text),
             Message::Bye if self.welcome.is_none() => self.look_elsewhere("it has left"),
-            Message::Error { code, text } if *code == ErrorCode::TimedOut => {
+            Message::Error { code, text }
+                if *code == ErrorCode::TimedOut || self.step == Step::Committing =>
+            {
                 self.given_up(now, *code, text);
             }
-            Message::Error { code, text } => self.left(now, *code, &format!("sender: {text}")),
+            Message::Error { code, text } => self.failed(now, *code, &format!("sender: {text}")),
             Message::Bye => self.left(now, ErrorCode::Cancelled, "the sender has left"),
             _ if self.dialler.link().is_none() => self.violation(now, link),
             Message::Block(block) => self.block(now, block),
@@ -506,7 +516,9 @@ impl<S: Store> PlanReceiver<S> {
             .as_ref()
             .is_some_and(|first| first.plan != welcome.plan)
         {
-            return self.fail(now, ErrorCode::Protocol, "the sender changed its plan");
+            let (code, text) = (ErrorCode::Protocol, "the sender changed its plan");
+            self.tell(now, &Message::Error { code, text });
+            return self.left(now, code, text);
         }
         self.welcome = Some(*welcome);
         self.is_have_told = false;
@@ -630,7 +642,9 @@ impl<S: Store> PlanReceiver<S> {
     }
 
     fn seals_known(&mut self, now: Instant, link: LinkId, seals: &Seals) {
-        let Some(contents) = &mut self.contents else {
+        // What is verified was so by the seals that were known then.
+        let (Some(contents), Step::Preparing | Step::Receiving) = (&mut self.contents, self.step)
+        else {
             return;
         };
         if contents.expect_seals(seals.bytes, &seals.hash) {

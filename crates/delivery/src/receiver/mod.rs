@@ -407,7 +407,10 @@ impl<S: Store> PlanReceiver<S> {
                 self.verdict(put)
             }
             ObjectId::SEALS => {
-                let Some(contents) = &mut self.contents else {
+                // Later ones are not those that the content was compared with.
+                let (Some(contents), Step::Preparing | Step::Receiving) =
+                    (&mut self.contents, self.step)
+                else {
                     return self.unplaced();
                 };
                 let put = contents.seals.put(offset, data);
@@ -622,6 +625,7 @@ impl<S: Store> PlanReceiver<S> {
             // Nobody wants to know any more.
             return self.over(now);
         }
+        self.look_on(now);
         // Without content all is in place before the end of pass 0 is answered: with that, then.
         if self.is_have_told {
             self.tell(now, &Message::Done(done));

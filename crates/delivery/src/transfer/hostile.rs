@@ -607,9 +607,7 @@ fn a_receiver_given_up_while_its_disk_was_slow_ends_when_all_is_in_place() {
     let is_given_up = |world: &World| world.nodes[0].receiver.is_given_up();
     assert!(world.run_until(Duration::from_secs(600), is_given_up));
     assert!(!world.nodes[0].receiver.is_over(), "its store is at work");
-    let store = world.nodes[0].store_mut();
-    store.faults.commit_hangs = false;
-    crate::Store::commit(store);
+    world.nodes[0].store_mut().faults.commit_hangs = false;
     let now = world.now;
     world.nodes[0].receiver.poll_store(now);
     assert!(world.nodes[0].receiver.is_over(), "it waits for nobody");

@@ -14,6 +14,7 @@ use crate::{
 
 linked!(PlanSender<MemoryContent>, PlanReceiver<MemoryStore>);
 
+mod commit;
 mod disk;
 mod hostile;
 mod keys;

@@ -179,31 +179,6 @@ fn a_stopped_receiver_is_given_up_after_the_progress_timeout() {
 }
 
 #[test]
-fn a_receiver_that_is_putting_in_place_is_not_stopped_by_the_senders_end() {
-    let mut world = World::new(27, 1, tree());
-    let is_committing =
-        |world: &World| world.nodes[0].receiver.progress().phase == Phase::Committing;
-    world.nodes[0].store_mut().faults.commit_hangs = true;
-    assert!(world.run_until(MINUTE, is_committing));
-    let now = world.now;
-    world
-        .sender
-        .cancel(now, ErrorCode::Cancelled, "interrupted");
-    // Longer than it would look for a sender otherwise.
-    world.run_until(MINUTE, |_| false);
-    assert!(!world.nodes[0].receiver.is_over());
-    world.nodes[0].store_mut().faults.commit_hangs = false;
-    assert!(world.run_until(MINUTE, |world| world.nodes[0].receiver.is_over()));
-    let node = &world.nodes[0];
-    assert_eq!(node.store().committed(), Some(&world.content[..]));
-    let last = node.events.last();
-    assert!(
-        matches!(last, Some(PlanReceiverEvent::Delivered { .. })),
-        "{last:?}"
-    );
-}
-
-#[test]
 fn a_receiver_whose_disk_hangs_is_given_up_after_the_commit_timeout() {
     let mut config = PlanSenderConfig::new(SESSION, 2);
     config.progress_timeout = Duration::from_secs(2);

@@ -516,11 +516,12 @@ impl<I: Intake> ObjectReceiver<I> {
     }
 
     /// True for the only transfer of a receiver when its sender has given it up and offers another
-    /// plan now.
+    /// plan now, unless the store is putting everything in place.
     fn gives_way(&self, transfer: &Transfer<I::Store>, host: IpAddr) -> bool {
         self.config.is_single
             && transfer.state == State::Accepted
             && transfer.plan.is_given_up()
+            && transfer.plan.progress().phase != Phase::Committing
             && transfer.sender.address.ip() == host
     }
 

@@ -177,7 +177,7 @@ macro_rules! combine_in_blocks {
             coefficients: [&[u8]; ROWS],
             inputs: &[&[u8]],
         ) {
-            // Loops: a closure inside an array's own function would lack the target features.
+            // Loops: an array's own `map` lacks the target features, whatever its closure has.
             let mut sums = [[load(&[0; WIDTH]); ACROSS]; ROWS];
             let mut factors = [factor(0); ROWS];
             for (nth, input) in inputs.iter().enumerate() {

@@ -64,6 +64,17 @@ fn every_length_and_alignment() {
                 level.combine()(&mut rows[shift..], len, &coefficients, &inputs);
                 model(&mut expected[shift..], len, &coefficients, &inputs);
                 assert_eq!(rows, expected, "{level:?}, {len} bytes from {shift}");
+                // Inputs of one length, and a last row that ends with them.
+                let same = [inputs[0]; 5];
+                let coefficients = bytes(5, 5 * same.len());
+                let mut rows = bytes(7, shift + 5 * len + 4 * 3);
+                let mut expected = rows.clone();
+                level.combine()(&mut rows[shift..], len + 3, &coefficients, &same);
+                model(&mut expected[shift..], len + 3, &coefficients, &same);
+                assert_eq!(
+                    rows, expected,
+                    "{level:?}, 5 times {len} bytes from {shift}"
+                );
             }
         }
     }

@@ -1,0 +1,72 @@
+//! A receiver that is putting its files in place: nothing but its disk decides how that ends.
+
+use wire::object::{ErrorCode, Phase};
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A world whose first receiver puts its files in place until its disk is told to end that.
+fn putting_in_place(seed: u64) -> World {
+    let mut world = World::new(seed, 1, tree());
+    world.nodes[0].store_mut().faults.commit_hangs = true;
+    let is_committing =
+        |world: &World| world.nodes[0].receiver.progress().phase == Phase::Committing;
+    assert!(world.run_until(MINUTE, is_committing));
+    world
+}
+
+/// Its disk ends now: the receiver after that.
+fn ended(world: &mut World) -> &Node {
+    // Longer than it would look for a sender otherwise.
+    world.run_until(MINUTE, |_| false);
+    assert!(!world.nodes[0].receiver.is_over());
+    world.nodes[0].store_mut().faults.commit_hangs = false;
+    assert!(world.run_until(MINUTE, |world| world.nodes[0].receiver.is_over()));
+    &world.nodes[0]
+}
+
+#[test]
+fn the_senders_end_does_not_stop_it() {
+    let mut world = putting_in_place(27);
+    let now = world.now;
+    world
+        .sender
+        .cancel(now, ErrorCode::Cancelled, "interrupted");
+    let node = ended(&mut world);
+    let last = node.events.last();
+    assert!(
+        matches!(last, Some(PlanReceiverEvent::Delivered { .. })),
+        "{last:?}"
+    );
+    assert!(node.store().committed().is_some());
+}
+
+#[test]
+fn a_connection_that_is_lost_does_not_stop_it_and_the_proof_comes_with_the_next() {
+    let mut world = putting_in_place(29);
+    world.fabric.crash(0);
+    let node = ended(&mut world);
+    assert_eq!(node.events.last(), Some(&PlanReceiverEvent::Acknowledged));
+}
+
+#[test]
+fn a_disk_that_fails_after_the_senders_end_is_told() {
+    let mut world = putting_in_place(28);
+    let now = world.now;
+    world
+        .sender
+        .cancel(now, ErrorCode::Cancelled, "interrupted");
+    world.nodes[0].store_mut().faults.commit = Some(ErrorCode::Io);
+    let told = ended(&mut world).events.last();
+    assert!(
+        matches!(
+            told,
+            Some(PlanReceiverEvent::Failed {
+                code: ErrorCode::Io,
+                ..
+            })
+        ),
+        "{told:?}"
+    );
+}
