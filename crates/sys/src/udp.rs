@@ -248,6 +248,14 @@ impl UdpSocket {
         self.set_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
     }
 
+    /// The receive buffer, in the measure of [`UdpSocket::set_receive_buffer`].
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn receive_buffer(&self) -> io::Result<usize> {
+        self.buffer(libc::SO_RCVBUF)
+    }
+
     /// Asks for a send buffer of `bytes`, beyond `net.core.wmem_max` when privileged. Gives what
     /// was granted, in the same measure.
     ///
@@ -328,7 +336,11 @@ impl UdpSocket {
         if self.set(libc::SOL_SOCKET, force, &value).is_err() {
             self.set(libc::SOL_SOCKET, plain, &value)?;
         }
-        let doubled = int_option(self.as_fd(), libc::SOL_SOCKET, plain)?;
+        self.buffer(plain)
+    }
+
+    fn buffer(&self, name: c_int) -> io::Result<usize> {
+        let doubled = int_option(self.as_fd(), libc::SOL_SOCKET, name)?;
         Ok(usize::try_from(doubled / 2).unwrap_or(0))
     }
 

@@ -16,6 +16,7 @@
 use std::{
     net::SocketAddr,
     os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
+    thread,
     time::Duration,
 };
 
@@ -26,6 +27,9 @@ use crate::{NetError, WaitStrategy};
 
 mod counters;
 pub use counters::UdpCounters;
+
+mod gather;
+use gather::Gathering;
 
 mod link;
 use link::Links;
@@ -77,6 +81,7 @@ pub struct UdpIo {
     batch_shape: (usize, usize),
     /// What the kernel rounds the time of a call that waits up to.
     tick: Duration,
+    gathering: Gathering,
 }
 
 impl UdpIo {
@@ -108,6 +113,7 @@ impl UdpIo {
                 let _was_off_already = port.socket.set_gro(false);
             }
         }
+        let gathering = Gathering::new(ports.receive_buffer_bytes() as u64);
         Ok(Self {
             sender: Sender::new(&ports.upstream.socket, &setup.options),
             collector: Collector::new(setup.path, has_gro, &setup.options.faults),
@@ -116,6 +122,7 @@ impl UdpIo {
             readiness,
             tally,
             own_source: setup.own_source().map(RawAddress::from),
+            gathering,
             setup,
             receives_since_poll: 0,
             group_first: true,
@@ -173,6 +180,14 @@ impl UdpIo {
     pub fn hold_packets(&mut self, on: bool) {
         self.holds_packets = on;
         self.ask(self.ports.upstream.interest.writable);
+    }
+
+    /// While packets come in numbers, waits sleep for up to `at_most` without looking, and less
+    /// when a part of the socket's buffer would fill: for an owner that wants all soon rather than
+    /// each at once. Timers, [`Waker`]s and control connections then wait as long. Zero, the
+    /// default, for never.
+    pub const fn gather_receives(&mut self, at_most: Duration) {
+        self.gathering.set(at_most);
     }
 
     /// The next warning: something works, but not as asked.
@@ -290,6 +305,20 @@ impl UdpIo {
         self.is_brisk = filled.unwrap_or(0) > 0;
     }
 
+    /// Sleeps through a part of a stream, if there is one.
+    fn rests(&mut self) -> bool {
+        if !self.gathering.is_on() || self.setup.options.wait != WaitStrategy::Block {
+            return false;
+        }
+        let (now, counters) = (clock::monotonic(), &self.tally.counters);
+        let rest = self.gathering.rest(now, counters);
+        if let Some(rest) = rest {
+            self.tally.counters.sleeps += 1;
+            thread::sleep(rest);
+        }
+        rest.is_some()
+    }
+
     const fn has_ahead(&self) -> bool {
         self.ahead.filled() > 0
     }
@@ -399,6 +428,11 @@ impl Io for UdpIo {
             self.sleep_in_group();
             return;
         }
+        let until = if self.rests() {
+            Some(Instant::ZERO)
+        } else {
+            until
+        };
         let blocked = std::mem::replace(&mut self.sender.blocked, Blocked::No);
         let until = match blocked {
             Blocked::Beyond => Some(retry_at(until)),
@@ -437,6 +471,12 @@ impl AsRawFd for UdpIo {
 }
 
 impl Ports {
+    /// What the kernel holds for this end before it drops.
+    fn receive_buffer_bytes(&self) -> usize {
+        let port = self.group.as_ref().unwrap_or(&self.upstream);
+        port.socket.receive_buffer().unwrap_or(0)
+    }
+
     fn iter(&self) -> impl Iterator<Item = &open::Port> {
         self.group.iter().chain([&self.upstream])
     }

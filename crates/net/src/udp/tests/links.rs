@@ -259,7 +259,7 @@ fn a_paused_link_that_is_reset_is_closed() {
     let accepted = source.accepted().unwrap();
     source.io.link_pause(accepted, true);
     source.io.link_send(accepted, b"unread by its peer");
-    std::thread::sleep(Duration::from_millis(10));
+    thread::sleep(Duration::from_millis(10));
     // With bytes unread, the kernel of that end resets.
     drop(stream);
     until(&mut [&mut source], |ends| {

@@ -64,7 +64,7 @@ fn another_thread_ends_a_wait() {
         settle(&mut io);
         let waker = io.waker().unwrap();
         let start = io.now();
-        let thread = std::thread::spawn(move || waker.wake());
+        let thread = thread::spawn(move || waker.wake());
         io.wait(Some(start + Duration::from_secs(10)));
         thread.join().unwrap();
         assert!(io.now().since(start) < Duration::from_secs(5), "{strategy}");

@@ -1,0 +1,106 @@
+//! Receives gathered: a receiver of much sleeps a while instead of waking up for every burst.
+//!
+//! A wake-up costs as much as receiving ten packets, and a sender's run comes as a burst of its own
+//! every few hundred microseconds. While packets come in numbers, a wait sleeps without looking and
+//! the next receive takes what came meanwhile. Timers wait too: what is due then is asked for or
+//! told in one packet instead of several. When packets no longer come, waits are as ever. No sleep
+//! is so long that more than a small part of the socket's buffer fills at the rate just seen.
+
+use std::time::Duration;
+
+use base::Instant;
+
+use super::UdpCounters;
+
+#[derive(Debug)]
+pub(super) struct Gathering {
+    /// Zero for never.
+    at_most: Duration,
+    buffer_bytes: u64,
+    /// What had been received at the last wait, and when that was.
+    packets: u64,
+    bytes: u64,
+    waited_at: Instant,
+}
+
+impl Gathering {
+    /// Never, until `at_most` is set.
+    pub(super) const fn new(buffer_bytes: u64) -> Self {
+        Self {
+            at_most: Duration::ZERO,
+            buffer_bytes,
+            packets: 0,
+            bytes: 0,
+            waited_at: Instant::ZERO,
+        }
+    }
+
+    pub(super) const fn set(&mut self, at_most: Duration) {
+        self.at_most = at_most;
+    }
+
+    pub(super) const fn is_on(&self) -> bool {
+        !self.at_most.is_zero()
+    }
+
+    /// How long a wait that begins now should sleep without looking, whatever is due meanwhile.
+    pub(super) fn rest(&mut self, now: Instant, counters: &UdpCounters) -> Option<Duration> {
+        let packets = counters.received_datagrams - self.packets;
+        let bytes = counters.received_bytes - self.bytes;
+        let took = now.since(self.waited_at);
+        (self.packets, self.bytes) = (counters.received_datagrams, counters.received_bytes);
+        self.waited_at = now;
+        if packets < PACKETS_MIN || bytes == 0 {
+            return None;
+        }
+        let share = u128::from(self.buffer_bytes / BUFFER_SHARE);
+        let fills = took.as_nanos() * share / u128::from(bytes);
+        let fills = Duration::from_nanos(u64::try_from(fills).unwrap_or(u64::MAX));
+        let rest = self.at_most.min(fills);
+        (rest >= REST_MIN).then_some(rest)
+    }
+}
+
+/// Fewer since the last wait are no stream.
+const PACKETS_MIN: u64 = 8;
+/// The part of the buffer that a sleep may fill. The kernel counts about twice what a packet
+/// carries, and bursts are faster than what was just seen.
+const BUFFER_SHARE: u64 = 16;
+/// Below this a sleep costs as much as the wake-ups that it saves.
+const REST_MIN: Duration = Duration::from_micros(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: Duration = Duration::from_micros(1_500);
+
+    /// A receiver's buffer of 8 MiB, and how long its next wait sleeps after `packets` of 1,400 B
+    /// that came within `took`.
+    fn rest_after(packets: u64, took: Duration) -> Option<Duration> {
+        let mut gathering = Gathering::new(8 << 20);
+        gathering.set(MOST);
+        let began = Instant::ZERO + Duration::from_secs(1);
+        let mut counters = UdpCounters::default();
+        assert_eq!(gathering.rest(began, &counters), None);
+        counters.received_datagrams = packets;
+        counters.received_bytes = packets * 1_400;
+        gathering.rest(began + took, &counters)
+    }
+
+    #[test]
+    fn a_stream_is_gathered_and_single_packets_are_not() {
+        let milli = Duration::from_millis(1);
+        assert_eq!(rest_after(100, milli), Some(MOST));
+        assert_eq!(rest_after(7, milli), None);
+        assert_eq!(rest_after(0, milli), None);
+    }
+
+    #[test]
+    fn no_sleep_fills_more_than_a_part_of_the_buffer() {
+        // 1.4 GB/s: half a MiB comes in 374 us.
+        let rest = rest_after(1_000, Duration::from_millis(1)).unwrap();
+        assert!(rest.as_micros().abs_diff(374) <= 1, "{rest:?}");
+        assert_eq!(rest_after(10_000, Duration::from_millis(1)), None);
+    }
+}
