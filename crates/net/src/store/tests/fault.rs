@@ -35,17 +35,21 @@ fn what_comes_in_order_is_not_read_back() {
     let scratch = Scratch::fast();
     let plan = plan(vec![Entry::file("large", (4 << 20) + 70_000)]);
     let (call, after, errno) = (DiskCall::Read, 0, 5);
-    let options = StoreOptions {
-        fault: Some(DiskFault { call, after, errno }),
-        ..StoreOptions::default()
-    };
-    let mut store = FileStore::open(&scratch.0, options).unwrap();
+    let mut store = faulty(&scratch.0, DiskFault { call, after, errno });
     store.prepare(&plan);
     let StoreEvent::Prepared { held } = outcome(&mut store) else {
         panic!("nothing is read to prepare");
     };
     // Every seal is asked for after the last slab has come.
     assert_eq!(finish(store, &plan, held, 60_000).0, StoreEvent::Committed);
+}
+
+fn faulty(directory: &Path, fault: DiskFault) -> FileStore {
+    let options = StoreOptions {
+        fault: Some(fault),
+        ..StoreOptions::default()
+    };
+    FileStore::open(directory, options).unwrap()
 }
 
 /// Rehearses one fault; false when it was not met any more.
@@ -59,11 +63,7 @@ fn fails(fault: DiskFault, expected: ErrorCode) -> bool {
         Entry::symlink("link", "empty"),
         Entry::file("middle", 100_000),
     ]);
-    let options = StoreOptions {
-        fault: Some(fault),
-        ..StoreOptions::default()
-    };
-    let mut store = FileStore::open(&scratch.0, options).unwrap();
+    let mut store = faulty(&scratch.0, fault);
     store.prepare(&plan);
     let last = match outcome(&mut store) {
         StoreEvent::Prepared { mut held } => {
