@@ -223,7 +223,7 @@ impl UdpIo {
     fn poll(&mut self, deadline: Option<Instant>) {
         self.receives_since_poll = 0;
         self.has_polled = true;
-        self.links.begin_poll(&self.readiness);
+        self.links.begin_poll(&self.readiness, &mut self.tally);
         let (ports, links) = (&mut self.ports, &mut self.links);
         let mut has_reports = false;
         self.readiness
@@ -438,6 +438,7 @@ impl Io for UdpIo {
             Blocked::Beyond => Some(retry_at(until)),
             _ => until,
         };
+        let until = until.into_iter().chain(self.links.due()).min();
         self.ask(blocked == Blocked::Socket);
         for port in self
             .ports

@@ -148,6 +148,70 @@ fn a_refused_or_vanished_peer_closes_the_link() {
     });
 }
 
+/// Connections that nobody accepts until the kernel drops what else is dialled, as a lossy network
+/// would.
+fn fill(listener: &std::net::TcpListener) -> Vec<std::net::TcpStream> {
+    let address = listener.local_addr().unwrap();
+    let mut streams = Vec::new();
+    for _ in 0..64 {
+        let stream = sys::tcp::connect(address).unwrap();
+        let is_dropped = stream.peer_addr().is_err();
+        streams.push(stream);
+        if is_dropped {
+            break;
+        }
+    }
+    streams
+}
+
+#[test]
+fn a_link_whose_first_packet_is_lost_is_dialled_again_and_opens_once() {
+    let listener = sys::tcp::listen(SocketAddr::new(LOCAL, 0), 1).unwrap();
+    let fillers = fill(&listener);
+    let mut receiver = End::new(Role::Receiver, 78, SocketOptions::default());
+    let link = receiver.io.link_open(listener.local_addr().unwrap());
+    receiver.io.link_send(link, b"x");
+    until(&mut [&mut receiver], |ends| {
+        let is_redialled = ends[0].io.counters().links_redialled == 1;
+        if !is_redialled {
+            // The wait ends for it, though nothing is ready.
+            ends[0].io.wait(None);
+        }
+        is_redialled
+    });
+    assert!(receiver.events.is_empty(), "{:?}", receiver.events);
+    // Now there is room, and whichever attempt comes first is the connection.
+    let mut accepted = Vec::new();
+    let mut bytes = Vec::new();
+    until(&mut [&mut receiver], |_| {
+        accepted.extend(listener.accept().map(|(stream, _)| stream));
+        for mut stream in &accepted {
+            let mut byte = [0];
+            let is_one = stream.set_nonblocking(true).is_ok()
+                && std::io::Read::read(&mut stream, &mut byte).is_ok_and(|read| read == 1);
+            bytes.extend(is_one.then_some(byte[0]));
+        }
+        !bytes.is_empty()
+    });
+    assert_eq!(bytes, b"x");
+    assert_eq!(receiver.events, [(link, LinkEvent::Opened)]);
+    drop(fillers);
+}
+
+#[test]
+fn a_link_that_is_refused_while_it_is_dialled_again_is_closed_once() {
+    let listener = sys::tcp::listen(SocketAddr::new(LOCAL, 0), 1).unwrap();
+    let fillers = fill(&listener);
+    let mut receiver = End::new(Role::Receiver, 79, SocketOptions::default());
+    let link = receiver.io.link_open(listener.local_addr().unwrap());
+    drop((listener, fillers));
+    until(&mut [&mut receiver], |ends| {
+        ends[0].was_told(LinkEvent::Closed)
+    });
+    assert_eq!(receiver.io.counters().links_redialled, 1);
+    assert_eq!(receiver.events, [(link, LinkEvent::Closed)]);
+}
+
 #[test]
 fn two_hundred_receivers_at_once_and_no_more_than_allowed() {
     let options = SocketOptions {
