@@ -3,7 +3,10 @@
 //!
 //! Delays count from when a message was due, so a sender that stalls is not excused. Rivals wait
 //! shortly before they ask for what they miss. Of each run the worst receiver counts. Bare
-//! datagrams show what is late with no protocol at all: what host and machine leave to one.
+//! datagrams show what is late with no protocol at all, and processes that only nap what is late
+//! with no network either: as much is late before a packet is sent, and no protocol can undo it.
+//! Ours also runs with ten times the loss, where what a loss makes late outweighs what the machine
+//! does.
 
 use std::{fmt::Write as _, path::PathBuf, process::Command, thread, time::Duration};
 
@@ -22,7 +25,7 @@ use crate::{
 struct Tail {
     p50_us: f64,
     p999_us: f64,
-    /// Messages later than 500 us for each one whose packet was lost.
+    /// Messages later than 500 us for each packet lost.
     late_for_each_loss: f64,
     missing: f64,
 }
@@ -32,6 +35,15 @@ trait Rival {
     fn name(&self) -> &'static str;
     fn receiver(&self, host: &Host) -> Command;
     fn sender(&self, host: &Host) -> Command;
+    /// One packet of so many is lost at each receiver.
+    fn lost_of(&self) -> u32 {
+        LOST_OF
+    }
+    /// False for one that sends nothing and so loses nothing: it is measured by the losses that
+    /// the others have on average.
+    fn has_network(&self) -> bool {
+        true
+    }
     /// p50, p99.9, late messages, missing messages.
     fn figures(&self, received: &str) -> Option<[f64; 4]>;
 }
@@ -39,10 +51,7 @@ trait Rival {
 /// Interleaved runs of all, and their table.
 pub(crate) fn run(pairs: usize) -> Result<String, String> {
     let lab = Lab::new(&LabSpec::new(4).segments_at_switch()).map_err(|e| e.to_string())?;
-    for host in &lab.hosts()[1..] {
-        host.set_loss(1, 10_000).map_err(|e| e.to_string())?;
-    }
-    let mut rivals: Vec<Box<dyn Rival>> = vec![Box::new(Ours(program::ours()?))];
+    let mut rivals: Vec<Box<dyn Rival>> = vec![Box::new(Ours(program::ours()?, LOST_OF))];
     match program::compile_with_libpgm() {
         Ok(program) => rivals.push(Box::new(Yardstick("libpgm 5.3 (OpenPGM)", program))),
         Err(text) => eprintln!("skipped: {text}"),
@@ -55,6 +64,11 @@ pub(crate) fn run(pairs: usize) -> Result<String, String> {
         Ok(program) => rivals.push(Box::new(Yardstick("bare UDP, nothing repaired", program))),
         Err(text) => eprintln!("skipped: {text}"),
     }
+    match program::compile("naptail.c", &[]) {
+        Ok(program) => rivals.push(Box::new(Naps(program))),
+        Err(text) => eprintln!("skipped: {text}"),
+    }
+    rivals.push(Box::new(Ours(program::ours()?, LOST_OF / 10)));
     let mut runs: Vec<Vec<Tail>> = vec![Vec::new(); rivals.len()];
     for pair in 1..=pairs {
         for (rival, runs) in rivals.iter().zip(&mut runs) {
@@ -90,6 +104,10 @@ fn table(rivals: &[Box<dyn Rival>], runs: &[Vec<Tail>], pairs: usize) -> String 
 }
 
 fn once(rival: &dyn Rival, lab: &Lab) -> Result<Tail, String> {
+    for host in &lab.hosts()[1..] {
+        let set = host.set_loss(1, rival.lost_of());
+        set.map_err(|error| error.to_string())?;
+    }
     let lost_before: Vec<u64> = (1..=RECEIVERS).map(|n| lost(lab, n)).collect();
     let mut receivers = Vec::new();
     for receiver in 1..=RECEIVERS {
@@ -103,7 +121,11 @@ fn once(rival: &dyn Rival, lab: &Lab) -> Result<Tail, String> {
         let [p50_us, p999_us, late, missing] = rival
             .figures(&text)
             .ok_or_else(|| format!("{}: no figures in {text}", rival.name()))?;
-        let losses = (lost(lab, nth + 1) - lost_before[nth]).max(1);
+        let losses = if rival.has_network() {
+            (lost(lab, nth + 1) - lost_before[nth]).max(1)
+        } else {
+            MESSAGES / u64::from(rival.lost_of())
+        };
         worst.p50_us = worst.p50_us.max(p50_us);
         worst.p999_us = worst.p999_us.max(p999_us);
         worst.late_for_each_loss = worst.late_for_each_loss.max(late / losses as f64);
@@ -116,11 +138,20 @@ fn lost(lab: &Lab, host: usize) -> u64 {
     lab.host(host).lost_packets().unwrap_or(0)
 }
 
-struct Ours(PathBuf);
+/// Our own program, and how many packets one of which is lost.
+struct Ours(PathBuf, u32);
 
 impl Rival for Ours {
     fn name(&self) -> &'static str {
-        "towline load"
+        if self.1 == LOST_OF {
+            "towline load"
+        } else {
+            "towline load, 0.1 % lost"
+        }
+    }
+
+    fn lost_of(&self) -> u32 {
+        self.1
     }
 
     fn receiver(&self, host: &Host) -> Command {
@@ -195,6 +226,39 @@ impl Rival for Yardstick {
     }
 }
 
+/// Processes that take messages from the clock instead of the network.
+struct Naps(PathBuf);
+
+impl Naps {
+    fn command(&self, host: &Host) -> Command {
+        let mut command = host.command(&self.0);
+        command.args([PER_SECOND, SECONDS]);
+        command
+    }
+}
+
+impl Rival for Naps {
+    fn name(&self) -> &'static str {
+        "naps of 50 us, no network"
+    }
+
+    fn receiver(&self, host: &Host) -> Command {
+        self.command(host)
+    }
+
+    fn sender(&self, host: &Host) -> Command {
+        self.command(host)
+    }
+
+    fn has_network(&self) -> bool {
+        false
+    }
+
+    fn figures(&self, received: &str) -> Option<[f64; 4]> {
+        printed(received)
+    }
+}
+
 struct Aeron(String);
 
 impl Aeron {
@@ -235,6 +299,10 @@ const RECEIVERS: usize = 3;
 const BYTES: &str = "224";
 const PER_SECOND: &str = "50000";
 const SECONDS: &str = "5";
+/// The product of these.
+const MESSAGES: u64 = 250_000;
+/// One packet of so many is lost, unless a rival has it otherwise.
+const LOST_OF: u32 = 10_000;
 /// The yardsticks receive for so long: start, sending, and the last repairs.
 const RECEIVE_SECONDS: &str = "11";
 const GROUP: &str = "239.192.7.5";
