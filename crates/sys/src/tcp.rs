@@ -7,7 +7,7 @@
 use std::{
     io,
     net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd},
+    os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd},
     time::Duration,
 };
 
@@ -18,18 +18,23 @@ use crate::{
     call::{check, set_option},
 };
 
-/// Starts to connect. The stream becomes writable when that has succeeded or failed;
-/// [`TcpStream::take_error`] tells which.
+/// Starts to connect, after `prepare` has set what shall hold from the first packet on. The stream
+/// becomes writable when that has succeeded or failed: [`TcpStream::take_error`] tells of a failure,
+/// once, and [`TcpStream::peer_addr`] of success.
 ///
 /// # Errors
-/// Those known at once: no route, no descriptors.
-pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
-    let fd = socket(Family::of(&to))?;
+/// Those known at once: no route, no descriptors; and those of `prepare`.
+pub fn connect(
+    to: SocketAddr,
+    prepare: impl FnOnce(&TcpStream) -> io::Result<()>,
+) -> io::Result<TcpStream> {
+    let stream = TcpStream::from(socket(Family::of(&to))?);
+    prepare(&stream)?;
     let raw = RawAddress::from(to);
     // SAFETY: `raw` is live for the call and as long as `len` says; it is only read.
-    match check(unsafe { libc::connect(fd.as_raw_fd(), raw.as_ptr(), raw.len()) }) {
+    match check(unsafe { libc::connect(stream.as_raw_fd(), raw.as_ptr(), raw.len()) }) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
-        _connected_or_in_progress => Ok(TcpStream::from(fd)),
+        _connected_or_in_progress => Ok(stream),
     }
 }
 
@@ -73,24 +78,22 @@ pub fn set_silence_limit(stream: &TcpStream, limit: Duration) -> io::Result<()> 
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &limit_ms)
 }
 
-/// Bounds how long a lost segment goes unnoticed when nothing follows it: it is sent again after
-/// the round-trip time and about `resend_min` (20 ms), where the kernel's own least is 200 ms. What
-/// arrives is acknowledged within `ack_max`, which has to be shorter at the other end, or segments
-/// that are only acknowledged late are sent twice. Both in steps of the kernel's tick.
+/// Bounds how long a lost segment goes unnoticed when nothing follows it: it is sent again
+/// `resend_min` after a round trip, where the kernel's own least is 200 ms. What arrives is
+/// acknowledged within `ack_max`, where the kernel's own bound is 40 ms and more. `resend_min` has to
+/// exceed the `ack_max` of the other end, or segments are sent twice; nothing else goes wrong then.
+/// Both are counted in ticks of the kernel, and each has to be two of them: 8 ms where it has 250 a
+/// second. A listener's connections inherit both.
+///
+/// What the kernel does not take stays as it is: kernels before Linux 6.15 know neither.
 ///
 /// `TCP_RTO_MIN_US` and `TCP_DELACK_MAX_US` of include/uapi/linux/tcp.h.
-///
-/// # Errors
-/// `ENOPROTOOPT` before Linux 6.15: the connection works as it is, only slower after a loss.
-pub fn set_prompt_repair(
-    stream: &TcpStream,
-    resend_min: Duration,
-    ack_max: Duration,
-) -> io::Result<()> {
-    let us = |span: Duration| c_int::try_from(span.as_micros()).unwrap_or(c_int::MAX);
-    let fd = stream.as_fd();
-    set_option(fd, libc::IPPROTO_TCP, TCP_DELACK_MAX_US, &us(ack_max))?;
-    set_option(fd, libc::IPPROTO_TCP, TCP_RTO_MIN_US, &us(resend_min))
+pub fn set_prompt_resend(socket: &impl AsFd, resend_min: Duration, ack_max: Duration) {
+    let options = [(TCP_RTO_MIN_US, resend_min), (TCP_DELACK_MAX_US, ack_max)];
+    for (name, span) in options {
+        let us = c_int::try_from(span.as_micros()).unwrap_or(c_int::MAX);
+        let _comfort = set_option(socket.as_fd(), libc::IPPROTO_TCP, name, &us);
+    }
 }
 
 fn socket(family: Family) -> io::Result<OwnedFd> {
@@ -116,7 +119,7 @@ mod tests {
     #[test]
     fn connects_without_blocking() {
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), 16).unwrap();
-        let mut stream = connect(listener.local_addr().unwrap()).unwrap();
+        let mut stream = connect(listener.local_addr().unwrap(), |_| Ok(())).unwrap();
         set_silence_limit(&stream, Duration::from_secs(30)).unwrap();
         let mut epoll = Epoll::new(1).unwrap();
         epoll.add(stream.as_fd(), 1, Interest::BOTH).unwrap();
@@ -134,16 +137,20 @@ mod tests {
     }
 
     #[test]
-    fn prompt_repair_is_set_where_the_kernel_knows_it() {
+    fn a_prompt_resend_is_inherited_where_the_kernel_knows_it() {
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), 16).unwrap();
-        let stream = connect(listener.local_addr().unwrap()).unwrap();
-        let [resend, ack] = [20, 5].map(Duration::from_millis);
-        if let Err(error) = set_prompt_repair(&stream, resend, ack) {
-            assert_eq!(error.raw_os_error(), Some(libc::ENOPROTOOPT));
+        let [resend, ack] = [100, 50].map(Duration::from_millis);
+        set_prompt_resend(&listener, resend, ack);
+        let stream = connect(listener.local_addr().unwrap(), |_| Ok(())).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let own = int_option(stream.as_fd(), libc::IPPROTO_TCP, TCP_RTO_MIN_US);
+        if own.is_err_and(|error| error.raw_os_error() == Some(libc::ENOPROTOOPT)) {
             return;
         }
-        let us = int_option(stream.as_fd(), libc::IPPROTO_TCP, TCP_RTO_MIN_US).unwrap();
-        assert_eq!(us, 20_000);
+        let us = |name| int_option(accepted.as_fd(), libc::IPPROTO_TCP, name).unwrap();
+        // Every rate of ticks makes up to 10 ms more of it.
+        assert!((100_000..=110_000).contains(&us(TCP_RTO_MIN_US)));
+        assert!((50_000..=60_000).contains(&us(TCP_DELACK_MAX_US)));
     }
 
     #[test]
@@ -151,7 +158,7 @@ mod tests {
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), 1).unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        let stream = connect(address).unwrap();
+        let stream = connect(address, |_| Ok(())).unwrap();
         let mut epoll = Epoll::new(1).unwrap();
         epoll.add(stream.as_fd(), 1, Interest::BOTH).unwrap();
         assert_eq!(epoll.wait(None).unwrap().len(), 1);

@@ -8,9 +8,6 @@
 //! A connection that we close sends what is queued, then its end, and is kept until the peer has
 //! seen it: closing at once would let unread bytes turn into a reset that destroys the last report.
 //! After [`Links::close`] no event of that connection follows.
-//!
-//! The kernel repeats a lost SYN, or the lost answer to one, after a whole second. A connection
-//! that is not open well before that is dialled a second time, and the one that opens first stays.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,10 +17,11 @@ use std::{
 };
 
 use base::{Instant, LinkEvent, LinkId};
-use sys::{Interest, Ready, clock, errno, tcp};
+use sys::{Interest, Ready, clock, errno};
 
 use super::{
     Tally,
+    dial::{self, Attempt, DIAL_AGAIN},
     readiness::{Readiness, Signal},
 };
 use crate::{NetError, SocketOptions};
@@ -42,7 +40,7 @@ pub(super) struct Links {
     /// When connections that we closed are given up, earliest first.
     lingering: VecDeque<(Instant, u32)>,
     /// When connections are dialled again unless they are open by then, earliest first.
-    dialled: VecDeque<(Instant, u32, SocketAddr)>,
+    redials: VecDeque<(Instant, u32, SocketAddr)>,
     may_accept: bool,
     /// The listener is not polled until then: it has a connection that cannot even be refused.
     rests_until: Option<Instant>,
@@ -61,7 +59,7 @@ impl Links {
             events: VecDeque::new(),
             ready: VecDeque::new(),
             lingering: VecDeque::new(),
-            dialled: VecDeque::new(),
+            redials: VecDeque::new(),
             may_accept: false,
             rests_until: None,
             queue_bytes: options.link_queue_bytes,
@@ -85,7 +83,7 @@ impl Links {
                 _ => fault,
             }
         };
-        let listener = tcp::listen(address, BACKLOG).map_err(fault)?;
+        let listener = dial::listen(address).map_err(fault)?;
         let bound = listener.local_addr().map_err(fault)?;
         readiness.add(&listener, Signal::LISTENER, Interest::READ)?;
         self.spare = std::fs::File::open("/dev/null").ok();
@@ -101,10 +99,10 @@ impl Links {
         tally: &mut Tally,
     ) -> LinkId {
         let id = self.number();
-        let stream = tcp::connect(peer);
+        let stream = dial::dial(peer, self.silence);
         if stream.is_ok_and(|stream| self.adopt(id, stream, State::Connecting, readiness)) {
             let again_at = clock::monotonic() + DIAL_AGAIN;
-            self.dialled.push_back((again_at, id.0, peer));
+            self.redials.push_back((again_at, id.0, peer));
             return id;
         }
         tally.counters.links_failed += 1;
@@ -208,17 +206,14 @@ impl Links {
         }
     }
 
-    /// Forgets what the last poll found, and connections whose peer does not want to see the end;
-    /// dials again where the first attempt takes long.
-    pub(super) fn begin_poll(&mut self, readiness: &Readiness, tally: &mut Tally) {
+    /// Forgets what the last poll found, and connections whose peer does not want to see the end.
+    pub(super) fn begin_poll(&mut self, readiness: &Readiness) {
         self.ready.clear();
         self.may_accept = false;
-        let has_deadlines = !self.lingering.is_empty() || !self.dialled.is_empty();
-        if !has_deadlines && self.rests_until.is_none() {
+        if self.lingering.is_empty() && self.rests_until.is_none() {
             return;
         }
         let now = clock::monotonic();
-        self.dial_again(now, readiness, tally);
         if let (Some(until), Some(listener)) = (self.rests_until, &self.listener)
             && until <= now
         {
@@ -235,31 +230,29 @@ impl Links {
         }
     }
 
-    /// When the next poll has something to do, whatever is ready.
+    /// When a turn is due although nothing is ready.
     pub(super) fn due(&self) -> Option<Instant> {
         let waits = |id: &u32| self.links.get(id).is_some_and(Link::is_connecting);
-        let mut dialled = self.dialled.iter();
-        dialled.find_map(|&(again_at, ref id, _)| waits(id).then_some(again_at))
+        let mut redials = self.redials.iter();
+        redials.find_map(|&(again_at, ref id, _)| waits(id).then_some(again_at))
     }
 
-    fn dial_again(&mut self, now: Instant, readiness: &Readiness, tally: &mut Tally) {
-        while let Some(&(again_at, id, peer)) = self.dialled.front() {
-            if again_at > now {
+    /// Dials again where the first attempt takes long and the poll just made has not told of it.
+    pub(super) fn dial_again(&mut self, readiness: &Readiness, tally: &mut Tally) {
+        while let Some(&(again_at, id, peer)) = self.redials.front() {
+            if again_at > clock::monotonic() {
                 break;
             }
-            self.dialled.pop_front();
-            // It may be open by now without our having looked. Whether it has failed is left to
-            // whom the kernel tells: that can be asked once only.
-            let waits = |link: &&mut Link| link.is_connecting() && link.stream.peer_addr().is_err();
+            self.redials.pop_front();
+            let is_told = self.ready.iter().any(|&(told, _)| told == id);
+            let waits = |link: &&mut Link| link.is_connecting() && !is_told;
             let Some(link) = self.links.get_mut(&id).filter(waits) else {
                 continue;
             };
-            let second = tcp::connect(peer).ok();
+            let second = dial::dial(peer, self.silence).ok();
             link.second = second.filter(|second| {
-                prepare(second, self.silence)
-                    && readiness
-                        .add(second, signal(LinkId(id)), Interest::BOTH)
-                        .is_ok()
+                let added = readiness.add(second, signal(LinkId(id)), Interest::BOTH);
+                added.is_ok()
             });
             tally.counters.links_redialled += u64::from(link.second.is_some());
         }
@@ -304,6 +297,7 @@ impl Links {
                 let has_room = self.links.len() < self.links_max;
                 if has_room
                     && stream.set_nonblocking(true).is_ok()
+                    && dial::prepare(&stream, self.silence).is_ok()
                     && self.adopt(id, stream, State::Open, readiness)
                 {
                     tally.counters.links_accepted += 1;
@@ -341,10 +335,10 @@ impl Links {
         let link = self.links.get_mut(&id)?;
         let mut event = None;
         if link.is_connecting() {
-            match link.dialled() {
-                Dialled::Open => {}
-                Dialled::Waits => return None,
-                Dialled::Failed => return self.fail(id, tally),
+            match dial::settle(&mut link.stream, &mut link.second) {
+                Attempt::Open => {}
+                Attempt::Waits => return None,
+                Attempt::Refused | Attempt::Failed => return self.fail(id, tally),
             }
             tally.counters.links_opened += 1;
             if link.state == State::Connecting {
@@ -403,8 +397,7 @@ impl Links {
             State::Connecting => Interest::BOTH,
             _ => Interest::READ,
         };
-        let is_ready = prepare(&stream, self.silence);
-        if !is_ready || readiness.add(&stream, signal(id), interest).is_err() {
+        if readiness.add(&stream, signal(id), interest).is_err() {
             return false;
         }
         let link = Link {
@@ -453,24 +446,6 @@ enum State {
     Lingering,
 }
 
-/// What became of a dialled connection so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dialled {
-    Waits,
-    Open,
-    Failed,
-}
-
-impl Dialled {
-    fn of(stream: &TcpStream) -> Self {
-        match stream.take_error() {
-            Ok(None) if stream.peer_addr().is_ok() => Self::Open,
-            Ok(None) => Self::Waits,
-            Ok(Some(_)) | Err(_) => Self::Failed,
-        }
-    }
-}
-
 /// What reading gave.
 enum Arrived {
     Bytes,
@@ -482,28 +457,6 @@ enum Arrived {
 impl Link {
     const fn is_connecting(&self) -> bool {
         matches!(self.state, State::Connecting | State::ConnectingToFlush)
-    }
-
-    /// Looks at both attempts, when the kernel tells of either. An attempt that is open becomes the
-    /// connection, and one that has failed gives way to the other.
-    fn dialled(&mut self) -> Dialled {
-        let first = Dialled::of(&self.stream);
-        let second = self.second.as_ref().map(Dialled::of);
-        match (first, second) {
-            (Dialled::Open, _) => {
-                self.second = None;
-                Dialled::Open
-            }
-            (Dialled::Waits, Some(Dialled::Failed)) => {
-                self.second = None;
-                Dialled::Waits
-            }
-            (_, Some(Dialled::Open)) | (Dialled::Failed, Some(_)) => {
-                self.stream = self.second.take().expect("it was looked at just now");
-                second.unwrap_or(first)
-            }
-            (Dialled::Waits, Some(Dialled::Waits)) | (_, None) => first,
-        }
     }
 
     /// Writes what the kernel takes; announces the end once a closed connection's queue is empty.
@@ -551,13 +504,6 @@ impl Link {
     }
 }
 
-/// Sets what every control connection needs. False when the connection is beyond use.
-fn prepare(stream: &TcpStream, silence: Duration) -> bool {
-    // Kernels that do not know this repair a lost report or answer later.
-    let _comfort = tcp::set_prompt_repair(stream, RESEND_MIN, ACK_MAX);
-    stream.set_nodelay(true).is_ok() && tcp::set_silence_limit(stream, silence).is_ok()
-}
-
 fn signal(id: LinkId) -> Signal {
     Signal(Signal::LINKS + u64::from(id.0))
 }
@@ -566,19 +512,9 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(errno::EMFILE | errno::ENFILE))
 }
 
-/// Connections not yet accepted: a thousand receivers may dial at once.
-const BACKLOG: u16 = 4096;
 /// Bytes of one Data event.
 const READ_BYTES_MAX: u64 = 64 << 10;
 /// How long new connections wait when there is no descriptor even to refuse them.
 const LISTENER_REST: Duration = Duration::from_millis(100);
-/// How long an attempt to connect is given before a second one: longer than most round trips, and
-/// well below the second after which the kernel repeats what was lost.
-const DIAL_AGAIN: Duration = Duration::from_millis(100);
-/// How long beyond the round-trip time a lost report or answer may go unnoticed. A session begins
-/// and ends with exchanges in which every one is waited for.
-const RESEND_MIN: Duration = Duration::from_millis(20);
-/// Well below that, or what arrived would be sent again.
-const ACK_MAX: Duration = Duration::from_millis(5);
 /// How long a closed connection is kept for its peer to see the end.
 const LINGER: Duration = Duration::from_secs(5);

@@ -28,6 +28,7 @@ use crate::{NetError, WaitStrategy};
 mod counters;
 pub use counters::UdpCounters;
 
+mod dial;
 mod gather;
 use gather::Gathering;
 
@@ -163,6 +164,7 @@ impl UdpIo {
     /// Makes [`UdpIo::as_raw_fd`] readable at `deadline` too: for owners that wait by themselves
     /// instead of calling [`Io::wait`].
     pub fn arm(&mut self, deadline: Option<Instant>) {
+        let deadline = deadline.into_iter().chain(self.links.due()).min();
         let blocked = self.sender.blocked;
         let deadline = match blocked {
             _ if self.has_ahead() && !self.holds_packets => Some(Instant::ZERO),
@@ -223,7 +225,7 @@ impl UdpIo {
     fn poll(&mut self, deadline: Option<Instant>) {
         self.receives_since_poll = 0;
         self.has_polled = true;
-        self.links.begin_poll(&self.readiness, &mut self.tally);
+        self.links.begin_poll(&self.readiness);
         let (ports, links) = (&mut self.ports, &mut self.links);
         let mut has_reports = false;
         self.readiness
@@ -239,6 +241,7 @@ impl UdpIo {
                 }
                 Signal(token) => links.note_ready(token, ready),
             });
+        self.links.dial_again(&self.readiness, &mut self.tally);
         if has_reports {
             // A receiver that is gone is noticed otherwise, and a group gets no such reports.
             let upstream = self.ports.upstream.socket.as_fd();

@@ -1,5 +1,7 @@
 //! Control connections over loopback.
 
+use sys::Epoll;
+
 use super::*;
 
 /// Turns both ends until `done` or two seconds have passed.
@@ -148,36 +150,38 @@ fn a_refused_or_vanished_peer_closes_the_link() {
     });
 }
 
-/// Connections that nobody accepts until the kernel drops what else is dialled, as a lossy network
-/// would.
-fn fill(listener: &std::net::TcpListener) -> Vec<std::net::TcpStream> {
+/// A listener whose kernel drops what is dialled, as a lossy network would, until the connections
+/// that fill it are accepted.
+fn deaf() -> (std::net::TcpListener, Vec<std::net::TcpStream>) {
+    let listener = sys::tcp::listen(SocketAddr::new(LOCAL, 0), 1).unwrap();
     let address = listener.local_addr().unwrap();
-    let mut streams = Vec::new();
-    for _ in 0..64 {
-        let stream = sys::tcp::connect(address).unwrap();
+    let mut fillers = Vec::new();
+    while fillers.len() < 64 {
+        let stream = sys::tcp::connect(address, |_| Ok(())).unwrap();
+        if stream.peer_addr().is_err() {
+            // Perhaps only not yet.
+            thread::sleep(Duration::from_millis(20));
+        }
         let is_dropped = stream.peer_addr().is_err();
-        streams.push(stream);
+        fillers.push(stream);
         if is_dropped {
-            break;
+            return (listener, fillers);
         }
     }
-    streams
+    panic!("a full queue of connections takes more and more");
 }
 
 #[test]
 fn a_link_whose_first_packet_is_lost_is_dialled_again_and_opens_once() {
-    let listener = sys::tcp::listen(SocketAddr::new(LOCAL, 0), 1).unwrap();
-    let fillers = fill(&listener);
-    let mut receiver = End::new(Role::Receiver, 78, SocketOptions::default());
+    let (listener, _fillers) = deaf();
+    let mut receiver = End::new(Role::Receiver, 83, SocketOptions::default());
     let link = receiver.io.link_open(listener.local_addr().unwrap());
     receiver.io.link_send(link, b"x");
     until(&mut [&mut receiver], |ends| {
-        let is_redialled = ends[0].io.counters().links_redialled == 1;
-        if !is_redialled {
-            // The wait ends for it, though nothing is ready.
-            ends[0].io.wait(None);
-        }
-        is_redialled
+        // The wait ends for it, though nothing is ready.
+        let start = ends[0].io.now();
+        ends[0].io.wait(Some(start + Duration::from_secs(1)));
+        ends[0].io.counters().links_redialled == 1
     });
     assert!(receiver.events.is_empty(), "{:?}", receiver.events);
     // Now there is room, and whichever attempt comes first is the connection.
@@ -195,14 +199,12 @@ fn a_link_whose_first_packet_is_lost_is_dialled_again_and_opens_once() {
     });
     assert_eq!(bytes, b"x");
     assert_eq!(receiver.events, [(link, LinkEvent::Opened)]);
-    drop(fillers);
 }
 
 #[test]
-fn a_link_that_is_refused_while_it_is_dialled_again_is_closed_once() {
-    let listener = sys::tcp::listen(SocketAddr::new(LOCAL, 0), 1).unwrap();
-    let fillers = fill(&listener);
-    let mut receiver = End::new(Role::Receiver, 79, SocketOptions::default());
+fn a_link_that_is_refused_when_it_is_dialled_again_is_closed_once() {
+    let (listener, fillers) = deaf();
+    let mut receiver = End::new(Role::Receiver, 84, SocketOptions::default());
     let link = receiver.io.link_open(listener.local_addr().unwrap());
     drop((listener, fillers));
     until(&mut [&mut receiver], |ends| {
@@ -210,6 +212,22 @@ fn a_link_that_is_refused_while_it_is_dialled_again_is_closed_once() {
     });
     assert_eq!(receiver.io.counters().links_redialled, 1);
     assert_eq!(receiver.events, [(link, LinkEvent::Closed)]);
+}
+
+#[test]
+fn an_owner_that_waits_by_itself_is_woken_to_dial_again() {
+    let (listener, _fillers) = deaf();
+    let mut receiver = End::new(Role::Receiver, 85, SocketOptions::default());
+    receiver.turn();
+    let mut outer = Epoll::new(1).unwrap();
+    let (fd, timeout) = (receiver.io.readiness.as_fd(), Duration::from_millis(900));
+    outer.add(fd, 1, Interest::READ).unwrap();
+    receiver.io.link_open(listener.local_addr().unwrap());
+    receiver.io.arm(None);
+    // The kernel itself says nothing for a second.
+    assert_eq!(outer.wait(Some(timeout)).unwrap().len(), 1);
+    receiver.turn();
+    assert_eq!(receiver.io.counters().links_redialled, 1);
 }
 
 #[test]
