@@ -26,7 +26,7 @@ base::counters! {
         dialled: Events, "control connections asked for";
         senders_passed_over: Events, "senders that did not take this receiver in";
         redirected: Events, "sessions of a restarted sender in which the plan went on";
-        given_up: Events, "senders that gave this receiver up and were waited for";
+        given_up: Events, "senders that gave this receiver up, or left while it put files in place";
         not_believed: Events, "senders that did not show that they have the key";
         connections_lost: Events, "control connections that ended without a word";
         messages_ignored: Events, "control messages without a meaning here";
@@ -157,7 +157,8 @@ pub enum PlanReceiverEvent {
         plan: PlanId,
     },
     /// The sender has given this receiver up: it is waited for, with what is held, until it sends
-    /// again or the time without a connection is over.
+    /// again or the time without a connection is over. Or it does not go on with a receiver that is
+    /// putting its files in place: that goes on, and decides how the receiver ends.
     GivenUp {
         /// Why, as the sender says.
         text: String,

@@ -4,7 +4,7 @@ use base::{LinkEvent, LinkId};
 use proptest::prelude::*;
 use wire::object::{
     BlockHeader, EntryKind, EntryRef, ErrorCode, Hello, Manifest, ManifestHeader, Message, Mtime,
-    ObjectId, RangeList, Ranges, Refusal, Seals, VERSION, Welcome,
+    ObjectId, Phase, RangeList, Ranges, Refusal, Seals, VERSION, Welcome,
 };
 
 use super::*;
@@ -133,6 +133,65 @@ fn once_taken_in_a_refusal_is_the_end() {
     });
     receiver.handle_link(now(), LINK, LinkEvent::Data, &refused);
     assert_eq!(failure(&mut receiver).unwrap().0, ErrorCode::Limit);
+}
+
+/// What a sender may say, or do, while a receiver puts its files in place.
+fn words_at_the_end() -> Vec<Vec<u8>> {
+    let (other, _) = MemoryContent::generate(vec![Entry::file("b", 8)], [0; 16], 2).unwrap();
+    let hash = hash_bytes(&[5; 32]);
+    let text = "no more";
+    let refused = |reason| frame(&Message::Refused { reason, text });
+    let error = |code| frame(&Message::Error { code, text });
+    vec![
+        frame(&Message::Seals(Seals { bytes: 64, hash })),
+        refused(Refusal::Full),
+        refused(Refusal::Over),
+        refused(Refusal::DuplicateName),
+        refused(Refusal::WrongSession),
+        error(ErrorCode::TimedOut),
+        error(ErrorCode::Protocol),
+        frame(&Message::Bye),
+        // On the connection that is open: a violation.
+        welcome(other.manifest(), SESSION),
+        // On the next one: another plan.
+        Vec::new(),
+    ]
+}
+
+#[test]
+fn nothing_that_a_sender_says_ends_a_commit_under_way() {
+    let (plan, content) = MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
+    let (other, _) = MemoryContent::generate(vec![Entry::file("b", 8)], [0; 16], 2).unwrap();
+    let seal = hash_bytes(content.bytes());
+    let (bytes, hash) = (seal.len() as u64, hash_bytes(&seal));
+    let seals = frame(&Message::Seals(Seals { bytes, hash }));
+    for word in words_at_the_end() {
+        let mut receiver = welcomed(plan.manifest());
+        receiver.store_mut().unwrap().faults.commit_hangs = true;
+        receiver.handle_block(now(), &block(ObjectId::MANIFEST, 0, plan.manifest()));
+        receiver.handle_block(now(), &block(ObjectId::CONTENT, 0, content.bytes()));
+        receiver.handle_link(now(), LINK, LinkEvent::Data, &seals);
+        receiver.handle_block(now(), &block(ObjectId::SEALS, 0, &seal));
+        receiver.handle_timeout(now());
+        assert_eq!(receiver.progress().phase, Phase::Committing);
+        if word.is_empty() {
+            receiver.handle_link(now(), LINK, LinkEvent::Closed, &[]);
+            let link = LinkId(LINK.0 + 1);
+            dial_again(&mut receiver, link);
+            let other = welcome(other.manifest(), SESSION);
+            receiver.handle_link(now(), link, LinkEvent::Data, &other);
+        } else {
+            receiver.handle_link(now(), LINK, LinkEvent::Data, &word);
+        }
+        receiver.handle_timeout(now() + Duration::from_secs(60));
+        assert_eq!(failure(&mut receiver), None, "{word:?}");
+        receiver.store_mut().unwrap().faults.commit_hangs = false;
+        receiver.handle_timeout(now() + Duration::from_secs(61));
+        let events: Vec<_> = std::iter::from_fn(|| receiver.pop_event()).collect();
+        let is_delivered = |event: &_| matches!(event, PlanReceiverEvent::Delivered { .. });
+        assert!(events.iter().any(is_delivered), "{word:?}: {events:?}");
+        assert!(receiver.store().unwrap().committed().is_some());
+    }
 }
 
 #[test]
