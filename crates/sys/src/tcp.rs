@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// Starts to connect, after `prepare` has set what shall hold from the first packet on. The stream
-/// becomes writable when that has succeeded or failed: [`TcpStream::take_error`] tells of a failure,
-/// once, and [`TcpStream::peer_addr`] of success.
+/// becomes writable when that has succeeded or failed: [`TcpStream::take_error`] tells of a
+/// failure, once, and [`TcpStream::peer_addr`] of success.
 ///
 /// # Errors
 /// Those known at once: no route, no descriptors; and those of `prepare`.
@@ -80,10 +80,10 @@ pub fn set_silence_limit(stream: &TcpStream, limit: Duration) -> io::Result<()> 
 
 /// Bounds how long a lost segment goes unnoticed when nothing follows it: it is sent again
 /// `resend_min` after a round trip, where the kernel's own least is 200 ms. What arrives is
-/// acknowledged within `ack_max`, where the kernel's own bound is 40 ms and more. `resend_min` has to
-/// exceed the `ack_max` of the other end, or segments are sent twice; nothing else goes wrong then.
-/// Both are counted in ticks of the kernel, and each has to be two of them: 8 ms where it has 250 a
-/// second. A listener's connections inherit both.
+/// acknowledged within `ack_max`, where the kernel's own bound is 40 ms and more. `resend_min` has
+/// to exceed the `ack_max` of the other end, or segments are sent twice; nothing else goes wrong
+/// then. Both are counted in ticks of the kernel, and each has to be two of them: 8 ms where it has
+/// 250 a second. A listener's connections inherit both.
 ///
 /// What the kernel does not take stays as it is: kernels before Linux 6.15 know neither.
 ///
