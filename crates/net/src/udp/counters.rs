@@ -37,7 +37,7 @@ base::counters! {
         wakes: Events, "waits ended by another thread";
         links_accepted: Events, "control connections accepted";
         links_opened: Events, "control connections dialled and open";
-        links_redialled: Events, "control connections dialled twice: after a loss, or on a long way";
+        links_redialled: Events, "control connections dialled twice: a loss, or a long way";
         links_refused: Events, "control connections turned away beyond the allowed number";
         links_failed: Events, "control connections that failed or were reset";
         link_sent_bytes: Bytes, "bytes written to control connections";
