@@ -6,14 +6,14 @@
 
 use std::{
     io,
-    net::{SocketAddr, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     time::Duration,
 };
 
 use sys::tcp;
 
 /// Starts to connect a stream that is ready to be one of ours.
-pub(super) fn dial(peer: SocketAddr, silence: Duration) -> io::Result<TcpStream> {
+pub(super) fn start(peer: SocketAddr, silence: Duration) -> io::Result<TcpStream> {
     tcp::connect(peer, |stream| {
         tcp::set_prompt_resend(stream, RESEND_MIN, ACK_MAX);
         prepare(stream, silence)
@@ -21,7 +21,7 @@ pub(super) fn dial(peer: SocketAddr, silence: Duration) -> io::Result<TcpStream>
 }
 
 /// Accepts connections on `address`. What they inherit holds from their first packet on.
-pub(super) fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = tcp::listen(address, BACKLOG)?;
     tcp::set_prompt_resend(&listener, RESEND_MIN, ACK_MAX);
     Ok(listener)
@@ -36,10 +36,13 @@ pub(super) fn prepare(stream: &TcpStream, silence: Duration) -> io::Result<()> {
 /// What became of an attempt to connect so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
+    /// Nothing is known yet.
     Waits,
+    /// It is a connection.
     Open,
     /// The peer's host answers that nobody listens there: so it would to another attempt.
     Refused,
+    /// It will not become a connection.
     Failed,
 }
 
@@ -55,6 +58,28 @@ impl Attempt {
     }
 }
 
+/// Which of two attempts is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    First,
+    Second,
+    Both,
+}
+
+/// Which attempts are kept, and what that makes of the connection.
+const fn judge(first: Attempt, second: Attempt) -> (Kept, Attempt) {
+    use Attempt::{Failed, Open, Refused, Waits};
+    match (first, second) {
+        (Open, _) => (Kept::First, Open),
+        (_, Open) => (Kept::Second, Open),
+        (Refused, _) | (_, Refused) => (Kept::First, Refused),
+        (Waits, Waits) => (Kept::Both, Waits),
+        (Waits, Failed) => (Kept::First, Waits),
+        (Failed, Waits) => (Kept::Second, Waits),
+        (Failed, Failed) => (Kept::First, Failed),
+    }
+}
+
 /// Looks at both attempts, when the kernel tells of either. The one that is open becomes `first`,
 /// and one that has failed gives way to the other.
 pub(super) fn settle(first: &mut TcpStream, second: &mut Option<TcpStream>) -> Attempt {
@@ -62,25 +87,19 @@ pub(super) fn settle(first: &mut TcpStream, second: &mut Option<TcpStream>) -> A
     let Some(stream) = second.take() else {
         return one;
     };
-    let other = Attempt::of(&stream);
-    match (one, other) {
-        (Attempt::Open | Attempt::Refused, _) | (Attempt::Waits, Attempt::Failed) => one,
-        (_, Attempt::Open) | (Attempt::Failed, Attempt::Waits) => {
-            *first = stream;
-            other
-        }
-        (Attempt::Waits, Attempt::Waits) => {
-            *second = Some(stream);
-            one
-        }
-        (_, Attempt::Refused) | (Attempt::Failed, Attempt::Failed) => other,
+    let (kept, attempt) = judge(one, Attempt::of(&stream));
+    match kept {
+        Kept::First => {}
+        Kept::Second => *first = stream,
+        Kept::Both => *second = Some(stream),
     }
+    attempt
 }
 
 /// How long an attempt to connect is given before a second one: well below the second after which
 /// the kernel repeats what was lost. Where a round trip takes longer, a connection that nobody
 /// needs is closed again.
-pub(super) const DIAL_AGAIN: Duration = Duration::from_millis(100);
+pub(super) const SECOND_AFTER: Duration = Duration::from_millis(100);
 /// Connections not yet accepted: a thousand receivers may dial at once.
 const BACKLOG: u16 = 4096;
 /// How long beyond the round-trip time a lost report or answer may go unnoticed. A session begins
@@ -88,3 +107,47 @@ const BACKLOG: u16 = 4096;
 const RESEND_MIN: Duration = Duration::from_millis(20);
 /// Well below that, or what arrived would be sent again.
 const ACK_MAX: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::{Attempt::*, *};
+
+    #[test]
+    fn of_two_attempts_the_better_one_is_kept() {
+        // The best first. A refusal is the peer's answer to both.
+        let order = [Open, Refused, Waits, Failed];
+        for first in order {
+            for second in order {
+                let (kept, attempt) = judge(first, second);
+                let best = order.into_iter().find(|it| [first, second].contains(it));
+                assert_eq!(Some(attempt), best, "{first:?} {second:?}");
+                let is_right = match kept {
+                    Kept::Both => [first, second] == [Waits; 2],
+                    // The connection ends: what is kept does not matter.
+                    _ if matches!(attempt, Refused | Failed) => true,
+                    Kept::First => first == attempt && second != Waits || first == Open,
+                    Kept::Second => second == attempt && first != attempt,
+                };
+                assert!(is_right, "{first:?} {second:?}: {kept:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn both_ends_send_again_soon_from_the_first_packet_on() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = listen(local).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let dialled = start(listener.local_addr().unwrap(), Duration::from_secs(30)).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        // Kernels before Linux 6.15 do not know of it.
+        if let Ok([resend_min, ack_max]) = tcp::prompt_resend(&dialled) {
+            assert!((RESEND_MIN..RESEND_MIN * 2).contains(&resend_min));
+            assert!(ack_max <= RESEND_MIN);
+            assert_eq!(
+                tcp::prompt_resend(&accepted).unwrap(),
+                [resend_min, ack_max]
+            );
+        }
+    }
+}

@@ -21,7 +21,7 @@ use sys::{Interest, Ready, clock, errno};
 
 use super::{
     Tally,
-    dial::{self, Attempt, DIAL_AGAIN},
+    dial::{self, Attempt, SECOND_AFTER},
     readiness::{Readiness, Signal},
 };
 use crate::{NetError, SocketOptions};
@@ -99,9 +99,9 @@ impl Links {
         tally: &mut Tally,
     ) -> LinkId {
         let id = self.number();
-        let stream = dial::dial(peer, self.silence);
+        let stream = dial::start(peer, self.silence);
         if stream.is_ok_and(|stream| self.adopt(id, stream, State::Connecting, readiness)) {
-            let again_at = clock::monotonic() + DIAL_AGAIN;
+            let again_at = clock::monotonic() + SECOND_AFTER;
             self.redials.push_back((again_at, id.0, peer));
             return id;
         }
@@ -249,7 +249,7 @@ impl Links {
             let Some(link) = self.links.get_mut(&id).filter(waits) else {
                 continue;
             };
-            let second = dial::dial(peer, self.silence).ok();
+            let second = dial::start(peer, self.silence).ok();
             link.second = second.filter(|second| {
                 let added = readiness.add(second, signal(LinkId(id)), Interest::BOTH);
                 added.is_ok()

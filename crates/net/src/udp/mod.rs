@@ -164,7 +164,7 @@ impl UdpIo {
     /// Makes [`UdpIo::as_raw_fd`] readable at `deadline` too: for owners that wait by themselves
     /// instead of calling [`Io::wait`].
     pub fn arm(&mut self, deadline: Option<Instant>) {
-        let deadline = deadline.into_iter().chain(self.links.due()).min();
+        let deadline = base::earliest(deadline, self.links.due());
         let blocked = self.sender.blocked;
         let deadline = match blocked {
             _ if self.has_ahead() && !self.holds_packets => Some(Instant::ZERO),
@@ -441,7 +441,7 @@ impl Io for UdpIo {
             Blocked::Beyond => Some(retry_at(until)),
             _ => until,
         };
-        let until = until.into_iter().chain(self.links.due()).min();
+        let until = base::earliest(until, self.links.due());
         self.ask(blocked == Blocked::Socket);
         for port in self
             .ports
