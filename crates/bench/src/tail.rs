@@ -4,9 +4,8 @@
 //! Delays count from when a message was due, so a sender that stalls is not excused. Rivals wait
 //! shortly before they ask for what they miss. Of each run the worst receiver counts. Bare
 //! datagrams show what is late with no protocol at all, and processes that only nap what is late
-//! with no network either: as much is late before a packet is sent, and no protocol can undo it.
-//! Ours also runs with ten times the loss, where what a loss makes late outweighs what the machine
-//! does.
+//! with no network either, before a packet is sent. Ours also runs with ten times the loss, where
+//! what a loss makes late outweighs what the machine does.
 
 use std::{fmt::Write as _, path::PathBuf, process::Command, thread, time::Duration};
 
@@ -51,7 +50,11 @@ trait Rival {
 /// Interleaved runs of all, and their table.
 pub(crate) fn run(pairs: usize) -> Result<String, String> {
     let lab = Lab::new(&LabSpec::new(4).segments_at_switch()).map_err(|e| e.to_string())?;
-    let mut rivals: Vec<Box<dyn Rival>> = vec![Box::new(Ours(program::ours()?, LOST_OF))];
+    let ours = |lost_of| -> Result<Box<dyn Rival>, String> {
+        let program = program::ours()?;
+        Ok(Box::new(Ours { program, lost_of }))
+    };
+    let mut rivals = vec![ours(LOST_OF)?];
     match program::compile_with_libpgm() {
         Ok(program) => rivals.push(Box::new(Yardstick("libpgm 5.3 (OpenPGM)", program))),
         Err(text) => eprintln!("skipped: {text}"),
@@ -68,7 +71,7 @@ pub(crate) fn run(pairs: usize) -> Result<String, String> {
         Ok(program) => rivals.push(Box::new(Naps(program))),
         Err(text) => eprintln!("skipped: {text}"),
     }
-    rivals.push(Box::new(Ours(program::ours()?, LOST_OF / 10)));
+    rivals.push(ours(LOST_OF / 10)?);
     let mut runs: Vec<Vec<Tail>> = vec![Vec::new(); rivals.len()];
     for pair in 1..=pairs {
         for (rival, runs) in rivals.iter().zip(&mut runs) {
@@ -82,8 +85,8 @@ pub(crate) fn run(pairs: usize) -> Result<String, String> {
 
 fn table(rivals: &[Box<dyn Rival>], runs: &[Vec<Tail>], pairs: usize) -> String {
     let mut text = format!(
-        "delay of {BYTES} B at {PER_SECOND}/s to {RECEIVERS} receivers, 0.01 % lost, {pairs} \
-         pairs, medians (min .. max)\n{:<26} {:>10} {:>28} {:>28} {:>9}\n",
+        "delay of {BYTES} B at {PER_SECOND}/s to {RECEIVERS} receivers, 0.01 % lost unless \
+         said, {pairs} pairs, medians (min .. max)\n{:<26} {:>10} {:>28} {:>28} {:>9}\n",
         "peer", "p50 us", "p99.9 us", "late for each packet lost", "missing"
     );
     for (rival, runs) in rivals.iter().zip(runs) {
@@ -138,12 +141,14 @@ fn lost(lab: &Lab, host: usize) -> u64 {
     lab.host(host).lost_packets().unwrap_or(0)
 }
 
-/// Our own program, and how many packets one of which is lost.
-struct Ours(PathBuf, u32);
+struct Ours {
+    program: PathBuf,
+    lost_of: u32,
+}
 
 impl Rival for Ours {
     fn name(&self) -> &'static str {
-        if self.1 == LOST_OF {
+        if self.lost_of == LOST_OF {
             "towline load"
         } else {
             "towline load, 0.1 % lost"
@@ -151,18 +156,18 @@ impl Rival for Ours {
     }
 
     fn lost_of(&self) -> u32 {
-        self.1
+        self.lost_of
     }
 
     fn receiver(&self, host: &Host) -> Command {
-        let mut command = host.command(&self.0);
+        let mut command = host.command(&self.program);
         command.args(["load", "recv", "--group", GROUP_AND_PORT, "--iface", "e0"]);
         command.args(["--stamp", "--json"]);
         command
     }
 
     fn sender(&self, host: &Host) -> Command {
-        let mut command = host.command(&self.0);
+        let mut command = host.command(&self.program);
         command.args(["load", "send", "--group", GROUP_AND_PORT, "--iface", "e0"]);
         let receivers = RECEIVERS.to_string();
         command.args(["--stamp", "--size", BYTES, "--per-second", PER_SECOND]);
