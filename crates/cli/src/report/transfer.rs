@@ -292,8 +292,8 @@ impl Document for SendReport {
             };
             text += &format!("{missing} never joined{names}\n");
         }
-        let had_its_time = !self.is_interrupted && self.failure.is_none();
-        if self.missing > 0 && self.receivers.is_empty() && had_its_time {
+        let is_failure = self.failure.is_some() && !self.is_interrupted;
+        if self.missing > 0 && self.receivers.is_empty() && !is_failure {
             text += "nobody came: `towline recv` must listen to the same group and port, on an \
                      interface that the group reaches: `towline reach` says what is in the way\n";
         }

@@ -157,8 +157,8 @@ pub enum PlanReceiverEvent {
         plan: PlanId,
     },
     /// The sender has given this receiver up: it is waited for, with what is held, until it sends
-    /// again or the time without a connection is over. Or it does not go on with a receiver that is
-    /// putting its files in place: that goes on, and decides how the receiver ends.
+    /// again or the time without a connection is over. Or the sender has left while files are being
+    /// put in place: that is finished all the same, and decides how the receiver ends.
     GivenUp {
         /// Why, as the sender says.
         text: String,

@@ -135,63 +135,85 @@ fn once_taken_in_a_refusal_is_the_end() {
     assert_eq!(failure(&mut receiver).unwrap().0, ErrorCode::Limit);
 }
 
-/// What a sender may say, or do, while a receiver puts its files in place.
-fn words_at_the_end() -> Vec<Vec<u8>> {
-    let (other, _) = MemoryContent::generate(vec![Entry::file("b", 8)], [0; 16], 2).unwrap();
+/// What a sender may say while a receiver puts its files in place, and what it gets for that:
+/// whether the receiver takes it for gone, and whether it breaks the connection.
+fn words_at_the_end() -> Vec<(Vec<u8>, [u64; 2])> {
     let hash = hash_bytes(&[5; 32]);
     let text = "no more";
     let refused = |reason| frame(&Message::Refused { reason, text });
     let error = |code| frame(&Message::Error { code, text });
+    let (nothing, gone, broken) = ([0, 0], [1, 0], [0, 1]);
     vec![
-        frame(&Message::Seals(Seals { bytes: 64, hash })),
-        refused(Refusal::Full),
-        refused(Refusal::Over),
-        refused(Refusal::DuplicateName),
-        refused(Refusal::WrongSession),
-        error(ErrorCode::TimedOut),
-        error(ErrorCode::Protocol),
-        frame(&Message::Bye),
-        // On the connection that is open: a violation.
-        welcome(other.manifest(), SESSION),
-        // On the next one: another plan.
-        Vec::new(),
+        (frame(&Message::Seals(Seals { bytes: 64, hash })), nothing),
+        (frame(&Message::Acknowledged), nothing),
+        (refused(Refusal::Full), gone),
+        (refused(Refusal::Over), gone),
+        (refused(Refusal::DuplicateName), nothing),
+        (refused(Refusal::WrongSession), nothing),
+        (error(ErrorCode::TimedOut), gone),
+        (error(ErrorCode::Cancelled), gone),
+        (frame(&Message::Bye), gone),
+        (welcome(other_plan().manifest(), SESSION), broken),
+        (vec![255; 64], broken),
     ]
+}
+
+fn other_plan() -> Arc<Plan> {
+    let files = vec![Entry::file("b", 8)];
+    MemoryContent::generate(files, [0; 16], 2).unwrap().0
+}
+
+/// A receiver of nine bytes that puts them in place until its disk is told to end that.
+fn putting_in_place() -> PlanReceiver<MemoryStore> {
+    let (plan, content) = MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
+    let seal = hash_bytes(content.bytes());
+    let (bytes, hash) = (seal.len() as u64, hash_bytes(&seal));
+    let seals = frame(&Message::Seals(Seals { bytes, hash }));
+    let mut receiver = welcomed(plan.manifest());
+    receiver.store_mut().unwrap().faults.commit_hangs = true;
+    receiver.handle_block(now(), &block(ObjectId::MANIFEST, 0, plan.manifest()));
+    receiver.handle_block(now(), &block(ObjectId::CONTENT, 0, content.bytes()));
+    receiver.handle_link(now(), LINK, LinkEvent::Data, &seals);
+    receiver.handle_block(now(), &block(ObjectId::SEALS, 0, &seal));
+    receiver.handle_timeout(now());
+    assert_eq!(receiver.progress().phase, Phase::Committing);
+    receiver
+}
+
+/// The receiver waits on, and is done when its disk is.
+fn assert_its_disk_decides(receiver: &mut PlanReceiver<MemoryStore>) {
+    receiver.handle_timeout(now() + Duration::from_secs(60));
+    assert_eq!(failure(receiver), None);
+    receiver.store_mut().unwrap().faults.commit_hangs = false;
+    receiver.handle_timeout(now() + Duration::from_secs(61));
+    let events: Vec<_> = std::iter::from_fn(|| receiver.pop_event()).collect();
+    let is_delivered = |event: &_| matches!(event, PlanReceiverEvent::Delivered { .. });
+    assert!(events.iter().any(is_delivered), "{events:?}");
+    assert!(receiver.store().unwrap().committed().is_some());
 }
 
 #[test]
 fn nothing_that_a_sender_says_ends_a_commit_under_way() {
-    let (plan, content) = MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
-    let (other, _) = MemoryContent::generate(vec![Entry::file("b", 8)], [0; 16], 2).unwrap();
-    let seal = hash_bytes(content.bytes());
-    let (bytes, hash) = (seal.len() as u64, hash_bytes(&seal));
-    let seals = frame(&Message::Seals(Seals { bytes, hash }));
-    for word in words_at_the_end() {
-        let mut receiver = welcomed(plan.manifest());
-        receiver.store_mut().unwrap().faults.commit_hangs = true;
-        receiver.handle_block(now(), &block(ObjectId::MANIFEST, 0, plan.manifest()));
-        receiver.handle_block(now(), &block(ObjectId::CONTENT, 0, content.bytes()));
-        receiver.handle_link(now(), LINK, LinkEvent::Data, &seals);
-        receiver.handle_block(now(), &block(ObjectId::SEALS, 0, &seal));
-        receiver.handle_timeout(now());
-        assert_eq!(receiver.progress().phase, Phase::Committing);
-        if word.is_empty() {
-            receiver.handle_link(now(), LINK, LinkEvent::Closed, &[]);
-            let link = LinkId(LINK.0 + 1);
-            dial_again(&mut receiver, link);
-            let other = welcome(other.manifest(), SESSION);
-            receiver.handle_link(now(), link, LinkEvent::Data, &other);
-        } else {
-            receiver.handle_link(now(), LINK, LinkEvent::Data, &word);
-        }
-        receiver.handle_timeout(now() + Duration::from_secs(60));
-        assert_eq!(failure(&mut receiver), None, "{word:?}");
-        receiver.store_mut().unwrap().faults.commit_hangs = false;
-        receiver.handle_timeout(now() + Duration::from_secs(61));
-        let events: Vec<_> = std::iter::from_fn(|| receiver.pop_event()).collect();
-        let is_delivered = |event: &_| matches!(event, PlanReceiverEvent::Delivered { .. });
-        assert!(events.iter().any(is_delivered), "{word:?}: {events:?}");
-        assert!(receiver.store().unwrap().committed().is_some());
+    for (word, [given_up, violations]) in words_at_the_end() {
+        let mut receiver = putting_in_place();
+        receiver.handle_link(now(), LINK, LinkEvent::Data, &word);
+        let counters = receiver.counters();
+        let heard = [counters.given_up, counters.violations];
+        assert_eq!(heard, [given_up, violations], "{word:?}");
+        assert_its_disk_decides(&mut receiver);
     }
+}
+
+#[test]
+fn another_plan_after_a_lost_connection_does_not_end_a_commit_under_way() {
+    let mut receiver = putting_in_place();
+    receiver.handle_link(now(), LINK, LinkEvent::Closed, &[]);
+    let link = LinkId(LINK.0 + 1);
+    dial_again(&mut receiver, link);
+    let other = welcome(other_plan().manifest(), SESSION);
+    receiver.handle_link(now(), link, LinkEvent::Data, &other);
+    assert_eq!(receiver.counters().given_up, 1);
+    assert_its_disk_decides(&mut receiver);
 }
 
 #[test]
