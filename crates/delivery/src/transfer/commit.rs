@@ -16,6 +16,14 @@ fn putting_in_place(seed: u64) -> World {
     world
 }
 
+/// The same, and the sender is stopped meanwhile.
+fn without_a_sender(seed: u64) -> World {
+    let mut world = putting_in_place(seed);
+    let (now, code) = (world.now, ErrorCode::Cancelled);
+    world.sender.cancel(now, code, "interrupted");
+    world
+}
+
 /// Its disk ends now: the receiver after that.
 fn ended(world: &mut World) -> &Node {
     // Longer than it would look for a sender otherwise.
@@ -28,18 +36,14 @@ fn ended(world: &mut World) -> &Node {
 
 #[test]
 fn the_senders_end_does_not_stop_it() {
-    let mut world = putting_in_place(27);
-    let now = world.now;
-    world
-        .sender
-        .cancel(now, ErrorCode::Cancelled, "interrupted");
-    let node = ended(&mut world);
-    let last = node.events.last();
+    let mut world = without_a_sender(27);
+    let last = ended(&mut world).events.last();
     assert!(
         matches!(last, Some(PlanReceiverEvent::Delivered { .. })),
         "{last:?}"
     );
-    assert!(node.store().committed().is_some());
+    let committed = world.nodes[0].store().committed();
+    assert_eq!(committed, Some(&world.content[..]));
 }
 
 #[test]
@@ -52,11 +56,7 @@ fn a_connection_that_is_lost_does_not_stop_it_and_the_proof_comes_with_the_next(
 
 #[test]
 fn a_disk_that_fails_after_the_senders_end_is_told() {
-    let mut world = putting_in_place(28);
-    let now = world.now;
-    world
-        .sender
-        .cancel(now, ErrorCode::Cancelled, "interrupted");
+    let mut world = without_a_sender(28);
     world.nodes[0].store_mut().faults.commit = Some(ErrorCode::Io);
     let told = ended(&mut world).events.last();
     assert!(
