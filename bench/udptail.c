@@ -69,16 +69,14 @@ static void receive_all(int fd, double seconds)
             missing += head.number - expected;
             expected = head.number + 1;
             delays[got++] = now - head.due_ns;
-            late += now - head.due_ns > 500000;
+            late += now - head.due_ns > LATE_NS;
         }
     }
     if (got == 0) {
         fprintf(stderr, "nothing came\n");
         exit(1);
     }
-    qsort(delays, got, sizeof *delays, ascending);
-    printf("late %ld missing %ld p50 %.1f p99.9 %.1f\n", late, missing, delays[got / 2] / 1e3,
-           delays[got * 999 / 1000] / 1e3);
+    print_tail(delays, got, late, missing);
 }
 
 int main(int argc, char **argv)

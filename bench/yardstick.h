@@ -21,8 +21,19 @@ static void need(int result, const char *what)
     }
 }
 
+/* What counts as late in the yardsticks of tails. */
+enum { LATE_NS = 500000 };
+
 static int ascending(const void *one, const void *other)
 {
     int64_t a = *(const int64_t *)one, b = *(const int64_t *)other;
     return (a > b) - (a < b);
+}
+
+/* The line of a yardstick of tails; orders the delays. */
+static inline void print_tail(int64_t *delays, int64_t count, long late, long missing)
+{
+    qsort(delays, count, sizeof *delays, ascending);
+    printf("late %ld missing %ld p50 %.1f p99.9 %.1f\n", late, missing, delays[count / 2] / 1e3,
+           delays[count * 999 / 1000] / 1e3);
 }

@@ -55,21 +55,19 @@ pub(crate) fn run(pairs: usize) -> Result<String, String> {
         Ok(Box::new(Ours { program, lost_of }))
     };
     let mut rivals = vec![ours(LOST_OF)?];
-    match program::compile_with_libpgm() {
-        Ok(program) => rivals.push(Box::new(Yardstick("libpgm 5.3 (OpenPGM)", program))),
-        Err(text) => eprintln!("skipped: {text}"),
-    }
-    match peer::Aeron::class_path() {
-        Ok(class_path) => rivals.push(Box::new(Aeron(class_path))),
-        Err(text) => eprintln!("skipped: {text}"),
-    }
-    match program::compile("udptail.c", &[]) {
-        Ok(program) => rivals.push(Box::new(Yardstick("bare UDP, nothing repaired", program))),
-        Err(text) => eprintln!("skipped: {text}"),
-    }
-    match program::compile("naptail.c", &[]) {
-        Ok(program) => rivals.push(Box::new(Naps(program))),
-        Err(text) => eprintln!("skipped: {text}"),
+    let others: [Result<Box<dyn Rival>, String>; 4] = [
+        program::compile_with_libpgm()
+            .map(|program| Box::new(Yardstick("libpgm 5.3 (OpenPGM)", program)) as _),
+        peer::Aeron::class_path().map(|class_path| Box::new(Aeron(class_path)) as _),
+        program::compile("udptail.c", &[])
+            .map(|program| Box::new(Yardstick("bare UDP, nothing repaired", program)) as _),
+        program::compile("naptail.c", &[]).map(|program| Box::new(Naps(program)) as _),
+    ];
+    for rival in others {
+        match rival {
+            Ok(rival) => rivals.push(rival),
+            Err(text) => eprintln!("skipped: {text}"),
+        }
     }
     rivals.push(ours(LOST_OF / 10)?);
     let mut runs: Vec<Vec<Tail>> = vec![Vec::new(); rivals.len()];
