@@ -232,9 +232,9 @@ impl Links {
 
     /// When a turn is due although nothing is ready.
     pub(super) fn due(&self) -> Option<Instant> {
-        let waits = |id: &u32| self.links.get(id).is_some_and(Link::is_connecting);
-        let mut redials = self.redials.iter();
-        redials.find_map(|&(again_at, ref id, _)| waits(id).then_some(again_at))
+        let waits = |id| self.links.get(id).is_some_and(Link::is_connecting);
+        let next = self.redials.iter().find(|(_, id, _)| waits(id));
+        next.map(|&(again_at, ..)| again_at)
     }
 
     /// Dials again where the first attempt takes long and the poll just made has not told of it.
