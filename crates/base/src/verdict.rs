@@ -73,7 +73,6 @@ drop_reasons! {
     NoRoom no_room "in the window, but the memory bound for held data is reached";
     Stale stale "control older than what was already processed";
     Unexpected unexpected "well-formed but meaningless for this role";
-    RateLimited rate_limited "more of this kind than the budget answers";
     Ended ended "the session was over";
     Incompatible incompatible "a session profile or required feature this end cannot serve";
 }

@@ -20,7 +20,7 @@ use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::LoadRecvPlan,
-    report::{Counters, DelayReport, LoadRecvReport, Output, UsageReport},
+    report::{DelayReport, LoadRecvReport, Output, UsageReport},
 };
 
 pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failure> {
@@ -104,13 +104,6 @@ fn report(
     usage: UsageReport,
 ) -> LoadRecvReport {
     let counters = counters(|snapshot| subscriber.snapshot(snapshot));
-    let drops = counters
-        .0
-        .iter()
-        .filter(|(name, count)| name.starts_with("drop.") && **count > 0);
-    let drops = drops
-        .map(|(name, count)| (name.replacen("drop.", "", 1), *count))
-        .collect();
     let mut report = LoadRecvReport {
         group: plan.session.group.to_string(),
         interface: subscriber.interface().0.to_owned(),
@@ -129,7 +122,7 @@ fn report(
         bits_per_s: 0.0,
         delay: sink.delay(plan),
         usage,
-        drops: Counters(drops),
+        drops: counters.drops(),
         counters,
     };
     for tally in sink.tallies() {

@@ -159,6 +159,7 @@ impl Service<'_> {
             self.incoming.sum(&mut report);
             report.is_interrupted = is_interrupted;
             report.counters = counters(|snapshot| receiver.snapshot(snapshot));
+            report.drops = report.counters.drops();
             self.output.one_of_many(&report)?;
             let is_fine = report.failed == 0 && report.exec_failures == 0;
             return Ok(Verdict::of_session(is_interrupted, is_fine));
@@ -168,7 +169,7 @@ impl Service<'_> {
         if self.has_timed_out && report.error.is_none() {
             report.error = Some(TIMED_OUT.to_owned());
         }
-        report.counters = Some(counters(|snapshot| receiver.snapshot(snapshot)));
+        report.count(counters(|snapshot| receiver.snapshot(snapshot)));
         if self.plan.directory.is_some() {
             self.output.finish(&report)?;
         } else {

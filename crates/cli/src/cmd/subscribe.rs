@@ -50,6 +50,7 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
         senders: sink.senders.ends,
         is_interrupted: end == End::Interrupted,
         seconds: started.elapsed().as_secs_f64(),
+        drops: counters.drops(),
         counters,
     };
     let is_short = match plan.count {

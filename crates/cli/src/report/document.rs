@@ -31,6 +31,30 @@ impl Counters {
     pub(crate) fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
+
+    /// What was thrown away, by reason; only what happened. Packets, and for `kernel` the socket
+    /// buffers that the kernel dropped because the receive buffer was full.
+    pub(crate) fn drops(&self) -> Self {
+        let reasons = self.0.iter().filter_map(|(name, count)| {
+            let reason = name.strip_prefix("drop.").or_else(|| {
+                let is_kernel = name == "udp.kernel_drops";
+                is_kernel.then_some("kernel")
+            })?;
+            (*count > 0).then(|| (reason.to_owned(), *count))
+        });
+        Self(reasons.collect())
+    }
+}
+
+/// Names and values in one line.
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (name, count)) in self.0.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            write!(f, "{comma}{name} {count}")?;
+        }
+        Ok(())
+    }
 }
 
 /// Processor time.
@@ -136,6 +160,8 @@ pub(crate) struct SubscribeReport {
     /// Ended by a signal.
     pub(crate) is_interrupted: bool,
     pub(crate) seconds: f64,
+    /// What was thrown away, by reason; only what happened.
+    pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
 
@@ -193,7 +219,7 @@ pub(crate) struct LoadRecvReport {
     /// With `--stamp`: from when each message was due until it was given out.
     pub(crate) delay: Option<DelayReport>,
     pub(crate) usage: UsageReport,
-    /// Every packet thrown away, by reason; only those that happened.
+    /// What was thrown away, by reason; only what happened.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }

@@ -8,9 +8,8 @@ use std::{
 use towline::registry::{CounterReading, ProcessCounters, SessionCounters};
 
 use super::{
-    Counters, DelayReport, Document, InterfacesReport, InterruptedDemo, LoadRecvReport,
-    LoadSendReport, PublishReport, SenderEnds, StatReport, SubscribeReport, TopReport, UsageReport,
-    quantity,
+    DelayReport, Document, InterfacesReport, InterruptedDemo, LoadRecvReport, LoadSendReport,
+    PublishReport, SenderEnds, StatReport, SubscribeReport, TopReport, UsageReport, quantity,
 };
 
 impl Document for PublishReport {
@@ -65,7 +64,11 @@ impl Document for SubscribeReport {
             let discarded = quantity::count(self.discarded, "message");
             text += &format!("; {discarded} thrown away (output slow)");
         }
-        text + &format!("; senders: {}\n", senders(&self.senders))
+        text += &format!("; senders: {}", senders(&self.senders));
+        if !self.drops.0.is_empty() {
+            text += &format!("; dropped: {}", self.drops);
+        }
+        text + "\n"
     }
 }
 
@@ -132,7 +135,11 @@ impl Document for LoadRecvReport {
         }
         table.row("senders", &senders(&self.senders));
         table.usage(&self.usage);
-        table.row("drops", &drops(&self.drops));
+        if self.drops.0.is_empty() {
+            table.row("drops", &"none");
+        } else {
+            table.row("drops", &self.drops);
+        }
         table.text
     }
 }
@@ -282,18 +289,6 @@ fn senders(ends: &SenderEnds) -> String {
     text
 }
 
-fn drops(drops: &Counters) -> String {
-    if drops.0.is_empty() {
-        return "none".to_owned();
-    }
-    let texts: Vec<String> = drops
-        .0
-        .iter()
-        .map(|(name, count)| format!("{name} {count}"))
-        .collect();
-    texts.join(", ")
-}
-
 /// Names and values in two columns.
 #[derive(Default)]
 struct Rows {
@@ -326,5 +321,44 @@ impl Rows {
         let limit = u64::from(usage.cpu_count) * 100;
         let text = format!("{process} this process, {machine} the whole machine (of {limit} %)");
         self.row("processor", &text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::report::Counters;
+
+    #[test]
+    fn a_subscriber_tells_what_was_dropped() {
+        let mut report = SubscribeReport {
+            group: "239.192.0.1:7500".into(),
+            messages: 0,
+            bytes: 0,
+            lost_packets: 0,
+            discarded: 0,
+            senders: SenderEnds::default(),
+            is_interrupted: false,
+            seconds: 0.0,
+            drops: Counters::default(),
+            counters: Counters::default(),
+        };
+        assert!(report.text().ends_with("senders: 0 found, 0 ended\n"));
+        let counters = [
+            ("drop.no_room", 1),
+            ("drop.stale", 0),
+            ("udp.kernel_drops", 7),
+        ];
+        let counters = counters.map(|(name, count)| (name.to_owned(), count));
+        report.drops = Counters(BTreeMap::from(counters)).drops();
+        let text = report.text();
+        assert!(text.ends_with("; dropped: kernel 7, no_room 1\n"), "{text}");
+        let json = serde_json::to_value(&report).expect("plain data");
+        assert_eq!(
+            json["drops"],
+            serde_json::json!({"kernel": 7, "no_room": 1})
+        );
     }
 }

@@ -363,6 +363,9 @@ pub(crate) struct RecvReport {
     /// Of the session, which is this transfer's alone; of a service they are in its own report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) counters: Option<Counters>,
+    /// What the session has thrown away, by reason; only what happened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) drops: Option<Counters>,
 }
 
 impl RecvReport {
@@ -389,7 +392,14 @@ impl RecvReport {
             passed_over_why: None,
             exec_failures: 0,
             counters: None,
+            drops: None,
         }
+    }
+
+    /// Adds what the session has counted.
+    pub(crate) fn count(&mut self, counters: Counters) {
+        self.drops = Some(counters.drops());
+        self.counters = Some(counters);
     }
 }
 
@@ -420,7 +430,8 @@ impl Document for RecvReport {
             ),
             (None, None) => format!("nothing received; {numbers}\n"),
         };
-        text + &passed_over(self.passed_over, self.passed_over_why.as_deref())
+        let passed_over = passed_over(self.passed_over, self.passed_over_why.as_deref());
+        text + &dropped(self.drops.as_ref()) + &passed_over
     }
 }
 
@@ -440,6 +451,8 @@ pub(crate) struct ServeReport {
     pub(crate) exec_runs: u64,
     pub(crate) exec_failures: u64,
     pub(crate) seconds: f64,
+    /// What was thrown away, by reason; only what happened.
+    pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
 
@@ -470,8 +483,14 @@ impl Document for ServeReport {
             let runs = count(self.exec_failures, "run");
             text += &format!("{runs} of the program after a transfer failed\n");
         }
-        text + &passed_over(self.passed_over, self.passed_over_why.as_deref())
+        let passed_over = passed_over(self.passed_over, self.passed_over_why.as_deref());
+        text + &dropped(Some(&self.drops)) + &passed_over
     }
+}
+
+fn dropped(drops: Option<&Counters>) -> String {
+    let drops = drops.filter(|drops| !drops.0.is_empty());
+    drops.map_or_else(String::new, |drops| format!("dropped: {drops}\n"))
 }
 
 fn passed_over(count: u64, why: Option<&str>) -> String {
@@ -603,4 +622,52 @@ impl Document for DemoDocument {
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters() -> Counters {
+        let counters = [
+            ("drop.bad_checksum", 3),
+            ("drop.stale", 0),
+            ("udp.kernel_drops", 12),
+            ("udp.received_bytes", 9),
+        ];
+        Counters(
+            counters
+                .map(|(name, count)| (name.to_owned(), count))
+                .into(),
+        )
+    }
+
+    #[test]
+    fn a_transfer_tells_what_its_session_dropped() {
+        let mut report = RecvReport::new("239.192.0.1:7500".into(), None, Duration::ZERO);
+        assert!(!report.text().contains("dropped"));
+        report.count(counters());
+        let text = report.text();
+        assert!(
+            text.ends_with("\ndropped: bad_checksum 3, kernel 12\n"),
+            "{text}"
+        );
+        let json = serde_json::to_value(&report).expect("plain data");
+        assert_eq!(
+            json["drops"],
+            serde_json::json!({"bad_checksum": 3, "kernel": 12})
+        );
+    }
+
+    #[test]
+    fn a_service_tells_what_it_dropped() {
+        let mut report = ServeReport::new("239.192.0.1:7500".into(), Duration::ZERO);
+        assert!(!report.text().contains("dropped"));
+        report.drops = counters().drops();
+        let text = report.text();
+        assert!(
+            text.ends_with("\ndropped: bad_checksum 3, kernel 12\n"),
+            "{text}"
+        );
+    }
 }

@@ -347,6 +347,14 @@ fn hostile_packets_stop_nothing() {
         assert_eq!(received["messages"], MESSAGES, "{received:#}");
         assert_eq!(sent["messages"], MESSAGES, "{sent:#}");
         assert_eq!(sent["is_confirmed"], true, "{sent:#}");
+        let shown = received["drops"].as_object().unwrap();
+        let shown = shown.values().map(|value| value.as_u64().unwrap());
+        let at_kernel = count(&received, "udp.kernel_drops");
+        assert_eq!(
+            shown.sum::<u64>(),
+            drops(&received) + at_kernel,
+            "{received:#}"
+        );
         let seen = count(&received, "receiver.seen_packets");
         let used = ["payload", "held", "control"]
             .map(|what| count(&received, &format!("receiver.{what}_packets")));
