@@ -12,8 +12,9 @@
     reason = "talking to the person who benchmarks is this program's job"
 )]
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
+mod before;
 mod capture;
 mod fec;
 mod files;
@@ -74,6 +75,8 @@ struct Request {
     sizes: Vec<usize>,
     soak_seconds: Option<u64>,
     is_halt_poll: bool,
+    /// An older program of ours, to compare with.
+    before: Option<PathBuf>,
 }
 
 impl Request {
@@ -84,6 +87,7 @@ impl Request {
             sizes: vec![1400, 64],
             soak_seconds: None,
             is_halt_poll: false,
+            before: None,
         };
         while let Some(arg) = args.next() {
             if GROUPS.contains(&arg.as_str()) || is_part(&arg) {
@@ -94,7 +98,13 @@ impl Request {
                 request.is_halt_poll = true;
                 continue;
             }
-            let value = args.next().and_then(|text| text.parse::<usize>().ok());
+            let text = args.next();
+            if arg == "--before" {
+                let path = text.ok_or("--before wants the path of a program")?;
+                request.before = Some(path.into());
+                continue;
+            }
+            let value = text.and_then(|text| text.parse::<usize>().ok());
             match (arg.as_str(), value) {
                 ("--pairs", Some(count)) => request.pairs = count,
                 ("--size", Some(size)) => request.sizes = vec![size],
@@ -132,6 +142,10 @@ fn soak(seconds: u64) -> Result<String, String> {
 
 fn run(request: &Request) -> Result<(), String> {
     println!("{}", machine::describe());
+    if let Some(program) = &request.before {
+        println!("{}", before::run(request.pairs, program)?);
+        return Ok(());
+    }
     if request.wants("fec") {
         println!("{}", fec::run(request.pairs)?);
     }
@@ -315,6 +329,8 @@ fn measure_valid(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
 const USAGE: &str = "\
 usage: make bench ARGS=\"[fec] [messages] [matrix] [tail] [parity] [files] [trees] [rtt] [udp] \
              [rate] [capture] [--pairs N] [--size B] [--halt-poll]\"
+       make bench ARGS=\"--before PROGRAM [--pairs N]\": nothing but ours beside an older program
+       of ours, by messages, files, round trips and captures
        of some also a part: capture-rate -cost -small -send -gaps -read, rtt-sockperf -pgm -pacing,
        udp-flood -rate -limit; --halt-poll: on a guest whose idle processors wake up slowly, with
        the kernel's own guest_halt_poll_ns, put back at the end

@@ -1,6 +1,7 @@
 //! Running the programs under test and reading what they print.
 
 use std::{
+    cell::RefCell,
     collections::VecDeque,
     fs,
     path::{Path, PathBuf},
@@ -87,15 +88,29 @@ pub(crate) fn commit() -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The command under test, optimised.
+/// The command under test, optimised; while [`standing_in`] runs, the one that it names.
 pub(crate) fn ours() -> Result<PathBuf, String> {
-    let program = root().join("target/release/towline");
+    let program = STAND_IN
+        .with_borrow(Clone::clone)
+        .unwrap_or_else(|| root().join("target/release/towline"));
     if program.exists() {
         Ok(program)
     } else {
         let program = program.display();
         Err(format!("{program} is missing: cargo build --release"))
     }
+}
+
+/// Does `measure` with `program` in the place of [`ours`].
+pub(crate) fn standing_in<T>(program: &Path, measure: impl FnOnce() -> T) -> T {
+    STAND_IN.set(Some(program.to_path_buf()));
+    let measured = measure();
+    STAND_IN.set(None);
+    measured
+}
+
+thread_local! {
+    static STAND_IN: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
 }
 
 /// A started program whose output is kept. It is ended when dropped.

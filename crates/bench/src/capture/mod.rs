@@ -49,6 +49,12 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
     Ok(())
 }
 
+/// What one capture that counts costs the machine for each packet, sending included, in
+/// nanoseconds.
+pub(crate) fn counting_cost(lab: &Lab) -> Result<f64, String> {
+    receive::counting_cost(lab, &Scratch::new()?)
+}
+
 /// The parts that can be asked for by name.
 pub(crate) const PARTS: [&str; 6] = [
     "capture-rate",

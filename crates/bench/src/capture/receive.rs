@@ -96,6 +96,19 @@ pub(super) fn costs(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String
     Ok(text)
 }
 
+/// What counting through our ring costs the machine for each packet, in nanoseconds, with what
+/// sending it does: a difference of two noisy figures would be noisier.
+pub(super) fn counting_cost(lab: &Lab, scratch: &Scratch) -> Result<f64, String> {
+    let trial = Trial {
+        lab,
+        scratch,
+        tool: Tool::Towline("ring"),
+        ring_bytes: COST_RING_BYTES,
+        is_written: false,
+    };
+    trial.cost()
+}
+
 /// Loss with the least ring at 154,000 packets a second of random sizes.
 pub(super) fn small_ring(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let load = Load {

@@ -140,6 +140,13 @@ fn one(lab: &Lab, over: Over, load: Load) -> Run<'_> {
     })
 }
 
+/// Loads of one message at a time over PGM, each with its name and its measurement.
+pub(crate) fn over_pgm_alone(lab: &Lab) -> [(String, Run<'_>); 2] {
+    let [one_cpu, _] = one_at_a_time("block");
+    let [_, spinning] = one_at_a_time("spin");
+    [one_cpu, spinning].map(|load| (load.name(), one(lab, Over::Pgm, load)))
+}
+
 /// The rows of one load.
 fn table(load: Load, pairs: usize, peers: &[(&str, Run<'_>)]) -> Result<String, String> {
     let what = load.name();

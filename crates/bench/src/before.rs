@@ -1,0 +1,84 @@
+//! Our own program as it is beside an older one of ours: what a change costs, or gains.
+//!
+//! Every figure is one of which more is better, so that a ratio below 1 is always a loss. The row
+//! "now (again)" is the comparison of the program with itself: the noise.
+
+use std::path::Path;
+
+use lab::{Lab, LabSpec};
+
+use crate::{
+    capture, files, lossy_lab,
+    peer::{Peer, Towline},
+    program, round_trips,
+    sample::Sample,
+    turns::{Figures, Run, Turns},
+};
+
+/// Compares with the program at `before`, `pairs` times each.
+pub(crate) fn run(pairs: usize, before: &Path) -> Result<String, String> {
+    if !before.is_file() {
+        return Err(format!("{} is not a program", before.display()));
+    }
+    let mut text = HEADINGS.to_owned();
+    let lab = Lab::new(&LabSpec::new(2).direct()).map_err(|error| error.to_string())?;
+    for size in [1400, 64] {
+        let what = format!("messages of {size} B");
+        text += &rows(&what, pairs, before, &|| {
+            rates(&Towline::new(size)?.run(&lab)?)
+        })?;
+    }
+    for (load, measure) in round_trips::over_pgm_alone(&lab) {
+        text += &rows(&format!("rtt over PGM, {load}"), pairs, before, &|| {
+            Ok(measure()?.map(|us| 1e6 / us))
+        })?;
+    }
+    text += &rows("capture, counting", pairs, before, &|| {
+        let per_cpu_second = 1e9 / capture::counting_cost(&lab)?;
+        Ok([per_cpu_second; 2])
+    })?;
+    drop(lab);
+    let lab = lossy_lab(3)?;
+    let load = files::Load::make("one", 1, 300_000_000)?;
+    text += &rows("one file of 300 MB", pairs, before, &|| {
+        rates(&files::Ours::files("towline", &load).run(&lab)?)
+    })?;
+    Ok(text)
+}
+
+/// The three rows of one measurement.
+fn rows(
+    what: &str,
+    pairs: usize,
+    before: &Path,
+    measure: &dyn Fn() -> Result<Figures, String>,
+) -> Result<String, String> {
+    let older = || program::standing_in(before, measure);
+    let peers: [(&str, Run<'_>); 3] = [
+        ("now", Box::new(measure)),
+        ("before", Box::new(older)),
+        ("now (again)", Box::new(measure)),
+    ];
+    let turns = Turns::take(what, pairs, &peers)?;
+    let row = |row: crate::turns::Row<'_>| {
+        let [first, second] = row.figures;
+        let ratios = format!("{:.3}, {:.3}", row.ratios[0], row.ratios[1]);
+        let name = row.name;
+        format!("{what:<36} {name:<12} {first:>14.1} {second:>14.1} {ratios:>18}\n")
+    };
+    Ok(turns.rows().map(row).collect())
+}
+
+/// The rate, and the payload megabytes for each second of the machine's processors.
+fn rates(sample: &Sample) -> Result<Figures, String> {
+    if sample.missing > 0 {
+        return Err(format!("{} missing", sample.missing));
+    }
+    Ok([sample.rate, sample.bytes / 1e6 / sample.cpu_seconds])
+}
+
+const HEADINGS: &str = "\
+now beside before; more is better: messages/s or MB/s and MB per CPU second; round trips/s at p50 \
+and p99.9; packets per CPU second
+what                                 peer                  first         second       now / peer
+";
