@@ -49,7 +49,7 @@ pub use rate::{RateCause, RateConfig, RateControl, RateLimit, RateReport};
 mod receiver;
 pub use receiver::{
     BlockVerdict, Offer, PlanReceiver, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent,
-    ReceiverProgress, TransportStats,
+    ReceiverProgress, StreamCounts,
 };
 
 mod registry;

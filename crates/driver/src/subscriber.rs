@@ -290,7 +290,7 @@ fn give<S: MessageSink + ?Sized>(
 fn stats_of(at: &Position, host_drops: u64) -> ReceiverStats {
     ReceiverStats {
         held: (at.lead + 1).saturating_sub(at.contiguous + at.missing),
-        bytes: at.arrived.bytes_with_headers(),
+        bytes: at.bytes_with_headers(),
         host_drops,
         lost: 0,
         missed: at.arrived.missed,

@@ -10,7 +10,7 @@ use std::{
 
 use base::{Arrival, Budget, DropReason, Instant, Outcome, PathId, Socket, Verdict};
 use receiver_kit::{
-    Bench, Event, GROUP, OWN, PORT, SOURCE, data, downstream, downstream_of, dropped, joined,
+    Bench, Event, GROUP, OWN, PORT, SOURCE, TSI, data, downstream, downstream_of, dropped, joined,
     joined_with, made, odata, spm,
 };
 use towline_pgm::{Config, Mode, Ready, Receiver, ReceiverSetup, Status};
@@ -299,4 +299,46 @@ fn a_tail_announced_once_is_lost_when_its_sender_is_gone() {
     assert!(bench.take_texts().is_empty(), "it may still come");
     bench.pass(Duration::from_secs(11));
     assert_eq!(bench.take_texts(), ["-3", "expired"]);
+}
+
+#[test]
+fn each_session_counts_what_it_missed_asked_for_and_was_repaired() {
+    let mut bench = joined(Mode::Arrival, 10);
+    for sqn in [13, 15] {
+        bench.odata(sqn, b"data");
+    }
+    bench.pass_ms(1_000);
+    for sqn in [11, 12] {
+        bench.rdata(sqn, b"repair");
+    }
+    let other = Tsi { port: 99, ..TSI };
+    let clean = made(
+        &downstream_of(other),
+        &Body::Odata(data(40, 40)),
+        &[],
+        b"other",
+    );
+    bench.packet(&clean);
+
+    let lossy = bench.receiver.position(0).unwrap().arrived;
+    assert_eq!((lossy.packets, lossy.missed, lossy.repairs), (5, 3, 2));
+    let asked = bench.receiver.counters().nak_sqns;
+    assert!(asked >= 3, "{asked}");
+    assert_eq!(lossy.repairs_asked, asked);
+    let clean = bench.receiver.position(1).unwrap().arrived;
+    let suffered = (clean.missed, clean.repairs_asked, clean.repairs);
+    assert_eq!((clean.packets, suffered), (1, (0, 0, 0)));
+}
+
+#[test]
+fn what_arrives_counts_with_the_headers_of_its_ip_version() {
+    for (source, headers) in [("10.0.0.1", 20 + 8 + 24), ("fd00::1", 40 + 8 + 24)] {
+        let mut bench = Bench::new(Mode::Arrival);
+        let source = source.parse().unwrap();
+        for sqn in [10, 11] {
+            bench.packet_from(source, &odata(sqn, 0, &[], b"0123456789"));
+        }
+        let at = bench.receiver.position(0).unwrap();
+        assert_eq!(at.bytes_with_headers(), 2 * (headers + 10), "{source}");
+    }
 }

@@ -120,17 +120,26 @@ pub enum BlockVerdict {
     Refused,
 }
 
-/// What the packet stream of a transfer suffers: totals.
+/// What has arrived of one packet stream since it was found, and what was missing at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TransportStats {
-    /// Packets that were missing when their successors arrived.
-    pub lost: u64,
-    /// Repairs asked for.
+pub struct StreamCounts {
+    /// Bytes, headers included.
+    pub bytes: u64,
+    /// Positions noticed as missing, each once.
+    pub missed: u64,
+    /// Repairs asked for, repeats included.
     pub repairs_asked: u64,
     /// Repairs received.
     pub repairs_got: u64,
-    /// Packets the kernel dropped for want of buffer space.
-    pub host_drops: u64,
+}
+
+impl std::ops::AddAssign for StreamCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.missed += other.missed;
+        self.repairs_asked += other.repairs_asked;
+        self.repairs_got += other.repairs_got;
+    }
 }
 
 /// Something that happened in a transfer.

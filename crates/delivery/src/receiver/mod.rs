@@ -41,7 +41,7 @@ use answer::PendingPass;
 mod config;
 pub use config::{
     BlockVerdict, Offer, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent,
-    ReceiverProgress, TransportStats,
+    ReceiverProgress, StreamCounts,
 };
 
 mod control;
@@ -77,7 +77,10 @@ pub struct PlanReceiver<S> {
     /// The packet stream's next position, as it counts; only the low 32 bits are compared.
     settled: Option<u32>,
     is_stream_over: bool,
-    stats: TransportStats,
+    /// Of the packet stream that is followed, and of those before it: a restarted sender's plan
+    /// goes on in a new one.
+    stream: StreamCounts,
+    past_streams: StreamCounts,
     pos: Pos,
     pos_sent: Pos,
     pos_sent_at: Instant,
@@ -156,7 +159,8 @@ impl<S: Store> PlanReceiver<S> {
             has_read: true,
             settled: None,
             is_stream_over: false,
-            stats: TransportStats::default(),
+            stream: StreamCounts::default(),
+            past_streams: StreamCounts::default(),
             pos: Pos::default(),
             pos_sent: Pos::default(),
             pos_sent_at: Instant::ZERO,
@@ -218,23 +222,24 @@ impl<S: Store> PlanReceiver<S> {
         self.empty_at = now;
     }
 
-    /// What has arrived of the packet stream, in all: bytes, headers included, and positions that
-    /// were missed, each once. Cheap; to be called once a turn, before
-    /// [`PlanReceiver::position`].
-    pub fn arrived(&mut self, now: Instant, bytes: u64, missed: u64) {
-        self.heard.arrived(now, bytes);
-        self.pos.naks = missed;
+    /// What has arrived of the packet stream so far. Cheap; to be called once a turn, before
+    /// [`PlanReceiver::position`], and a last time before [`PlanReceiver::session_over`].
+    pub fn arrived(&mut self, now: Instant, counts: &StreamCounts) {
+        self.heard.arrived(now, counts.bytes);
+        self.pos.naks = counts.missed;
+        self.stream = *counts;
     }
 
-    /// What the packet stream suffers, for the reports.
-    pub fn transport_stats(&mut self, stats: &TransportStats) {
-        self.stats = *stats;
+    /// Packets that the kernel has dropped since the transfer began, for want of buffer space.
+    pub const fn host_drops(&mut self, packets: u64) {
+        self.pos.host_drops = packets;
     }
 
     /// The packet stream is over: ended, expired or reset. What is lacking comes by the control
     /// connection.
     pub fn session_over(&mut self, now: Instant) {
         self.is_stream_over = true;
+        self.past_streams += std::mem::take(&mut self.stream);
         self.try_answer(now);
     }
 
@@ -608,11 +613,12 @@ impl<S: Store> PlanReceiver<S> {
         let (Some(contents), Step::Committing) = (&self.contents, self.step) else {
             return;
         };
+        let streams = self.streams();
         let numbers = DoneNumbers {
             bytes: contents.plan.content_bytes(),
-            lost: self.stats.lost,
-            repairs_asked: self.stats.repairs_asked,
-            repairs_got: self.stats.repairs_got,
+            lost: streams.missed,
+            repairs_asked: streams.repairs_asked,
+            repairs_got: streams.repairs_got,
             time_ns: u64::try_from(now.since(self.started_at).as_nanos()).unwrap_or(u64::MAX),
         };
         let root = contents.plan.tree_root(contents.seals.bytes());
@@ -632,11 +638,22 @@ impl<S: Store> PlanReceiver<S> {
         }
     }
 
-    /// Nothing that was known of the packet stream holds: it was another sender's.
+    /// What all packet streams of the transfer have counted.
+    fn streams(&self) -> StreamCounts {
+        let mut sum = self.past_streams;
+        sum += self.stream;
+        sum
+    }
+
+    /// Nothing that was known of the packet stream holds: it was another sender's. What it has
+    /// counted was the transfer's all the same.
     fn forget_stream(&mut self) {
+        self.past_streams += std::mem::take(&mut self.stream);
         self.session_back();
         self.pass = None;
+        let host_drops = self.pos.host_drops;
         self.pos = Pos::default();
+        self.pos.host_drops = host_drops;
         self.pos_sent = Pos::default();
         self.pos_held_until = None;
         self.heard = Heard::nothing(Instant::ZERO);
@@ -655,12 +672,13 @@ impl<S: Store> PlanReceiver<S> {
             Step::Committing => Phase::Committing,
             Step::Delivered | Step::Over => Phase::Done,
         };
+        let streams = self.streams();
         let numbers = Progressed {
             held: contents.map_or(0, |contents| contents.held.bytes()),
             verified: contents.map_or(0, |contents| contents.verified_bytes),
-            lost: self.stats.lost,
-            repairs_asked: self.stats.repairs_asked,
-            repairs_got: self.stats.repairs_got,
+            lost: streams.missed,
+            repairs_asked: streams.repairs_asked,
+            repairs_got: streams.repairs_got,
             store_waits: self.counters.blocks_store_full + self.counters.holds,
         };
         Progress { phase, numbers }
@@ -774,8 +792,7 @@ impl<S: Store> PlanReceiver<S> {
     }
 
     fn send_pos(&mut self, now: Instant) {
-        self.pos.host_drops = self.stats.host_drops;
-        self.pos.lost = self.stats.lost;
+        self.pos.lost = self.streams().missed;
         self.heard.report(now, &mut self.pos);
         self.pos_sent = self.pos;
         self.pos_sent_at = now;

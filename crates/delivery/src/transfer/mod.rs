@@ -7,7 +7,7 @@ use base::{Instant, Rng};
 
 use crate::{
     BlockVerdict, Entry, Plan, PlanOutcome, PlanReceiver, PlanReceiverConfig, PlanReceiverEvent,
-    PlanSender, PlanSenderConfig, PlanSenderEvent, TransportStats,
+    PlanSender, PlanSenderConfig, PlanSenderEvent, StreamCounts,
     fabric::{Fabric, linked},
     memory::{MemoryContent, MemoryStore},
 };
@@ -49,7 +49,8 @@ pub(crate) struct Node {
     pub(crate) is_up: bool,
     /// Blocks that it takes in a millisecond.
     pub(crate) blocks_per_step: usize,
-    pub(crate) stats: TransportStats,
+    pub(crate) stream: StreamCounts,
+    pub(crate) host_drops: u64,
     /// It joins at this time.
     pub(crate) joins_at: Instant,
     /// Blocks on their way to it: when and which.
@@ -226,7 +227,7 @@ impl World {
         let payload = Arc::new(payload);
         for node in &mut self.nodes {
             if self.rng.chance(node.loss.per_mille, 1000) {
-                node.stats.lost += 1;
+                node.stream.missed += 1;
                 continue;
             }
             let is_late = self.rng.chance(node.loss.late_per_mille, 1000);
@@ -272,9 +273,10 @@ impl World {
             .unwrap_or(settled)
             .min(settled);
         // Receivers number positions from an origin of their own.
+        node.receiver.arrived(now, &node.stream);
         node.receiver
             .position(now, settled - (1 << 32), lead - (1 << 32));
-        node.receiver.transport_stats(&node.stats);
+        node.receiver.host_drops(node.host_drops);
         self.fabric
             .deliver(now, index + 1, &mut node.receiver, 1000);
         if node.receiver.next_timeout().is_some_and(|due| due <= now) {
@@ -348,7 +350,8 @@ impl Node {
             loss: Loss::default(),
             is_up: true,
             blocks_per_step: usize::MAX,
-            stats: TransportStats::default(),
+            stream: StreamCounts::default(),
+            host_drops: 0,
             joins_at: now,
             coming: BTreeMap::new(),
             events: Vec::new(),

@@ -847,7 +847,7 @@ fn a_slow_receiver_is_demoted_where_the_policy_says_so() {
 #[test]
 fn a_slow_receiver_is_dropped_where_the_policy_says_so() {
     let mut world = with_a_slow_one(SlowPolicy::Drop);
-    world.nodes[0].stats.host_drops = 9;
+    world.nodes[0].host_drops = 9;
     let outcome = world.run(MINUTE);
     let (code, text) = failure(&outcome, "r1");
     assert_eq!(code, ErrorCode::TooSlow);
@@ -874,7 +874,7 @@ fn what_limits_each_receiver_is_told_from_its_reports() {
     let mut world = World::with(53, 4, large(), config(4));
     world.nodes[0].loss.per_mille = 100;
     world.nodes[1].store_mut().faults.full_every = 10;
-    world.nodes[2].stats.host_drops = 1000;
+    world.nodes[2].host_drops = 1000;
     let outcome = world.run(MINUTE);
     assert!(outcome.is_proven(), "{outcome:#?}");
     let limits = [

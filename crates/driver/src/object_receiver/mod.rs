@@ -24,9 +24,9 @@ use std::{
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
 use delivery::{
     LinkCommand, Offer, PlanReceiver, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent,
-    ReceiverProgress, Store, TransportStats,
+    ReceiverProgress, Store, StreamCounts,
 };
-use pgm::{Ready, Receiver};
+use pgm::{Position, Ready, Receiver};
 use wire::{
     object::{ErrorCode, Phase, Progressed},
     pgm::{Mark, Profile},
@@ -58,7 +58,8 @@ pub struct ObjectReceiver<I: Intake> {
     turn: usize,
     known: VecDeque<Known>,
     is_cancelled: bool,
-    stats: TransportStats,
+    /// Packets that the kernel has dropped since the process began.
+    host_drops: u64,
     /// Packets handled when the last turn ended.
     seen_packets: u64,
     events: VecDeque<ObjectReceiverEvent>,
@@ -75,6 +76,8 @@ struct Transfer<S> {
     /// The packet stream that blocks are taken from; none while it is over or not found again.
     session: Option<u32>,
     state: State,
+    /// What the kernel had dropped before.
+    host_drops_before: u64,
     plan: PlanReceiver<S>,
 }
 
@@ -122,7 +125,7 @@ impl<I: Intake> ObjectReceiver<I> {
             turn: 0,
             known: VecDeque::new(),
             is_cancelled: false,
-            stats: TransportStats::default(),
+            host_drops: 0,
             seen_packets: 0,
             events: VecDeque::new(),
             counters: ObjectReceiverCounters::default(),
@@ -175,7 +178,7 @@ impl<I: Intake> ObjectReceiver<I> {
 
     /// Packets that the kernel has dropped so far for want of buffer space: the owner knows.
     pub const fn set_host_drops(&mut self, packets: u64) {
-        self.stats.host_drops = packets;
+        self.host_drops = packets;
     }
 
     /// The PGM receiver.
@@ -263,6 +266,9 @@ impl<I: Intake> ObjectReceiver<I> {
                     let mut all = self.transfers.iter_mut();
                     if let Some(transfer) = all.find(|t| t.session == Some(session)) {
                         transfer.session = None;
+                        if let Some(at) = self.receiver.position(session) {
+                            transfer.plan.arrived(now, &counts_of(&at));
+                        }
                         transfer.plan.session_over(now);
                     }
                 }
@@ -369,6 +375,7 @@ impl<I: Intake> ObjectReceiver<I> {
             sender,
             session: Some(session),
             state: State::Asking,
+            host_drops_before: self.host_drops,
             plan,
         });
     }
@@ -593,9 +600,6 @@ impl<I: Intake> ObjectReceiver<I> {
         let counters = self.receiver.counters();
         let seen = counters.seen_packets;
         let is_empty = std::mem::replace(&mut self.seen_packets, seen) == seen;
-        self.stats.lost = counters.missed_sqns;
-        self.stats.repairs_asked = counters.nak_sqns;
-        self.stats.repairs_got = counters.rdata_packets;
         for transfer in &mut self.transfers {
             let Some(session) = transfer.session else {
                 continue;
@@ -604,13 +608,11 @@ impl<I: Intake> ObjectReceiver<I> {
                 transfer.plan.caught_up(now);
             }
             if let Some(at) = self.receiver.position(session) {
-                let arrived = &at.arrived;
-                transfer
-                    .plan
-                    .arrived(now, arrived.bytes_with_headers(), arrived.missed);
+                transfer.plan.arrived(now, &counts_of(&at));
+                let host_drops = self.host_drops.saturating_sub(transfer.host_drops_before);
+                transfer.plan.host_drops(host_drops);
                 transfer.plan.position(now, at.contiguous, at.lead);
             }
-            transfer.plan.transport_stats(&self.stats);
         }
     }
 
@@ -628,6 +630,16 @@ impl<I: Intake> ObjectReceiver<I> {
             self.events.pop_front();
         }
         self.events.push_back(event);
+    }
+}
+
+/// What a transfer's report tells of its packet stream.
+const fn counts_of(at: &Position) -> StreamCounts {
+    StreamCounts {
+        bytes: at.bytes_with_headers(),
+        missed: at.arrived.missed,
+        repairs_asked: at.arrived.repairs_asked,
+        repairs_got: at.arrived.repairs,
     }
 }
 

@@ -537,3 +537,124 @@ fn a_receiver_that_waits_can_be_cancelled() {
     spm(&mut receiver, at(0), 1, (1, 1), 5);
     assert!(receiver.transfers.is_empty());
 }
+
+/// The numbers of each transfer: lost, asked for and repaired.
+fn suffered(receiver: &ObjectReceiver<Choosy>) -> Vec<(u64, bool, u64)> {
+    let all = receiver.transfers().map(|(_, _, plan)| plan.progress());
+    all.map(|at| {
+        let numbers = at.numbers;
+        (numbers.lost, numbers.repairs_asked > 0, numbers.repairs_got)
+    })
+    .collect()
+}
+
+/// Data packets 1, 4 and 5 of a host, a NAK for what is missing, and the repair of packet 2.
+fn with_loss(receiver: &mut ObjectReceiver<Choosy>, host: u8) {
+    let header = BlockHeader::data(ObjectId::CONTENT, 0);
+    for sqn in [1, 4, 5] {
+        data(receiver, host, sqn, header, b"x");
+    }
+    for ms in 0..1_000 {
+        receiver.handle_timeout(at(1) + Duration::from_millis(ms), &mut ());
+    }
+    let body = Body::Rdata(Data {
+        sqn: Sqn(2),
+        trail: Sqn(1),
+    });
+    let payload = [&header.to_bytes()[..], b"x"].concat();
+    let mut tpdu = Vec::new();
+    emit(&mut tpdu, &addressing(host, 1), &body, &[], &payload);
+    let source = SocketAddr::from(([10, 0, 0, host], 7));
+    receiver.handle(at(2), &Arrival::from(source, Socket::Group), &tpdu, &mut ());
+    receiver.drain(at(2), &mut ());
+}
+
+/// Lets a sender be heard, asked and accepted over connection number `host`.
+fn begin(receiver: &mut ObjectReceiver<Choosy>, host: u8, name: &str) {
+    spm(receiver, at(0), host, (1, 1), host.into());
+    open(receiver, at(0), host.into());
+    say(receiver, host.into(), &welcome(host.into(), &tree(name).0));
+}
+
+/// The last report of position that leaves now, by the number of the connection.
+fn told(receiver: &mut ObjectReceiver<Choosy>, now: Instant) -> BTreeMap<u32, wire::object::Pos> {
+    for ms in 0..100 {
+        receiver.handle_timeout(now + Duration::from_millis(ms), &mut ());
+    }
+    let mut said: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+    while let Some(command) = receiver.poll_link() {
+        if let LinkCommand::Send { link, bytes } = command {
+            said.entry(link.0).or_default().extend(bytes);
+            let taken = bytes.len();
+            receiver.link_sent(link, taken);
+        }
+    }
+    let mut told = BTreeMap::new();
+    for (link, bytes) in said {
+        let mut decoder = wire::object::Decoder::new(1 << 20);
+        decoder.push(&bytes);
+        while let Some(message) = decoder.next_message().unwrap() {
+            if let Message::Pos(pos) = message {
+                told.insert(link, pos);
+            }
+        }
+    }
+    told
+}
+
+#[test]
+fn a_transfer_without_loss_reports_none_while_another_beside_it_suffers() {
+    let mut receiver = serving(Choosy::default());
+    begin(&mut receiver, 1, "a");
+    begin(&mut receiver, 2, "b");
+    with_loss(&mut receiver, 1);
+    data(
+        &mut receiver,
+        2,
+        1,
+        BlockHeader::data(ObjectId::CONTENT, 0),
+        b"x",
+    );
+    receiver.drain(at(1), &mut ());
+    assert_eq!(suffered(&receiver), [(2, true, 1), (0, false, 0)]);
+}
+
+#[test]
+fn a_transfer_does_not_report_the_losses_of_the_one_before_it() {
+    let mut receiver = serving(Choosy::default());
+    begin(&mut receiver, 1, "a");
+    receiver.set_host_drops(7);
+    with_loss(&mut receiver, 1);
+    let first = told(&mut receiver, at(3));
+    assert_eq!((first[&1].lost, first[&1].host_drops), (2, 7));
+    receiver.cancel_transfer(at(4), 0, "enough");
+    open(&mut receiver, at(4), 50);
+    receiver.drain(at(4), &mut ());
+
+    begin(&mut receiver, 2, "b");
+    data(
+        &mut receiver,
+        2,
+        1,
+        BlockHeader::data(ObjectId::CONTENT, 0),
+        b"x",
+    );
+    receiver.set_host_drops(8);
+    receiver.drain(at(5), &mut ());
+    assert_eq!(suffered(&receiver), [(0, false, 0)]);
+    let second = told(&mut receiver, at(6));
+    assert_eq!((second[&2].lost, second[&2].host_drops), (0, 1));
+}
+
+#[test]
+fn a_transfer_that_goes_on_in_another_session_keeps_its_numbers() {
+    let (mut receiver, plan) = given_up();
+    with_loss(&mut receiver, 1);
+    assert_eq!(suffered(&receiver), [(2, true, 1)]);
+    spm(&mut receiver, at(3), 1, (2, 1), 7);
+    open(&mut receiver, at(3), 3);
+    say(&mut receiver, 3, &welcome(7, &plan));
+    receiver.drain(at(3), &mut ());
+    assert_eq!(receiver.counters.plans_continued, 1);
+    assert_eq!(suffered(&receiver), [(2, true, 1)]);
+}

@@ -1,7 +1,5 @@
 //! What a receiver counts.
 
-use wire::pgm::PacketType;
-
 base::counters! {
     /// What a receiver has seen and done, over all its sessions.
     ///
@@ -40,16 +38,5 @@ base::counters! {
         sessions_reset: Events, "sessions that their sender broke off";
         sessions_expired: Events, "senders not heard of for too long";
         sessions_evicted: Events, "barely known senders forgotten to make room for others";
-    }
-}
-
-impl ReceiverCounters {
-    /// Counts an accepted data packet.
-    #[inline]
-    pub(super) const fn count_data(&mut self, kind: PacketType) {
-        match kind {
-            PacketType::Rdata => self.rdata_packets += 1,
-            _ => self.odata_packets += 1,
-        }
     }
 }

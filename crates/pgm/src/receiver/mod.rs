@@ -344,7 +344,7 @@ impl Receiver {
             if let Some((sqn, is_due)) = peer.take_next(now, data, packet.tsdu(), store) {
                 // A forged packet that said otherwise spoils no more than came out with it.
                 peer.is_packed = false;
-                self.shared.counters.count_data(header.kind);
+                peer.count_data(header.kind, &mut self.shared.counters);
                 let range = packet.tsdu_range();
                 return Ok(if is_due {
                     Verdict::Payload {
@@ -417,7 +417,7 @@ impl Receiver {
             other => other,
         };
         if verdict.is_ok() {
-            self.shared.counters.count_data(header.kind);
+            peer.count_data(header.kind, &mut self.shared.counters);
             peer.is_packed = is_packed;
         }
         if !was_proven {

@@ -103,15 +103,26 @@ pub struct Arrived {
     pub bytes: u64,
     /// Positions noticed as missing, each once.
     pub missed: u64,
+    /// Positions asked for in NAKs, repeats included.
+    pub repairs_asked: u64,
+    /// Repairs (RDATA) among the packets.
+    pub repairs: u64,
 }
 
-impl Arrived {
-    /// Bytes with their IPv4, UDP and PGM headers.
+impl Position {
+    /// The bytes that arrived, with their IP, UDP and PGM headers, as the source counts them.
     #[must_use]
     pub const fn bytes_with_headers(&self) -> u64 {
-        self.bytes + self.packets * (20 + 8 + 24)
+        let ip_header = match self.source {
+            IpAddr::V4(_) => 20,
+            IpAddr::V6(_) => 40,
+        };
+        let headers = ip_header + UDP_HEADER + wire::pgm::Data::HEAD_LEN as u64;
+        self.arrived.bytes + self.arrived.packets * headers
     }
 }
+
+const UDP_HEADER: u64 = 8;
 
 /// What a receiver waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

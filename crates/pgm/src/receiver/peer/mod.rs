@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use base::{DropReason, Instant, PathId, Rng, Verdict};
 use wire::{
     Sqn,
-    pgm::{Data, Fragment, Mark, Tsi},
+    pgm::{Data, Fragment, Mark, PacketType, Tsi},
 };
 
 use super::{
@@ -100,11 +100,8 @@ pub(super) struct Peer {
     timing: Timing,
     timed: Option<Timed>,
     heard: Instant,
-    /// Data packets accepted.
-    data_packets: u64,
-    data_bytes: u64,
-    /// Packets noticed as missing, each once.
-    missed: u64,
+    /// Data accepted, and what was missing of it at first.
+    arrived: Arrived,
     notices: Notices,
     mark: Option<Mark>,
     /// When the current turn of asking began, and what it has asked for.
@@ -205,9 +202,7 @@ impl Peer {
             timing: shared.limits.timing,
             timed: None,
             heard: now,
-            data_packets: 0,
-            data_bytes: 0,
-            missed: 0,
+            arrived: Arrived::default(),
             notices: Notices {
                 found: true,
                 ..Notices::default()
@@ -250,9 +245,21 @@ impl Peer {
         self.window.trail = self.window.trail.max(trail);
         self.window.take_next(!is_held);
         self.heard = now;
-        self.data_packets += 1;
-        self.data_bytes += payload.len() as u64;
+        self.arrived.packets += 1;
+        self.arrived.bytes += payload.len() as u64;
         Some((position, !is_held))
+    }
+
+    /// Counts an accepted data packet by its kind.
+    #[inline]
+    pub(super) const fn count_data(&mut self, kind: PacketType, counters: &mut ReceiverCounters) {
+        match kind {
+            PacketType::Rdata => {
+                self.arrived.repairs += 1;
+                counters.rdata_packets += 1;
+            }
+            _ => counters.odata_packets += 1,
+        }
     }
 
     /// Takes one data packet, whatever its place.
@@ -325,7 +332,7 @@ impl Peer {
 
     /// True for a session that was real and is over.
     pub(super) fn is_remembered(&self) -> bool {
-        self.is_over() && self.data_packets >= PROVEN_DATA_PACKETS
+        self.is_over() && self.arrived.packets >= PROVEN_DATA_PACKETS
     }
 
     /// True when the session has shown enough to be kept when room is needed.
@@ -335,7 +342,7 @@ impl Peer {
         } else {
             PROVEN_DATA_PACKETS_WITHOUT_SPM
         };
-        (self.is_vouched_for || self.data_packets >= enough) && !self.is_over()
+        (self.is_vouched_for || self.arrived.packets >= enough) && !self.is_over()
     }
 
     /// The owner knows that the sender is real.
@@ -387,11 +394,7 @@ impl Peer {
     }
 
     pub(super) const fn arrived(&self) -> Arrived {
-        Arrived {
-            packets: self.data_packets,
-            bytes: self.data_bytes,
-            missed: self.missed,
-        }
+        self.arrived
     }
 
     pub(super) const fn mark(&self) -> Option<&Mark> {
@@ -427,8 +430,8 @@ impl Peer {
         if self.mode == Mode::Sequence && matches!(kept, Ok(Kept::InTurn | Kept::Skipped)) {
             self.window.base = position + 1;
         }
-        self.data_packets += 1;
-        self.data_bytes += data.payload.len() as u64;
+        self.arrived.packets += 1;
+        self.arrived.bytes += data.payload.len() as u64;
         match (kept, content) {
             (Err(reason), _) => Err(reason),
             (Ok(Kept::Broken), Content::Part(_)) => Err(DropReason::Incompatible),
@@ -584,7 +587,7 @@ impl Peer {
     /// data shortly before counts; a repair for somebody else may be as old as the window.
     fn is_overtaken_beginning(&self, position: u64, data: &Incoming<'_>) -> bool {
         let base = self.window.base;
-        self.data_packets == 0
+        self.arrived.packets == 0
             && self.window.next == base
             && !data.is_repair
             && position < base
@@ -599,7 +602,7 @@ impl Peer {
     }
 
     fn count_missed(&mut self, count: u64, shared: &mut Shared) {
-        self.missed += count;
+        self.arrived.missed += count;
         shared.counters.missed_sqns += count;
     }
 

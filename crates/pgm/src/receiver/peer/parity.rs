@@ -84,7 +84,7 @@ impl Peer {
         let is_agreed = self.offer.last == notes.parity;
         self.offer.last = notes.parity;
         if let Some(end) = end {
-            self.offer.told = (end, self.data_packets);
+            self.offer.told = (end, self.arrived.packets);
         }
         let Some(offer) = notes.parity.filter(|_| is_agreed) else {
             self.offer.clear(&mut shared.store);
@@ -250,8 +250,8 @@ impl Peer {
                 return;
             }
             self.window.take(at, place, now, Instant::NEVER);
-            self.data_packets += 1;
-            self.data_bytes += payload.len() as u64;
+            self.arrived.packets += 1;
+            self.arrived.bytes += payload.len() as u64;
             recovered += 1;
         });
         shared.counters.recovered_sqns += recovered;
@@ -330,7 +330,7 @@ impl Peer {
         let first = groups.first_of(newest);
         let waits = first < next
             && self.offer.short != Some(first)
-            && self.offer.told != (next, self.data_packets)
+            && self.offer.told != (next, self.arrived.packets)
             && groups.standing(first) != Standing::Closed
             && self
                 .window

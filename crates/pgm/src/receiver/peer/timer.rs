@@ -112,6 +112,7 @@ impl Peer {
             let upstream = self.upstream(shared);
             let parity_naks = shared.outbox.parity_nak(&upstream, &shared.requests);
             shared.counters.parity_naks += parity_naks;
+            self.arrived.repairs_asked += asked;
             shared.counters.nak_sqns += asked;
             shared.counters.nak_packets +=
                 parity_naks + shared.outbox.nak(&upstream, &shared.ranges);
