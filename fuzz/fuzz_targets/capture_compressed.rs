@@ -1,4 +1,4 @@
-//! Any bytes as a file packed by gzip or zstd: see `capture::fuzzing::compressed`.
+//! Any bytes as a file packed by gzip or zstd: see `fuzzing::capture::compressed`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| capture::fuzzing::compressed(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::capture::compressed(data));

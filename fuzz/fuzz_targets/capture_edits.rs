@@ -1,4 +1,4 @@
-//! Any frame with any changes to it: see `capture::fuzzing::edits`.
+//! Any frame with any changes to it: see `fuzzing::capture::edits`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| capture::fuzzing::edits(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::capture::edits(data));

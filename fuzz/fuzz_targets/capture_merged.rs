@@ -1,4 +1,4 @@
-//! Any bytes as files that are merged by time: see `capture::fuzzing::merged`.
+//! Any bytes as files that are merged by time: see `fuzzing::capture::merged`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| capture::fuzzing::merged(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::capture::merged(data));

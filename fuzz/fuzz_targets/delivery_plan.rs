@@ -1,4 +1,4 @@
-//! Any bytes as a plan: see `delivery::fuzzing::plan`.
+//! Any bytes as a plan: see `fuzzing::delivery::plan`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| delivery::fuzzing::plan(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::delivery::plan(data));

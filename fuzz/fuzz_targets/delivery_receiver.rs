@@ -1,4 +1,4 @@
-//! Any operations on a plan receiver: see `delivery::fuzzing::receiver`.
+//! Any operations on a plan receiver: see `fuzzing::delivery::receiver`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| delivery::fuzzing::receiver(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::delivery::receiver(data));

@@ -1,4 +1,4 @@
-//! Any operations on a registry: see `delivery::fuzzing::registry`.
+//! Any operations on a registry: see `fuzzing::delivery::registry`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| delivery::fuzzing::registry(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::delivery::registry(data));

@@ -1,4 +1,4 @@
-//! Any operations on a reporter: see `delivery::fuzzing::reporter`.
+//! Any operations on a reporter: see `fuzzing::delivery::reporter`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| delivery::fuzzing::reporter(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::delivery::reporter(data));

@@ -1,4 +1,4 @@
-//! Any operations on a plan sender: see `delivery::fuzzing::sender`.
+//! Any operations on a plan sender: see `fuzzing::delivery::sender`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| delivery::fuzzing::sender(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::delivery::sender(data));

@@ -1,4 +1,4 @@
-//! Any bytes as an object block: see `wire::object::fuzzing::block`.
+//! Any bytes as an object block: see `fuzzing::wire::block`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| wire::object::fuzzing::block(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::wire::block(data));

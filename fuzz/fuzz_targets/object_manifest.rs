@@ -1,4 +1,4 @@
-//! Any bytes as a manifest: see `wire::object::fuzzing::manifest`.
+//! Any bytes as a manifest: see `fuzzing::wire::manifest`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| wire::object::fuzzing::manifest(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::wire::manifest(data));

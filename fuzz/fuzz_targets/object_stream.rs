@@ -1,4 +1,4 @@
-//! Any bytes as a control connection: see `wire::object::fuzzing::stream`.
+//! Any bytes as a control connection: see `fuzzing::wire::stream`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| wire::object::fuzzing::stream(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::wire::stream(data));

@@ -1,4 +1,4 @@
-//! Any operations on a PGM receiver: see `pgm::fuzzing::receiver_ops`.
+//! Any operations on a PGM receiver: see `fuzzing::pgm::receiver_ops`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| pgm::fuzzing::receiver_ops(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::pgm::receiver_ops(data));

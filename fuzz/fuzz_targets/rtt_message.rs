@@ -1,4 +1,4 @@
-//! Any bytes as a message of a round-trip measurement: see `measure::fuzzing::message`.
+//! Any bytes as a message of a round-trip measurement: see `fuzzing::measure::message`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| measure::fuzzing::message(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::measure::message(data));

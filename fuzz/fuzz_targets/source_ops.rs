@@ -1,4 +1,4 @@
-//! Any operations on a PGM source: see `pgm::fuzzing::source_ops`.
+//! Any operations on a PGM source: see `fuzzing::pgm::source_ops`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| pgm::fuzzing::source_ops(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::pgm::source_ops(data));

@@ -1,4 +1,4 @@
-//! Any bytes as a capture file: see `wire::trace_file::fuzzing::file`.
+//! Any bytes as a capture file: see `fuzzing::wire::file`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| wire::trace_file::fuzzing::file(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::wire::file(data));

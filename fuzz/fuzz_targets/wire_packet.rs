@@ -1,4 +1,4 @@
-//! Any bytes as a PGM packet: see `wire::pgm::fuzzing::packet`.
+//! Any bytes as a PGM packet: see `fuzzing::wire::packet`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| wire::pgm::fuzzing::packet(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::wire::packet(data));

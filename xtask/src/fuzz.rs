@@ -18,7 +18,7 @@ pub(crate) fn run(args: &[String]) -> bool {
             return false;
         }
     };
-    let replayed = suite::run(&["--workspace".into(), REPLAY.into()], &[]);
+    let replayed = suite::run(&REPLAY.map(str::to_owned), &[]);
     match explore(seconds) {
         StepOutcome::Passed => replayed,
         StepOutcome::Skipped(reason) => {
@@ -110,56 +110,7 @@ fn explore_one(target: &str, seconds: u32) -> Result<(), String> {
     }
 }
 
-/// The word in the names of all tests that replay a corpus.
-const REPLAY: &str = "corpus";
+/// The tests that replay the corpora.
+const REPLAY: [&str; 2] = ["--package=towline-fuzzing", "--test=corpus"];
 /// How long continuous integration lets each target run.
 pub(crate) const SMOKE_SECONDS: u32 = 10;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The test functions of a file, each with its name and body.
-    fn tests_of(text: &str) -> impl Iterator<Item = (&str, &str)> {
-        text.split("#[test]\n").skip(1).filter_map(|rest| {
-            let rest = rest.split_once("fn ")?.1;
-            rest.split_once('(')
-        })
-    }
-
-    #[test]
-    fn each_target_is_declared_and_replayed_by_a_test_that_the_filter_finds() {
-        let files = [
-            "crates/capture/tests/corpus.rs",
-            "crates/delivery/tests/corpus.rs",
-            "crates/measure/tests/corpus.rs",
-            "crates/pgm/tests/corpus.rs",
-            "crates/wire/tests/vectors/main.rs",
-            "crates/wire/src/pcapng/tests.rs",
-        ];
-        let texts = files.map(|file| fs::read_to_string(root().join(file)).unwrap());
-        let manifest = fs::read_to_string(root().join("fuzz/Cargo.toml")).unwrap();
-        for target in targets(&root()) {
-            let is_replayed = texts.iter().any(|text| {
-                let names_it = |part: &str| {
-                    part.contains(&format!("\"{target}\""))
-                        || part.contains(&format!("/{target}\""))
-                };
-                let table = text.split_once("const TARGETS").map(|(_, rest)| rest);
-                let is_listed = table.is_some_and(|it| names_it(it.split(';').nth(1).unwrap()));
-                tests_of(text).any(|(name, body)| {
-                    let replays = is_listed && body.contains("in TARGETS") || names_it(body);
-                    name.contains(REPLAY) && replays
-                })
-            });
-            assert!(
-                is_replayed,
-                "no test with {REPLAY} in its name replays {target}"
-            );
-            assert!(
-                manifest.contains(&format!("name = \"{target}\"")),
-                "{target}"
-            );
-        }
-    }
-}

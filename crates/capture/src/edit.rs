@@ -41,7 +41,7 @@ impl Edits {
 
 /// Changes packets in a room of its own.
 #[derive(Debug)]
-pub(crate) struct Editor {
+pub struct Editor {
     edits: Edits,
     /// Which of the addresses were met.
     met: Vec<bool>,
@@ -49,7 +49,9 @@ pub(crate) struct Editor {
 }
 
 impl Editor {
-    pub(crate) fn new(edits: Edits) -> Self {
+    /// One that changes what `edits` say.
+    #[must_use]
+    pub fn new(edits: Edits) -> Self {
         Self {
             met: vec![false; edits.addresses.len()],
             edits,
@@ -66,7 +68,7 @@ impl Editor {
     }
 
     /// The packet as it is to be sent.
-    pub(crate) fn edit<'a>(&'a mut self, packet: &Packet<'a>) -> Packet<'a> {
+    pub fn edit<'a>(&'a mut self, packet: &Packet<'a>) -> Packet<'a> {
         let room = &mut self.room;
         room.clear();
         room.extend_from_slice(packet.data);

@@ -27,15 +27,13 @@ mod address;
 pub use address::{SinkAddress, SourceAddress};
 
 mod edit;
-pub use edit::{Edits, TagEdit};
+pub use edit::{Editor, Edits, TagEdit};
 
 mod error;
 pub use error::CaptureError;
 
 mod filter;
 pub use filter::Filter;
-
-pub mod fuzzing;
 
 pub mod generated;
 

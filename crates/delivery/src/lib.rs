@@ -27,11 +27,10 @@ mod fabric;
 mod content;
 pub use content::{Content, ContentError};
 
-pub mod fuzzing;
-
 mod link;
 pub use link::LinkCommand;
 
+#[cfg(any(test, feature = "memory"))]
 pub mod memory;
 
 mod plan;

@@ -23,8 +23,6 @@ pub use attainment::ATTAINED_MIN;
 mod clock_word;
 pub use clock_word::{ANSWER_NS_MAX, CLOCK_BYTES, ClockWord};
 
-pub mod fuzzing;
-
 mod knee;
 pub use knee::{Strain, strains};
 

@@ -24,7 +24,6 @@
 //! | `receiver/peer`, `receiver/window`, `receiver/gaps` | one sender, its data, what is missing |
 //! | `source/parity`, `receiver/groups` | parity: asked for, sent, kept until it recovers a loss |
 //! | `fec` | parity packets of a transmission group, and lost members from them |
-//! | `fuzzing` | both ends against naive models, for fuzzers and property tests |
 //!
 //! A packet is lost and repaired, in virtual time:
 //!
@@ -102,6 +101,3 @@ pub use receiver::{
 
 mod source;
 pub use source::{Burst, Full, Slot, Source, SourceCounters, SourceSetup};
-
-#[doc(hidden)]
-pub mod fuzzing;

@@ -17,8 +17,6 @@ use crate::{
     pcapng::{self, Block, Options},
 };
 
-pub mod fuzzing;
-
 /// One captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {

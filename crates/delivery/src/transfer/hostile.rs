@@ -1,14 +1,13 @@
 //! Liars: forged manifests, blocks and messages. They may stop their own transfer, nothing else.
 
 use base::{LinkEvent, LinkId};
-use proptest::prelude::*;
 use wire::object::{
     BlockHeader, EntryKind, EntryRef, ErrorCode, Hello, Manifest, ManifestHeader, Message, Mtime,
     ObjectId, Phase, RangeList, Ranges, Refusal, Seals, VERSION, Welcome,
 };
 
 use super::*;
-use crate::{LinkCommand, PlanReceiverConfig, fuzzing, hash_bytes};
+use crate::{LinkCommand, PlanReceiverConfig, hash_bytes};
 
 const LINK: LinkId = LinkId(9);
 
@@ -439,7 +438,7 @@ fn another_senders_blocks_in_the_manifest_are_thrown_out() {
 fn forged_content_and_seals_end_in_the_right_content() {
     let mut world = World::new(31, 2, tree());
     let len = world.plan.content_bytes();
-    let mut rng = base::Rng::new(1);
+    let mut rng = Rng::new(1);
     for _ in 0..400 {
         let time = world.now;
         for object in [
@@ -595,88 +594,6 @@ fn a_greedy_receiver_costs_bounded_memory() {
     }
     let sender = speak(&bytes);
     assert!(sender.counters().fill_bytes < 100_000);
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
-    #[test]
-    fn operation_lists_never_break_a_machine(
-        operations in proptest::collection::vec(
-            (any::<u8>(), any::<u8>(), proptest::collection::vec(any::<u8>(), 0..60)), 0..60),
-    ) {
-        let mut data = Vec::new();
-        for (kind, parameter, bytes) in operations {
-            data.extend_from_slice(&[kind, parameter, bytes.len() as u8]);
-            data.extend_from_slice(&bytes);
-        }
-        fuzzing::registry(&data);
-        fuzzing::sender(&data);
-        fuzzing::receiver(&data);
-    }
-
-    #[test]
-    fn well_formed_lies_never_break_a_machine(
-        lies in proptest::collection::vec((0..12_u8, any::<u32>(), any::<u8>()), 0..40),
-    ) {
-        let mut data = vec![0, 0, 0, 5, 0, 0];
-        for (kind, number, small) in lies {
-            let mut scratch = Vec::new();
-            let start = u64::from(number % 4000);
-            let mut ranges = std::iter::once(start..start + 1 + u64::from(small));
-            let object = ObjectId(u32::from(small % 4));
-            let lie = RangeList {
-                pass: number % 3,
-                object,
-                is_last: small & 1 == 0,
-                ranges: Ranges::encode(&mut scratch, &mut ranges),
-            };
-            let noise = [small; 40];
-            let message = match kind {
-                0 | 1 => Message::Need(lie),
-                2 | 3 => Message::Have(lie),
-                4 => Message::Complete { pass: number % 3 },
-                5 => Message::PassEnd(wire::object::PassEnd {
-                    pass: number % 3,
-                    position: (small & 1 == 0).then_some(start),
-                }),
-                6 | 7 => Message::Block(wire::object::Block {
-                    object,
-                    offset: start,
-                    data: &noise,
-                }),
-                8 => Message::Seals(Seals { bytes: 64, hash: hash_bytes(&[small; 64]) }),
-                9 => Message::Pos(wire::object::Pos {
-                    contiguous: u64::from(number) << 16,
-                    ..wire::object::Pos::default()
-                }),
-                10 => Message::Bye,
-                _ => Message::Acknowledged,
-            };
-            let bytes = frame(&message);
-            if let Ok(len) = u8::try_from(bytes.len()) {
-                data.extend_from_slice(&[3, 0, len]);
-                data.extend_from_slice(&bytes);
-            }
-            data.extend_from_slice(&match small % 5 {
-                0 => [6, 0, small],
-                1 => [5, small, 0],
-                2 => [1, 0, 0],
-                3 => [0, small % 4, 0],
-                _ => [7, 0, 0],
-            });
-        }
-        fuzzing::registry(&data);
-        fuzzing::sender(&data);
-        fuzzing::receiver(&data);
-    }
-
-    #[test]
-    fn arbitrary_manifests_never_break_a_plan(
-        data in proptest::collection::vec(any::<u8>(), 0..300),
-    ) {
-        fuzzing::plan(&data);
-    }
 }
 
 #[test]

@@ -70,9 +70,6 @@ use row::OpenRow;
 use spm::SpmSchedule;
 use transmit::Pending;
 
-#[cfg(test)]
-mod tests;
-
 /// The sending end of one session. See the module for what it does.
 ///
 /// Commands: `offer`, `reserve`, `reserve_burst`, `set_*`, `close`. Input: `handle`,

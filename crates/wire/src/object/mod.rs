@@ -32,8 +32,6 @@ pub use message::{
 
 mod reader;
 
-pub mod fuzzing;
-
 /// The version of the control protocol and of the block header that this code speaks.
 pub const VERSION: u8 = 1;
 

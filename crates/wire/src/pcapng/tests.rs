@@ -1,9 +1,7 @@
 //! Every block type in both byte orders; files cut at every length; damage in the middle.
 
-use proptest::prelude::*;
-
 use super::*;
-use crate::trace_file::{Damage, Step, TraceDecoder, fuzzing};
+use crate::trace_file::{Damage, Step, TraceDecoder};
 
 /// Writes blocks in either byte order: an implementation of its own, to compare with.
 struct File {
@@ -208,7 +206,6 @@ fn all_block_types_are_read_in_both_orders() {
     for is_big_endian in [false, true] {
         let file = everything(is_big_endian);
         assert_eq!(steps(&file.bytes), EVERYTHING);
-        fuzzing::file(&file.bytes);
     }
 }
 
@@ -224,35 +221,6 @@ fn a_file_cut_anywhere_gives_what_came_before() {
         last = whole;
     }
     assert_eq!(last, 16);
-}
-
-/// Writes the seeds of the fuzz corpus: `cargo test -p towline-wire write_seeds -- --ignored`.
-#[test]
-#[ignore = "writes into the repository"]
-fn write_seeds() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/trace_file");
-    std::fs::create_dir_all(folder).unwrap();
-    let write = |name: &str, bytes: &[u8]| {
-        std::fs::write(format!("{folder}/{name}"), bytes).unwrap();
-    };
-    write("pcapng_little", &everything(false).bytes);
-    write("pcapng_big", &everything(true).bytes);
-    let mut classic = Vec::new();
-    crate::pcap::Header::new(1, 65_535).emit(&mut classic);
-    crate::pcap::emit_record(&mut classic, 1_500_000_000, 60, b"abc");
-    write("pcap", &classic);
-    write("pcap_cut", &classic[..30]);
-}
-
-#[test]
-fn the_fuzz_corpus_is_survived() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/trace_file");
-    let mut count = 0;
-    for seed in std::fs::read_dir(folder).unwrap() {
-        fuzzing::file(&std::fs::read(seed.unwrap().path()).unwrap());
-        count += 1;
-    }
-    assert!(count >= 4);
 }
 
 #[test]
@@ -355,27 +323,4 @@ fn our_own_files_hold_what_was_put_in() {
             "other 0xbad 8",
         ]
     );
-}
-
-proptest! {
-    #[test]
-    fn any_bytes_are_survived(data in prop::collection::vec(any::<u8>(), 0..400), kind in 0..4) {
-        let mut data = data;
-        let begin: &[u8] = match kind {
-            0 => &[],
-            1 => &[0xd4, 0xc3, 0xb2, 0xa1],
-            2 => &[0xa1, 0xb2, 0x3c, 0x4d],
-            _ => &[10, 13, 13, 10, 28, 0, 0, 0, 0x4d, 0x3c, 0x2b, 0x1a],
-        };
-        data.splice(0..0, begin.iter().copied());
-        fuzzing::file(&data);
-    }
-
-    #[test]
-    fn a_changed_byte_is_survived(at in any::<prop::sample::Index>(), value: u8, big: bool) {
-        let mut bytes = everything(big).bytes;
-        let at = at.index(bytes.len());
-        bytes[at] = value;
-        fuzzing::file(&bytes);
-    }
 }

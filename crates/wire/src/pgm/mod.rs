@@ -17,8 +17,6 @@
 //!
 //! **Spec**: RFC 3208 sections 8, 9, 11.8, 12.7, 14.7, 15.4; draft-ietf-rmt-bb-pgmcc.
 
-pub mod fuzzing;
-
 mod ack;
 mod data;
 mod emit;

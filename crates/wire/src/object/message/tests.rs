@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::object::{BlockHeader, Decoder, HELLO_LEN_MAX, StreamError, fuzzing};
+use crate::object::{BlockHeader, Decoder, HELLO_LEN_MAX, StreamError};
 
 /// One of each kind that starts something, with fields that would show a swap.
 fn one_of_each_order(scratch: &mut Vec<u8>) -> Vec<Message<'_>> {
@@ -226,25 +226,6 @@ fn a_stream_that_is_not_ours_is_refused_early() {
 }
 
 proptest! {
-    #[test]
-    fn arbitrary_streams_never_panic(data in proptest::collection::vec(any::<u8>(), 0..600)) {
-        fuzzing::stream(&data);
-        fuzzing::manifest(&data);
-        fuzzing::block(&data);
-    }
-
-    #[test]
-    fn arbitrary_bodies_of_each_kind_keep_the_identity(
-        kind in 0_u16..20,
-        body in proptest::collection::vec(any::<u8>(), 0..300),
-    ) {
-        let mut frame = u32::try_from(body.len()).unwrap().to_be_bytes().to_vec();
-        frame.extend_from_slice(&kind.to_be_bytes());
-        frame.extend_from_slice(&[0, 0]);
-        frame.extend_from_slice(&body);
-        fuzzing::stream(&frame);
-    }
-
     #[test]
     fn block_headers_keep_the_identity(bytes in proptest::array::uniform16(any::<u8>())) {
         if let Ok((header, rest)) = BlockHeader::parse(&bytes) {

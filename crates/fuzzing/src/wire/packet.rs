@@ -1,6 +1,6 @@
-//! Fuzz body for PGM packets: shared by the fuzz target and by the tests that replay the corpus.
+//! PGM packets.
 
-use super::{Body, ChecksumState, Header, Mark, Packet, PgmOption, RawOption, verify_checksum};
+use wire::pgm::{Body, ChecksumState, Header, Mark, Packet, PgmOption, RawOption, verify_checksum};
 
 /// Any bytes: an error that can be printed, or a packet that survives being made again.
 ///

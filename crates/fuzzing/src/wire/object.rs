@@ -1,6 +1,6 @@
-//! Fuzz bodies: shared by the fuzz targets and by the tests, which replay a corpus through them.
+//! The control stream, the manifest and the block header of the object protocol.
 
-use super::{BODY_LEN_MAX, BlockHeader, Decoder, FRAME_HEADER_LEN, Manifest, Message};
+use wire::object::{BODY_LEN_MAX, BlockHeader, Decoder, FRAME_HEADER_LEN, Manifest, Message};
 
 /// A control stream: every message that parses is emitted and read back unchanged.
 ///

@@ -10,14 +10,13 @@ use std::{
 };
 
 use base::{Arrival, Budget, Instant, Outcome, PathId, Socket, Verdict};
+use pgm::{Config, LateJoin, Mode, Ready, Receiver, ReceiverSetup, Timer};
 use wire::{
     Sqn, checksum,
     pgm::{
         Addressing, Body, Data, Fragment, Gsi, Join, Nak, NakList, PgmOption, Rst, Spm, Tsi, emit,
     },
 };
-
-use crate::{Config, LateJoin, Mode, Ready, Receiver, ReceiverSetup, Timer};
 
 /// Plays arbitrary bytes as operations on a receiver.
 ///
@@ -469,7 +468,7 @@ const TSI: Tsi = Tsi {
 
 #[cfg(test)]
 mod tests {
-    use crate::fuzzing::tests::each_seed;
+    use crate::pgm::tests::each_seed;
 
     #[test]
     fn arbitrary_operations_keep_the_invariants() {

@@ -1,76 +1,14 @@
-//! Replays the committed fuzz corpora of captured files and of changes to frames.
-//!
-//! `cargo test -p towline-capture --test corpus -- --ignored` writes the seeds again.
+//! Frames and captured files.
 
-use std::{fs, io::Write as _, path::PathBuf};
+use std::io::Write as _;
 
+use capture::generated::{Generator, GeneratorSpec};
 use flate2::{Compression, write::GzEncoder};
-use towline_capture::{
-    fuzzing,
-    generated::{Generator, GeneratorSpec},
-};
 use wire::{link::insert_tag, pcap, pcapng};
 
-type Body = fn(&[u8]);
+use super::write;
 
-const TARGETS: [(&str, Body); 3] = [
-    ("capture_edits", fuzzing::edits),
-    ("capture_merged", fuzzing::merged),
-    ("capture_compressed", fuzzing::compressed),
-];
-
-fn corpus(target: &str) -> PathBuf {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    root.join("../../fuzz/corpus").join(target)
-}
-
-fn seeds(target: &str) -> Vec<Vec<u8>> {
-    let folder = fs::read_dir(corpus(target)).expect("the corpus is part of the repository");
-    let mut paths: Vec<_> = folder
-        .map(|seed| seed.expect("a readable folder").path())
-        .collect();
-    paths.sort();
-    let read = |path| fs::read(path).expect("a readable seed");
-    paths.iter().map(read).collect()
-}
-
-#[test]
-fn every_seed_of_the_corpus_is_survived() {
-    for (target, body) in TARGETS {
-        let seeds = seeds(target);
-        assert!(!seeds.is_empty(), "{target} has no seeds");
-        seeds.iter().for_each(|seed| body(seed));
-    }
-}
-
-/// A fuzzer for machines without one: seeds cut, joined and changed, from a fixed seed.
-#[test]
-fn changed_seeds_of_the_corpus_are_survived() {
-    let rounds = std::env::var("MUTATIONS").ok();
-    let rounds = rounds.and_then(|text| text.parse().ok()).unwrap_or(2000);
-    let mut rng = base::Rng::new(5);
-    let mut pick = |len: usize| usize::try_from(rng.below(len as u64)).expect("an index");
-    for (target, body) in TARGETS {
-        let seeds = seeds(target);
-        for _ in 0..rounds {
-            let mut input = seeds[pick(seeds.len())].clone();
-            if pick(3) == 0 {
-                let other = &seeds[pick(seeds.len())];
-                input.truncate(pick(input.len()) + 1);
-                input.extend_from_slice(&other[pick(other.len())..]);
-            }
-            for _ in 0..pick(6) {
-                let at = pick(input.len());
-                input[at] = [0, 1, 8, 0x45, 0x7F, 0x81, 0xFF][pick(7)];
-            }
-            body(&input);
-        }
-    }
-}
-
-#[test]
-#[ignore = "writes the seeds into the repository"]
-fn write_the_seeds() {
+pub(super) fn write_all() {
     let frames = frames();
     for (name, frame) in &frames {
         for (kind, asked) in [("all", 0x1F_u8), ("tag", 0x0C), ("address", 0x10)] {
@@ -92,11 +30,6 @@ fn write_the_seeds() {
     write("capture_compressed", "body", &[&[0], &gzip[2..]].concat());
     write("capture_compressed", "classic", &classic);
     write("capture_compressed", "newer", &next);
-}
-
-fn write(target: &str, name: &str, bytes: &[u8]) {
-    fs::create_dir_all(corpus(target)).expect("a folder");
-    fs::write(corpus(target).join(name), bytes).expect("a seed");
 }
 
 /// Two files, and the bytes that tell where the first ends.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use base::{Arrival, Budget, Instant, Outcome, PathId, Run, Socket, Verdict};
+use pgm::{Config, Mode, Ready, Receiver, ReceiverSetup, Source, SourceSetup};
 use wire::{
     Sqn, checksum,
     pgm::{
@@ -20,7 +21,6 @@ use wire::{
 };
 
 use super::receiver::Bytes;
-use crate::{Config, Mode, Ready, Receiver, ReceiverSetup, Source, SourceSetup};
 
 /// Plays arbitrary bytes as what happens between a source and a receiver with parity.
 ///
@@ -343,7 +343,7 @@ const ROUNDS_MAX: usize = 2000;
 
 #[cfg(test)]
 mod tests {
-    use crate::fuzzing::tests::each_seed;
+    use crate::pgm::tests::each_seed;
 
     #[test]
     fn arbitrary_links_keep_the_invariants() {

@@ -10,6 +10,7 @@ use std::{
 };
 
 use base::{Arrival, Budget, CounterSet as _, Instant, Outcome, PathId, Run, Socket, Verdict};
+use pgm::{Config, Full, Rate, Source, SourceSetup, Timer};
 use wire::{
     Sqn,
     pgm::{
@@ -17,8 +18,6 @@ use wire::{
         PgmOption, Profile, Spm, Tsi, emit, verify_checksum,
     },
 };
-
-use crate::{Config, Full, Rate, Source, SourceSetup, Timer};
 
 /// One thing that happens to a source.
 #[derive(Clone, Debug)]

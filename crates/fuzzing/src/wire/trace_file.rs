@@ -1,14 +1,14 @@
-//! Fuzz body for capture files: shared by the fuzz target and by the tests that replay the corpus.
+//! Files of captured packets.
 
 use std::ops::ControlFlow;
 
-use super::{Record, Step, TraceDecoder};
-use crate::{
+use wire::{
     pcap,
     pcapng::{
         Block, Encoder, InterfaceText, OPTION_COMMENT, OptionField, PACKET_FLAGS, PacketNotes,
         SectionText,
     },
+    trace_file::{Record, Step, TraceDecoder},
 };
 
 /// Any bytes as a capture file: it is read to its end without panic, the same however it is cut

@@ -1,4 +1,4 @@
-//! Fuzz bodies: shared by the fuzz targets and by the tests, which replay a corpus through them.
+//! Captured files of any bytes, and frames changed in any way.
 
 use std::{
     io::{Cursor, Write as _},
@@ -7,6 +7,10 @@ use std::{
     path::Path,
 };
 
+use capture::{
+    Editor, Edits, Losses, Packet, Source, TagEdit,
+    source::{FileSource, MergedSource, Progress},
+};
 use flate2::{Compression, write::GzEncoder};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use sys::packet::Checksum;
@@ -15,12 +19,6 @@ use wire::{
     link::Layers,
     pcapng::Options,
     trace_file::{Step, TraceDecoder},
-};
-
-use crate::{
-    Edits, Losses, Packet, Source, TagEdit,
-    edit::Editor,
-    source::{FileSource, MergedSource, Progress},
 };
 
 /// Any frame, changed as its first bytes say: changing it again changes nothing, what was cut stays

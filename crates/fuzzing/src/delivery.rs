@@ -1,7 +1,7 @@
-//! Fuzz bodies: shared by the fuzz targets and by the tests, which replay a corpus through them.
+//! The machines that deliver, each fed by a peer that says anything.
 //!
-//! Each drives a real machine with operations read from the input: bytes of a control connection in
-//! pieces, blocks, time. They panic when an invariant of the machine does not hold.
+//! Each body drives a real machine with operations read from the input: bytes of a control
+//! connection in pieces, blocks, time. They panic when an invariant of the machine does not hold.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -10,16 +10,15 @@ use std::{
 };
 
 use base::{Instant, LinkEvent, LinkId};
-use wire::{
-    object::{BlockHeader, Hello, Message, ObjectId, VERSION, Welcome},
-    pgm::{Mark, Profile},
-};
-
-use crate::{
+use delivery::{
     Entry, Key, LinkCommand, Plan, PlanLimits, PlanOutcome, PlanReceiver, PlanReceiverConfig,
     PlanSender, PlanSenderConfig, Registry, RegistryConfig, Reporter, ReporterConfig,
     ReporterEvent,
     memory::{MemoryContent, MemoryStore},
+};
+use wire::{
+    object::{BlockHeader, Hello, Message, ObjectId, VERSION, Welcome},
+    pgm::{Mark, Profile},
 };
 
 const SESSION: u64 = 7;

@@ -1,5 +1,4 @@
-//! Fuzz bodies: what the fuzz targets run on arbitrary bytes, and what property tests run on lists
-//! of operations. They panic when an invariant breaks, and are no part of the API.
+//! The two state machines of PGM against naive models, driven by lists of operations.
 
 mod parity;
 pub use parity::parity_ops;

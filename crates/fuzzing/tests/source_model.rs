@@ -1,6 +1,7 @@
-use proptest::prelude::*;
+//! A source against the naive model, with lists of operations that are likelier than any bytes.
 
-use crate::fuzzing::{SourceOp, SourcePlan, source_ops};
+use proptest::prelude::*;
+use towline_fuzzing::pgm::{SourceOp, SourcePlan, source_ops};
 
 fn op() -> impl Strategy<Value = SourceOp> {
     prop_oneof![

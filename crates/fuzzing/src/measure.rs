@@ -1,6 +1,6 @@
-//! What a fuzzer does to the parsers here, driven by `fuzz/` and by the replay of its corpus.
+//! Messages of a measurement.
 
-use crate::{CLOCK_BYTES, ClockWord, Probe, ProbeKind};
+use measure::{CLOCK_BYTES, ClockWord, Probe, ProbeKind};
 
 /// Any bytes as a message of a measurement: nothing panics, an answer keeps the size of its
 /// question and is never answered, and a word that is read is written again as it came.

@@ -1,90 +1,14 @@
-//! Replays the committed fuzz corpora of the object protocol and of the machines that speak it.
-//!
-//! The seeds are well-formed: they lead a fuzzer deep at once. `cargo test -p towline-delivery
-//! --test corpus -- --ignored` writes them again after the format has changed.
+//! The control conversation: each message, and whole talks.
 
-use std::{fs, path::PathBuf};
-
-use towline_delivery::{Entry, Plan, PlanLimits, fuzzing};
+use delivery::{Entry, Plan, PlanLimits};
 use wire::object::{
     Block, BlockHeader, Done, DoneNumbers, ErrorCode, Hello, Message, ObjectId, PassEnd, Phase,
     Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, VERSION, Welcome,
 };
 
-type Body = fn(&[u8]);
+use super::write;
 
-const TARGETS: [(&str, Body); 8] = [
-    ("object_stream", wire::object::fuzzing::stream),
-    ("object_manifest", wire::object::fuzzing::manifest),
-    ("object_block", wire::object::fuzzing::block),
-    ("delivery_plan", fuzzing::plan),
-    ("delivery_registry", fuzzing::registry),
-    ("delivery_reporter", fuzzing::reporter),
-    ("delivery_sender", fuzzing::sender),
-    ("delivery_receiver", fuzzing::receiver),
-];
-
-fn corpus(target: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
-        .join(target)
-}
-
-#[test]
-fn every_seed_of_the_corpus_is_survived() {
-    for (target, body) in TARGETS {
-        let seeds = fs::read_dir(corpus(target)).expect("the corpus is part of the repository");
-        let mut count = 0;
-        for seed in seeds {
-            let seed = seed.expect("a readable folder").path();
-            body(&fs::read(seed).expect("a readable seed"));
-            count += 1;
-        }
-        assert!(count > 0, "{target} has no seeds");
-    }
-}
-
-/// A fuzzer for machines without one: seeds cut, joined and changed, from a fixed seed.
-#[test]
-fn changed_seeds_of_the_corpus_are_survived() {
-    let rounds = std::env::var("MUTATIONS").ok();
-    let rounds = rounds.and_then(|text| text.parse().ok()).unwrap_or(3000);
-    let mut rng = base::Rng::new(11);
-    for (target, body) in TARGETS {
-        let seeds = fs::read_dir(corpus(target)).expect("the corpus is part of the repository");
-        let mut paths: Vec<_> = seeds.map(|seed| seed.expect("readable").path()).collect();
-        paths.sort();
-        let seeds: Vec<_> = paths
-            .iter()
-            .map(|path| fs::read(path).expect("readable"))
-            .collect();
-        for _ in 0..rounds {
-            let mut input = Vec::new();
-            for _ in 0..rng.between(1, 6) {
-                let seed = &seeds[pick(&mut rng, seeds.len())];
-                let cut = if rng.chance(1, 4) {
-                    pick(&mut rng, seed.len())
-                } else {
-                    0
-                };
-                input.extend_from_slice(&seed[cut..]);
-            }
-            for _ in 0..rng.below(5) {
-                let at = pick(&mut rng, input.len());
-                input[at] = [0, 1, 3, 6, 0x7F, 0xFF, rng.next_u32() as u8][pick(&mut rng, 7)];
-            }
-            body(&input);
-        }
-    }
-}
-
-fn pick(rng: &mut base::Rng, len: usize) -> usize {
-    usize::try_from(rng.below(len as u64)).expect("an index")
-}
-
-#[test]
-#[ignore = "writes the seeds into the repository"]
-fn write_the_seeds() {
+pub(super) fn write_all() {
     let frames = frames();
     let manifest = plan().manifest().to_vec();
     let whole: Vec<u8> = frames.iter().flat_map(|(_, frame)| frame.clone()).collect();
@@ -127,11 +51,6 @@ fn write_the_seeds() {
         [&operation(frame)[..], &[1, 0, 0, 7, 0, 0, 6, 0, 4]].concat()
     });
     write("delivery_reporter", "session", &talk.collect::<Vec<_>>());
-}
-
-fn write(target: &str, name: &str, bytes: &[u8]) {
-    fs::create_dir_all(corpus(target)).expect("a folder");
-    fs::write(corpus(target).join(name), bytes).expect("a seed");
 }
 
 /// Bytes on connection 0, as the machines' fuzz bodies read them.
