@@ -113,3 +113,19 @@ impl From<towline::Error> for Failure {
         }
     }
 }
+
+/// Instruments say it the same way.
+impl From<gauge::Error> for Failure {
+    fn from(error: gauge::Error) -> Self {
+        match error {
+            gauge::Error::Session(error) => error.into(),
+            error => Self::Environment(error.to_string()),
+        }
+    }
+}
+
+impl From<towline::NetError> for Failure {
+    fn from(error: towline::NetError) -> Self {
+        Self::Environment(error.to_string())
+    }
+}

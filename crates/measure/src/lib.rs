@@ -32,6 +32,8 @@ pub use latencies::{Delays, Latencies, Percentiles, Which, write_log};
 mod link;
 pub use link::{Link, Transport};
 
+pub mod load;
+
 mod one_way;
 pub use one_way::{ClockExchange, ClockState, OneWay, OneWayTimes};
 

@@ -22,6 +22,9 @@ pub use interface::{Interface, InterfaceError, Interfaces};
 mod options;
 pub use options::{SocketOptions, WaitStrategy};
 
+mod resolve;
+pub use resolve::resolve;
+
 mod store;
 pub use store::{
     DiskCall, DiskFault, Existing, FileStore, Leftover, StoreOptions, discard_leftover, leftovers,

@@ -22,6 +22,16 @@ pub fn random(mut bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// 64 bits that nobody can predict.
+///
+/// # Errors
+/// As [`random`].
+pub fn random_u64() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    random(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
 /// The machine's name, when it has one.
 #[must_use]
 pub fn host_name() -> Option<String> {

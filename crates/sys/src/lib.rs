@@ -46,7 +46,7 @@ pub use filter_compiler::{FilterError, compile_filter};
 pub mod hardware_stamp;
 
 mod host;
-pub use host::{host_name, limit_open_files, random, resident_bytes};
+pub use host::{host_name, limit_open_files, random, random_u64, resident_bytes};
 
 mod mapping;
 

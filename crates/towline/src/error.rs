@@ -38,7 +38,4 @@ pub enum Error {
     /// What was waited for did not happen in time.
     #[error("{0}")]
     TimedOut(String),
-    /// A measurement could not be made or kept.
-    #[error("{0}")]
-    Measurement(String),
 }

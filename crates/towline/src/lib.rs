@@ -20,10 +20,6 @@
 mod batch;
 pub use batch::{Batch, Received};
 
-pub mod clock;
-
-pub mod demo;
-
 mod error;
 pub use error::Error;
 
@@ -37,19 +33,11 @@ pub use files::{
 mod key;
 pub use key::read_key;
 
-pub mod load;
-
-pub mod mtu;
-
 mod publisher;
 pub use publisher::{Publisher, PublisherBuilder, SendStatus};
 
-pub mod reach;
-
 pub mod registry;
 pub use registry::Snapshot;
-
-pub mod rtt;
 
 mod session;
 pub use session::SessionBuilder;
@@ -63,17 +51,11 @@ pub use subscriber::Subscriber;
 mod thread;
 pub use thread::{PublisherThread, SubscriberThread};
 
-pub mod sweep;
-
 mod transfer;
 pub use transfer::{Transfer, TransferThread};
 
-pub mod udp;
-
 mod usage;
 pub use usage::{Usage, UsageMeter};
-
-pub use capture;
 
 pub use base::{CounterSet, Instant};
 pub use delivery::{
@@ -83,7 +65,7 @@ pub use delivery::{
 pub use driver::{MessageSink, ObjectReceiverEvent, Sender, SessionEvent};
 pub use net::{
     Existing, Faults, Group, Interface, InterfaceError, Interfaces, NetError, SocketOptions,
-    WaitStrategy, Waker, interface::Selector,
+    WaitStrategy, Waker, interface::Selector, resolve,
 };
 pub use pgm::{
     Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Parameter, Rate,

@@ -367,10 +367,8 @@ pub(crate) type Backend = net::Intercept<UdpIo>;
 
 /// 64 bits from the system's generator: identifiers must be unpredictable off the path.
 pub(crate) fn random_u64() -> Result<u64, Error> {
-    let mut bytes = [0; 8];
-    sys::random(&mut bytes)
-        .map_err(|error| NetError::system("read", "the system's random numbers", &error))?;
-    Ok(u64::from_le_bytes(bytes))
+    sys::random_u64()
+        .map_err(|error| NetError::system("read", "the system's random numbers", &error).into())
 }
 
 /// A transport session identifier that nobody off the path can guess.

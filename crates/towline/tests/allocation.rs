@@ -13,10 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use measure::load::{LoadCheck, LoadPattern};
 use towline::{
     Group, MessageSink, Publisher, Received, SendStatus, SessionBuilder, SessionEvent, Snapshot,
     Subscriber,
-    load::{LoadCheck, LoadPattern},
 };
 
 /// The system's allocator, counting for each thread.

@@ -11,10 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use measure::load::{LoadCheck, LoadPattern, LoadSizes};
 use towline::{
     Expectation, FileReceiver, FileSender, FileSet, FileSetBuilder, Group, Publisher, Received,
     SessionBuilder, SessionEvent, Snapshot, Subscriber,
-    load::{LoadCheck, LoadPattern, LoadSizes},
 };
 
 /// A rare path, and how it shows.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use capture::{LiveOptions, RETIRE_MAX, SinkAddress, SourceAddress, sink::Rotation};
 use clap::Args;
-use towline::capture::{LiveOptions, RETIRE_MAX, SinkAddress, SourceAddress, sink::Rotation};
 
 use super::{FailOn, bytes, duration, seconds};
 

@@ -34,7 +34,7 @@ pub(crate) struct ReachArgs {
     #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) hops: u8,
     /// UDP port that the hosts talk to each other by, besides the group
-    #[arg(long, value_name = "PORT", default_value_t = towline::reach::PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = gauge::reach::PORT)]
     pub(crate) port: u16,
     /// How long to look
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]

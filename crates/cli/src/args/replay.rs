@@ -2,8 +2,8 @@
 
 use std::{net::IpAddr, time::Duration};
 
+use capture::{Edits, Pace, SendOptions, SinkAddress, SourceAddress, TagEdit};
 use clap::{ArgGroup, Args};
-use towline::capture::{Edits, Pace, SendOptions, SinkAddress, SourceAddress, TagEdit};
 
 use super::{bytes, duration, positive_rate};
 

@@ -8,8 +8,8 @@ use std::{
 };
 
 use clap::{Args, Subcommand, ValueEnum};
+use gauge::rtt::{self, Engine, Scheduling, Wait};
 use serde::Serialize;
-use towline::rtt::{self, Engine, Scheduling, Wait};
 
 use super::{bytes, duration};
 

@@ -2,8 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use capture::SourceAddress;
 use clap::{Args, ValueEnum};
-use towline::capture::SourceAddress;
 
 use super::{LiveArgs, positive_rate, seconds};
 

@@ -3,11 +3,9 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand, ValueEnum};
+use gauge::udp::{Direction, Mode, PORT, Profile};
 use serde::Serialize;
-use towline::{
-    Group,
-    udp::{Direction, Mode, PORT, Profile},
-};
+use towline::Group;
 
 use super::{bytes, duration, rtt};
 

@@ -2,12 +2,12 @@
 
 use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
-use serde_json::json;
-use towline::capture::{
+use capture::{
     CaptureError, Ended, Filter, Limits, LiveOptions, SendOptions, Session, Sink, SinkAddress,
     Source, SourceAddress, Workers, become_user, drop_capabilities, keep_file_capabilities, sink,
     sink::RotatingSink, source, source::RingSource,
 };
+use serde_json::json;
 
 use crate::{
     args::{CaptureArgs, FailOn},

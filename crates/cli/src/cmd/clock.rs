@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-use towline::{
+use gauge::{
     clock::{BetweenSpec, between, clock},
     reach::new_token,
-    rtt::resolve,
+    rtt::PORT,
 };
+use serde::Serialize;
+use towline::resolve;
 
 use crate::{
     args::ClockArgs,
@@ -39,7 +40,7 @@ pub(super) fn run(args: &ClockArgs, output: &Output) -> Result<Verdict, Failure>
         None => None,
         Some(target) => {
             let spec = BetweenSpec {
-                peer: resolve(target)?,
+                peer: resolve(target, PORT)?,
                 count: usize::try_from(args.count).unwrap_or(usize::MAX),
                 gap: GAP,
                 timeout: args.timeout,

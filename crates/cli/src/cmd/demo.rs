@@ -2,10 +2,8 @@
 
 use std::io::IsTerminal as _;
 
-use towline::{
-    Config, PARAMETERS,
-    demo::{Demo, Place, Tree, isolate},
-};
+use gauge::demo::{Demo, Place, Tree, isolate};
+use towline::{Config, PARAMETERS};
 
 use crate::{
     args::check_unit,
@@ -49,7 +47,7 @@ pub(super) fn run(plan: &DemoPlan, output: &Output) -> Result<Verdict, Failure> 
     };
     let mut say = |text: &str| output.note(text);
     let report = match demo.run(&place, &mut say, &|| interrupt.is_requested()) {
-        Err(towline::Error::Interrupted) => {
+        Err(gauge::Error::Interrupted) => {
             output.finish(&InterruptedDemo::new(demo.keep.is_some()))?;
             return Ok(Verdict::Interrupted);
         }

@@ -5,10 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use towline::{
-    MessageSink, SessionEvent, Subscriber, UsageMeter,
-    load::{Delays, LoadCheck, LoadPattern, LoadTally, wall_ns},
-};
+use gauge::load::{Delays, LoadCheck, LoadPattern, LoadTally, wall_ns};
+use towline::{MessageSink, SessionEvent, Subscriber, UsageMeter};
 
 use super::{
     senders::Senders,

@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use towline::{
-    Publisher, SendStatus, UsageMeter,
-    load::{LoadPattern, LoadSizes, wall_ns},
-};
+use gauge::load::{LoadPattern, LoadSizes, wall_ns};
+use towline::{Publisher, SendStatus, UsageMeter};
 
 use super::{
     publish::{CLOSE_TIME_MAX, Watch, open},

@@ -1,10 +1,11 @@
 //! `towline mtu`.
 
-use serde::Serialize;
-use towline::{
+use gauge::{
     mtu::{MtuVerdict, group_mtu, path_mtu},
-    rtt::resolve,
+    rtt::PORT,
 };
+use serde::Serialize;
+use towline::resolve;
 
 use crate::{
     args::MtuArgs,
@@ -30,7 +31,7 @@ pub(super) fn run(args: &MtuArgs, output: &Output) -> Result<Verdict, Failure> {
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;
-    let peer = resolve(&args.target)?;
+    let peer = resolve(&args.target, PORT)?;
     if peer.ip().is_multicast() {
         let found = group_mtu(peer, args.hops, args.timeout, &|| interrupt.is_requested())?;
         output.finish(&GroupMtuDocument::new(&args.target, &found))?;

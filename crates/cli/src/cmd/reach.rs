@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-use towline::{
+use gauge::{
     reach::{ReachSpec, reach},
-    rtt::{host, resolve_with},
+    rtt::host,
 };
+use serde::Serialize;
+use towline::resolve;
 
 use crate::{
     args::ReachArgs,
@@ -60,7 +61,7 @@ fn spec(args: &ReachArgs, plan: &Plan) -> Result<ReachSpec, Failure> {
         .resolve()
         .map_err(|error| Failure::usage(error.to_string()))?;
     let interface = plan.iface.as_deref().map(str::parse).transpose();
-    let peers = args.peers.iter().map(|peer| resolve_with(peer, args.port));
+    let peers = args.peers.iter().map(|peer| resolve(peer, args.port));
     let peers = peers.collect::<Result<Vec<_>, _>>()?;
     if let Some(other) = peers.iter().find(|peer| peer.is_ipv4() != group.is_ipv4()) {
         let text = format!("{other} and {group} are of different kinds of IP");
@@ -75,6 +76,6 @@ fn spec(args: &ReachArgs, plan: &Plan) -> Result<ReachSpec, Failure> {
         port: args.port,
         time: args.time,
         name: host().name,
-        token: towline::reach::new_token()?,
+        token: gauge::reach::new_token()?,
     })
 }

@@ -1,11 +1,11 @@
 //! `towline replay`.
 
-use serde_json::json;
-use towline::capture::{
+use capture::{
     CaptureError, Ended, Limits, LiveOptions, SendOptions, Session, SinkAddress, Source,
     SourceAddress, sink,
     source::{self, GeneratorSource, MergedSource, RepeatedSource},
 };
+use serde_json::json;
 
 use crate::{
     args::ReplayArgs,

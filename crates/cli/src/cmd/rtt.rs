@@ -7,7 +7,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use towline::rtt::{
+use gauge::rtt::{
     Format, Reflector, Series, export,
     plot::{self, Options},
     prepare,

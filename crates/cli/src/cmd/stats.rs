@@ -2,17 +2,16 @@
 
 use std::{fs, io::BufWriter, path::Path, time::Duration};
 
-use serde_json::json;
-use towline::{
-    capture::{
-        Ended, Filter, Limits, LiveOptions, Session, drop_capabilities, keep_file_capabilities,
-        source,
-        stats::{StatsSink, Summary},
-    },
+use capture::{
+    Ended, Filter, Limits, LiveOptions, Session, drop_capabilities, keep_file_capabilities, source,
+    stats::{StatsSink, Summary},
+};
+use gauge::{
     demo::isolate,
     rtt::Format,
     sweep::{CaptureSweep, SweepBy, draw as draw_sweep},
 };
+use serde_json::json;
 
 use super::{capture::warn_of_taking, rtt::check_drawable};
 use crate::{
@@ -124,7 +123,7 @@ fn sweep(args: &StatsArgs, by: SweptSize, output: &Output) -> Result<Verdict, Fa
     });
     lines.finish_and_clear();
     let rows = match rows {
-        Err(towline::Error::Interrupted) => return Ok(Verdict::Interrupted),
+        Err(gauge::Error::Interrupted) => return Ok(Verdict::Interrupted),
         rows => rows?,
     };
     if let Some((path, format)) = picture {

@@ -1,10 +1,10 @@
 //! `towline udp`: the server, and the sweep.
 
-use serde::Serialize;
-use towline::{
+use gauge::{
     rtt::Format,
     udp::{ServeSpec, Server, draw},
 };
+use serde::Serialize;
 
 use super::rtt::{check_drawable, write_drawing};
 use crate::{

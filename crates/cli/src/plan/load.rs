@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use gauge::load::{MESSAGE_BYTES_MAX, STAMPED_BYTES_MIN};
 use serde::Serialize;
-use towline::load::{MESSAGE_BYTES_MAX, STAMPED_BYTES_MIN};
 
 use super::{SessionPlan, message::check_reports};
 use crate::{

@@ -2,13 +2,13 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use serde::Serialize;
-use towline::rtt::{
-    Campaign, Engine, Format, MESSAGE_BYTES_MAX, PROBE_BYTES_MIN, ReflectSpec, Schedule,
+use gauge::rtt::{
+    Campaign, Engine, Format, MESSAGE_BYTES_MAX, PORT, PROBE_BYTES_MIN, ReflectSpec, Schedule,
     Scheduling, Variant, Wait,
     plot::{Options, Scale, View},
-    resolve,
 };
+use serde::Serialize;
+use towline::resolve;
 
 use crate::{
     args::{
@@ -142,7 +142,7 @@ impl RttRunPlan {
 
     /// PGM goes through groups, TCP to hosts.
     fn peer(&self) -> Result<SocketAddr, Failure> {
-        let peer = resolve(&self.target)?;
+        let peer = resolve(&self.target, PORT)?;
         match (self.over, peer.ip().is_multicast()) {
             (OverArg::Tcp, true) => {
                 let text = format!("--over tcp: {peer} is a group; name a host");

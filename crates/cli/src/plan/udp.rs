@@ -2,11 +2,12 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use serde::Serialize;
-use towline::{
-    rtt::{Format, resolve_with},
+use gauge::{
+    rtt::Format,
     udp::{Load, PORT, RATES, SIZES, Sweep},
 };
+use serde::Serialize;
+use towline::resolve;
 
 use crate::{
     args::{DirectionArg, ModeArg, ProfileArg, UdpRunArgs},
@@ -101,7 +102,7 @@ impl UdpRunPlan {
 
     /// What the library is to do; resolves the servers.
     pub(crate) fn sweep(&self) -> Result<Sweep, Failure> {
-        let servers = self.targets.iter().map(|target| resolve_with(target, PORT));
+        let servers = self.targets.iter().map(|target| resolve(target, PORT));
         Ok(Sweep {
             servers: servers.collect::<Result<_, _>>()?,
             group: self.address,

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use serde::Serialize;
-use towline::capture::{
+use capture::{
     Account, Ended, InterfaceAccount, LinkSpeed, Pace, Second, Session, Workers,
     generated::SequenceCheck,
 };
+use serde::Serialize;
 
 use super::{Document, quantity};
 use crate::args::{CaptureArgs, ReplayArgs};
@@ -333,7 +333,7 @@ impl ReplayReport {
         }
         if let Some(share) = self
             .attained_share
-            .filter(|share| *share < towline::rtt::ATTAINED_MIN)
+            .filter(|share| *share < gauge::rtt::ATTAINED_MIN)
         {
             remarks.push(format!(
                 "only {:.1} % of the rate that was asked for was attained",

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
-use towline::{
+use gauge::{
     clock::{Between, ClockReport, Keeper, PtpClock},
     rtt::{ClockState, OneWayTimes},
 };
+use serde::Serialize;
 
 use super::Document;
 

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use gauge::load::{LoadTally, Percentiles};
 use serde::Serialize;
 use towline::{
     Interface, Snapshot, Usage,
-    load::{LoadTally, Percentiles},
     registry::{CounterReading, ProcessCounters, SessionCounters},
 };
 

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
+use gauge::mtu::{Confirmation, GroupMtuReport, MtuVerdict, PathMtuReport};
 use serde::Serialize;
-use towline::mtu::{Confirmation, GroupMtuReport, MtuVerdict, PathMtuReport};
 
 use super::Document;
 
@@ -37,7 +37,7 @@ struct ClaimRow {
 
 impl MtuReport {
     pub(crate) fn new(target: &str, found: &PathMtuReport) -> Self {
-        let row = |claim: &towline::mtu::Claim| ClaimRow {
+        let row = |claim: &gauge::mtu::Claim| ClaimRow {
             router: claim.router,
             mtu_bytes: claim.mtu,
             is_true: claim.mtu == found.path_mtu,

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use gauge::reach::{Facts, ReachReport};
 use serde::Serialize;
-use towline::reach::{Facts, ReachReport};
 
 use super::Document;
 

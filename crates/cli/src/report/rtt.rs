@@ -1,11 +1,11 @@
 //! What `rtt` has to say: figures of each variant, never half a round trip.
 
-use serde::Serialize;
-use std::fmt::Write as _;
-use towline::rtt::{
+use gauge::rtt::{
     Counts, MarkKind, Percentiles, ReflectCounts, Repairs, Series, StampCounts, StampingCost,
     Strain, strains,
 };
+use serde::Serialize;
+use std::fmt::Write as _;
 
 use super::Document;
 
@@ -270,7 +270,7 @@ impl RttRow {
 impl HopsReport {
     fn new(series: &Series<'_>) -> Option<Self> {
         let splits: Vec<_> = series.splits().map(|(_, split)| split).collect();
-        let middle = |part: fn(&towline::rtt::Split) -> u64| {
+        let middle = |part: fn(&gauge::rtt::Split) -> u64| {
             let mut parts: Vec<u64> = splits.iter().map(|split| part(split)).collect();
             parts.sort_unstable();
             parts.get(parts.len() / 2).copied()
@@ -279,7 +279,7 @@ impl HopsReport {
         Some(Self {
             messages: splits.len(),
             stamps: series.stamps,
-            send_path_p50_ns: middle(towline::rtt::Split::send_path_ns)?,
+            send_path_p50_ns: middle(gauge::rtt::Split::send_path_ns)?,
             link_p50_ns: middle(|split| split.link_ns)?,
             wake_up_p50_ns: middle(|split| split.wake_ns)?,
             stamping_cost_p50_ns: cost.map(|cost| cost.p50_ns),

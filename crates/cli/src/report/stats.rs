@@ -2,14 +2,12 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
-use towline::{
-    capture::{
-        Session,
-        stats::{Count, Summary},
-    },
-    sweep::{CaptureSweep, SweepRow},
+use capture::{
+    Session,
+    stats::{Count, Summary},
 };
+use gauge::sweep::{CaptureSweep, SweepRow};
+use serde::Serialize;
 
 use super::{Document, capture::account_end, quantity};
 use crate::args::StatsArgs;

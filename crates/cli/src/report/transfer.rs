@@ -2,12 +2,12 @@
 
 use std::{path::Path, time::Duration};
 
+use gauge::demo::{self, Checksums};
 use serde::Serialize;
 use serde_json::Value;
 use towline::{
     EntryKind, FileSet, FileSums, Limit, PlanOutcome, ReceiverProgress, ReceiverReport,
     ReceiverState,
-    demo::{self, Checksums},
 };
 
 use super::{Counters, Document, count, name::shown, quantity};

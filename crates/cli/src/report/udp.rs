@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use gauge::udp::{Flow, Limit, Profile, Row, SweepReport};
 use serde::Serialize;
-use towline::udp::{Flow, Limit, Profile, Row, SweepReport};
 
 use super::{Document, quantity};
 

@@ -62,6 +62,13 @@ impl Interfaces {
         &self.list
     }
 
+    /// The interface that has the address `local`.
+    #[must_use]
+    pub fn with_address(&self, local: IpAddr) -> Option<&Interface> {
+        let has_it = |one: &&Interface| one.addresses.iter().any(|it| it.ip == local);
+        self.list.iter().find(has_it)
+    }
+
     fn by_index(&self, index: u32) -> Option<&Interface> {
         self.list.iter().find(|interface| interface.index == index)
     }

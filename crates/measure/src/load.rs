@@ -13,7 +13,6 @@
 use std::sync::Arc;
 
 use base::Rng;
-pub use measure::{Delays, Percentiles};
 
 /// Makes and recognises the messages of one load run. A clone shares the block.
 #[derive(Clone, Debug)]
@@ -233,12 +232,6 @@ impl LoadCheck {
     pub const fn tally(&self) -> &LoadTally {
         &self.tally
     }
-}
-
-/// Nanoseconds of the wall clock since 1970, which stamps are of.
-#[must_use]
-pub fn wall_ns() -> u64 {
-    sys::clock::wall_nanos()
 }
 
 /// Longest load message, in bytes.

@@ -33,13 +33,7 @@ pub fn host() -> Host {
 #[must_use]
 pub fn link_of(local: IpAddr) -> Option<(String, Option<String>, Option<Link>)> {
     let all = Interfaces::read().ok()?;
-    let has_it = |interface: &&net::Interface| {
-        interface
-            .addresses
-            .iter()
-            .any(|address| address.ip == local)
-    };
-    let name = all.list().iter().find(has_it)?.name.clone();
+    let name = all.with_address(local)?.name.clone();
     let home = Path::new("/sys/class/net").join(&name);
     let number = |file: &str| text(home.join(file))?.parse::<i64>().ok();
     let driver = fs::read_link(home.join("device/driver"))

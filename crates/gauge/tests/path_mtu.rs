@@ -18,7 +18,7 @@ use sys::{
     netlink::Rtnetlink,
     packet::{PacketSocket, Packets},
 };
-use towline::{
+use towline_gauge::{
     mtu::{Claim, Confirmation, MtuVerdict, PathMtuReport, group_mtu, path_mtu},
     rtt::{Engine, PORT, ReflectSpec, Reflector, Wait},
 };

@@ -58,7 +58,8 @@ pub struct ReachReport {
 /// # Errors
 /// When the system has no random numbers.
 pub fn new_token() -> Result<u64, Error> {
-    crate::session::random_u64()
+    sys::random_u64()
+        .map_err(|error| NetError::system("read", "the system's random numbers", &error).into())
 }
 
 /// Looks for `spec.time`, or until told to stop.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use lab::{Lab, LabSpec, isolated};
-use towline::{
+use towline_gauge::{
     rtt::Format,
     udp::{
         Direction, Flow, Limit, Load, Mode, PORT, Profile, ServeSpec, Server, Sweep, SweepReport,

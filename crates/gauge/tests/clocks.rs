@@ -11,7 +11,7 @@ use std::{
 use lab::{Lab, LabSpec, isolated};
 use measure::{Probe, ProbeKind};
 use sys::hardware_stamp::{HardwareStamping, abilities};
-use towline::{
+use towline_gauge::{
     clock::{BetweenSpec, between},
     rtt::{Engine, PORT, ReflectSpec, Reflector, Wait},
 };

@@ -15,7 +15,7 @@ use std::{
 };
 
 use measure::Probe;
-use towline::rtt::{
+use towline_gauge::rtt::{
     Client, Cut, Engine, Latencies, Recorder, ReflectSpec, Reflector, Transport, Wait,
     raw::{self, Manifest, Setup},
     reflect_over,

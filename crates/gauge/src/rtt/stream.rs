@@ -22,7 +22,9 @@ use net::{Group, NetError};
 use sys::datagram;
 
 use super::{MESSAGE_BYTES_MAX, ReflectCounts, Transport, Wait};
-use crate::{Error, Publisher, SendStatus, SessionBuilder, Snapshot, Subscriber};
+use towline::{Publisher, SendStatus, SessionBuilder, Snapshot, Subscriber};
+
+use crate::Error;
 
 /// One end of a way for whole messages.
 pub(super) trait Carrier: Debug {
@@ -251,7 +253,7 @@ impl Carrier for Pgm {
             self.turn_after(0)?;
         }
         match self.subscriber.try_recv().map_err(io::Error::other)? {
-            Ok(crate::Received::Message { data: bytes, .. }) => {
+            Ok(towline::Received::Message { data: bytes, .. }) => {
                 let len = bytes.len().min(room.len());
                 room[..len].copy_from_slice(&bytes[..len]);
                 Ok(len)

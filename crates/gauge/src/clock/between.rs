@@ -115,9 +115,7 @@ fn judged(peer: SocketAddr, found: &ClockExchanges, is_one_clock: bool) -> Betwe
 
 /// Whether an address is this host's own: whoever answers there reads this kernel's clock.
 fn is_own(peer: SocketAddr) -> Result<bool, Error> {
-    let all = Interfaces::read()?;
-    let mut addresses = all.list().iter().flat_map(|it| &it.addresses);
-    Ok(peer.ip().is_loopback() || addresses.any(|address| address.ip == peer.ip()))
+    Ok(peer.ip().is_loopback() || Interfaces::read()?.with_address(peer.ip()).is_some())
 }
 
 #[cfg(test)]

@@ -23,13 +23,13 @@ use std::{
 
 use base::Instant;
 use measure::{PROBE_BYTES_MIN, Probe, ProbeKind};
-use net::NetError;
+use net::{Interfaces, NetError};
 use sys::{
     Family, PathMtu, UdpSocket, datagram, errno,
     stamp::{Origin, Report, receive_report},
 };
 
-use crate::{Error, Interfaces};
+use crate::Error;
 
 mod group;
 pub use group::{GroupMtuReport, group_mtu};
@@ -153,7 +153,8 @@ impl Search {
             socket.local_addr()
         };
         let local = ready().map_err(refused("find a way to"))?;
-        let interface_mtu = interface_mtu(local.ip()).ok_or_else(|| {
+        let interfaces = Interfaces::read()?;
+        let interface = interfaces.with_address(local.ip()).ok_or_else(|| {
             let cause = "the interface that leads there has no MTU to read";
             NetError::refused("probe the path to", peer, cause)
         })?;
@@ -163,7 +164,7 @@ impl Search {
             timeout,
             patience: PATIENCE_MIN.min(timeout),
             // A packet's own length field bounds it where the interface (loopback) does not.
-            interface_mtu: interface_mtu.min(PACKET_BYTES_MAX),
+            interface_mtu: interface.mtu.min(PACKET_BYTES_MAX),
             claims: Vec::new(),
             confirmation: None,
             whole_back: None,
@@ -400,18 +401,6 @@ impl Search {
             self.peer
         )
     }
-}
-
-/// The MTU of the interface that has the address `local`.
-fn interface_mtu(local: IpAddr) -> Option<u32> {
-    let all = Interfaces::read().ok()?;
-    let has_it = |interface: &&net::Interface| {
-        interface
-            .addresses
-            .iter()
-            .any(|address| address.ip == local)
-    };
-    Some(all.list().iter().find(has_it)?.mtu)
 }
 
 const TRIES: u32 = 3;

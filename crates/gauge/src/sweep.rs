@@ -22,9 +22,10 @@ use capture::{
 use lab::{Host, Lab, LabSpec};
 use measure::plot::{SizeCurve, SizePoint, captures};
 use serde::Serialize;
+use towline::UsageMeter;
 
 use crate::{
-    Error, UsageMeter,
+    Error,
     rtt::{Format, write_picture},
 };
 

@@ -13,7 +13,7 @@
 //! processor of its own, with its memory locked; what the machine refuses is said, not assumed.
 
 mod campaign;
-pub use campaign::{Campaign, Variant, resolve, resolve_with};
+pub use campaign::{Campaign, Variant};
 
 mod client;
 pub use client::{Client, Cut, RunOutcome};

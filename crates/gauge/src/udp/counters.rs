@@ -55,8 +55,7 @@ impl Port {
     /// The interface that has the address `local`.
     pub(super) fn of(local: IpAddr) -> Option<Self> {
         let all = Interfaces::read().ok()?;
-        let has_it = |one: &&net::Interface| one.addresses.iter().any(|it| it.ip == local);
-        all.list().iter().find(has_it).map(|found| Self {
+        all.with_address(local).map(|found| Self {
             name: found.name.clone(),
             index: found.index,
             mtu: found.mtu,

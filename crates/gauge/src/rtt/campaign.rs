@@ -3,7 +3,7 @@
 use std::{
     fmt,
     io::{self, Write},
-    net::{SocketAddr, ToSocketAddrs as _},
+    net::SocketAddr,
     time::{Duration, SystemTime},
 };
 
@@ -14,8 +14,7 @@ use measure::{
 use sys::{errno, hardware_stamp::HardwareStamping};
 
 use super::{
-    Client, Cut, Engine, PORT, Readiness, Recorder, RunOutcome, Scheduling, Wait, host, link_of,
-    prepare,
+    Client, Cut, Engine, Readiness, Recorder, RunOutcome, Scheduling, Wait, host, link_of, prepare,
 };
 use crate::Error;
 
@@ -69,38 +68,6 @@ pub struct Variant {
     pub engine: Engine,
     /// How it waits.
     pub wait: Wait,
-}
-
-/// The address of a reflector written `HOST`, `HOST:PORT`, an IPv6 address, or `[IPv6]:PORT`.
-///
-/// # Errors
-/// When the name does not resolve.
-pub fn resolve(target: &str) -> Result<SocketAddr, Error> {
-    resolve_with(target, PORT)
-}
-
-/// As [`resolve`], with another port where none is written.
-///
-/// # Errors
-/// When the name does not resolve.
-pub fn resolve_with(target: &str, port: u16) -> Result<SocketAddr, Error> {
-    let failed = |cause: &dyn fmt::Display| {
-        let form = "a host is HOST or HOST:PORT, IPv6 with a port as [ADDRESS]:PORT";
-        Error::Measurement(format!("cannot find {target}: {cause}; {form}"))
-    };
-    if let Ok(ip) = target.parse() {
-        return Ok(SocketAddr::new(ip, port));
-    }
-    let has_port = target
-        .rsplit_once(':')
-        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let found = if has_port {
-        target.to_socket_addrs()
-    } else {
-        (target, port).to_socket_addrs()
-    };
-    let first = found.map_err(|error| failed(&error))?.next();
-    first.ok_or_else(|| failed(&"it has no address"))
 }
 
 impl Campaign {
@@ -404,19 +371,5 @@ mod tests {
         );
         let refused = told(io::Error::from_raw_os_error(errno::EPERM));
         assert!(refused.contains("cap_net_admin+ep"), "{refused}");
-    }
-
-    #[test]
-    fn reflectors_are_found_in_every_form() {
-        let found = ["127.0.0.1", "127.0.0.1:9", "::1", "[::1]:9"].map(|target| {
-            let address = resolve(target).unwrap();
-            (address.is_ipv6(), address.port())
-        });
-        assert_eq!(found, [(false, PORT), (false, 9), (true, PORT), (true, 9)]);
-        let error = resolve("no-such-host.invalid").unwrap_err().to_string();
-        assert!(
-            error.contains("cannot find no-such-host.invalid"),
-            "{error}"
-        );
     }
 }

@@ -6,10 +6,8 @@ use std::{fs, net::SocketAddr, thread, time::Duration};
 
 use lab::isolated;
 use sys::namespace::{Namespace, run_in};
-use towline::{
-    Selector,
-    reach::{Cause, PORT, ReachReport, ReachSpec, reach},
-};
+use towline::Selector;
+use towline_gauge::reach::{Cause, PORT, ReachReport, ReachSpec, reach};
 
 mod middle;
 

@@ -20,7 +20,9 @@ use super::{
     stamping::{Clocks, Outcome, Stamping},
     stream::Carrier,
 };
-use crate::{Error, UsageMeter};
+use towline::UsageMeter;
+
+use crate::Error;
 
 /// A socket that a reflector answers.
 #[derive(Debug)]

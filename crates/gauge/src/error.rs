@@ -1,0 +1,24 @@
+//! Why an instrument could not measure.
+
+use net::{InterfaceError, NetError};
+
+/// Everything that a measurement can fail with. The text names the operation, the target, the cause
+/// and, where there is one, the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The session that carries the measurement could not be opened or used.
+    #[error("{0}")]
+    Session(#[from] towline::Error),
+    /// No usable interface.
+    #[error("{0}")]
+    Interface(#[from] InterfaceError),
+    /// The system refused something.
+    #[error("{0}")]
+    Net(#[from] NetError),
+    /// The caller did not want to wait any longer.
+    #[error("interrupted")]
+    Interrupted,
+    /// A measurement could not be made or kept.
+    #[error("{0}")]
+    Measurement(String),
+}

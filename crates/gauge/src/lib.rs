@@ -1,0 +1,35 @@
+//! Instruments for networks and hosts, each usable from a program as from the command line.
+//!
+//! | module | asks | answers |
+//! |---|---|---|
+//! | [`rtt`] | a reflector, on a fixed schedule | round trips, as raw samples and pictures |
+//! | [`udp`] | a server | what a path carries by size of datagram, and which end lost the rest |
+//! | [`mtu`] | a host or a group | the largest packet that passes unfragmented |
+//! | [`reach`] | the hosts that take part | why a group does not arrive, each cause with its fix |
+//! | [`clock`] | this host, a reflector | whose clock is right, one-way delays with their error |
+//! | [`load`] | nobody: it makes messages | what of them was lost, repeated or altered |
+//! | [`sweep`] | a lab of two hosts | what captures lose and cost by size |
+//! | [`demo`] | the shipped program | that files reach several receivers whole, under loss |
+//!
+//! What it does not do: move an application's messages and files. That is `towline`, which depends
+//! on none of this.
+#![forbid(unsafe_code)]
+
+pub mod clock;
+
+pub mod demo;
+
+mod error;
+pub use error::Error;
+
+pub mod load;
+
+pub mod mtu;
+
+pub mod reach;
+
+pub mod rtt;
+
+pub mod sweep;
+
+pub mod udp;

@@ -1,0 +1,54 @@
+//! From the name of a host to its address.
+
+use std::{
+    fmt::Display,
+    net::{SocketAddr, ToSocketAddrs as _},
+};
+
+use crate::NetError;
+
+/// The address of a host written `HOST`, `HOST:PORT`, an IPv6 address, or `[IPv6]:PORT`; with
+/// `port` where none is written.
+///
+/// # Errors
+/// When the name does not resolve.
+///
+/// **Cost**: asks the system's resolver, which may wait for name servers.
+pub fn resolve(target: &str, port: u16) -> Result<SocketAddr, NetError> {
+    let failed = |cause: &dyn Display| {
+        NetError::refused("find", target, cause)
+            .remedy("a host is HOST or HOST:PORT, IPv6 with a port as [ADDRESS]:PORT")
+    };
+    if let Ok(ip) = target.parse() {
+        return Ok(SocketAddr::new(ip, port));
+    }
+    let has_port = target
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let found = if has_port {
+        target.to_socket_addrs()
+    } else {
+        (target, port).to_socket_addrs()
+    };
+    let first = found.map_err(|error| failed(&error))?.next();
+    first.ok_or_else(|| failed(&"it has no address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_found_in_every_form() {
+        let found = ["127.0.0.1", "127.0.0.1:9", "::1", "[::1]:9"].map(|target| {
+            let address = resolve(target, 7700).unwrap();
+            (address.is_ipv6(), address.port())
+        });
+        assert_eq!(found, [(false, 7700), (false, 9), (true, 7700), (true, 9)]);
+        let error = resolve("no-such-host.invalid", 9).unwrap_err().to_string();
+        assert!(
+            error.contains("cannot find no-such-host.invalid"),
+            "{error}"
+        );
+    }
+}
