@@ -5,33 +5,27 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
 };
 
-use libc::{sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
+use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
+use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 
 /// An IPv4 or IPv6 socket address as the kernel reads and writes it.
 #[derive(Clone, Copy)]
 pub struct RawAddress {
-    bytes: Storage,
+    bytes: AddressBytes,
     len: socklen_t,
 }
 
-/// Room for either form. Only ever zeroed or written as one of the members as a whole, so every
-/// byte is initialised and reading any member is defined.
+/// `struct sockaddr_storage` as plain bytes.
 #[derive(Clone, Copy)]
-#[repr(C)]
-union Storage {
-    v4: sockaddr_in,
-    v6: sockaddr_in6,
-    any: sockaddr_storage,
-}
+#[repr(C, align(8))]
+pub(crate) struct AddressBytes([u8; LEN_MAX as usize]);
 
 impl RawAddress {
     /// All zero: room for the kernel to write an address into.
     #[must_use]
-    pub fn empty() -> Self {
-        // SAFETY: `sockaddr_storage` is a C structure of integers; all zero is a valid value.
-        let any: sockaddr_storage = unsafe { std::mem::zeroed() };
+    pub const fn empty() -> Self {
         Self {
-            bytes: Storage { any },
+            bytes: AddressBytes([0; LEN_MAX as usize]),
             len: LEN_MAX,
         }
     }
@@ -54,66 +48,89 @@ impl RawAddress {
         &mut self.len
     }
 
-    pub(crate) const fn storage(&self) -> sockaddr_storage {
-        // SAFETY: every byte of the union is initialised (see `Storage`), and `sockaddr_storage`
-        // is made of integers, for which any bytes are valid.
-        unsafe { self.bytes.any }
+    /// As the structures of socket options hold it.
+    pub(crate) const fn bytes(&self) -> AddressBytes {
+        self.bytes
     }
 
     /// The address in Rust's form; `None` when the kernel wrote none or another family.
     #[must_use]
     pub fn to_socket_addr(&self) -> Option<SocketAddr> {
-        match libc::c_int::from(self.storage().ss_family) {
+        let port = u16::from_be_bytes(self.field(PORT));
+        match libc::c_int::from(u16::from_ne_bytes(self.field(FAMILY))) {
             libc::AF_INET => {
-                // SAFETY: every byte of the union is initialised, and any bytes are a valid
-                // `sockaddr_in`.
-                let v4 = unsafe { self.bytes.v4 };
-                let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
-                Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
+                let ip = Ipv4Addr::from(self.field::<4>(IPV4));
+                Some(SocketAddrV4::new(ip, port).into())
             }
             libc::AF_INET6 => {
-                // SAFETY: as above for `sockaddr_in6`.
-                let v6 = unsafe { self.bytes.v6 };
-                let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
-                let port = u16::from_be(v6.sin6_port);
+                let ip = Ipv6Addr::from(self.field::<16>(IPV6));
+                let scope = u32::from_ne_bytes(self.field(SCOPE));
                 // The flow label plays no part in who a peer is; leaving it out keeps equal peers
                 // equal.
-                Some(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id).into())
+                Some(SocketAddrV6::new(ip, port, 0, scope).into())
             }
             _ => None,
         }
+    }
+
+    /// The address of a packet socket: its interface and the kind of packet that came from there.
+    pub(crate) fn link(&self) -> (u32, u8) {
+        let [kind] = self.field(LINK_KIND);
+        (u32::from_ne_bytes(self.field(LINK_INTERFACE)), kind)
+    }
+
+    /// An address of a packet socket; the protocol is in the network's byte order.
+    pub(crate) fn of_link(interface: u32, protocol: u16) -> Self {
+        let mut raw = Self::of_family(libc::AF_PACKET, size_of::<libc::sockaddr_ll>());
+        raw.put(LINK_PROTOCOL, protocol.to_ne_bytes());
+        raw.put(LINK_INTERFACE, interface.to_ne_bytes());
+        raw
+    }
+
+    fn of_family(family: libc::c_int, len: usize) -> Self {
+        let mut raw = Self::empty();
+        raw.put(FAMILY, (family as u16).to_ne_bytes());
+        raw.len = len as socklen_t;
+        raw
+    }
+
+    fn field<const N: usize>(&self, at: usize) -> [u8; N] {
+        std::array::from_fn(|byte| self.bytes.0[at + byte])
+    }
+
+    fn put<const N: usize>(&mut self, at: usize, field: [u8; N]) {
+        self.bytes.0[at..at + N].copy_from_slice(&field);
     }
 }
 
 impl From<SocketAddr> for RawAddress {
     fn from(address: SocketAddr) -> Self {
-        let mut raw = Self::empty();
-        match address {
+        let mut raw = match address {
             SocketAddr::V4(v4) => {
-                raw.bytes.v4 = sockaddr_in {
-                    sin_family: family(libc::AF_INET),
-                    sin_port: v4.port().to_be(),
-                    sin_addr: libc::in_addr {
-                        s_addr: u32::from(*v4.ip()).to_be(),
-                    },
-                    sin_zero: [0; 8],
-                };
-                raw.len = LEN_V4;
+                let mut raw = Self::of_family(libc::AF_INET, size_of::<sockaddr_in>());
+                raw.put(IPV4, v4.ip().octets());
+                raw
             }
             SocketAddr::V6(v6) => {
-                raw.bytes.v6 = sockaddr_in6 {
-                    sin6_family: family(libc::AF_INET6),
-                    sin6_port: v6.port().to_be(),
-                    sin6_flowinfo: 0,
-                    sin6_addr: libc::in6_addr {
-                        s6_addr: v6.ip().octets(),
-                    },
-                    sin6_scope_id: v6.scope_id(),
-                };
-                raw.len = LEN_V6;
+                let mut raw = Self::of_family(libc::AF_INET6, size_of::<sockaddr_in6>());
+                raw.put(IPV6, v6.ip().octets());
+                raw.put(SCOPE, v6.scope_id().to_ne_bytes());
+                raw
             }
-        }
+        };
+        raw.put(PORT, address.port().to_be_bytes());
         raw
+    }
+}
+
+// SAFETY: the pointer is to `bytes`, all of which are initialised, and live while `self` is
+// borrowed; they are an address of `len` bytes, or zeros, which no call takes for one.
+unsafe impl SocketAddrArg for RawAddress {
+    unsafe fn with_sockaddr<R>(
+        &self,
+        f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
+    ) -> R {
+        f(self.as_ptr().cast(), self.len)
     }
 }
 
@@ -123,21 +140,25 @@ impl std::fmt::Debug for RawAddress {
     }
 }
 
-fn family(family: libc::c_int) -> sa_family_t {
-    sa_family_t::try_from(family).expect("address families are small numbers")
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "sizes of small structures")]
-const LEN_V4: socklen_t = size_of::<sockaddr_in>() as socklen_t;
-#[expect(clippy::cast_possible_truncation, reason = "sizes of small structures")]
-const LEN_V6: socklen_t = size_of::<sockaddr_in6>() as socklen_t;
 /// Room for every address family.
-#[expect(clippy::cast_possible_truncation, reason = "sizes of small structures")]
 pub(crate) const LEN_MAX: socklen_t = size_of::<sockaddr_storage>() as socklen_t;
+const FAMILY: usize = 0;
+const PORT: usize = offset_of!(sockaddr_in, sin_port);
+const IPV4: usize = offset_of!(sockaddr_in, sin_addr);
+const IPV6: usize = offset_of!(sockaddr_in6, sin6_addr);
+const SCOPE: usize = offset_of!(sockaddr_in6, sin6_scope_id);
+const LINK_PROTOCOL: usize = offset_of!(libc::sockaddr_ll, sll_protocol);
+const LINK_INTERFACE: usize = offset_of!(libc::sockaddr_ll, sll_ifindex);
+const LINK_KIND: usize = offset_of!(libc::sockaddr_ll, sll_pkttype);
 
-const _: () = assert!(size_of::<Storage>() == size_of::<sockaddr_storage>());
-const _: () = assert!(offset_of!(sockaddr_in, sin_family) == 0);
-const _: () = assert!(offset_of!(sockaddr_in6, sin6_family) == 0);
+const _: () = {
+    assert!(size_of::<AddressBytes>() == size_of::<sockaddr_storage>());
+    assert!(align_of::<AddressBytes>() >= align_of::<sockaddr_storage>());
+    assert!(offset_of!(sockaddr_in, sin_family) == FAMILY);
+    assert!(offset_of!(sockaddr_in6, sin6_family) == FAMILY);
+    assert!(offset_of!(libc::sockaddr_ll, sll_family) == FAMILY);
+    assert!(offset_of!(sockaddr_in6, sin6_port) == PORT);
+};
 
 #[cfg(test)]
 mod tests {

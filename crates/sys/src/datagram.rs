@@ -5,19 +5,26 @@
 
 use std::{
     io::{self, IoSlice},
-    mem::MaybeUninit,
     net::SocketAddr,
-    os::fd::{AsRawFd as _, BorrowedFd},
+    os::fd::BorrowedFd,
     time::Duration,
 };
 
-use libc::{c_int, c_uint, iovec, mmsghdr, msghdr};
+use libc::c_int;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fs::{OFlags, fcntl_getfl, fcntl_setfl},
+    io::Errno,
+    net::{
+        RecvFlags, SendFlags, recv, recvfrom, sendto,
+        sockopt::{self, Timeout},
+    },
+};
 
 use crate::{
     RawAddress,
-    call::{check, check_len, int_option, set_option},
     clock::timespec,
-    message::{Control, MANY_MAX},
+    message::{self, Control},
     stamp,
 };
 
@@ -27,10 +34,7 @@ use crate::{
 /// # Errors
 /// `ENETUNREACH`, `EHOSTUNREACH` without a route.
 pub fn connect(fd: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
-    let raw = RawAddress::from(peer);
-    // SAFETY: `raw` is live for the call and as long as `len` says; it is only read.
-    check(unsafe { libc::connect(fd.as_raw_fd(), raw.as_ptr(), raw.len()) })?;
-    Ok(())
+    Ok(rustix::net::connect(fd, &peer)?)
 }
 
 /// Sends to the peer without waiting for room.
@@ -39,9 +43,7 @@ pub fn connect(fd: BorrowedFd<'_>, peer: SocketAddr) -> io::Result<()> {
 /// The errno of `send`: `EAGAIN` when the send buffer is full, `EMSGSIZE` beyond the path's MTU
 /// where fragments are not wanted.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    // SAFETY: `bytes` is live and only read, within its length.
-    check_len(unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) })
+    Ok(rustix::net::send(fd, bytes, AT_ONCE)?)
 }
 
 /// Sends to an address without waiting for room.
@@ -49,49 +51,18 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 /// # Errors
 /// As [`send`].
 pub fn send_to(fd: BorrowedFd<'_>, to: &RawAddress, bytes: &[u8]) -> io::Result<usize> {
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    // SAFETY: `bytes` and `to` are live and only read, within their lengths.
-    check_len(unsafe {
-        libc::sendto(
-            fd.as_raw_fd(),
-            bytes.as_ptr().cast(),
-            bytes.len(),
-            flags,
-            to.as_ptr(),
-            to.len(),
-        )
-    })
+    Ok(sendto(fd, bytes, AT_ONCE, to)?)
 }
 
-/// Sends each of `datagrams`, up to [`MANY_MAX`] of them, to the peer in one call, without waiting
-/// for room. Gives how many left.
+/// Sends each of `datagrams`, up to [`message::MANY_MAX`] of them, to the peer in one call, without
+/// waiting for room. Gives how many left.
 ///
 /// # Errors
 /// As [`send`], when already the first did not leave.
 ///
 /// **Cost**: one system call, no allocation.
 pub fn send_many(fd: BorrowedFd<'_>, datagrams: &[IoSlice<'_>]) -> io::Result<usize> {
-    let count = datagrams.len().min(MANY_MAX);
-    let mut headers = [const { MaybeUninit::<mmsghdr>::uninit() }; MANY_MAX];
-    for (header, datagram) in headers.iter_mut().zip(&datagrams[..count]) {
-        header.write(mmsghdr {
-            msg_hdr: to_peer(datagram),
-            msg_len: 0,
-        });
-    }
-    let vlen = c_uint::try_from(count).expect("at most MANY_MAX messages");
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    // SAFETY: the first `vlen` headers were written in the loop and point at `datagrams`, which are
-    // borrowed for longer than the call; the kernel writes only `msg_len` fields.
-    let sent = check(unsafe {
-        libc::sendmmsg(
-            fd.as_raw_fd(),
-            headers.as_mut_ptr().cast(),
-            vlen,
-            flags as _,
-        )
-    })?;
-    Ok(usize::try_from(sent).unwrap_or(0))
+    message::send_each(fd, None, datagrams, &[], AT_ONCE.bits().cast_signed())
 }
 
 /// Sends `bytes` to the peer as datagrams of `segment` bytes each (UDP GSO), the last one shorter
@@ -103,25 +74,9 @@ pub fn send_many(fd: BorrowedFd<'_>, datagrams: &[IoSlice<'_>]) -> io::Result<us
 ///
 /// **Cost**: one system call, no allocation.
 pub fn send_segments(fd: BorrowedFd<'_>, bytes: &[u8], segment: u16) -> io::Result<usize> {
-    let piece = IoSlice::new(bytes);
-    let control = Control::new().segment(segment);
-    let mut header = to_peer(&piece);
-    header.msg_control = control.as_bytes().as_ptr().cast_mut().cast();
-    header.msg_controllen = control.as_bytes().len() as _;
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    // SAFETY: the header points at `bytes` and `control`, which outlive the call; sending only
-    // reads through these pointers and keeps none of them.
-    check_len(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, flags) })
-}
-
-/// A message header without address: valid for sending while `piece` is borrowed.
-fn to_peer(piece: &IoSlice<'_>) -> msghdr {
-    // SAFETY: `msghdr` is a C structure of integers and raw pointers; all zero is a valid value.
-    let mut header: msghdr = unsafe { std::mem::zeroed() };
-    // `IoSlice` is guaranteed to have the layout of `iovec` on Unix.
-    header.msg_iov = std::ptr::from_ref(piece).cast_mut().cast::<iovec>();
-    header.msg_iovlen = 1;
-    header
+    let (piece, control) = (IoSlice::new(bytes), Control::new().segment(segment));
+    let flags = AT_ONCE.bits().cast_signed();
+    message::send_one(fd, None, &[piece], control.as_bytes(), flags)
 }
 
 /// Receives one datagram; what does not fit is lost. With `blocking` it waits as long as
@@ -130,16 +85,16 @@ fn to_peer(piece: &IoSlice<'_>) -> msghdr {
 /// # Errors
 /// `EAGAIN` when nothing is there or came; `ECONNREFUSED` when an ICMP answer is.
 pub fn receive(fd: BorrowedFd<'_>, bytes: &mut [u8], blocking: bool) -> io::Result<usize> {
-    let flags = if blocking { 0 } else { libc::MSG_DONTWAIT };
-    // SAFETY: `bytes` is live and exclusively borrowed; no more than its length is written.
-    check_len(unsafe {
-        libc::recv(
-            fd.as_raw_fd(),
-            bytes.as_mut_ptr().cast(),
-            bytes.len(),
-            flags,
-        )
-    })
+    let (len, _) = recv(fd, bytes, receive_flags(blocking))?;
+    Ok(len)
+}
+
+fn receive_flags(blocking: bool) -> RecvFlags {
+    if blocking {
+        RecvFlags::empty()
+    } else {
+        RecvFlags::DONTWAIT
+    }
 }
 
 /// Receives one datagram without waiting, with whether it came in fragments. That is known only
@@ -170,21 +125,12 @@ pub fn receive_from(
     from: &mut RawAddress,
     blocking: bool,
 ) -> io::Result<usize> {
-    let flags = if blocking { 0 } else { libc::MSG_DONTWAIT };
     *from = RawAddress::empty();
-    let (address, len) = (from.as_mut_ptr(), std::ptr::from_mut(from.len_mut()));
-    // SAFETY: `bytes` and `from` are live and exclusively borrowed; `len` holds the room for the
-    // address, and the kernel writes no more than these lengths.
-    check_len(unsafe {
-        libc::recvfrom(
-            fd.as_raw_fd(),
-            bytes.as_mut_ptr().cast(),
-            bytes.len(),
-            flags,
-            address,
-            len,
-        )
-    })
+    let (len, _, source) = recvfrom(fd, bytes, receive_flags(blocking))?;
+    if let Some(source) = source.and_then(|source| SocketAddr::try_from(source).ok()) {
+        *from = source.into();
+    }
+    Ok(len)
 }
 
 /// Lets calls on the socket wait, each for at most `limit` (zero: for ever).
@@ -192,15 +138,9 @@ pub fn receive_from(
 /// # Errors
 /// Never in practice.
 pub fn set_blocking(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<()> {
-    // SAFETY: reads the flags of a descriptor that is borrowed, hence open.
-    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
-    // SAFETY: as above; the flags are passed by value.
-    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK) })?;
-    let limit = libc::timeval {
-        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_usec: limit.subsec_micros().into(),
-    };
-    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &limit)
+    fcntl_setfl(fd, fcntl_getfl(fd)? - OFlags::NONBLOCK)?;
+    let limit = (!limit.is_zero()).then_some(limit);
+    Ok(sockopt::set_socket_timeout(fd, Timeout::Recv, limit)?)
 }
 
 /// Waits until something is there to receive, an error to collect, or `limit` has passed; true
@@ -211,7 +151,7 @@ pub fn set_blocking(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<()> {
 ///
 /// **Cost**: one system call.
 pub fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
-    wait(fd, libc::POLLIN, limit)
+    wait(fd, PollFlags::IN, limit)
 }
 
 /// As [`wait_readable`], until there is room to send.
@@ -221,21 +161,13 @@ pub fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
 ///
 /// **Cost**: one system call.
 pub fn wait_writable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
-    wait(fd, libc::POLLOUT, limit)
+    wait(fd, PollFlags::OUT, limit)
 }
 
-fn wait(fd: BorrowedFd<'_>, events: libc::c_short, limit: Duration) -> io::Result<bool> {
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events,
-        revents: 0,
-    };
-    let limit = timespec(limit);
-    // SAFETY: `poll` is one entry, live and exclusively borrowed; `limit` is live and only read; no
-    // signal mask is given.
-    let ready = check(unsafe { libc::ppoll(&raw mut poll, 1, &raw const limit, std::ptr::null()) });
-    match ready {
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+pub(crate) fn wait(fd: BorrowedFd<'_>, events: PollFlags, limit: Duration) -> io::Result<bool> {
+    let mut wanted = [PollFd::from_borrowed_fd(fd, events)];
+    match poll(&mut wanted, Some(&timespec(limit))) {
+        Err(Errno::INTR) => Ok(false),
         ready => Ok(ready? > 0),
     }
 }
@@ -246,13 +178,16 @@ fn wait(fd: BorrowedFd<'_>, events: libc::c_short, limit: Duration) -> io::Resul
 /// # Errors
 /// `ENOTCONN` without a peer.
 pub fn path_mtu(fd: BorrowedFd<'_>, is_ipv6: bool) -> io::Result<u32> {
-    let (level, name): (c_int, c_int) = if is_ipv6 {
-        (libc::IPPROTO_IPV6, libc::IPV6_MTU)
+    let mtu = if is_ipv6 {
+        sockopt::ipv6_mtu(fd)
     } else {
-        (libc::IPPROTO_IP, libc::IP_MTU)
+        sockopt::ip_mtu(fd)
     };
-    Ok(int_option(fd, level, name)?.cast_unsigned())
+    Ok(mtu?)
 }
+
+/// Never waits for room, and raises no signal.
+const AT_ONCE: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
 #[cfg(test)]
 mod tests {

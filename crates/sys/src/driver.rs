@@ -6,8 +6,10 @@
 use std::{
     io,
     mem::zeroed,
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    os::fd::{AsRawFd as _, OwnedFd},
 };
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::call::check;
 
@@ -25,11 +27,8 @@ impl DriverCounters {
     /// # Errors
     /// EOPNOTSUPP for a driver without counters, ENODEV when there is no such interface.
     pub fn open(interface: &str) -> io::Result<Self> {
-        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-        // SAFETY: socket(2) takes three integers and touches no memory of ours.
-        let raw = check(unsafe { libc::socket(libc::AF_INET, kind, 0) })?;
-        // SAFETY: `raw` was just returned open and belongs to nobody else.
-        let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+        let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
+        let socket = socket_with(AddressFamily::INET, kind, flags, None)?;
         let mut counters = Self {
             socket,
             interface: interface.to_owned(),

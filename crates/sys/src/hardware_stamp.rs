@@ -10,8 +10,10 @@
 use std::{
     io,
     mem::{size_of, zeroed},
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    os::fd::{AsRawFd as _, OwnedFd},
 };
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::call::check;
 
@@ -98,11 +100,8 @@ impl Device {
         for (place, byte) in name.iter_mut().zip(interface.bytes()) {
             *place = byte.cast_signed();
         }
-        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-        // SAFETY: socket(2) takes three integers and touches no memory of ours.
-        let raw = check(unsafe { libc::socket(libc::AF_INET, kind, 0) })?;
-        // SAFETY: `raw` was just returned open and belongs to nobody else.
-        let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+        let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
+        let socket = socket_with(AddressFamily::INET, kind, flags, None)?;
         Ok(Self { socket, name })
     }
 

@@ -2,7 +2,11 @@
 
 use std::{fs, io};
 
-use crate::call::{check, check_len};
+use rustix::{
+    io::Errno,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+    rand::{GetRandomFlags, getrandom},
+};
 
 /// Fills `bytes` from the system's generator, which nobody can predict. Early in the boot of a
 /// machine it waits until there is enough to draw from.
@@ -11,11 +15,8 @@ use crate::call::{check, check_len};
 /// When a sandbox forbids the call.
 pub fn random(mut bytes: &mut [u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        // SAFETY: `bytes` is live and exclusively borrowed; no more than its length is written.
-        let drawn =
-            check_len(unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) });
-        match drawn {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        match getrandom(&mut *bytes, GetRandomFlags::empty()) {
+            Err(Errno::INTR) => {}
             drawn => bytes = &mut bytes[drawn?..],
         }
     }
@@ -55,16 +56,14 @@ pub fn resident_bytes() -> Option<u64> {
 /// # Errors
 /// When a sandbox forbids the call.
 pub fn limit_open_files(wanted: u64) -> io::Result<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let granted = maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    let limit = Rlimit {
+        current: Some(granted),
+        maximum,
     };
-    // SAFETY: `limit` is live and exclusively borrowed; the call fills it.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
-    limit.rlim_cur = wanted.min(limit.rlim_max);
-    // SAFETY: `limit` is live and only read.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
-    Ok(limit.rlim_cur)
+    setrlimit(Resource::Nofile, limit)?;
+    Ok(granted)
 }
 
 #[cfg(test)]

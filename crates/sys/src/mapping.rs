@@ -2,12 +2,12 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd as _, BorrowedFd},
-    ptr::NonNull,
+    os::fd::BorrowedFd,
+    ptr::{NonNull, null_mut},
     sync::atomic::{AtomicU32, AtomicU64},
 };
 
-use libc::c_int;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 /// Memory that a socket's ring, its packets or a program's counters live in, until it is dropped.
 #[derive(Debug)]
@@ -27,33 +27,24 @@ impl Mapping {
     }
 
     /// Maps the `len` bytes at `offset` of what `fd` stands for: a multiple of the page.
-    pub(crate) fn at(fd: BorrowedFd<'_>, len: usize, offset: libc::off_t) -> io::Result<Self> {
-        Self::map(libc::MAP_SHARED, fd.as_raw_fd(), len, offset)
+    pub(crate) fn at(fd: BorrowedFd<'_>, len: usize, offset: u64) -> io::Result<Self> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
+        let address = unsafe { mmap(null_mut(), len, PROTECTION, flags, fd, offset) }?;
+        Ok(Self::of(address.cast(), len))
     }
 
     /// Maps `len` bytes of zeros that belong to nobody else: for the kernel to be given.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
-        Self::map(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, len, 0)
+        let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
+        let address = unsafe { mmap_anonymous(null_mut(), len, PROTECTION, flags) }?;
+        Ok(Self::of(address.cast(), len))
     }
 
-    fn map(kind: c_int, fd: c_int, len: usize, offset: libc::off_t) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours; `fd`
-        // is borrowed by the caller, hence open, or unused.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                kind | libc::MAP_POPULATE,
-                fd,
-                offset,
-            )
-        };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(address.cast::<u8>()).expect("a mapping is never at address 0");
-        Ok(Self { start, len })
+    fn of(address: *mut u8, len: usize) -> Self {
+        let start = NonNull::new(address).expect("a mapping is never at address 0");
+        Self { start, len }
     }
 
     /// The 32-bit word at `offset`, which the kernel changes concurrently.
@@ -157,6 +148,8 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `new` with this length and is unmapped only here; every
         // reference into it borrows `self`.
-        let _result = unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+        let _result = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
+
+const PROTECTION: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);

@@ -91,10 +91,22 @@ pub fn send(
     pieces: &[IoSlice<'_>],
     control: &Control,
 ) -> io::Result<usize> {
+    send_one(fd, Some(to), pieces, control.as_bytes(), libc::MSG_NOSIGNAL)
+}
+
+/// As [`send`], with any control messages and flags; without `to`, to a connected socket's peer.
+#[inline]
+pub(crate) fn send_one(
+    fd: BorrowedFd<'_>,
+    to: Option<&RawAddress>,
+    pieces: &[IoSlice<'_>],
+    control: &[u8],
+    flags: c_int,
+) -> io::Result<usize> {
     let header = outgoing(to, pieces, control);
     // SAFETY: the header points at `to`, `pieces` and `control`, all borrowed for longer than the
     // call (see `outgoing`); sending only reads through these pointers and keeps none of them.
-    check_len(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) })
+    check_len(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, flags) })
 }
 
 /// Sends each of `datagrams` as a message of its own, up to [`MANY_MAX`] of them, in one call.
@@ -109,6 +121,19 @@ pub fn send_many(
     to: &RawAddress,
     datagrams: &[IoSlice<'_>],
     control: &Control,
+) -> io::Result<usize> {
+    let control = control.as_bytes();
+    send_each(fd, Some(to), datagrams, control, libc::MSG_NOSIGNAL)
+}
+
+/// As [`send_many`], to the peer of a connected socket without `to`, with any flags.
+#[inline]
+pub(crate) fn send_each(
+    fd: BorrowedFd<'_>,
+    to: Option<&RawAddress>,
+    datagrams: &[IoSlice<'_>],
+    control: &[u8],
+    flags: c_int,
 ) -> io::Result<usize> {
     let count = datagrams.len().min(MANY_MAX);
     let mut headers = [const { MaybeUninit::<mmsghdr>::uninit() }; MANY_MAX];
@@ -126,7 +151,7 @@ pub fn send_many(
             fd.as_raw_fd(),
             headers.as_mut_ptr().cast(),
             vlen,
-            libc::MSG_NOSIGNAL as _,
+            flags as _,
         )
     })?;
     Ok(usize::try_from(sent).unwrap_or(0))
@@ -135,38 +160,64 @@ pub fn send_many(
 /// Empties a socket's error queue, whose reports keep it from going quiet in a poll set. Gives how
 /// many there were, at most `reports_max`.
 pub fn discard_errors(fd: BorrowedFd<'_>, reports_max: usize) -> usize {
-    let mut header = empty_header();
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    let mut count = 0;
-    while count < reports_max {
-        // SAFETY: `header` is live and exclusively borrowed; it has no room for anything, so the
-        // kernel writes nothing beyond the header itself.
-        let result = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags) };
-        if result < 0 {
-            break;
-        }
-        count += 1;
+    let take = |_: &usize| receive_one(fd, &mut [], None, &mut [], flags).is_ok();
+    (0..reports_max).take_while(take).count()
+}
+
+/// Receives one message: its bytes, who sent it into `from`, and its control messages. Gives the
+/// lengths of the first and the last.
+#[inline]
+pub(crate) fn receive_one(
+    fd: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    from: Option<&mut RawAddress>,
+    control: &mut [u8],
+    flags: c_int,
+) -> io::Result<(usize, usize)> {
+    let mut vector = iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    let mut header = empty_header();
+    if let Some(from) = from {
+        header.msg_name = from.as_mut_ptr().cast();
+        header.msg_namelen = address::LEN_MAX;
     }
-    count
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = control.len() as _;
+    // SAFETY: the header points at `bytes`, `from`, `control` and `vector`, exclusively borrowed or
+    // local, with their true lengths; the kernel writes no more than these and keeps no pointer.
+    let len = check_len(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags) })?;
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the field is narrower in other C libraries"
+    )]
+    let control_len = header.msg_controllen as usize;
+    Ok((len, control_len.min(control.len())))
 }
 
 /// A message header that points at the given address, pieces and control bytes. It is valid for
 /// sending, which only reads through its pointers, while these three are borrowed.
-fn outgoing(to: &RawAddress, pieces: &[IoSlice<'_>], control: &Control) -> msghdr {
+fn outgoing(to: Option<&RawAddress>, pieces: &[IoSlice<'_>], control: &[u8]) -> msghdr {
     let mut header = empty_header();
-    header.msg_name = to.as_ptr().cast_mut().cast();
-    header.msg_namelen = to.len();
+    if let Some(to) = to {
+        header.msg_name = to.as_ptr().cast_mut().cast();
+        header.msg_namelen = to.len();
+    }
     // `IoSlice` is guaranteed to have the layout of `iovec` on Unix.
     header.msg_iov = pieces.as_ptr().cast_mut().cast::<iovec>();
     header.msg_iovlen = pieces.len() as _;
-    if control.len > 0 {
-        header.msg_control = control.bytes.as_ptr().cast_mut().cast();
-        header.msg_controllen = control.len as _;
+    if !control.is_empty() {
+        header.msg_control = control.as_ptr().cast_mut().cast();
+        header.msg_controllen = control.len() as _;
     }
     header
 }
 
-fn empty_header() -> msghdr {
+pub(crate) fn empty_header() -> msghdr {
     // SAFETY: `msghdr` is a C structure of integers and raw pointers; all zero is a valid value.
     unsafe { std::mem::zeroed() }
 }

@@ -14,8 +14,8 @@ use std::{
     ffi::{CStr, CString},
     fmt, fs, io,
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
-        unix::{ffi::OsStrExt as _, fs::MetadataExt, process::CommandExt as _},
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::{fs::MetadataExt, process::CommandExt as _},
     },
     panic,
     path::Path,
@@ -24,6 +24,21 @@ use std::{
     thread,
     time::Duration,
 };
+
+use rustix::{
+    event::PollFlags,
+    fs::{Mode, OFlags},
+    io::Errno,
+    mount::{MountFlags, MountPropagationFlags, mount, mount_change},
+    process::{
+        Pid, PidfdFlags, Signal, getegid, getppid, pidfd_open, pidfd_send_signal,
+        set_parent_process_death_signal,
+    },
+    system::sethostname,
+    thread::{UnshareFlags, move_into_link_name_space, unshare_unsafe},
+};
+
+use crate::datagram;
 
 /// A namespace, held by a descriptor. Clones share the descriptor.
 #[derive(Clone, Debug)]
@@ -39,8 +54,7 @@ impl Namespace {
     /// EPERM without CAP_SYS_ADMIN, ENOSPC beyond `user.max_net_namespaces`.
     pub fn network() -> io::Result<Self> {
         on_own_thread(|| {
-            // SAFETY: unshare(2) takes an integer; it moves only this short-lived thread.
-            check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
+            unshare(UnshareFlags::NEWNET)?;
             Self::of_this_thread("/proc/thread-self/ns/net")
         })
     }
@@ -52,10 +66,8 @@ impl Namespace {
     /// EPERM without CAP_SYS_ADMIN, ENOSPC beyond `user.max_uts_namespaces`.
     pub fn host_name(name: &str) -> io::Result<Self> {
         on_own_thread(|| {
-            // SAFETY: unshare(2) takes an integer; it moves only this short-lived thread.
-            check(unsafe { libc::unshare(libc::CLONE_NEWUTS) })?;
-            // SAFETY: the pointer and length are those of one live string, which is read only.
-            check(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) })?;
+            unshare(UnshareFlags::NEWUTS)?;
+            sethostname(name.as_bytes())?;
             Self::of_this_thread("/proc/thread-self/ns/uts")
         })
     }
@@ -68,20 +80,17 @@ impl Namespace {
     /// EPERM without CAP_SYS_ADMIN, ENOSPC beyond `user.max_mnt_namespaces`, and what mount(2)
     /// says of `at`.
     pub fn filesystem(at: &Path, bytes: u64, access: Access) -> io::Result<Self> {
-        let at = CString::new(at.as_os_str().as_bytes())?;
         let options = CString::new(format!("size={bytes}"))?;
-        let read_only = if access == Access::ReadOnly {
-            libc::MS_RDONLY
-        } else {
-            0
+        let flags = match access {
+            Access::ReadWrite => MountFlags::empty(),
+            Access::ReadOnly => MountFlags::RDONLY,
         };
         on_own_thread(|| {
-            // SAFETY: unshare(2) takes an integer; it moves only this short-lived thread.
-            check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+            unshare(UnshareFlags::NEWNS)?;
             // Mounts of others still come in, and none goes out.
-            let inwards = libc::MS_REC | libc::MS_SLAVE;
-            mount(c"none", c"/", c"none", inwards, c"")?;
-            mount(c"tmpfs", &at, c"tmpfs", read_only, &options)?;
+            let inwards = MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM;
+            mount_change("/", inwards)?;
+            mount("tmpfs", at, "tmpfs", flags, options.as_c_str())?;
             Self::of_this_thread("/proc/thread-self/ns/mnt")
         })
     }
@@ -138,11 +147,11 @@ pub fn run_in<T: Send>(
     body: impl FnOnce() -> T + Send,
 ) -> io::Result<T> {
     on_own_thread(|| {
-        // SAFETY: unshare(2) takes an integer. This thread gets a root and working directory of its
-        // own, without which it cannot enter a namespace of mounts.
-        check(unsafe { libc::unshare(libc::CLONE_FS) })?;
+        // This thread gets a root and working directory of its own, without which it cannot enter a
+        // namespace of mounts.
+        unshare(UnshareFlags::FS)?;
         for namespace in namespaces {
-            enter(namespace.fd.as_raw_fd())?;
+            move_into_link_name_space(namespace.as_fd(), None)?;
         }
         Ok(body())
     })
@@ -166,7 +175,7 @@ impl CommandExt for Command {
         let fd = Arc::clone(&namespace.fd);
         // SAFETY: between fork and exec the closure makes one setns(2) call on a descriptor that
         // the closure itself keeps open; it neither allocates nor locks.
-        unsafe { self.pre_exec(move || enter(fd.as_raw_fd())) }
+        unsafe { self.pre_exec(move || Ok(move_into_link_name_space(fd.as_fd(), None)?)) }
     }
 
     fn user_namespace(&mut self) -> &mut Self {
@@ -179,16 +188,13 @@ impl CommandExt for Command {
     fn dies_with_its_starter(&mut self) -> &mut Self {
         let starter = std::process::id();
         let bind = move || {
-            let signal = libc::SIGKILL.cast_unsigned();
-            // SAFETY: PR_SET_PDEATHSIG takes one integer and touches no memory.
-            check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::c_ulong::from(signal)) })?;
-            // SAFETY: getppid(2) takes nothing and cannot fail.
-            let parent = unsafe { libc::getppid() };
-            if parent.cast_unsigned() == starter {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            let parent = getppid().map(|parent| parent.as_raw_pid().cast_unsigned());
+            if parent == Some(starter) {
                 Ok(())
             } else {
                 // The starter died before the signal was set.
-                Err(io::Error::from_raw_os_error(libc::ESRCH))
+                Err(Errno::SRCH.into())
             }
         };
         // SAFETY: between fork and exec the closure makes two system calls on integers.
@@ -251,10 +257,10 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn last(step: Step) -> Self {
+    fn at(step: Step, errno: Errno) -> Self {
         Self {
             step,
-            errno: io::Error::last_os_error().raw_os_error().unwrap_or(0),
+            errno: errno.raw_os_error(),
         }
     }
 
@@ -327,13 +333,14 @@ pub fn end_processes_in(namespaces: &[NamespaceId]) -> usize {
         // The descriptor pins the process, so that checking again rules a reused number out.
         if let Some(process) = open_process(pid)
             && is_in(pid, namespaces)
-            && kill(&process)
+            && pidfd_send_signal(&process, Signal::KILL).is_ok()
         {
             ending.push(process);
         }
     }
     for process in &ending {
-        await_end(process, Duration::from_secs(2));
+        // A failure or a time-out means that it is still ending, which nobody can change.
+        let _ended = datagram::wait(process.as_fd(), PollFlags::IN, END_LIMIT);
     }
     ending.len()
 }
@@ -348,38 +355,8 @@ fn is_in(pid: u32, namespaces: &[NamespaceId]) -> bool {
 }
 
 fn open_process(pid: u32) -> Option<OwnedFd> {
-    // SAFETY: pidfd_open(2) takes two integers.
-    let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let raw = RawFd::try_from(raw).ok().filter(|&raw| raw >= 0)?;
-    // SAFETY: `raw` is a descriptor that the call above made and nobody else owns.
-    Some(unsafe { OwnedFd::from_raw_fd(raw) })
-}
-
-fn kill(process: &OwnedFd) -> bool {
-    let no_info: *const libc::siginfo_t = std::ptr::null();
-    // SAFETY: pidfd_send_signal(2) accepts a null siginfo and touches no memory then.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_pidfd_send_signal,
-            process.as_raw_fd(),
-            libc::SIGKILL,
-            no_info,
-            0,
-        )
-    };
-    result == 0
-}
-
-fn await_end(process: &OwnedFd, limit: Duration) {
-    let mut poll = libc::pollfd {
-        fd: process.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let limit_ms = libc::c_int::try_from(limit.as_millis()).unwrap_or(libc::c_int::MAX);
-    // SAFETY: `poll` is one live pollfd and the count says so. A failure or a time-out means that
-    // the process is still ending, which nobody can change.
-    let _ready = unsafe { libc::poll(&raw mut poll, 1, limit_ms) };
+    let pid = Pid::from_raw(pid.try_into().ok()?)?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
 /// The texts that map this user and group to root, made before fork.
@@ -391,8 +368,7 @@ struct IdMaps {
 impl IdMaps {
     fn of_this_process() -> Self {
         let user = crate::file::effective_user();
-        // SAFETY: getegid(2) takes nothing and cannot fail.
-        let group = unsafe { libc::getegid() };
+        let group = getegid().as_raw();
         Self {
             user: format!("0 {user} 1\n"),
             group: format!("0 {group} 1\n"),
@@ -402,10 +378,8 @@ impl IdMaps {
 
 /// Uses system calls only: it runs between fork and exec.
 fn become_root(maps: &IdMaps) -> Result<(), Refusal> {
-    // SAFETY: unshare(2) takes an integer.
-    if unsafe { libc::unshare(libc::CLONE_NEWUSER) } != 0 {
-        return Err(Refusal::last(Step::UserNamespace));
-    }
+    let at = |step| move |errno| Refusal::at(step, errno);
+    unshare(UnshareFlags::NEWUSER).map_err(at(Step::UserNamespace))?;
     // An ordinary user may map groups only after giving up setgroups(2).
     let files: [(&CStr, &[u8]); 3] = [
         (c"/proc/self/setgroups", b"deny"),
@@ -413,58 +387,22 @@ fn become_root(maps: &IdMaps) -> Result<(), Refusal> {
         (c"/proc/self/gid_map", maps.group.as_bytes()),
     ];
     for (path, text) in files {
-        write_file(path, text).map_err(|errno| Refusal {
-            step: Step::IdMap,
-            errno,
-        })?;
+        write_file(path, text).map_err(at(Step::IdMap))?;
     }
-    // SAFETY: unshare(2) takes an integer.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        return Err(Refusal::last(Step::NetworkNamespace));
-    }
-    Ok(())
+    unshare(UnshareFlags::NEWNET).map_err(at(Step::NetworkNamespace))
 }
 
-fn write_file(path: &CStr, text: &[u8]) -> Result<(), i32> {
-    let last = || io::Error::last_os_error().raw_os_error().unwrap_or(0);
-    // SAFETY: `path` is zero-terminated; open(2) reads it only.
-    let raw = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
-    if raw < 0 {
-        return Err(last());
-    }
-    // SAFETY: `raw` is a descriptor that the call above made and nobody else owns.
-    let file = unsafe { OwnedFd::from_raw_fd(raw) };
-    // SAFETY: the pointer and length are those of one live slice, which write(2) reads only.
-    let written = unsafe { libc::write(file.as_raw_fd(), text.as_ptr().cast(), text.len()) };
-    if usize::try_from(written) == Ok(text.len()) {
-        Ok(())
-    } else {
-        Err(last())
-    }
+fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
+    let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    // These files take a text whole or not at all.
+    rustix::io::write(file, text).map(drop)
 }
 
-fn enter(namespace: RawFd) -> io::Result<()> {
-    // SAFETY: setns(2) takes two integers; a wrong descriptor is an error, not undefined.
-    check(unsafe { libc::setns(namespace, 0) })
-}
-
-fn mount(
-    source: &CStr,
-    at: &CStr,
-    kind: &CStr,
-    flags: libc::c_ulong,
-    options: &CStr,
-) -> io::Result<()> {
-    // SAFETY: four live strings that the kernel only reads, and an integer.
-    check(unsafe {
-        libc::mount(
-            source.as_ptr(),
-            at.as_ptr(),
-            kind.as_ptr(),
-            flags,
-            options.as_ptr().cast(),
-        )
-    })
+/// Moves the calling thread, or the process with its only thread, into something of its own.
+fn unshare(what: UnshareFlags) -> Result<(), Errno> {
+    // SAFETY: only with a table of descriptors of its own (`FILES`) would a thread see others
+    // behind the same numbers, and nobody here asks for that.
+    unsafe { unshare_unsafe(what) }
 }
 
 fn on_own_thread<T: Send>(body: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
@@ -476,14 +414,8 @@ fn on_own_thread<T: Send>(body: impl FnOnce() -> io::Result<T> + Send) -> io::Re
     })
 }
 
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
+/// How long a process that was killed may take to end.
+const END_LIMIT: Duration = Duration::from_secs(2);
 /// No error number of Linux reaches it.
 const STEP_FACTOR: i32 = 100_000;
 const PROBE_PASSED: i32 = 9 * STEP_FACTOR;

@@ -2,17 +2,25 @@
 
 use std::{
     io,
-    mem::size_of,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
     time::Duration,
 };
 
 use base::Instant;
-
-use crate::{
-    call::{check, check_len},
-    clock::timespec,
+use libc::c_int;
+use rustix::{
+    event::{
+        EventfdFlags,
+        epoll::{self, CreateFlags, EventData, EventFlags},
+        eventfd,
+    },
+    time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create,
+        timerfd_settime,
+    },
 };
+
+use crate::{call::check_len, clock::timespec};
 
 /// Which events of a descriptor are asked for. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,14 +43,11 @@ impl Interest {
         writable: true,
     };
 
-    fn bits(self) -> u32 {
-        let readable = if self.readable { READ_BITS } else { 0 };
-        let writable = if self.writable {
-            bits(libc::EPOLLOUT)
-        } else {
-            0
-        };
-        readable | writable
+    fn flags(self) -> EventFlags {
+        let mut flags = EventFlags::empty();
+        flags.set(READ_FLAGS, self.readable);
+        flags.set(EventFlags::OUT, self.writable);
+        flags
     }
 }
 
@@ -63,6 +68,7 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Epoll {
     fd: OwnedFd,
+    // rustix has this structure with a pointer in it, which would keep a set on its thread.
     events: Vec<libc::epoll_event>,
     has_pwait2: bool,
 }
@@ -73,11 +79,8 @@ impl Epoll {
     /// # Errors
     /// When the process is out of descriptors.
     pub fn new(events_max: usize) -> io::Result<Self> {
-        // SAFETY: takes a flag by value.
-        let raw = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         Ok(Self {
-            // SAFETY: `raw` was just returned open by epoll_create1 and belongs to nobody else.
-            fd: unsafe { OwnedFd::from_raw_fd(raw) },
+            fd: epoll::create(CreateFlags::CLOEXEC)?,
             events: vec![libc::epoll_event { events: 0, u64: 0 }; events_max.max(1)],
             has_pwait2: true,
         })
@@ -88,7 +91,8 @@ impl Epoll {
     /// # Errors
     /// When the descriptor cannot be polled, is in the set already, or memory is short.
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
+        let data = EventData::new_u64(token);
+        Ok(epoll::add(&self.fd, fd, data, interest.flags())?)
     }
 
     /// Changes what is asked of a descriptor in the set.
@@ -96,7 +100,8 @@ impl Epoll {
     /// # Errors
     /// When the descriptor is not in the set.
     pub fn modify(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
+        let data = EventData::new_u64(token);
+        Ok(epoll::modify(&self.fd, fd, data, interest.flags())?)
     }
 
     /// Takes a descriptor out.
@@ -104,7 +109,7 @@ impl Epoll {
     /// # Errors
     /// When the descriptor is not in the set.
     pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::default())
+        Ok(epoll::delete(&self.fd, fd)?)
     }
 
     /// Waits up to `timeout` (`None`: for ever; zero: only looks) and gives what is ready.
@@ -135,35 +140,36 @@ impl Epoll {
             result => result?,
         };
         Ok(self.events[..count].iter().map(|event| {
-            let (events, token) = (event.events, event.u64);
+            let (flags, token) = (EventFlags::from_bits_retain(event.events), event.u64);
             Ready {
                 token,
-                readable: events & (READ_BITS | FAULT_BITS) != 0,
-                writable: events & (bits(libc::EPOLLOUT) | FAULT_BITS) != 0,
-                faulty: events & FAULT_BITS != 0,
+                readable: flags.intersects(READ_FLAGS | FAULT_FLAGS),
+                writable: flags.intersects(EventFlags::OUT | FAULT_FLAGS),
+                faulty: flags.intersects(FAULT_FLAGS),
             }
         }))
     }
 
-    fn wait_millis(&mut self, timeout_ms: libc::c_int) -> io::Result<usize> {
-        let capacity = libc::c_int::try_from(self.events.len()).unwrap_or(libc::c_int::MAX);
+    fn wait_millis(&mut self, timeout_ms: c_int) -> io::Result<usize> {
+        let capacity = c_int::try_from(self.events.len()).unwrap_or(c_int::MAX);
         // SAFETY: `events` is exclusively borrowed and holds at least `capacity` entries; the
         // kernel writes no more than that.
-        let count = check(unsafe {
+        let count = unsafe {
             libc::epoll_wait(
                 self.fd.as_raw_fd(),
                 self.events.as_mut_ptr(),
                 capacity,
                 timeout_ms,
             )
-        })?;
-        Ok(usize::try_from(count).unwrap_or(0))
+        };
+        check_len(count as isize)
     }
 
-    /// By system call number: the C library's wrapper is newer than the kernels we run on.
+    /// To the nanosecond. By system call number: rustix uses this call only in builds that no
+    /// kernel before Linux 5.11 runs, and has no fallback then.
     fn wait_exactly(&mut self, timeout: Duration) -> io::Result<usize> {
         let timeout = timespec(timeout);
-        let capacity = libc::c_int::try_from(self.events.len()).unwrap_or(libc::c_int::MAX);
+        let capacity = c_int::try_from(self.events.len()).unwrap_or(c_int::MAX);
         // SAFETY: `events` is exclusively borrowed and holds at least `capacity` entries, of which
         // the kernel writes no more; `timeout` is live and only read; the signal mask is null, for
         // which its size is ignored.
@@ -179,29 +185,6 @@ impl Epoll {
             )
         };
         check_len(isize::try_from(count).unwrap_or(-1))
-    }
-
-    fn control(
-        &self,
-        operation: libc::c_int,
-        fd: BorrowedFd<'_>,
-        token: u64,
-        interest: Interest,
-    ) -> io::Result<()> {
-        let mut event = libc::epoll_event {
-            events: interest.bits(),
-            u64: token,
-        };
-        // SAFETY: both descriptors are borrowed, hence open; `event` is live and only read.
-        check(unsafe {
-            libc::epoll_ctl(
-                self.fd.as_raw_fd(),
-                operation,
-                fd.as_raw_fd(),
-                &raw mut event,
-            )
-        })?;
-        Ok(())
     }
 }
 
@@ -228,11 +211,8 @@ impl TimerFd {
     /// # Errors
     /// When the process is out of descriptors.
     pub fn new() -> io::Result<Self> {
-        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
-        // SAFETY: takes two integers by value.
-        let raw = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
-        // SAFETY: `raw` was just returned open by timerfd_create and belongs to nobody else.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(raw) }))
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        Ok(Self(timerfd_create(TimerfdClockId::Monotonic, flags)?))
     }
 
     /// Readable from `deadline` on (at once when it has passed); `None` unsets it.
@@ -242,27 +222,18 @@ impl TimerFd {
     pub fn set(&self, deadline: Option<Instant>) -> io::Result<()> {
         // A value of zero would unset the timer, so the clock's origin becomes its first instant.
         let at = deadline.map_or(0, |deadline| deadline.as_nanos().max(1));
-        let zero = timespec(Duration::ZERO);
-        let value = libc::itimerspec {
-            it_interval: zero,
+        let value = Itimerspec {
+            it_interval: timespec(Duration::ZERO),
             it_value: timespec(Duration::from_nanos(at)),
         };
-        // SAFETY: `value` is live and only read; the old value is not asked for (null is allowed).
-        check(unsafe {
-            libc::timerfd_settime(
-                self.0.as_raw_fd(),
-                libc::TFD_TIMER_ABSTIME,
-                &raw const value,
-                std::ptr::null_mut(),
-            )
-        })?;
+        let _former = timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &value)?;
         Ok(())
     }
 
     /// Makes a passed timer unreadable until it is set again; true when it had passed.
     #[must_use]
     pub fn take(&self) -> bool {
-        read_count(self.0.as_fd()).is_some()
+        take_count(&self.0)
     }
 }
 
@@ -282,10 +253,8 @@ impl WakeFd {
     /// # Errors
     /// When the process is out of descriptors.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: takes two integers by value.
-        let raw = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
-        // SAFETY: `raw` was just returned open by eventfd and belongs to nobody else.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(raw) }))
+        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        Ok(Self(eventfd(0, flags)?))
     }
 
     /// A second handle on the same wake-up, for another thread.
@@ -298,22 +267,14 @@ impl WakeFd {
 
     /// Makes it readable. Raising twice is the same as once.
     pub fn raise(&self) {
-        let one = 1_u64;
-        // SAFETY: the eight bytes of `one` are readable for the call. The only failure is a full
-        // counter, and then it is readable already.
-        let _written_or_raised_already = unsafe {
-            libc::write(
-                self.0.as_raw_fd(),
-                std::ptr::from_ref(&one).cast(),
-                size_of::<u64>(),
-            )
-        };
+        // The only failure is a full counter, and then it is readable already.
+        let _written_or_raised_already = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
     /// Lowers it; true when it was raised.
     #[must_use]
     pub fn take(&self) -> bool {
-        read_count(self.0.as_fd()).is_some()
+        take_count(&self.0)
     }
 }
 
@@ -329,32 +290,19 @@ impl AsRawFd for WakeFd {
     }
 }
 
-/// The 64-bit count that timerfd and eventfd give when read; `None` when there is none.
-fn read_count(fd: BorrowedFd<'_>) -> Option<u64> {
-    let mut count = 0_u64;
-    // SAFETY: `count` is live and exclusively borrowed, and eight bytes long as announced.
-    let read = unsafe {
-        libc::read(
-            fd.as_raw_fd(),
-            std::ptr::from_mut(&mut count).cast(),
-            size_of::<u64>(),
-        )
-    };
-    (read == 8).then_some(count)
-}
-
 /// Whole milliseconds, rounded up so that a wait never ends early, within what poll calls take.
-fn millis(timeout: Duration) -> libc::c_int {
+fn millis(timeout: Duration) -> c_int {
     let rounded_up = timeout.as_nanos().div_ceil(1_000_000);
-    libc::c_int::try_from(rounded_up).unwrap_or(libc::c_int::MAX)
+    c_int::try_from(rounded_up).unwrap_or(c_int::MAX)
 }
 
-const fn bits(flag: libc::c_int) -> u32 {
-    flag.cast_unsigned()
+/// Takes the 64-bit count of a timerfd or eventfd; false when it is zero.
+fn take_count(fd: &OwnedFd) -> bool {
+    rustix::io::read(fd, &mut [0; 8]) == Ok(8)
 }
 
-const READ_BITS: u32 = bits(libc::EPOLLIN) | bits(libc::EPOLLRDHUP);
-const FAULT_BITS: u32 = bits(libc::EPOLLERR) | bits(libc::EPOLLHUP);
+const READ_FLAGS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
+const FAULT_FLAGS: EventFlags = EventFlags::ERR.union(EventFlags::HUP);
 
 #[cfg(test)]
 mod tests {

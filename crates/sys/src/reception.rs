@@ -4,16 +4,12 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    os::fd::{AsRawFd as _, BorrowedFd},
+    os::fd::BorrowedFd,
 };
 
-use libc::{c_int, iovec, msghdr};
+use libc::c_int;
 
-use crate::{
-    Family, RawAddress,
-    call::{check_len, set_option},
-    stamp::control_messages,
-};
+use crate::{Family, RawAddress, call::set_option, message, stamp::control_messages};
 
 /// One datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,27 +54,9 @@ pub fn enable(fd: BorrowedFd<'_>, family: Family) -> io::Result<()> {
 pub fn receive(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Reception> {
     let mut address = RawAddress::empty();
     let mut control = [0_u8; CONTROL_BYTES];
-    let mut vector = iovec {
-        iov_base: bytes.as_mut_ptr().cast(),
-        iov_len: bytes.len(),
-    };
-    // SAFETY: `msghdr` is a C structure of integers and raw pointers; all zero is a valid value.
-    let mut header: msghdr = unsafe { std::mem::zeroed() };
-    header.msg_name = address.as_mut_ptr().cast();
-    header.msg_namelen = address.len();
-    header.msg_iov = &raw mut vector;
-    header.msg_iovlen = 1;
-    header.msg_control = control.as_mut_ptr().cast();
-    header.msg_controllen = control.len() as _;
-    // SAFETY: the header points at `bytes`, `address`, `control` and `vector`, exclusively borrowed
-    // or local, with their true lengths; the kernel writes no more and keeps no pointer.
-    let len =
-        check_len(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) })?;
-    #[allow(
-        clippy::unnecessary_cast,
-        reason = "the field is narrower in other C libraries"
-    )]
-    let control_len = (header.msg_controllen as usize).min(CONTROL_BYTES);
+    let from = Some(&mut address);
+    let flags = libc::MSG_DONTWAIT;
+    let (len, control_len) = message::receive_one(fd, bytes, from, &mut control, flags)?;
     let mut reception = Reception {
         len,
         source: address.to_socket_addr(),

@@ -2,6 +2,12 @@
 
 use std::{fs, io};
 
+use rustix::{
+    io::Errno,
+    mm::{MlockAllFlags, mlockall},
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
+
 use crate::call::check;
 
 /// Puts the calling thread into the real-time class SCHED_FIFO: it runs until it waits, before
@@ -36,17 +42,12 @@ fn set(policy: libc::c_int, priority: u8) -> io::Result<()> {
 /// `EINVAL` for one that does not exist or that this process may not use.
 pub fn set_cpu(cpu: u32) -> io::Result<()> {
     let cpu = usize::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
-    if cpu >= CPU_MAX {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(Errno::INVAL.into());
     }
-    // SAFETY: `cpu_set_t` is a C structure of integers; all zero is the empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `cpu` is below the number of bits of the set.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    let len = size_of::<libc::cpu_set_t>();
-    // SAFETY: `set` is live, `len` bytes long and only read; process 0 is the calling thread.
-    check(unsafe { libc::sched_setaffinity(0, len, &raw const set) })?;
-    Ok(())
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Processors that this process may use, in order.
@@ -54,15 +55,9 @@ pub fn set_cpu(cpu: u32) -> io::Result<()> {
 /// # Errors
 /// When the machine has more than a set of 1,024.
 pub fn cpus() -> io::Result<Vec<u32>> {
-    // SAFETY: `cpu_set_t` is a C structure of integers; all zero is a valid value.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    let len = size_of::<libc::cpu_set_t>();
-    // SAFETY: `set` is live, exclusively borrowed and `len` bytes long; process 0 is this thread.
-    check(unsafe { libc::sched_getaffinity(0, len, &raw mut set) })?;
-    // SAFETY: every index is below the number of bits of the set, which is only read.
-    let is_in = |&cpu: &usize| unsafe { libc::CPU_ISSET(cpu, &set) };
-    Ok((0..CPU_MAX)
-        .filter(is_in)
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU)
+        .filter(|&cpu| set.is_set(cpu))
         .filter_map(|cpu| u32::try_from(cpu).ok())
         .collect())
 }
@@ -87,13 +82,8 @@ pub fn realtime_limit_ns() -> Option<(u64, u64)> {
 /// # Errors
 /// `EPERM` or `ENOMEM` without CAP_IPC_LOCK beyond `ulimit -l`.
 pub fn lock_memory() -> io::Result<()> {
-    // SAFETY: takes flags by value.
-    check(unsafe { libc::mlockall(libc::MCL_CURRENT) })?;
-    Ok(())
+    Ok(mlockall(MlockAllFlags::CURRENT)?)
 }
-
-/// Bits of the C library's processor set.
-const CPU_MAX: usize = size_of::<libc::cpu_set_t>() * 8;
 
 #[cfg(test)]
 mod tests {

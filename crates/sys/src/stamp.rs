@@ -16,12 +16,12 @@ use std::{
     io::{self, IoSlice},
     mem::size_of,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    os::fd::{AsRawFd as _, BorrowedFd},
+    os::fd::BorrowedFd,
 };
 
-use libc::{c_int, c_uint, iovec, msghdr};
+use libc::{c_int, c_uint};
 
-use crate::call::{check_len, set_option};
+use crate::{call::set_option, message};
 
 /// When a packet passed, in nanoseconds; by whichever clocks there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,17 +110,8 @@ pub fn send_stamped(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     put_header(&mut control, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 4);
     let flags: u32 = TX_SCHED | TX_SOFTWARE | TX_HARDWARE;
     control[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&flags.to_ne_bytes());
-    let piece = IoSlice::new(bytes);
-    let mut header = empty_header();
-    // `IoSlice` is guaranteed to have the layout of `iovec` on Unix.
-    header.msg_iov = std::ptr::from_ref(&piece).cast_mut().cast::<iovec>();
-    header.msg_iovlen = 1;
-    header.msg_control = control.as_mut_ptr().cast();
-    header.msg_controllen = control.len() as _;
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    // SAFETY: the header points at `bytes` and `control`, which outlive the call; sending only
-    // reads through these pointers and keeps none of them.
-    check_len(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, flags) })
+    message::send_one(fd, None, &[IoSlice::new(bytes)], &control, flags)
 }
 
 /// Receives one datagram without waiting, with the times when it came.
@@ -138,7 +129,7 @@ pub(crate) fn receive_with_control(
     bytes: &mut [u8],
 ) -> io::Result<(usize, [u8; CONTROL_BYTES])> {
     let mut control = [0; CONTROL_BYTES];
-    let (len, _) = receive(fd, bytes, &mut control, 0)?;
+    let (len, _) = message::receive_one(fd, bytes, None, &mut control, libc::MSG_DONTWAIT)?;
     Ok((len, control))
 }
 
@@ -160,7 +151,9 @@ pub fn parse_arrival(control: &[u8]) -> Stamps {
 pub fn receive_report(fd: BorrowedFd<'_>) -> io::Result<Option<Report>> {
     loop {
         let mut control = [0; CONTROL_BYTES];
-        let (_, control_len) = match receive(fd, &mut [], &mut control, libc::MSG_ERRQUEUE) {
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        let received = message::receive_one(fd, &mut [], None, &mut control, flags);
+        let (_, control_len) = match received {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             received => received?,
         };
@@ -212,18 +205,20 @@ pub fn parse_report(control: &[u8]) -> Option<Report> {
 
 /// `struct scm_timestamping`: software, a place no longer used, hardware.
 fn parse_stamps(data: &[u8]) -> Stamps {
-    let at = |index: usize| {
-        let time = data.get(index * 16..(index + 1) * 16)?;
-        let number = |at: usize| u64::from_ne_bytes(time[at..at + 8].try_into().expect("8 bytes"));
-        let ns = number(0)
-            .checked_mul(1_000_000_000)?
-            .checked_add(number(8))?;
-        (ns != 0).then_some(ns)
-    };
+    let at = |index: usize| parse_time(data.get(index * 16..)?);
     Stamps {
         software_ns: at(0),
         hardware_ns: at(2),
     }
+}
+
+/// The `struct timespec` that `data` begins with, in nanoseconds; `None` for none, which is zero.
+pub(crate) fn parse_time(data: &[u8]) -> Option<u64> {
+    let number = |at: usize| Some(u64::from_ne_bytes(*data.get(at..)?.first_chunk()?));
+    let ns = number(0)?
+        .checked_mul(1_000_000_000)?
+        .checked_add(number(8)?)?;
+    (ns != 0).then_some(ns)
 }
 
 /// The `sockaddr` behind an extended error.
@@ -255,38 +250,6 @@ pub(crate) fn control_messages(mut bytes: &[u8]) -> impl Iterator<Item = (c_int,
         bytes = &bytes[next..];
         Some((level, kind, data))
     })
-}
-
-fn receive(
-    fd: BorrowedFd<'_>,
-    bytes: &mut [u8],
-    control: &mut [u8; CONTROL_BYTES],
-    flags: c_int,
-) -> io::Result<(usize, usize)> {
-    let mut vector = iovec {
-        iov_base: bytes.as_mut_ptr().cast(),
-        iov_len: bytes.len(),
-    };
-    let mut header = empty_header();
-    header.msg_iov = &raw mut vector;
-    header.msg_iovlen = 1;
-    header.msg_control = control.as_mut_ptr().cast();
-    header.msg_controllen = control.len() as _;
-    let flags = flags | libc::MSG_DONTWAIT;
-    // SAFETY: the header points at `bytes`, `control` and `vector`, exclusively borrowed or local,
-    // with their true lengths; the kernel writes no more than these and keeps no pointer.
-    let len = check_len(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags) })?;
-    #[allow(
-        clippy::unnecessary_cast,
-        reason = "the field is narrower in other C libraries"
-    )]
-    let control_len = header.msg_controllen as usize;
-    Ok((len, control_len.min(CONTROL_BYTES)))
-}
-
-fn empty_header() -> msghdr {
-    // SAFETY: `msghdr` is a C structure of integers and raw pointers; all zero is a valid value.
-    unsafe { std::mem::zeroed() }
 }
 
 fn put_header(bytes: &mut [u8], level: c_int, kind: c_int, data_len: usize) {

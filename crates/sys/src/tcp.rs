@@ -7,15 +7,19 @@
 use std::{
     io,
     net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd},
+    os::fd::AsFd,
     time::Duration,
 };
 
 use libc::c_int;
+use rustix::{
+    io::Errno,
+    net::{SocketType, bind, sockopt},
+};
 
 use crate::{
-    Family, RawAddress,
-    call::{check, int_option, set_option},
+    Family,
+    call::{int_option, set_option},
 };
 
 /// Starts to connect, after `prepare` has set what shall hold from the first packet on. The stream
@@ -28,13 +32,11 @@ pub fn connect(
     to: SocketAddr,
     prepare: impl FnOnce(&TcpStream) -> io::Result<()>,
 ) -> io::Result<TcpStream> {
-    let stream = TcpStream::from(socket(Family::of(&to))?);
+    let stream = TcpStream::from(Family::of(&to).socket(SocketType::STREAM)?);
     prepare(&stream)?;
-    let raw = RawAddress::from(to);
-    // SAFETY: `raw` is live for the call and as long as `len` says; it is only read.
-    match check(unsafe { libc::connect(stream.as_raw_fd(), raw.as_ptr(), raw.len()) }) {
-        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
-        _connected_or_in_progress => Ok(stream),
+    match rustix::net::connect(&stream, &to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(stream),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -44,17 +46,13 @@ pub fn connect(
 /// # Errors
 /// `AddrInUse`, `AddrNotAvailable`, or `PermissionDenied` for ports below 1024.
 pub fn listen(address: SocketAddr, backlog: u16) -> io::Result<TcpListener> {
-    let fd = socket(Family::of(&address))?;
-    let on: c_int = 1;
-    set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &on)?;
+    let fd = Family::of(&address).socket(SocketType::STREAM)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
     if address.is_ipv6() {
-        set_option(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &on)?;
+        sockopt::set_ipv6_v6only(&fd, true)?;
     }
-    let raw = RawAddress::from(address);
-    // SAFETY: `raw` is live for the call and as long as `len` says; it is only read.
-    check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr(), raw.len()) })?;
-    // SAFETY: takes two integers by value; the descriptor is owned here, hence open.
-    check(unsafe { libc::listen(fd.as_raw_fd(), c_int::from(backlog)) })?;
+    bind(&fd, &address)?;
+    rustix::net::listen(&fd, backlog.into())?;
     Ok(TcpListener::from(fd))
 }
 
@@ -64,18 +62,17 @@ pub fn listen(address: SocketAddr, backlog: u16) -> io::Result<TcpListener> {
 /// # Errors
 /// Never in practice.
 pub fn set_silence_limit(stream: &TcpStream, limit: Duration) -> io::Result<()> {
-    let seconds = c_int::try_from(limit.as_secs())
-        .unwrap_or(c_int::MAX)
-        .max(3);
-    let interval = seconds / PROBES;
-    let fd = stream.as_fd();
-    let on: c_int = 1;
-    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, &on)?;
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &interval)?;
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, &interval)?;
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, &(PROBES - 1))?;
-    let limit_ms = seconds.saturating_mul(1000);
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &limit_ms)
+    // Whole seconds, and milliseconds within 31 bits.
+    let seconds = limit.as_secs().clamp(3, SILENCE_SECONDS_MAX);
+    let interval = Duration::from_secs(seconds / u64::from(PROBES));
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, interval)?;
+    sockopt::set_tcp_keepintvl(stream, interval)?;
+    sockopt::set_tcp_keepcnt(stream, PROBES - 1)?;
+    Ok(sockopt::set_tcp_user_timeout(
+        stream,
+        seconds as u32 * 1_000,
+    )?)
 }
 
 /// Bounds how long a lost segment goes unnoticed when nothing follows it: it is sent again
@@ -108,18 +105,11 @@ pub fn prompt_resend(socket: &impl AsFd) -> io::Result<[Duration; 2]> {
     Ok([span(TCP_RTO_MIN_US)?, span(TCP_DELACK_MAX_US)?])
 }
 
-fn socket(family: Family) -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: takes three integers by value.
-    let raw = check(unsafe { libc::socket(family.domain(), kind, 0) })?;
-    // SAFETY: `raw` was just returned open by socket and belongs to nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
-}
-
 const TCP_RTO_MIN_US: c_int = 45;
 const TCP_DELACK_MAX_US: c_int = 46;
 /// A silence limit is one idle time and this many probes less one.
-const PROBES: c_int = 3;
+const PROBES: u32 = 3;
+const SILENCE_SECONDS_MAX: u64 = i32::MAX as u64 / 1_000;
 
 #[cfg(test)]
 mod tests {

@@ -3,14 +3,18 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
 };
 
 use libc::c_int;
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
+};
 
 use crate::{
     RawAddress,
-    call::{check, int_option, int_options, set_option},
+    address::AddressBytes,
+    call::{int_option, int_options, set_option},
 };
 
 /// The address family of a socket.
@@ -32,11 +36,14 @@ impl Family {
         }
     }
 
-    pub(crate) const fn domain(self) -> c_int {
-        match self {
-            Self::V4 => libc::AF_INET,
-            Self::V6 => libc::AF_INET6,
-        }
+    /// A socket that never blocks.
+    pub(crate) fn socket(self, kind: SocketType) -> io::Result<OwnedFd> {
+        let domain = match self {
+            Self::V4 => AddressFamily::INET,
+            Self::V6 => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        Ok(socket_with(domain, kind, flags, None)?)
     }
 
     const fn level(self) -> c_int {
@@ -70,18 +77,11 @@ impl UdpSocket {
     /// # Errors
     /// When the family is not available or the process is out of descriptors.
     pub fn new(family: Family) -> io::Result<Self> {
-        let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: takes three integers by value.
-        let raw = check(unsafe { libc::socket(family.domain(), kind, 0) })?;
-        let socket = Self {
-            // SAFETY: `raw` was just returned open by socket and belongs to nobody else.
-            fd: unsafe { OwnedFd::from_raw_fd(raw) },
-            family,
-        };
+        let fd = family.socket(SocketType::DGRAM)?;
         if family == Family::V6 {
-            socket.set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &1)?;
+            sockopt::set_ipv6_v6only(&fd, true)?;
         }
-        Ok(socket)
+        Ok(Self { fd, family })
     }
 
     /// Takes a local address and port (0: any free one). A group address makes the kernel pass on
@@ -90,10 +90,7 @@ impl UdpSocket {
     /// # Errors
     /// `AddrInUse`, `AddrNotAvailable`, or `PermissionDenied` for ports below 1024.
     pub fn bind(&self, address: SocketAddr) -> io::Result<()> {
-        let raw = RawAddress::from(address);
-        // SAFETY: `raw` is live for the call and as long as `len` says; it is only read.
-        check(unsafe { libc::bind(self.as_raw_fd(), raw.as_ptr(), raw.len()) })?;
-        Ok(())
+        Ok(bind(&self.fd, &address)?)
     }
 
     /// The address the socket is bound to.
@@ -101,13 +98,7 @@ impl UdpSocket {
     /// # Errors
     /// Never in practice.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        let mut raw = RawAddress::empty();
-        let (address, len) = (raw.as_mut_ptr(), std::ptr::from_mut(raw.len_mut()));
-        // SAFETY: both pointers are into `raw`, live and exclusively borrowed; `len` holds the size
-        // of the room for the address and the kernel writes no more.
-        check(unsafe { libc::getsockname(self.as_raw_fd(), address, len) })?;
-        raw.to_socket_addr()
-            .ok_or(io::ErrorKind::Unsupported.into())
+        Ok(getsockname(&self.fd)?.try_into()?)
     }
 
     /// Lets several sockets bind the same group and port; each gets every datagram. On a unicast
@@ -116,7 +107,7 @@ impl UdpSocket {
     /// # Errors
     /// Never in practice.
     pub fn set_reuse_address(&self, on: bool) -> io::Result<()> {
-        self.set(libc::SOL_SOCKET, libc::SO_REUSEADDR, &c_int::from(on))
+        Ok(sockopt::set_socket_reuseaddr(&self.fd, on)?)
     }
 
     /// Receives `group` on one interface, from any source or from one only.
@@ -125,18 +116,12 @@ impl UdpSocket {
     /// `ENODEV` for an unknown interface, `EADDRINUSE` when joined already, `ENOBUFS` beyond
     /// `net.ipv4.igmp_max_memberships`.
     pub fn join(&self, group: IpAddr, interface: u32, source: Option<IpAddr>) -> io::Result<()> {
-        let group = RawAddress::from(SocketAddr::new(group, 0)).storage();
         let level = self.family.level();
+        let group = GroupRequest::new(interface, group);
         match source {
-            None => {
-                let request = libc::group_req {
-                    gr_interface: interface,
-                    gr_group: group,
-                };
-                self.set(level, libc::MCAST_JOIN_GROUP, &request)
-            }
+            None => self.set(level, libc::MCAST_JOIN_GROUP, &group),
             Some(source) => {
-                let request = group_and_source(interface, group, source);
+                let request = group.with_source(source);
                 self.set(level, libc::MCAST_JOIN_SOURCE_GROUP, &request)
             }
         }
@@ -148,8 +133,7 @@ impl UdpSocket {
     /// # Errors
     /// `EADDRNOTAVAIL` when the group was not joined; `ENOBUFS` beyond `net.ipv4.igmp_max_msf`.
     pub fn block_source(&self, group: IpAddr, interface: u32, source: IpAddr) -> io::Result<()> {
-        let group = RawAddress::from(SocketAddr::new(group, 0)).storage();
-        let request = group_and_source(interface, group, source);
+        let request = GroupRequest::new(interface, group).with_source(source);
         self.set(self.family.level(), libc::MCAST_BLOCK_SOURCE, &request)
     }
 
@@ -368,17 +352,44 @@ impl AsRawFd for UdpSocket {
     }
 }
 
-fn group_and_source(
+/// `struct group_req`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct GroupRequest {
     interface: u32,
-    group: libc::sockaddr_storage,
-    source: IpAddr,
-) -> libc::group_source_req {
-    libc::group_source_req {
-        gsr_interface: interface,
-        gsr_group: group,
-        gsr_source: RawAddress::from(SocketAddr::new(source, 0)).storage(),
+    group: AddressBytes,
+}
+
+/// `struct group_source_req`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct GroupSourceRequest {
+    group: GroupRequest,
+    source: AddressBytes,
+}
+
+impl GroupRequest {
+    fn new(interface: u32, group: IpAddr) -> Self {
+        let group = RawAddress::from(SocketAddr::new(group, 0)).bytes();
+        Self { interface, group }
+    }
+
+    fn with_source(self, source: IpAddr) -> GroupSourceRequest {
+        GroupSourceRequest {
+            group: self,
+            source: RawAddress::from(SocketAddr::new(source, 0)).bytes(),
+        }
     }
 }
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<GroupRequest>() == size_of::<libc::group_req>());
+    assert!(size_of::<GroupSourceRequest>() == size_of::<libc::group_source_req>());
+    assert!(offset_of!(GroupRequest, group) == offset_of!(libc::group_req, gr_group));
+    let source = offset_of!(GroupSourceRequest, source);
+    assert!(source == offset_of!(libc::group_source_req, gsr_source));
+};
 
 fn in_addr(address: Ipv4Addr) -> libc::in_addr {
     libc::in_addr {

@@ -15,16 +15,21 @@ use std::{
     ffi::{CStr, CString},
     fs::File,
     io,
-    mem::size_of,
     os::{
-        fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+        fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
         unix::{ffi::OsStrExt as _, fs::FileTypeExt as _},
     },
     path::{Component, Path},
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use libc::c_int;
+use rustix::{
+    fs::{
+        AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, fallocate, fchmod, fsync,
+        linkat, mkdirat, open, openat, openat2, renameat_with, symlinkat, syncfs, unlinkat,
+    },
+    io::{Errno, retry_on_intr},
+};
 
 use crate::call::check;
 
@@ -50,12 +55,8 @@ impl Directory {
     /// # Errors
     /// `NotFound`, `NotADirectory` or `PermissionDenied`.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let path = CString::new(path.as_os_str().as_bytes())?;
-        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
-        // SAFETY: `path` is a live nul-terminated string, only read.
-        let raw = check(unsafe { libc::open(path.as_ptr(), flags) })?;
-        // SAFETY: `raw` was just returned open by open and belongs to nobody else.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(raw) }))
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(open(path, flags, Mode::empty())?))
     }
 
     /// Opens a directory beneath this one.
@@ -63,7 +64,7 @@ impl Directory {
     /// # Errors
     /// `NotFound`, `NotADirectory`, or a link on the way.
     pub fn directory(&self, path: &Path) -> io::Result<Self> {
-        self.beneath(path, libc::O_RDONLY | libc::O_DIRECTORY, 0)
+        self.beneath(path, OFlags::RDONLY | OFlags::DIRECTORY, 0)
             .map(Self)
     }
 
@@ -72,7 +73,7 @@ impl Directory {
     /// # Errors
     /// `NotFound`, a link on the way, or `InvalidInput` for anything but a regular file.
     pub fn open_to_read(&self, path: &Path) -> io::Result<File> {
-        self.regular(path, libc::O_RDONLY, 0)
+        self.regular(path, OFlags::RDONLY)
     }
 
     /// Opens whatever is at `path` for reading, without waiting, for who checks what it is
@@ -81,7 +82,7 @@ impl Directory {
     /// # Errors
     /// `NotFound`, or a link on the way.
     pub fn open_unchecked(&self, path: &Path) -> io::Result<File> {
-        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         self.beneath(path, flags, 0).map(File::from)
     }
 
@@ -90,7 +91,7 @@ impl Directory {
     /// # Errors
     /// As [`Directory::open_to_read`].
     pub fn open_to_write(&self, path: &Path) -> io::Result<File> {
-        self.regular(path, libc::O_RDWR, 0)
+        self.regular(path, OFlags::RDWR)
     }
 
     /// Makes a new file for reading and writing. The process's mask applies to `mode`.
@@ -98,7 +99,7 @@ impl Directory {
     /// # Errors
     /// `AlreadyExists` when the name is taken, also by a link.
     pub fn create(&self, path: &Path, mode: u32) -> io::Result<File> {
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         self.beneath(path, flags, mode).map(File::from)
     }
 
@@ -108,10 +109,7 @@ impl Directory {
     /// `AlreadyExists` when the name is taken.
     pub fn make_directory(&self, path: &Path, mode: u32) -> io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
-        let parent = parent.as_raw_fd();
-        // SAFETY: `name` is a live nul-terminated string, only read; `parent` is open.
-        check(unsafe { libc::mkdirat(parent, name.as_ptr(), mode) })?;
-        Ok(())
+        Ok(mkdirat(parent, &name, Mode::from_raw_mode(mode))?)
     }
 
     /// Makes a symbolic link at `path` that says `target`, whatever that is.
@@ -120,11 +118,7 @@ impl Directory {
     /// `AlreadyExists` when the name is taken.
     pub fn make_link(&self, target: &Path, path: &Path) -> io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
-        let target = CString::new(target.as_os_str().as_bytes())?;
-        let parent = parent.as_raw_fd();
-        // SAFETY: both strings are live and nul-terminated, only read; `parent` is open.
-        check(unsafe { libc::symlinkat(target.as_ptr(), parent, name.as_ptr()) })?;
-        Ok(())
+        Ok(symlinkat(target, parent, &name)?)
     }
 
     /// Gives what is called `from` here the name `to` beneath `destination`, in one step. Neither
@@ -143,19 +137,16 @@ impl Directory {
     ) -> io::Result<()> {
         let (old_parent, old) = self.parent_of(from)?;
         let (new_parent, new) = destination.parent_of(to)?;
-        let (old_at, new_at) = (old_parent.as_raw_fd(), new_parent.as_raw_fd());
         let flags = match taken {
-            Taken::Refuse => libc::RENAME_NOREPLACE,
-            Taken::Replace => 0,
+            Taken::Refuse => RenameFlags::NOREPLACE,
+            Taken::Replace => RenameFlags::empty(),
         };
-        // SAFETY: both names are live nul-terminated strings, only read; both directories are open.
-        let renamed =
-            check(unsafe { libc::renameat2(old_at, old.as_ptr(), new_at, new.as_ptr(), flags) });
-        match renamed {
-            Err(error) if flags != 0 && knows_no_flags(&error) => {
+        match renameat_with(&old_parent, &old, &new_parent, &new, flags) {
+            // The filesystem renames, but not with a condition.
+            Err(Errno::INVAL | Errno::NOSYS) if taken == Taken::Refuse => {
                 link_over(old_parent.as_fd(), &old, new_parent.as_fd(), &new)
             }
-            renamed => renamed.map(drop),
+            renamed => Ok(renamed?),
         }
     }
 
@@ -164,7 +155,7 @@ impl Directory {
     /// # Errors
     /// `NotFound`, or `IsADirectory`.
     pub fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.unlink(path, 0)
+        self.unlink(path, AtFlags::empty())
     }
 
     /// Sets this directory's own permission bits.
@@ -172,9 +163,7 @@ impl Directory {
     /// # Errors
     /// `PermissionDenied` when it belongs to someone else.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        // SAFETY: takes no memory; the descriptor is owned, hence open.
-        check(unsafe { libc::fchmod(self.0.as_raw_fd(), mode) })?;
-        Ok(())
+        Ok(fchmod(&self.0, Mode::from_raw_mode(mode))?)
     }
 
     /// Sets the permission bits of what is at `path`, which need not be readable; a link there is
@@ -184,7 +173,8 @@ impl Directory {
     /// `Unsupported` for a link; `PermissionDenied` when it belongs to someone else.
     pub fn set_mode_of(&self, path: &Path, mode: u32) -> io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
-        let (at, flags) = (parent.as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
+        let (at, flags) = (parent.as_fd().as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
+        // The C library does it through `/proc` where the kernel cannot; rustix refuses the flag.
         // SAFETY: `name` is a live nul-terminated string, only read; `parent` is open.
         check(unsafe { libc::fchmodat(at, name.as_ptr(), mode, flags) })?;
         Ok(())
@@ -195,7 +185,7 @@ impl Directory {
     /// # Errors
     /// `NotFound`, or `DirectoryNotEmpty`.
     pub fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        self.unlink(path, libc::AT_REMOVEDIR)
+        self.unlink(path, AtFlags::REMOVEDIR)
     }
 
     /// What is at `path`, not following a link there.
@@ -256,9 +246,7 @@ impl Directory {
     /// # Errors
     /// When the disk fails.
     pub fn sync(&self) -> io::Result<()> {
-        // SAFETY: the descriptor is owned, hence open.
-        check(unsafe { libc::fsync(self.0.as_raw_fd()) })?;
-        Ok(())
+        Ok(fsync(&self.0)?)
     }
 
     /// Writes everything on this directory's filesystem to the disk: one call for many files.
@@ -266,9 +254,7 @@ impl Directory {
     /// # Errors
     /// When the disk failed, since Linux 5.8 also when it did so earlier.
     pub fn sync_filesystem(&self) -> io::Result<()> {
-        // SAFETY: the descriptor is owned, hence open.
-        check(unsafe { libc::syncfs(self.0.as_raw_fd()) })?;
-        Ok(())
+        Ok(syncfs(&self.0)?)
     }
 
     /// How much room the filesystem has.
@@ -279,17 +265,14 @@ impl Directory {
         Space::of(self.0.as_fd())
     }
 
-    fn unlink(&self, path: &Path, flags: c_int) -> io::Result<()> {
+    fn unlink(&self, path: &Path, flags: AtFlags) -> io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
-        let parent = parent.as_raw_fd();
-        // SAFETY: `name` is a live nul-terminated string, only read; `parent` is open.
-        check(unsafe { libc::unlinkat(parent, name.as_ptr(), flags) })?;
-        Ok(())
+        Ok(unlinkat(parent, &name, flags)?)
     }
 
     /// Opening never waits (as it would for a pipe's other end), and what is opened is checked.
-    fn regular(&self, path: &Path, flags: c_int, mode: u32) -> io::Result<File> {
-        let fd = self.beneath(path, flags | libc::O_NONBLOCK | libc::O_NOCTTY, mode)?;
+    fn regular(&self, path: &Path, flags: OFlags) -> io::Result<File> {
+        let fd = self.beneath(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, 0)?;
         let file = File::from(fd);
         let kind = file.metadata()?.file_type();
         if kind.is_file() {
@@ -312,20 +295,22 @@ impl Directory {
             return Ok((Parent::Same(self.0.as_fd()), name.clone()));
         }
         let above = path.parent().ok_or_else(|| unusable(path))?;
-        let flags = libc::O_PATH | libc::O_DIRECTORY;
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
         let parent = self.beneath(above, flags, 0)?;
         Ok((Parent::Opened(parent), name.clone()))
     }
 
-    fn beneath(&self, path: &Path, flags: c_int, mode: u32) -> io::Result<OwnedFd> {
+    fn beneath(&self, path: &Path, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
         let names = components(path)?;
         if names.is_empty() {
             return Err(unusable(path));
         }
-        let flags = flags | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // The call refuses a mode where no file is made.
+        let mode = Mode::from_raw_mode(mode);
         if !OPENAT2_IS_MISSING.load(Ordering::Relaxed) {
-            let whole = CString::new(path.as_os_str().as_bytes())?;
-            match openat2(self.0.as_fd(), &whole, flags, mode) {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            match openat2(&self.0, path, flags, mode, resolve).map_err(io::Error::from) {
                 Err(error) if is_missing(&error) => {
                     OPENAT2_IS_MISSING.store(true, Ordering::Relaxed);
                 }
@@ -336,14 +321,19 @@ impl Directory {
     }
 
     /// Opens each component by itself, none of which may be a link.
-    fn beneath_by_steps(&self, names: &[CString], flags: c_int, mode: u32) -> io::Result<OwnedFd> {
-        let step = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    fn beneath_by_steps(
+        &self,
+        names: &[CString],
+        flags: OFlags,
+        mode: Mode,
+    ) -> io::Result<OwnedFd> {
+        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mut at = Parent::Same(self.0.as_fd());
         for (index, name) in names.iter().enumerate() {
             if index + 1 == names.len() {
-                return openat(at.as_fd(), name, flags, mode);
+                return Ok(openat(at, name, flags, mode)?);
             }
-            at = Parent::Opened(openat(at.as_fd(), name, step, 0)?);
+            at = Parent::Opened(openat(at, name, step, Mode::empty())?);
         }
         Err(io::ErrorKind::InvalidInput.into())
     }
@@ -364,15 +354,12 @@ pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     if bytes == 0 {
         return file.set_len(0);
     }
-    let len = libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    loop {
-        // SAFETY: takes integers by value; the descriptor is borrowed, hence open.
-        match check(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, len) }) {
-            Ok(_zero) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+    if i64::try_from(bytes).is_err() {
+        return Err(io::ErrorKind::FileTooLarge.into());
     }
+    Ok(retry_on_intr(|| {
+        fallocate(file, FallocateFlags::empty(), 0, bytes)
+    })?)
 }
 
 /// The directory an operation is done in.
@@ -390,12 +377,6 @@ impl AsFd for Parent<'_> {
     }
 }
 
-impl Parent<'_> {
-    fn as_raw_fd(&self) -> c_int {
-        self.as_fd().as_raw_fd()
-    }
-}
-
 /// The names in a relative path; anything else is refused.
 fn components(path: &Path) -> io::Result<Vec<CString>> {
     let name = |component| match component {
@@ -410,40 +391,6 @@ fn unusable(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-fn openat2(at: BorrowedFd<'_>, path: &CStr, flags: c_int, mode: u32) -> io::Result<OwnedFd> {
-    // SAFETY: `open_how` is a C structure of integers; all zero is a valid value.
-    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-    how.flags = u64::from(flags.cast_unsigned());
-    how.mode = if flags & libc::O_CREAT == 0 {
-        0
-    } else {
-        u64::from(mode)
-    };
-    how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS;
-    // SAFETY: `path` is a live nul-terminated string and `how` a live structure of the size given;
-    // both are only read. The directory is borrowed, hence open.
-    let raw = unsafe {
-        libc::syscall(
-            libc::SYS_openat2,
-            at.as_raw_fd(),
-            path.as_ptr(),
-            &raw const how,
-            size_of::<libc::open_how>(),
-        )
-    };
-    let raw = check(c_int::try_from(raw).unwrap_or(-1))?;
-    // SAFETY: `raw` was just returned open by openat2 and belongs to nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
-}
-
-fn openat(at: BorrowedFd<'_>, name: &CStr, flags: c_int, mode: u32) -> io::Result<OwnedFd> {
-    // SAFETY: `name` is a live nul-terminated string, only read; the directory is borrowed, hence
-    // open.
-    let raw = check(unsafe { libc::openat(at.as_raw_fd(), name.as_ptr(), flags, mode) })?;
-    // SAFETY: `raw` was just returned open by openat and belongs to nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
-}
-
 /// A kernel before 5.6 does not know the call; some sandboxes forbid it. A path that is forbidden
 /// for another reason is forbidden by the other way too.
 fn is_missing(error: &io::Error) -> bool {
@@ -451,11 +398,6 @@ fn is_missing(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::ENOSYS | libc::EPERM | libc::EOPNOTSUPP)
     )
-}
-
-/// The filesystem renames, but not with a condition.
-fn knows_no_flags(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS))
 }
 
 /// Renames a file unless the new name is taken, as [`Taken::Refuse`], in two steps: in between it
@@ -466,13 +408,8 @@ fn link_over(
     new_at: BorrowedFd<'_>,
     new: &CStr,
 ) -> io::Result<()> {
-    let (old_at, new_at) = (old_at.as_raw_fd(), new_at.as_raw_fd());
-    // SAFETY: both names are live nul-terminated strings, only read; both directories are borrowed,
-    // hence open.
-    check(unsafe { libc::linkat(old_at, old.as_ptr(), new_at, new.as_ptr(), 0) })?;
-    // SAFETY: `old` is a live nul-terminated string, only read; the directory is borrowed.
-    check(unsafe { libc::unlinkat(old_at, old.as_ptr(), 0) })?;
-    Ok(())
+    linkat(old_at, old, new_at, new, AtFlags::empty())?;
+    Ok(unlinkat(old_at, old, AtFlags::empty())?)
 }
 
 /// Learnt at the first call. A race only repeats the attempt.

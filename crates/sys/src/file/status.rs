@@ -3,17 +3,17 @@
 use std::{
     ffi::{CStr, OsString},
     io,
-    mem::MaybeUninit,
-    os::{
-        fd::{AsRawFd as _, BorrowedFd},
-        unix::ffi::OsStringExt as _,
-    },
+    os::{fd::BorrowedFd, unix::ffi::OsStringExt as _},
     path::PathBuf,
 };
 
-use libc::c_int;
-
-use crate::call::{check, check_len};
+use rustix::{
+    fs::{
+        Access, AtFlags, FileType, Timespec, Timestamps, UTIME_OMIT, accessat, fstatvfs,
+        readlinkat, statat, utimensat,
+    },
+    process::geteuid,
+};
 
 /// What is at a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,28 +75,16 @@ impl Status {
     /// about filesystems that ask another host.
     #[must_use]
     pub const fn is_readable_by_owner(&self, user: u32) -> bool {
-        self.owner == user && self.mode & libc::S_IRUSR != 0
+        self.owner == user && self.mode & OWNER_READS != 0
     }
 
     pub(super) fn at(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Self> {
-        let mut stat = MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: `name` is a live nul-terminated string, only read; `stat` is room for the
-        // structure that the call fills when it succeeds; the directory is open.
-        check(unsafe {
-            libc::fstatat(
-                directory.as_raw_fd(),
-                name.as_ptr(),
-                stat.as_mut_ptr(),
-                libc::AT_SYMLINK_NOFOLLOW,
-            )
-        })?;
-        // SAFETY: the call succeeded, so it filled the structure.
-        let stat = unsafe { stat.assume_init() };
+        let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(Self {
-            kind: match stat.st_mode & libc::S_IFMT {
-                libc::S_IFREG => Kind::File,
-                libc::S_IFDIR => Kind::Directory,
-                libc::S_IFLNK => Kind::Link,
+            kind: match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => Kind::File,
+                FileType::Directory => Kind::Directory,
+                FileType::Symlink => Kind::Link,
                 _ => Kind::Other,
             },
             mode: stat.st_mode & 0o7777,
@@ -115,12 +103,7 @@ impl Status {
 
 impl Space {
     pub(super) fn of(directory: BorrowedFd<'_>) -> io::Result<Self> {
-        let mut stat = MaybeUninit::<libc::statvfs>::uninit();
-        // SAFETY: `stat` is room for the structure that the call fills when it succeeds; the
-        // directory is open.
-        check(unsafe { libc::fstatvfs(directory.as_raw_fd(), stat.as_mut_ptr()) })?;
-        // SAFETY: the call succeeded, so it filled the structure.
-        let stat = unsafe { stat.assume_init() };
+        let stat = fstatvfs(directory)?;
         Ok(Self {
             available_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
             available_files: stat.f_favail,
@@ -130,35 +113,20 @@ impl Space {
 }
 
 pub(super) fn read_link(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<PathBuf> {
-    let mut text = vec![0_u8; LINK_BYTES_MAX];
-    // SAFETY: `name` is a live nul-terminated string, only read; `text` has room for the bytes
-    // announced, and no more are written; the directory is open.
-    let len = check_len(unsafe {
-        libc::readlinkat(
-            directory.as_raw_fd(),
-            name.as_ptr(),
-            text.as_mut_ptr().cast(),
-            text.len(),
-        )
-    })?;
-    text.truncate(len);
-    Ok(OsString::from_vec(text).into())
+    let text = readlinkat(directory, name, Vec::new())?;
+    Ok(OsString::from_vec(text.into_bytes()).into())
 }
 
-/// The call itself, for the C library's wrapper may only imitate its flags.
+/// The errors of [`accessat`], and ENOSYS before Linux 5.8.
 pub(super) fn check_readable(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
-    let flags = libc::AT_EACCESS | libc::AT_SYMLINK_NOFOLLOW;
-    let (at, name) = (directory.as_raw_fd(), name.as_ptr());
-    // SAFETY: `name` is a live nul-terminated string, only read; the directory is open.
-    let raw = unsafe { libc::syscall(libc::SYS_faccessat2, at, name, libc::R_OK, flags) };
-    check(c_int::try_from(raw).unwrap_or(-1)).map(drop)
+    let flags = AtFlags::EACCESS | AtFlags::SYMLINK_NOFOLLOW;
+    Ok(accessat(directory, name, Access::READ_OK, flags)?)
 }
 
 /// The user by whose rights this process opens files.
 #[must_use]
 pub fn effective_user() -> u32 {
-    // SAFETY: geteuid(2) takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
+    geteuid().as_raw()
 }
 
 /// The permission bits that this process's mask takes from every file it makes.
@@ -179,28 +147,19 @@ pub(super) fn set_modified(
     name: &CStr,
     modified: FileTime,
 ) -> io::Result<()> {
-    let times = [
-        libc::timespec {
+    let times = Timestamps {
+        last_access: Timespec {
             tv_sec: 0,
-            tv_nsec: libc::UTIME_OMIT,
+            tv_nsec: UTIME_OMIT,
         },
-        libc::timespec {
+        last_modification: Timespec {
             tv_sec: modified.seconds,
             tv_nsec: modified.nanoseconds.into(),
         },
-    ];
-    // SAFETY: `name` is a live nul-terminated string and `times` two structures as the call wants;
-    // both are only read; the directory is open.
-    check(unsafe {
-        libc::utimensat(
-            directory.as_raw_fd(),
-            name.as_ptr(),
-            times.as_ptr(),
-            libc::AT_SYMLINK_NOFOLLOW,
-        )
-    })?;
-    Ok(())
+    };
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    Ok(utimensat(directory, name, &times, flags)?)
 }
 
-/// No link is longer than a path may be.
-const LINK_BYTES_MAX: usize = 4096;
+/// `S_IRUSR`.
+const OWNER_READS: u32 = 0o400;

@@ -153,17 +153,21 @@ fn no_link_is_followed_with_openat2_or_without() {
     symlink("nowhere", scratch.0.join("dangling")).unwrap();
     let by_steps = |name: &str, flags| {
         let names = components(path(name)).unwrap();
-        root.beneath_by_steps(&names, flags | libc::O_NOFOLLOW | libc::O_CLOEXEC, 0o600)
+        root.beneath_by_steps(
+            &names,
+            flags | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::from_raw_mode(0o600),
+        )
     };
     assert_eq!(
         errno(root.open_to_read(path("way/file"))),
         Some(libc::ELOOP)
     );
     assert_eq!(
-        errno(by_steps("way/file", libc::O_RDONLY)),
+        errno(by_steps("way/file", OFlags::RDONLY)),
         Some(libc::ENOTDIR)
     );
-    assert!(by_steps("real/file", libc::O_RDONLY).is_ok());
+    assert!(by_steps("real/file", OFlags::RDONLY).is_ok());
     for name in ["end", "dangling"] {
         assert_eq!(
             errno(root.open_to_write(path(name))),
@@ -171,7 +175,7 @@ fn no_link_is_followed_with_openat2_or_without() {
             "{name}"
         );
         assert_eq!(
-            errno(by_steps(name, libc::O_RDWR)),
+            errno(by_steps(name, OFlags::RDWR)),
             Some(libc::ELOOP),
             "{name}"
         );

@@ -2,15 +2,23 @@
 //!
 //! It knows no message family; the typed faces are beside it. The socket belongs to the network
 //! namespace of the thread that opened it and may be used from any other thread.
-#![expect(unsafe_code, reason = "socket system calls")]
 
 use std::{
     fmt, io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd as _, OwnedFd},
+};
+
+use rustix::{
+    io::{Errno, retry_on_intr},
+    net::{
+        AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send,
+        socket_with,
+    },
 };
 
 use super::message::{Malformed, Replies, Reply, Request, fixed, u32_at};
 use super::{Attributes, message};
+use crate::call::set_option;
 
 /// Which kernel subsystem a socket talks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,22 +46,19 @@ impl NetlinkSocket {
     /// When the kernel has no such netlink protocol or the process has no descriptor left.
     pub fn open(protocol: Protocol) -> Result<Self, NetlinkError> {
         let number = match protocol {
-            Protocol::Route => libc::NETLINK_ROUTE,
-            Protocol::Generic => libc::NETLINK_GENERIC,
-            Protocol::Netfilter => libc::NETLINK_NETFILTER,
+            // Number 0.
+            Protocol::Route => None,
+            Protocol::Generic => Some(netlink::GENERIC),
+            Protocol::Netfilter => Some(netlink::NETFILTER),
         };
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        // SAFETY: socket(2) takes three integers and touches no memory of ours.
-        let raw = unsafe { libc::socket(libc::AF_NETLINK, kind, number) };
-        if raw < 0 {
-            return Err(NetlinkError::os("open a netlink socket"));
-        }
-        // SAFETY: `raw` is a descriptor that the call above made and nobody else owns.
-        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
+        let fd = socket_with(AddressFamily::NETLINK, kind, flags, number)
+            .map_err(|errno| NetlinkError::os("open a netlink socket", errno))?;
         // Reasons in words, and acknowledgements without a copy of the request; both are optional
         // comforts of newer kernels, so a refusal changes nothing.
         for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
-            set_option(&fd, option);
+            let on: libc::c_int = 1;
+            let _refused = set_option(fd.as_fd(), libc::SOL_NETLINK, option, &on);
         }
         Ok(Self {
             fd,
@@ -139,18 +144,11 @@ impl NetlinkSocket {
     }
 
     fn send_bytes(&self, bytes: &[u8]) -> Result<(), NetlinkError> {
-        loop {
-            // SAFETY: the pointer and length are those of one live slice, which send(2) reads only.
-            let sent =
-                unsafe { libc::send(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
-            if sent >= 0 {
-                // Netlink takes a datagram whole or not at all.
-                return Ok(());
-            }
-            if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-                return Err(NetlinkError::os("send a netlink request"));
-            }
-        }
+        // Netlink takes a datagram whole or not at all.
+        let sent = retry_on_intr(|| send(&self.fd, bytes, SendFlags::empty()));
+        let sent = sent.map_err(|errno| NetlinkError::os("send a netlink request", errno))?;
+        debug_assert_eq!(sent, bytes.len());
+        Ok(())
     }
 
     fn receive(
@@ -181,31 +179,17 @@ impl NetlinkSocket {
     }
 
     fn read(&mut self) -> Result<usize, NetlinkError> {
-        loop {
-            // SAFETY: the pointer and length are those of one live buffer that we own; recv(2)
-            // writes at most `len` bytes into it, and MSG_TRUNC only changes what it returns.
-            let received = unsafe {
-                libc::recv(
-                    self.fd.as_raw_fd(),
-                    self.buffer.as_mut_ptr().cast(),
-                    self.buffer.len(),
-                    libc::MSG_TRUNC,
-                )
-            };
-            if let Ok(len) = usize::try_from(received) {
-                if len > self.buffer.len() {
-                    return Err(NetlinkError::from(Malformed {
-                        what: "receive buffer",
-                        needed: len,
-                        available: self.buffer.len(),
-                    }));
-                }
-                return Ok(len);
-            }
-            if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-                return Err(NetlinkError::os("receive a netlink reply"));
-            }
+        let received = retry_on_intr(|| recv(&self.fd, &mut self.buffer[..], RecvFlags::TRUNC));
+        let (_filled, len) =
+            received.map_err(|errno| NetlinkError::os("receive a netlink reply", errno))?;
+        if len > self.buffer.len() {
+            return Err(NetlinkError::from(Malformed {
+                what: "receive buffer",
+                needed: len,
+                available: self.buffer.len(),
+            }));
         }
+        Ok(len)
     }
 }
 
@@ -217,10 +201,10 @@ pub struct NetlinkError {
 }
 
 impl NetlinkError {
-    fn os(operation: &str) -> Self {
+    fn os(operation: &str, errno: Errno) -> Self {
         Self {
             operation: operation.to_owned(),
-            cause: Cause::Os(io::Error::last_os_error()),
+            cause: Cause::Os(errno.into()),
         }
     }
 
@@ -299,21 +283,6 @@ enum Cause {
 struct Progress {
     ended: bool,
     interrupted: bool,
-}
-
-fn set_option(fd: &OwnedFd, option: libc::c_int) {
-    let on: libc::c_int = 1;
-    let len = libc::socklen_t::try_from(size_of_val(&on)).expect("an int is small");
-    // SAFETY: `on` lives across the call and `len` is its size; setsockopt(2) only reads it.
-    let _refused = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_NETLINK,
-            option,
-            (&raw const on).cast(),
-            len,
-        )
-    };
 }
 
 /// `NLMSG_ERROR`: a negated error number (0 is an acknowledgement), the request's header, and with

@@ -1,20 +1,33 @@
 //! The packet socket and its options; sending and receiving one frame a call.
 
 use std::{
-    io,
-    mem::{size_of, zeroed},
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+    array, io,
+    mem::offset_of,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
     time::Duration,
 };
 
-use libc::{c_int, c_void, socklen_t};
+use libc::{c_int, tpacket_auxdata};
+use rustix::{
+    event::PollFlags,
+    io::Errno,
+    net::{
+        AddressFamily, SendFlags, SocketFlags, SocketType, bind, send, socket_with,
+        sockopt::{self, socket_error},
+    },
+};
 
 use super::{
     Checksum, Direction, FilterOp, Offload, RawPacket, StampSource,
     filter::keep_all,
     frame::{OFFLOAD_LEN, RESERVE},
 };
-use crate::call::{check, check_len, int_option, set_option};
+use crate::{
+    RawAddress,
+    call::{int_option, int_options, set_option},
+    datagram, message,
+    stamp::{self, control_messages},
+};
 
 /// A raw packet socket. It sees nothing until it is bound, so options, filter and ring come first.
 #[derive(Debug)]
@@ -80,13 +93,9 @@ impl PacketSocket {
     /// # Errors
     /// EPERM without CAP_NET_RAW.
     pub fn open() -> io::Result<Self> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: socket(2) takes three integers and touches no memory of ours.
-        let raw = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
-        // SAFETY: `raw` was just returned open and belongs to nobody else.
-        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         Ok(Self {
-            fd,
+            fd: socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?,
             has_offload: false,
         })
     }
@@ -170,16 +179,7 @@ impl PacketSocket {
             Packets::All => (libc::ETH_P_ALL as u16).to_be(),
             Packets::None => 0,
         };
-        let address = link_address(interface, protocol);
-        // SAFETY: `address` is live and only read, and as long as announced.
-        check(unsafe {
-            libc::bind(
-                self.fd.as_raw_fd(),
-                std::ptr::from_ref(&address).cast(),
-                LINK_ADDRESS_LEN,
-            )
-        })?;
-        Ok(())
+        Ok(bind(&self.fd, &RawAddress::of_link(interface, protocol))?)
     }
 
     /// Has the interface receive what is addressed to others, until the socket is closed.
@@ -244,24 +244,13 @@ impl PacketSocket {
     /// # Errors
     /// Never in practice.
     pub fn take_drops(&self) -> io::Result<SocketDrops> {
-        // SAFETY: three integers, for which zero is a value.
-        let mut stats: libc::tpacket_stats_v3 = unsafe { zeroed() };
-        let mut len = size_of::<libc::tpacket_stats_v3>() as socklen_t;
-        // SAFETY: `stats` and `len` are live and exclusively borrowed; the kernel writes at most
-        // `len` bytes: all of it for a ring of blocks, the first two integers otherwise.
-        check(unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                std::ptr::from_mut(&mut stats).cast::<c_void>(),
-                &raw mut len,
-            )
-        })?;
+        // The last one comes from a ring of blocks alone.
+        let counts = int_options(self.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
+        let [seen, dropped, freezes] = counts.map(c_int::cast_unsigned);
         Ok(SocketDrops {
-            seen: stats.tp_packets,
-            dropped: stats.tp_drops,
-            freezes: stats.tp_freeze_q_cnt,
+            seen,
+            dropped,
+            freezes,
         })
     }
 
@@ -270,8 +259,7 @@ impl PacketSocket {
     /// # Errors
     /// Never in practice.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        let errno = int_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR)?;
-        Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno)))
+        Ok(socket_error(&self.fd)?.err().map(io::Error::from))
     }
 
     /// Sets the bytes that wait in the kernel without a ring; gives what the kernel grants.
@@ -279,14 +267,12 @@ impl PacketSocket {
     /// # Errors
     /// Never in practice.
     pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<usize> {
-        let wanted = c_int::try_from(bytes).unwrap_or(c_int::MAX);
-        let fd = self.as_fd();
-        if set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &wanted).is_err() {
-            set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &wanted)?;
+        let wanted = bytes.min(c_int::MAX as usize);
+        if sockopt::set_socket_recv_buffer_size_force(&self.fd, wanted).is_err() {
+            sockopt::set_socket_recv_buffer_size(&self.fd, wanted)?;
         }
-        let granted = int_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
         // The kernel counts its own overhead as much again.
-        Ok(usize::try_from(granted / 2).unwrap_or(0))
+        Ok(sockopt::socket_recv_buffer_size(&self.fd)? / 2)
     }
 
     /// Has each received packet come with its VLAN tag and checksum state.
@@ -307,37 +293,20 @@ impl PacketSocket {
         let head = ROOM_FOR_TAG + if self.has_offload { OFFLOAD_LEN } else { 0 };
         // The frame goes behind room for a tag; the virtio header arrives in front of the frame.
         let start = ROOM_FOR_TAG;
-        let mut control = ControlBuffer([0; 128]);
-        // SAFETY: an address of integers, for which zero is a value.
-        let mut from: libc::sockaddr_ll = unsafe { zeroed() };
-        let into = &mut buffer[start..];
-        let mut part = libc::iovec {
-            iov_base: into.as_mut_ptr().cast(),
-            iov_len: into.len(),
-        };
-        // SAFETY: pointers and integers, for which zero is a value.
-        let mut message: libc::msghdr = unsafe { zeroed() };
-        message.msg_name = std::ptr::from_mut(&mut from).cast();
-        message.msg_namelen = LINK_ADDRESS_LEN;
-        message.msg_iov = &raw mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = control.0.len();
-        // SAFETY: `message` points at the address, the part and the control buffer above, all live
-        // and exclusively borrowed until the call returns, with their lengths.
-        let received =
-            check_len(unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, 0) });
-        let len = match received {
+        let (mut from, mut control) = (RawAddress::empty(), [0; CONTROL_BYTES]);
+        let room = &mut buffer[start..];
+        let received = message::receive_one(self.as_fd(), room, Some(&mut from), &mut control, 0);
+        let (len, control_len) = match received {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            len => len?,
+            received => received?,
         };
-        let control = Auxiliary::read(&message);
+        let control = Auxiliary::read(&control[..control_len]);
         let captured = len.saturating_sub(head - ROOM_FOR_TAG);
         Ok(Some(control.packet(
             buffer,
             head,
             captured,
-            &from,
+            from.link(),
             self.has_offload,
         )))
     }
@@ -347,16 +316,10 @@ impl PacketSocket {
     /// # Errors
     /// EMSGSIZE for a frame longer than the interface takes, ENETDOWN, ENXIO.
     pub fn send(&self, frame: &[u8]) -> io::Result<bool> {
-        // SAFETY: `frame` is live and only read, and as long as announced.
-        let sent = check_len(unsafe {
-            libc::send(self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0)
-        });
-        match sent {
+        match send(&self.fd, frame, SendFlags::empty()) {
             Ok(_) => Ok(true),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS)) => {
-                Ok(false)
-            }
-            Err(error) => Err(error),
+            Err(Errno::AGAIN | Errno::NOBUFS) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -366,19 +329,7 @@ impl PacketSocket {
     /// # Errors
     /// When the wait is refused; a signal is no error.
     pub fn wait_writable(&self, limit: Duration) -> io::Result<bool> {
-        let mut wanted = libc::pollfd {
-            fd: self.fd.as_raw_fd(),
-            events: libc::POLLOUT,
-            revents: 0,
-        };
-        let limit_ms = c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX);
-        // SAFETY: `wanted` is one live entry, exclusively borrowed until the call returns.
-        let ready = check(unsafe { libc::poll(&raw mut wanted, 1, limit_ms) });
-        match ready {
-            Ok(count) => Ok(count > 0),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-            Err(error) => Err(error),
-        }
+        datagram::wait(self.as_fd(), PollFlags::OUT, limit)
     }
 
     /// Options that every receiving ring has: room in front for a tag.
@@ -415,35 +366,23 @@ struct Auxiliary {
 }
 
 impl Auxiliary {
-    fn read(message: &libc::msghdr) -> Self {
+    fn read(control: &[u8]) -> Self {
         let mut found = Self::default();
-        // SAFETY: `message` was filled by recvmsg and its control buffer is live.
-        let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
-        while !next.is_null() {
-            // SAFETY: the macros give null or a header inside the control buffer.
-            let header = unsafe { next.read_unaligned() };
-            // SAFETY: the data of a header that is inside; read below only as far as it goes.
-            let data = unsafe { libc::CMSG_DATA(next) };
-            match (header.cmsg_level, header.cmsg_type) {
-                (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
-                    // SAFETY: the kernel puts this structure behind such a header.
-                    let aux = unsafe { data.cast::<libc::tpacket_auxdata>().read_unaligned() };
-                    found.status = aux.tp_status;
-                    found.wire_len = Some(aux.tp_len);
-                    found.tag_control = aux.tp_vlan_tci;
-                    found.tag_protocol = aux.tp_vlan_tpid;
+        for (level, kind, data) in control_messages(control) {
+            match (level, kind) {
+                (libc::SOL_PACKET, libc::PACKET_AUXDATA) if data.len() >= AUXILIARY_BYTES => {
+                    let word = |at: usize| u32::from_ne_bytes(array::from_fn(|i| data[at + i]));
+                    let half = |at: usize| u16::from_ne_bytes([data[at], data[at + 1]]);
+                    found.status = word(offset_of!(tpacket_auxdata, tp_status));
+                    found.wire_len = Some(word(offset_of!(tpacket_auxdata, tp_len)));
+                    found.tag_control = half(offset_of!(tpacket_auxdata, tp_vlan_tci));
+                    found.tag_protocol = half(offset_of!(tpacket_auxdata, tp_vlan_tpid));
                 }
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
-                    // SAFETY: the kernel puts this structure behind such a header.
-                    let time = unsafe { data.cast::<libc::timespec>().read_unaligned() };
-                    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-                    found.stamp_ns =
-                        seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0);
+                    found.stamp_ns = stamp::parse_time(data).unwrap_or(0);
                 }
                 _ => {}
             }
-            // SAFETY: `next` is a header inside the control buffer of `message`.
-            next = unsafe { libc::CMSG_NXTHDR(message, next) };
         }
         found
     }
@@ -454,7 +393,7 @@ impl Auxiliary {
         buffer: &'a mut [u8],
         head: usize,
         captured: usize,
-        from: &libc::sockaddr_ll,
+        (interface, kind): (u32, u8),
         has_offload: bool,
     ) -> RawPacket<'a> {
         let offload = has_offload.then(|| {
@@ -482,8 +421,8 @@ impl Auxiliary {
             wire_len: self.wire_len.unwrap_or(captured as u32) + tag_bytes,
             stamp_ns: self.stamp_ns,
             stamp_source: StampSource::Software,
-            interface: from.sll_ifindex.cast_unsigned(),
-            direction: Direction::from_kernel(from.sll_pkttype),
+            interface,
+            direction: Direction::from_kernel(kind),
             checksum: Checksum::from_status(self.status),
             offload,
             is_tag_restored: has_tag,
@@ -491,20 +430,9 @@ impl Auxiliary {
     }
 }
 
-/// Control messages begin with a machine word.
-#[repr(align(8))]
-struct ControlBuffer([u8; 128]);
-
-fn link_address(interface: u32, protocol: u16) -> libc::sockaddr_ll {
-    // SAFETY: an address of integers, for which zero is a value.
-    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = protocol;
-    address.sll_ifindex = interface.cast_signed();
-    address
-}
-
-const LINK_ADDRESS_LEN: socklen_t = size_of::<libc::sockaddr_ll>() as socklen_t;
+/// Auxiliary data and a stamp, with room to spare.
+const CONTROL_BYTES: usize = 128;
+const AUXILIARY_BYTES: usize = size_of::<tpacket_auxdata>();
 /// `PACKET_FANOUT_FLAG_UNIQUEID`.
 const UNIQUE_GROUP: u32 = 0x2000;
 /// In front of a received frame: a tag, and alignment.

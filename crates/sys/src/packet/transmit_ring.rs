@@ -11,12 +11,17 @@
 
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd as _, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd},
     sync::atomic::{Ordering, fence},
 };
 
+use rustix::{
+    io::Errno,
+    net::{SendFlags, send},
+};
+
 use super::{PacketSocket, frame::OFFLOAD_LEN, slots::make_slots};
-use crate::{call::check_len, mapping::Mapping};
+use crate::mapping::Mapping;
 
 /// A sending ring (TPACKET_V2: version 3 brings nothing to this side).
 #[derive(Debug)]
@@ -85,28 +90,18 @@ impl TransmitRing {
         if self.untold == 0 {
             return Ok(0);
         }
-        // SAFETY: a null buffer of no bytes: the frames are in the ring.
-        let sent = check_len(unsafe {
-            libc::send(
-                self.socket.as_raw_fd(),
-                std::ptr::null(),
-                0,
-                libc::MSG_DONTWAIT,
-            )
-        });
-        match sent {
+        // No bytes: the frames are in the ring.
+        match send(&self.socket, &[], SendFlags::DONTWAIT) {
             Ok(bytes) => {
                 if !self.has_waiting() {
                     self.untold = 0;
                 }
                 Ok(bytes)
             }
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS)) => {
-                Ok(0)
-            }
+            Err(Errno::AGAIN | Errno::NOBUFS) => Ok(0),
             Err(error) => {
                 self.skip_refused();
-                Err(error)
+                Err(error.into())
             }
         }
     }

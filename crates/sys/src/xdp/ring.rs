@@ -7,6 +7,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use rustix::net::xdp::XdpRingOffset;
+
 use crate::mapping::Mapping;
 
 /// What the kernel says of one frame, or of one piece of it: `struct xdp_desc`.
@@ -39,7 +41,11 @@ pub(super) struct FillRing {
 #[derive(Debug)]
 struct Ring {
     mapping: Mapping,
-    offsets: libc::xdp_ring_offset,
+    producer_at: usize,
+    consumer_at: usize,
+    entries_at: usize,
+    /// Linux 5.4.
+    flags_at: Option<usize>,
     mask: u32,
 }
 
@@ -47,7 +53,7 @@ impl ReceiveRing {
     /// Maps the ring of `entries` descriptors, a power of two, that the socket was given.
     pub(super) fn new(
         fd: BorrowedFd<'_>,
-        offsets: libc::xdp_ring_offset,
+        offsets: &XdpRingOffset,
         entries: u32,
     ) -> io::Result<Self> {
         let ring = Ring::new(fd, offsets, entries, DESCRIPTOR_BYTES, RECEIVE_PAGE)?;
@@ -75,7 +81,7 @@ impl ReceiveRing {
     #[inline]
     pub(super) fn peek(&self, ahead: u32) -> Descriptor {
         let slot = self.at.wrapping_add(ahead) & self.ring.mask;
-        let start = self.ring.offsets.desc as usize + slot as usize * DESCRIPTOR_BYTES;
+        let start = self.ring.entries_at + slot as usize * DESCRIPTOR_BYTES;
         // Two words of the kernel's, which it wrote before it moved its index.
         let words = [start, start + 8].map(|at| self.ring.mapping.long_word(at));
         let [at, rest] = words.map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
@@ -104,7 +110,7 @@ impl FillRing {
     /// As [`ReceiveRing::new`].
     pub(super) fn new(
         fd: BorrowedFd<'_>,
-        offsets: libc::xdp_ring_offset,
+        offsets: &XdpRingOffset,
         entries: u32,
     ) -> io::Result<Self> {
         let ring = Ring::new(fd, offsets, entries, ADDRESS_BYTES, FILL_PAGE)?;
@@ -115,7 +121,7 @@ impl FillRing {
     #[inline]
     pub(super) fn push(&mut self, chunk: u64) {
         let slot = (self.at & self.ring.mask) as usize;
-        let place = self.ring.offsets.desc as usize + slot * ADDRESS_BYTES;
+        let place = self.ring.entries_at + slot * ADDRESS_BYTES;
         let word = self.ring.mapping.long_word(place);
         word.store(chunk, Ordering::Relaxed);
         self.at = self.at.wrapping_add(1);
@@ -130,42 +136,47 @@ impl FillRing {
     /// True when the driver sleeps until it is told that there are chunks.
     #[inline]
     pub(super) fn wants_call(&self) -> bool {
-        let flags = self.ring.mapping.word(self.ring.offsets.flags as usize);
-        flags.load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
+        let flags = self.ring.flags_at.map(|at| self.ring.mapping.word(at));
+        flags.is_some_and(|flags| flags.load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0)
     }
 }
 
 impl Ring {
     fn new(
         fd: BorrowedFd<'_>,
-        offsets: libc::xdp_ring_offset,
+        offsets: &XdpRingOffset,
         entries: u32,
         entry_bytes: usize,
-        page: libc::off_t,
+        page: u64,
     ) -> io::Result<Self> {
-        let bytes = offsets.desc as usize + entries as usize * entry_bytes;
+        let place = |offset: u64| usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidData);
+        let entries_at = place(offsets.desc)?;
+        let bytes = entries_at + entries as usize * entry_bytes;
         Ok(Self {
             mapping: Mapping::at(fd, bytes, page)?,
-            offsets,
+            producer_at: place(offsets.producer)?,
+            consumer_at: place(offsets.consumer)?,
+            entries_at,
+            flags_at: offsets.flags.map(place).transpose()?,
             mask: entries - 1,
         })
     }
 
     #[inline]
     fn producer(&self) -> &AtomicU32 {
-        self.mapping.word(self.offsets.producer as usize)
+        self.mapping.word(self.producer_at)
     }
 
     #[inline]
     fn consumer(&self) -> &AtomicU32 {
-        self.mapping.word(self.offsets.consumer as usize)
+        self.mapping.word(self.consumer_at)
     }
 }
 
 const DESCRIPTOR_BYTES: usize = size_of::<libc::xdp_desc>();
 const ADDRESS_BYTES: usize = 8;
-const RECEIVE_PAGE: libc::off_t = libc::XDP_PGOFF_RX_RING;
-const FILL_PAGE: libc::off_t = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
+const RECEIVE_PAGE: u64 = libc::XDP_PGOFF_RX_RING as u64;
+const FILL_PAGE: u64 = libc::XDP_UMEM_PGOFF_FILL_RING;
 
 const _: () = {
     assert!(DESCRIPTOR_BYTES == 16);

@@ -2,21 +2,27 @@
 
 use std::{
     io,
-    mem::{size_of, zeroed},
     ops::ControlFlow,
-    os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use libc::{c_int, c_void, socklen_t};
+use rustix::{
+    io::Errno,
+    net::{
+        AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with,
+        sockopt::{
+            set_xdp_rx_ring_size, set_xdp_umem_completion_ring_size, set_xdp_umem_fill_ring_size,
+            set_xdp_umem_reg, socket_error, xdp_mmap_offsets, xdp_statistics,
+        },
+        xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags},
+    },
+};
 
 use super::{
     redirect::STAMP_LEN,
     ring::{FillRing, ReceiveRing},
 };
-use crate::{
-    call::{check, int_option, set_option},
-    mapping::Mapping,
-};
+use crate::mapping::Mapping;
 
 /// How much memory a socket has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,37 +104,32 @@ impl XdpSocket {
     /// EPERM without CAP_NET_RAW; EAFNOSUPPORT for a kernel without XDP sockets; ENOBUFS beyond
     /// RLIMIT_MEMLOCK without CAP_IPC_LOCK; ENOMEM.
     pub fn new(spec: &XdpSpec) -> io::Result<Self> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        // SAFETY: socket(2) takes three integers and touches no memory of ours.
-        let raw = check(unsafe { libc::socket(libc::AF_XDP, kind, 0) })?;
-        // SAFETY: `raw` was just returned open and belongs to nobody else.
-        let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+        let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
+        let socket = socket_with(AddressFamily::XDP, kind, flags, None)?;
         let memory = Mapping::anonymous(spec.bytes())?;
-        let region = libc::xdp_umem_reg {
+        let region = XdpUmemReg {
             addr: memory.address(),
             len: memory.len() as u64,
             chunk_size: spec.chunk_bytes,
             headroom: 0,
-            flags: 0,
+            flags: XdpUmemRegFlags::empty(),
             tx_metadata_len: 0,
         };
-        set_option(socket.as_fd(), libc::SOL_XDP, libc::XDP_UMEM_REG, &region)?;
+        set_xdp_umem_reg(&socket, region)?;
         // Room for every chunk in either ring: then the one cause of a drop is that none is free.
         let entries = spec.chunks.next_power_of_two();
-        let set =
-            |name: c_int, entries: u32| set_option(socket.as_fd(), libc::SOL_XDP, name, &entries);
-        set(libc::XDP_UMEM_FILL_RING, entries)?;
+        set_xdp_umem_fill_ring_size(&socket, entries)?;
         // Nothing is sent; the kernel wants it nonetheless.
-        set(libc::XDP_UMEM_COMPLETION_RING, 2)?;
-        set(libc::XDP_RX_RING, entries)?;
-        let offsets = ring_offsets(socket.as_fd())?;
-        let mut fill = FillRing::new(socket.as_fd(), offsets.fr, entries)?;
+        set_xdp_umem_completion_ring_size(&socket, 2)?;
+        set_xdp_rx_ring_size(&socket, entries)?;
+        let offsets = xdp_mmap_offsets(&socket)?;
+        let mut fill = FillRing::new(socket.as_fd(), &offsets.fr, entries)?;
         for chunk in 0..u64::from(spec.chunks) {
             fill.push(chunk * u64::from(spec.chunk_bytes));
         }
         fill.submit();
         Ok(Self {
-            receive: ReceiveRing::new(socket.as_fd(), offsets.rx, entries)?,
+            receive: ReceiveRing::new(socket.as_fd(), &offsets.rx, entries)?,
             fill,
             socket,
             memory,
@@ -146,27 +147,15 @@ impl XdpSocket {
     /// socket then; EBUSY when the queue has another socket, or had one a moment ago; EINVAL when
     /// there is no such queue.
     pub fn bind(&self, interface: u32, queue: u32, copy: XdpCopy) -> io::Result<()> {
-        let address = libc::sockaddr_xdp {
-            sxdp_family: libc::AF_XDP as u16,
-            sxdp_flags: libc::XDP_USE_NEED_WAKEUP
-                | match copy {
-                    XdpCopy::Zero => libc::XDP_ZEROCOPY,
-                    XdpCopy::InPieces => libc::XDP_COPY | libc::XDP_USE_SG,
-                    XdpCopy::Whole => libc::XDP_COPY,
-                },
-            sxdp_ifindex: interface,
-            sxdp_queue_id: queue,
-            sxdp_shared_umem_fd: 0,
+        use SocketAddrXdpFlags as Flags;
+        let copy = match copy {
+            XdpCopy::Zero => Flags::XDP_ZEROCOPY,
+            XdpCopy::InPieces => Flags::XDP_COPY | Flags::XDP_USE_SG,
+            XdpCopy::Whole => Flags::XDP_COPY,
         };
-        // SAFETY: `address` is live and only read, and as long as announced.
-        check(unsafe {
-            libc::bind(
-                self.socket.as_raw_fd(),
-                std::ptr::from_ref(&address).cast(),
-                size_of::<libc::sockaddr_xdp>() as socklen_t,
-            )
-        })?;
-        Ok(())
+        let flags = Flags::XDP_USE_NEED_WAKEUP | copy;
+        let address = SocketAddrXdp::new(flags, interface, queue);
+        Ok(bind(&self.socket, &address)?)
     }
 
     /// Gives up to `limit` frames to `visit`, in order, until there are none or it breaks off; a
@@ -217,12 +206,11 @@ impl XdpSocket {
     /// # Errors
     /// Never in practice.
     pub fn drops(&self) -> io::Result<XdpDrops> {
-        // SAFETY: integers, for which zero is a value; an old kernel fills only the first three.
-        let stats: libc::xdp_statistics = self.option(libc::XDP_STATISTICS, unsafe { zeroed() })?;
+        let stats = xdp_statistics(&self.socket)?;
         Ok(XdpDrops {
             dropped: stats.rx_dropped,
-            ring_full: stats.rx_ring_full,
-            fill_ring_empty: stats.rx_fill_ring_empty_descs,
+            ring_full: stats.rx_ring_full.unwrap_or(0),
+            fill_ring_empty: stats.rx_fill_ring_empty_descs.unwrap_or(0),
         })
     }
 
@@ -232,8 +220,7 @@ impl XdpSocket {
     /// # Errors
     /// Never in practice.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        let errno = int_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR)?;
-        Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno)))
+        Ok(socket_error(&self.socket)?.err().map(io::Error::from))
     }
 
     /// How often a look found every chunk in use: the next frame was, or would have been, dropped.
@@ -337,32 +324,10 @@ impl XdpSocket {
 
     /// Tells a driver that sleeps that there are chunks again.
     fn wake(&self) -> io::Result<()> {
-        // SAFETY: no bytes are asked for, so the null buffer is not touched.
-        let result = unsafe {
-            libc::recvfrom(
-                self.socket.as_raw_fd(),
-                std::ptr::null_mut(),
-                0,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-            )
-        };
-        match check(result as c_int) {
-            Err(error)
-                if !matches!(
-                    error.raw_os_error(),
-                    Some(libc::EAGAIN | libc::EBUSY | libc::ENETDOWN | libc::ENOBUFS)
-                ) =>
-            {
-                Err(error)
-            }
-            _ => Ok(()),
+        match recv(&self.socket, &mut [0_u8; 0], RecvFlags::DONTWAIT) {
+            Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NETDOWN | Errno::NOBUFS) => Ok(()),
+            Err(error) => Err(error.into()),
         }
-    }
-
-    fn option<T: Copy>(&self, name: c_int, value: T) -> io::Result<T> {
-        option(self.socket.as_fd(), name, value)
     }
 }
 
@@ -370,29 +335,6 @@ impl AsFd for XdpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-/// Where in its mappings a ring has its indices.
-fn ring_offsets(fd: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
-    // SAFETY: integers, for which zero is a value.
-    option(fd, libc::XDP_MMAP_OFFSETS, unsafe { zeroed() })
-}
-
-/// Reads an option that is a C structure of integers; what the kernel does not give stays.
-fn option<T: Copy>(fd: BorrowedFd<'_>, name: c_int, mut value: T) -> io::Result<T> {
-    let mut len = size_of::<T>() as socklen_t;
-    // SAFETY: `value` and `len` are live and exclusively borrowed; the kernel writes at most `len`
-    // bytes, integers for which every value is one.
-    check(unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_XDP,
-            name,
-            std::ptr::from_mut(&mut value).cast::<c_void>(),
-            &raw mut len,
-        )
-    })?;
-    Ok(value)
 }
 
 /// `XDP_PACKET_HEADROOM`.
