@@ -1,5 +1,6 @@
-//! What every sans-IO type of Towline shares: a clock value, a seeded generator, counters, and the
-//! shapes in which packets enter ([`Arrival`]) and leave ([`Run`]) a state machine.
+//! What every sans-IO type of Towline shares: a clock value, a seeded generator, counters, the
+//! grammar of numbers with units ([`quantity`]), and the shapes in which packets enter
+//! ([`Arrival`]) and leave ([`Run`]) a state machine.
 //!
 //! It does no input or output. The one contract of all sans-IO types, stated once here:
 //!
@@ -24,6 +25,8 @@ pub use io::{Io, IoFault, LinkEvent, LinkId, RunLimit};
 
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+
+pub mod quantity;
 
 mod rng;
 pub use rng::Rng;

@@ -8,7 +8,7 @@
 
 use std::str::FromStr;
 
-use base::Rng;
+use base::{Rng, quantity};
 use wire::checksum;
 
 use crate::CaptureError;
@@ -68,7 +68,9 @@ impl FromStr for GeneratorSpec {
             let is_read = match key {
                 "size" => value.parse().ok().map(|sizes| spec.sizes = sizes),
                 "rate" => rate(value).map(|rate| spec.rate = Some(rate)),
-                "count" => value.parse().ok().map(|count| spec.count = Some(count)),
+                "count" => quantity::count(value)
+                    .ok()
+                    .map(|count| spec.count = Some(count)),
                 "flows" => positive(value).map(|flows| spec.flows = flows),
                 "seed" => value.parse().ok().map(|seed| spec.seed = seed),
                 "to" => hardware_address(value).map(|to| spec.to = to),
@@ -140,18 +142,10 @@ impl Sizes {
     }
 }
 
-/// `150000`, `150k`, `1.5M`: at least 1.
+/// `150000`, `150k`, `1.5M`: at least 1, and few enough for nanoseconds to tell them apart.
 fn rate(text: &str) -> Option<u64> {
-    let scales = [("k", 1e3), ("M", 1e6), ("G", 1e9)];
-    let scaled = scales
-        .iter()
-        .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)));
-    let (number, scale) = scaled.unwrap_or((text, 1.0));
-    let asked = number.parse::<f64>().ok()? * scale;
-    // 1.001 is no binary fraction: what is a whole number but for that is meant as one.
-    let rate = asked.round();
-    let is_whole = (asked - rate).abs() <= 1e-9 * rate;
-    ((1.0..=1e12).contains(&rate) && is_whole).then_some(rate as u64)
+    let rate = quantity::count(text).ok()?;
+    (1..=1_000_000_000_000).contains(&rate).then_some(rate)
 }
 
 fn positive(text: &str) -> Option<u16> {

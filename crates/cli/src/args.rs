@@ -21,7 +21,9 @@ mod mtu;
 pub(crate) use mtu::MtuArgs;
 
 mod quantity;
-pub(crate) use quantity::{bytes, duration, positive_rate, seconds};
+use quantity::{nonzero_count, positive_bit_rate, positive_count};
+pub(crate) use towline::quantity::duration;
+use towline::quantity::{bit_rate, count, size as bytes};
 
 mod reach;
 pub(crate) use reach::ReachArgs;
@@ -37,7 +39,7 @@ pub(crate) use rtt::{
 
 mod session;
 pub(crate) use session::{
-    Given, Receiving, SESSION_OPTIONS, Sending, SessionArgs, check_name, check_unit, dscp, flag,
+    Given, Receiving, SESSION_OPTIONS, Sending, SessionArgs, check_name, dscp, flag,
 };
 
 mod stats;

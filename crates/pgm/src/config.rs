@@ -9,9 +9,9 @@
 //!   defaults -> ConfigBuilder --set(name, text)--> --mtu(1500)--> build() -> Config (always valid)
 //! ```
 //!
-//! Text forms: durations `200us`, `2ms`, `1.5s`; sizes `1500`, `64MiB`, `9kB`; rates `100MB/s`,
-//! `1Gbit/s`, `0` for no limit; lists with commas, empty for none; switches `true`, `false`; times
-//! that set themselves `auto`.
+//! Text forms: times, sizes, rates and numbers as [`base::quantity`] has them, a rate of `0` for no
+//! limit; lists with commas, empty for none; switches `true`, `false`; times that set themselves
+//! `auto`.
 //!
 //! Invariant: a [`Config`] obeys every range of the table and every rule of [`check_rules`].
 

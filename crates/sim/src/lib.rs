@@ -55,7 +55,7 @@ pub mod plan;
 pub use plan::{Plan, PlanError};
 
 mod quantity;
-pub use quantity::{QuantityError, Ratio, Span};
+pub use quantity::{Ratio, Span};
 
 pub mod replay;
 

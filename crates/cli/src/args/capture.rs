@@ -5,7 +5,7 @@ use std::time::Duration;
 use capture::{LiveOptions, RETIRE_MAX, SinkAddress, SourceAddress, sink::Rotation};
 use clap::Args;
 
-use super::{FailOn, bytes, duration, seconds};
+use super::{FailOn, bytes, duration};
 
 /// Capture packets, with an account of every packet lost.
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub(crate) struct CaptureArgs {
     #[arg(long, short = 'c', value_name = "COUNT", conflicts_with = "workers")]
     pub(crate) count: Option<u64>,
     /// Stop after this time; a plain number is seconds
-    #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = seconds)]
+    #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
     /// Share the packets of one ring:IF among so many threads, each flow with one; each has its
     /// part of the ring's memory and a file of its own, numbered from 0
@@ -126,12 +126,12 @@ fn ring(text: &str) -> Result<u64, String> {
     if text == "max" {
         Ok(u64::MAX)
     } else {
-        bytes(text)
+        bytes(text).map_err(|error| error.to_string())
     }
 }
 
 fn retire(text: &str) -> Result<Duration, String> {
-    let retire = duration(text)?;
+    let retire = duration(text).map_err(|error| error.to_string())?;
     if retire > RETIRE_MAX {
         return Err(format!("a packet waits at most {} s", RETIRE_MAX.as_secs()));
     }

@@ -5,7 +5,9 @@ use std::{num::NonZeroU64, str::FromStr, time::Duration};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::{FailOn, PolicyArg, Receiving, Sending, SessionArgs, bytes, duration, long, seconds};
+use super::{
+    FailOn, PolicyArg, Receiving, Sending, SessionArgs, bytes, duration, long, nonzero_count,
+};
 
 /// Generate messages, or receive and verify them.
 #[derive(Debug, Subcommand)]
@@ -27,10 +29,10 @@ pub(crate) struct LoadSendArgs {
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<NonZeroU64>,
     /// Stop after this time; a plain number is seconds
-    #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = seconds)]
+    #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) seconds: Option<Duration>,
     /// Send so many messages a second, each at its own time, instead of as fast as they go
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = nonzero_count)]
     pub(crate) per_second: Option<NonZeroU64>,
     /// Write into each message when it was due, for receivers that measure delays
     ///
@@ -64,7 +66,7 @@ pub(crate) struct LoadRecvArgs {
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<NonZeroU64>,
     /// Stop this long after the first message; a plain number is seconds
-    #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = seconds)]
+    #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) seconds: Option<Duration>,
     /// What the messages are made from, as the sender was told
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -101,7 +103,10 @@ impl FromStr for SizeRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let one = |text: &str| bytes(text).map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        let one = |text: &str| {
+            let size = bytes(text).map_err(|error| error.to_string())?;
+            Ok::<_, String>(usize::try_from(size).unwrap_or(usize::MAX))
+        };
         let (min, max) = match text.split_once('-') {
             Some((min, max)) => (one(min)?, one(max)?),
             None => (one(text)?, one(text)?),

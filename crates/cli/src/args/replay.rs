@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use capture::{Edits, Pace, SendOptions, SinkAddress, SourceAddress, TagEdit};
 use clap::{ArgGroup, Args};
 
-use super::{bytes, duration, positive_rate};
+use super::{bytes, duration, positive_bit_rate, positive_count};
 
 /// Send packets of a file, or generated ones, at a pace that is kept and reported.
 #[derive(Debug, Args)]
@@ -19,10 +19,10 @@ pub(crate) struct ReplayArgs {
     #[arg(long, short, value_name = "SINK")]
     pub(crate) output: SinkAddress,
     /// So many packets a second
-    #[arg(long, value_name = "COUNT", value_parser = positive_rate, help_heading = "Pace")]
+    #[arg(long, value_name = "COUNT", value_parser = positive_count, help_heading = "Pace")]
     pub(crate) pps: Option<u64>,
     /// So many bits of frames a second
-    #[arg(long, value_name = "BITS", value_parser = positive_rate, help_heading = "Pace")]
+    #[arg(long, value_name = "BITS", value_parser = positive_bit_rate, help_heading = "Pace")]
     pub(crate) rate: Option<u64>,
     /// The file's own timing, so many times as fast
     #[arg(long, value_name = "FACTOR", value_parser = speed, help_heading = "Pace")]

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use gauge::rtt::{self, Engine, Scheduling, Wait};
 use serde::Serialize;
 
-use super::{bytes, duration};
+use super::{bit_rate, bytes, count, duration};
 
 /// Measure round trips, and draw them.
 #[derive(Debug, Subcommand)]
@@ -76,7 +76,7 @@ pub(crate) struct RttRunArgs {
     #[arg(long, value_enum, value_name = "PROTOCOL", default_value = "udp")]
     pub(crate) over: OverArg,
     /// Messages each second; several make a sweep: 10k,20k,40k
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = rate)]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = count)]
     #[arg(default_value = "10k")]
     pub(crate) rate: Vec<u64>,
     /// Send the next message when the answer has come, without a schedule
@@ -111,7 +111,7 @@ pub(crate) struct RttRunArgs {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) slice: Duration,
     /// Speed of the link in bit/s, where the system does not know it: 1G, 10G
-    #[arg(long, value_name = "BITS", value_parser = rate)]
+    #[arg(long, value_name = "BITS", value_parser = bit_rate)]
     pub(crate) link: Option<u64>,
     /// The result file; unless given, a new name in the current directory
     #[arg(long, short, value_name = "FILE")]
@@ -251,13 +251,6 @@ pub(crate) enum ViewArg {
     Actual,
 }
 
-/// `40k`, `1.5k`, `1G`, `12345`.
-pub(super) fn rate(text: &str) -> Result<u64, String> {
-    let is_plain = text.ends_with(|c: char| c.is_ascii_digit() || "kMG".contains(c));
-    let number = if is_plain { bytes(text).ok() } else { None };
-    number.ok_or_else(|| format!("{text:?} is not a rate such as 500, 40k or 10G"))
-}
-
 /// `other`, `fifo`, `fifo:80`.
 fn scheduling(text: &str) -> Result<Scheduling, String> {
     let priority = match text {
@@ -311,14 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_classes_and_addresses() {
-        assert_eq!(
-            ["40k", "1.5k", "7", "1G"].map(rate),
-            [40_000, 1_500, 7, 1_000_000_000].map(Ok)
-        );
-        for wrong in ["40kB", "", "k", "1KiB", "-1"] {
-            assert!(rate(wrong).is_err(), "{wrong}");
-        }
+    fn classes_and_addresses() {
         assert_eq!(scheduling("fifo"), Ok(Scheduling::Fifo(50)));
         assert_eq!(scheduling("fifo:99"), Ok(Scheduling::Fifo(99)));
         for wrong in ["fifo:0", "fifo:100", "rr", "FIFO"] {

@@ -161,7 +161,6 @@ fn every_fault() -> String {
 fn parameter_arg(parameter: &'static Parameter) -> Arg {
     let name = parameter.name;
     let parser = move |text: &str| {
-        check_unit(parameter, text)?;
         Config::builder()
             .set(name, text)
             .map(|()| text.to_owned())
@@ -185,17 +184,6 @@ fn parameter_arg(parameter: &'static Parameter) -> Arg {
     } else {
         arg.value_name("VALUE")
     }
-}
-
-/// A rate needs its unit: the library takes a plain number as bytes, people mean megabits too.
-pub(crate) fn check_unit(parameter: &Parameter, text: &str) -> Result<(), String> {
-    let is_plain = text.chars().all(|c| c.is_ascii_digit() || "._".contains(c));
-    if parameter.unit == "bytes a second" && is_plain && text != "0" {
-        return Err(format!(
-            "{text:?} has no unit: write {text}MB/s or {text}Mbit/s, or whichever is meant"
-        ));
-    }
-    Ok(())
 }
 
 /// `--name` is `--name=true`.

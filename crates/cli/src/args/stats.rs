@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use capture::SourceAddress;
 use clap::{Args, ValueEnum};
 
-use super::{LiveArgs, positive_rate, seconds};
+use super::{LiveArgs, duration, positive_count};
 
 /// Count packets by protocol, size, pair of addresses, filter and time, in one pass.
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ pub(crate) struct StatsArgs {
     #[arg(long, short = 'c', value_name = "COUNT")]
     pub(crate) count: Option<u64>,
     /// Stop after this time; a plain number is seconds
-    #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = seconds)]
+    #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
     /// Cut super-packets (GSO) into the packets that the wire would carry
     #[arg(long)]
@@ -42,7 +42,7 @@ pub(crate) struct StatsArgs {
     #[arg(help_heading = "Sweep")]
     pub(crate) sweep: Option<SweptSize>,
     /// Packets a second of a sweep
-    #[arg(long, value_name = "COUNT", value_parser = positive_rate, default_value = "150k")]
+    #[arg(long, value_name = "COUNT", value_parser = positive_count, default_value = "150k")]
     #[arg(help_heading = "Sweep", requires = "sweep")]
     pub(crate) pps: u64,
 }

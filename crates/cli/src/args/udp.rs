@@ -7,7 +7,7 @@ use gauge::udp::{Direction, Mode, PORT, Profile};
 use serde::Serialize;
 use towline::Group;
 
-use super::{bytes, duration, rtt};
+use super::{bytes, count, duration, rtt};
 
 /// Measure what a path carries, by size of datagram.
 #[derive(Debug, Subcommand)]
@@ -72,7 +72,7 @@ pub(crate) struct UdpRunArgs {
     #[arg(default_value = "tuned")]
     pub(crate) profile: Vec<ProfileArg>,
     /// Measure at this rate in datagrams/s only, instead of finding the highest
-    #[arg(long, value_name = "N", value_parser = rtt::rate)]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) rate: Option<u64>,
     /// Send as fast as can be and count what arrives, instead of finding the highest rate
     #[arg(long, conflicts_with = "rate")]

@@ -3,10 +3,9 @@
 use std::io::IsTerminal as _;
 
 use gauge::demo::{Demo, Place, Tree, isolate};
-use towline::{Config, PARAMETERS};
+use towline::Config;
 
 use crate::{
-    args::check_unit,
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::DemoPlan,
@@ -60,12 +59,7 @@ pub(super) fn run(plan: &DemoPlan, output: &Output) -> Result<Verdict, Failure> 
 
 /// The sender's own check, before anything is made for it.
 fn check_rate(rate: Option<&str>) -> Result<(), Failure> {
-    let parameter = PARAMETERS.iter().find(|parameter| parameter.name == "rate");
-    let Some((parameter, text)) = parameter.zip(rate) else {
-        return Ok(());
-    };
-    let mut builder = Config::builder();
-    check_unit(parameter, text)
-        .and_then(|()| builder.set("rate", text).map_err(|error| error.to_string()))
+    let set = rate.map(|text| Config::builder().set("rate", text));
+    set.unwrap_or(Ok(()))
         .map_err(|error| Failure::usage(format!("--rate: {error}")))
 }

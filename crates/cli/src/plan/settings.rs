@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, fs, path::Path};
 use towline::{Config, PARAMETERS};
 
 use crate::{
-    args::{Given, SESSION_OPTIONS, check_unit, flag},
+    args::{Given, SESSION_OPTIONS, flag},
     failure::{Failure, unreadable},
 };
 
@@ -95,11 +95,7 @@ impl Settings {
         let mut builder = Config::builder();
         for parameter in PARAMETERS {
             if let Some(text) = self.text(parameter.name) {
-                let set = check_unit(parameter, text).and_then(|()| {
-                    let set = builder.set(parameter.name, text);
-                    set.map_err(|error| error.to_string())
-                });
-                set.map_err(|error| {
+                builder.set(parameter.name, text).map_err(|error| {
                     Failure::usage(format!("{}: {error}", self.place(parameter.name)))
                 })?;
             }

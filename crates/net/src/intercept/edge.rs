@@ -2,10 +2,10 @@
 
 use std::io;
 
-use base::Rng;
+use base::{Rng, quantity::Chance};
 use sys::errno;
 
-use super::{Chance, Faults};
+use super::Faults;
 
 /// One side's source of failures; sending and receiving have one each.
 #[derive(Debug)]

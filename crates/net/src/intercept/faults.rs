@@ -2,71 +2,9 @@
 
 use std::{fmt, str::FromStr};
 
+use base::quantity::Chance;
+
 use crate::NetError;
-
-/// A probability in millionths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Chance(u32);
-
-impl Chance {
-    /// Never.
-    pub const NEVER: Self = Self(0);
-
-    /// `millionths` in a million.
-    ///
-    /// **Panics** (bug): above a million.
-    #[must_use]
-    pub const fn from_millionths(millionths: u32) -> Self {
-        assert!(millionths <= MILLION, "a probability is at most one");
-        Self(millionths)
-    }
-
-    /// Draws once.
-    pub(crate) const fn draw(self, rng: &mut base::Rng) -> bool {
-        // Without a chance there is no draw, so that one fault does not shift another's.
-        self.0 > 0 && rng.chance(self.0 as u64, MILLION as u64)
-    }
-
-    pub(crate) const fn is_never(self) -> bool {
-        self.0 == 0
-    }
-}
-
-impl FromStr for Chance {
-    type Err = NetError;
-
-    /// `5%`, `0.1%`, `1/1000` or `0.05`.
-    fn from_str(text: &str) -> Result<Self, NetError> {
-        let refuse = || {
-            NetError::refused("use chance", format!("{text:?}"), "it is not a probability")
-                .remedy("write 5%, 0.1%, 1/1000 or 0.05")
-        };
-        let number = |text: &str| text.trim().parse::<f64>().ok();
-        let value = if let Some(percent) = text.strip_suffix('%') {
-            number(percent).map(|percent| percent / 100.0)
-        } else if let Some((part, whole)) = text.split_once('/') {
-            number(part)
-                .zip(number(whole))
-                .map(|(part, whole)| part / whole)
-        } else {
-            number(text)
-        };
-        let value = value.filter(|value| (0.0..=1.0).contains(value));
-        let millionths = value.ok_or_else(refuse)? * f64::from(MILLION);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "between 0 and a million"
-        )]
-        Ok(Self(millionths.round() as u32))
-    }
-}
-
-impl fmt::Display for Chance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}%", f64::from(self.0) / 10_000.0)
-    }
-}
 
 macro_rules! faults {
     (
@@ -105,7 +43,7 @@ macro_rules! faults {
                     Some(("seed", value)) => self.seed = value.parse().map_err(|_| {
                         refuse(word, "the seed is not a whole number")
                     })?,
-                    $(Some((stringify!($chance), value)) => self.$chance = value.parse()?,)+
+                    $(Some((stringify!($chance), value)) => self.$chance = chance(value)?,)+
                     $(None if word == stringify!($switch) => self.$switch = true,)+
                     _ => return Err(refuse(word, "there is no such fault")),
                 }
@@ -182,7 +120,12 @@ fn refuse(word: &str, cause: &str) -> NetError {
         .remedy(format!("write any of {}, with commas", names.join(", ")))
 }
 
-const MILLION: u32 = 1_000_000;
+fn chance(text: &str) -> Result<Chance, NetError> {
+    text.parse().map_err(|_| {
+        NetError::refused("use chance", format!("{text:?}"), "it is not a probability")
+            .remedy("write 5%, 0.1%, 1/1000 or 0.05")
+    })
+}
 
 #[cfg(test)]
 mod tests {
@@ -192,7 +135,7 @@ mod tests {
     fn faults_read_what_they_print() {
         let text = "loss=5%,seed=7,enobufs=1%,nogso";
         let faults: Faults = text.parse().unwrap();
-        assert_eq!((faults.loss, faults.seed), (Chance(50_000), 7));
+        assert_eq!((faults.loss, faults.seed), (Chance::new(5, 100), 7));
         assert!(faults.nogso && !faults.nogro && !faults.is_none());
         assert_eq!(faults.to_string(), "seed=7,loss=5%,enobufs=1%,nogso");
         assert_eq!(faults.to_string().parse::<Faults>().unwrap(), faults);
@@ -201,19 +144,15 @@ mod tests {
     }
 
     #[test]
-    fn chances_are_read_in_every_form_and_nothing_else_is() {
-        for (text, millionths) in [
-            ("5%", 50_000),
-            ("0.1%", 1000),
-            ("1/1000", 1000),
-            ("0.5", 500_000),
+    fn what_is_no_fault_is_refused_with_a_remedy() {
+        for text in [
+            "loss",
+            "nogso=1",
+            "losses=1%",
+            "seed=x",
+            "loss=101%",
+            "loss=",
         ] {
-            assert_eq!(text.parse::<Chance>().unwrap(), Chance(millionths));
-        }
-        for text in ["", "%", "101%", "-1%", "2", "1/0", "nan", "x", "inf"] {
-            assert!(text.parse::<Chance>().is_err(), "{text}");
-        }
-        for text in ["loss", "nogso=1", "losses=1%", "seed=x"] {
             let error = text.parse::<Faults>().unwrap_err().to_string();
             assert!(error.contains("write "), "{error}");
         }

@@ -20,7 +20,7 @@ mod edge;
 pub(crate) use edge::Edge;
 
 mod faults;
-pub use faults::{Chance, Faults};
+pub use faults::Faults;
 
 base::counters! {
     /// What [`Intercept`] did to received datagrams.

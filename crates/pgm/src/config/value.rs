@@ -1,7 +1,9 @@
-//! The kinds of value a parameter has, and their text forms. Parsing is exact: a text that does
-//! not give a whole number of base units (nanoseconds, bytes) is refused.
+//! The kinds of value a parameter has. Numbers with units are read and written by
+//! [`base::quantity`].
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
+
+use base::quantity::{self, BYTE_RATE_FORM, DURATION_FORM, SIZE_FORM};
 
 /// One kind of value.
 pub(super) trait Value: Copy {
@@ -113,15 +115,14 @@ pub enum LateJoin {
 
 impl Value for Duration {
     type Bound = Self;
-    const FORM: &'static str = "a time such as 200us, 2ms or 30s";
+    const FORM: &'static str = DURATION_FORM;
 
     fn parse(text: &str) -> Option<Self> {
-        let ns = scaled(text, &TIME_UNITS)?;
-        Some(Self::from_nanos(u64::try_from(ns).ok()?))
+        quantity::duration(text).ok()
     }
 
     fn print(self) -> String {
-        print_scaled(self.as_nanos(), &TIME_UNITS[..4], "0s")
+        quantity::duration_text(self)
     }
 
     fn is_within(self, low: Self, high: Self) -> bool {
@@ -135,7 +136,7 @@ impl Value for Duration {
 
 impl Value for Timer {
     type Bound = Duration;
-    const FORM: &'static str = "auto or a time such as 200us, 2ms or 30s";
+    const FORM: &'static str = "auto, or a time such as 200us, 1.5s, 2m, 1h30m or 30 (seconds)";
 
     fn parse(text: &str) -> Option<Self> {
         match text.trim() {
@@ -165,14 +166,14 @@ impl Value for Timer {
 
 impl Value for usize {
     type Bound = Self;
-    const FORM: &'static str = "a size such as 1500, 9kB or 64MiB";
+    const FORM: &'static str = SIZE_FORM;
 
     fn parse(text: &str) -> Option<Self> {
-        Self::try_from(scaled(text, &SIZE_UNITS)?).ok()
+        Self::try_from(quantity::size(text).ok()?).ok()
     }
 
     fn print(self) -> String {
-        print_scaled(self as u128, &SIZE_UNITS[..4], "0")
+        quantity::size_text(self as u64)
     }
 
     fn is_within(self, low: Self, high: Self) -> bool {
@@ -186,21 +187,14 @@ impl Value for usize {
 
 impl Value for u64 {
     type Bound = Self;
-    const FORM: &'static str = "a rate such as 100MB/s, 1Gbit/s or 0";
+    const FORM: &'static str = BYTE_RATE_FORM;
 
     fn parse(text: &str) -> Option<Self> {
-        match scaled(text, &RATE_UNITS) {
-            Some(bytes) => Self::try_from(bytes).ok(),
-            None => {
-                let bits = scaled(text, &BIT_RATE_UNITS)?;
-                bits.is_multiple_of(8)
-                    .then(|| Self::try_from(bits / 8).ok())?
-            }
-        }
+        quantity::byte_rate(text).ok()
     }
 
     fn print(self) -> String {
-        print_scaled(u128::from(self), &RATE_UNITS[..4], "0")
+        quantity::byte_rate_text(self)
     }
 
     fn is_within(self, low: Self, high: Self) -> bool {
@@ -214,7 +208,8 @@ impl Value for u64 {
 
 impl Value for Rate {
     type Bound = u64;
-    const FORM: &'static str = "auto or a rate such as 100MB/s, 1Gbit/s or 0";
+    const FORM: &'static str =
+        "auto, 0, or a rate with its unit such as 12MB/s, 100Mbit/s or 1G (bits)";
 
     fn parse(text: &str) -> Option<Self> {
         match text.trim() {
@@ -241,11 +236,11 @@ impl Value for Rate {
 
 impl Value for u32 {
     type Bound = Self;
-    const FORM: &'static str = "a whole number";
+    const FORM: &'static str = "a whole number such as 50 or 20k";
 
     fn parse(text: &str) -> Option<Self> {
-        let digits = text.strip_suffix('%').unwrap_or(text);
-        Self::from_str(digits.trim()).ok()
+        let number = text.trim().trim_end_matches('%');
+        Self::try_from(quantity::count(number).ok()?).ok()
     }
 
     fn print(self) -> String {
@@ -369,77 +364,3 @@ pub(super) mod fixed {
         Duration::from_secs(n)
     }
 }
-
-/// `text` as a decimal number times the unit it ends with, in base units.
-fn scaled(text: &str, units: &[(&str, u128)]) -> Option<u128> {
-    let text = text.trim();
-    let digits_end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')
-        .unwrap_or(text.len());
-    let (digits, unit) = text.split_at(digits_end);
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let (whole, fraction) = (whole.replace('_', ""), fraction.replace('_', ""));
-    if fraction.len() > 18 || (whole.is_empty() && fraction.is_empty()) {
-        return None;
-    }
-    let unit = unit.trim();
-    let all = u128::from_str(&format!("{whole}{fraction}")).ok()?;
-    let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
-    if unit.is_empty() && all == 0 {
-        return Some(0);
-    }
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
-    let product = all.checked_mul(*factor)?;
-    product.is_multiple_of(scale).then_some(product / scale)
-}
-
-/// The largest of `units` that divides `value` exactly; `zero` for 0.
-fn print_scaled(value: u128, units: &[(&str, u128)], zero: &str) -> String {
-    if value == 0 {
-        return zero.to_owned();
-    }
-    let fits = units
-        .iter()
-        .rev()
-        .find(|(_, factor)| value.is_multiple_of(*factor));
-    let (name, factor) = fits.unwrap_or(&("", 1));
-    format!("{}{name}", value / factor)
-}
-
-// The first four of each are those that values are printed in; the last is the largest.
-const TIME_UNITS: [(&str, u128); 7] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("\u{b5}s", 1_000),
-    ("min", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-];
-const SIZE_UNITS: [(&str, u128); 9] = [
-    ("", 1),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("B", 1),
-    ("kB", 1_000),
-    ("KB", 1_000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-];
-const RATE_UNITS: [(&str, u128); 8] = [
-    ("B/s", 1),
-    ("kB/s", 1_000),
-    ("MB/s", 1_000_000),
-    ("GB/s", 1_000_000_000),
-    ("", 1),
-    ("KiB/s", 1 << 10),
-    ("MiB/s", 1 << 20),
-    ("GiB/s", 1 << 30),
-];
-const BIT_RATE_UNITS: [(&str, u128); 4] = [
-    ("bit/s", 1),
-    ("kbit/s", 1_000),
-    ("Mbit/s", 1_000_000),
-    ("Gbit/s", 1_000_000_000),
-];
