@@ -258,6 +258,17 @@ impl Account {
         sum
     }
 
+    /// Notes that a packet of the sink's interface `interface` was read and passed the filter.
+    #[inline]
+    pub(crate) fn pass(&mut self, packet: &Packet<'_>, interface: u32) {
+        self.received += 1;
+        self.passed += 1;
+        self.super_frames += u64::from(packet.is_super_packet());
+        if let Some(account) = self.interfaces.get_mut(interface as usize) {
+            account.passed += 1;
+        }
+    }
+
     /// Notes that the sink could not keep what it had been given: it was not delivered after all.
     pub(crate) fn take_out(&mut self, interface: usize, unwritten: &Unwritten) {
         self.delivered -= unwritten.packets;

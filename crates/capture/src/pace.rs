@@ -88,7 +88,6 @@ impl Pacer {
         };
         let is_first = self.packets.is_multiple_of(self.burst);
         self.packets += 1;
-        self.bits += u128::from(packet.wire_len) * 8;
         let offset_ns = u64::try_from(offset_ns).unwrap_or(u64::MAX);
         is_first.then(|| started + Duration::from_nanos(offset_ns))
     }
@@ -119,8 +118,13 @@ impl Pacer {
         }
     }
 
-    /// Notes that the packet which was due at `due` has left.
-    pub fn left(&mut self, due: Instant) {
+    /// Notes that the packet which was due at `due` has left, as `wire_bytes` on the wire: what
+    /// became of it may be longer or shorter than what was read.
+    pub fn left(&mut self, due: Option<Instant>, wire_bytes: u64) {
+        self.bits += u128::from(wire_bytes) * 8;
+        let Some(due) = due else {
+            return;
+        };
         let now = clock::monotonic();
         if let Some((last_due, last_left)) = self.last {
             let wanted = due.since(last_due).as_nanos();
@@ -270,6 +274,7 @@ mod tests {
         assert_eq!(last.since(first), Duration::from_secs(1_000_000));
         let mut bits = Pacer::new(Pace::Bits(1_000_000), 1);
         let first = bits.due(&packet(&frame, 5)).unwrap();
+        bits.left(Some(first), 125);
         assert_eq!(
             bits.due(&packet(&frame, 5)).unwrap().since(first),
             Duration::from_millis(1)

@@ -1,7 +1,7 @@
 //! Moves packets from sources to a sink, and keeps the account.
 //!
 //! ```text
-//! loop:  each source gives what it has -> filter, cut -> sink
+//! loop:  each source gives what it has -> filter, wait for its time, count -> shape -> sink
 //!        nothing to give: wait for a descriptor
 //!        each second: losses are read, the account is noted in the sink and shown
 //! end:   sources take nothing new, are read to their end, and asked for their losses
@@ -39,7 +39,7 @@ pub struct Limits {
     pub duration: Option<Duration>,
     /// Bytes of each packet; the source's own limit costs less.
     pub snap_len: Option<u32>,
-    /// When packets are passed on.
+    /// When packets are passed on; the pieces of one that is cut up leave together.
     pub pace: Pace,
     /// Packets that are passed on together when there is a pace; 0 is as 1.
     pub burst: u64,
@@ -71,24 +71,37 @@ struct Tapped {
     is_over: bool,
 }
 
-/// The way of one packet.
+/// The way of one packet: filter, pace, count, shape, exit.
 #[derive(Debug)]
 struct Path {
-    sink: Box<dyn Sink>,
-    account: Account,
-    snap_len: usize,
-    packets_max: u64,
-    failure: Option<CaptureError>,
     /// Of each interface, by its number.
     link_types: Vec<u16>,
-    pacer: Option<Pacer>,
-    sequence: Option<SequenceCheck>,
-    segmenter: Option<Segmenter>,
     filter: Option<Filter>,
-    editor: Option<Editor>,
+    pacer: Option<Pacer>,
+    shape: Shape,
+    exit: Exit,
+    packets_max: u64,
     /// Packets pass as they are: nothing but the filter looks at them.
     is_plain: bool,
+    /// The wait for a packet's time was ended.
     is_stopped: bool,
+}
+
+/// What the sink is to get of a packet.
+#[derive(Debug)]
+struct Shape {
+    segmenter: Option<Segmenter>,
+    editor: Option<Editor>,
+    snap_len: usize,
+    sequence: Option<SequenceCheck>,
+}
+
+/// The sink, and the account of what it was given.
+#[derive(Debug)]
+struct Exit {
+    sink: Box<dyn Sink>,
+    account: Account,
+    failure: Option<CaptureError>,
 }
 
 impl Session {
@@ -104,25 +117,29 @@ impl Session {
         let mut session = Self {
             sources: Vec::new(),
             path: Path {
-                sink,
-                account: Account {
-                    unit: if limits.segments {
-                        Unit::PacketOnTheWire
-                    } else {
-                        Unit::FrameAsCaptured
-                    },
-                    ..Account::default()
-                },
-                snap_len: limits.snap_len.map_or(usize::MAX, |len| len as usize),
-                packets_max: limits.packets.unwrap_or(u64::MAX),
-                failure: None,
                 link_types: Vec::new(),
+                filter: None,
                 pacer: (limits.pace != Pace::TopSpeed)
                     .then(|| Pacer::new(limits.pace, limits.burst)),
-                segmenter: limits.segments.then(Segmenter::default),
-                sequence: limits.checks_sequence.then(SequenceCheck::default),
-                filter: None,
-                editor: None,
+                shape: Shape {
+                    segmenter: limits.segments.then(Segmenter::default),
+                    editor: None,
+                    snap_len: limits.snap_len.map_or(usize::MAX, |len| len as usize),
+                    sequence: limits.checks_sequence.then(SequenceCheck::default),
+                },
+                exit: Exit {
+                    sink,
+                    account: Account {
+                        unit: if limits.segments {
+                            Unit::PacketOnTheWire
+                        } else {
+                            Unit::FrameAsCaptured
+                        },
+                        ..Account::default()
+                    },
+                    failure: None,
+                },
+                packets_max: limits.packets.unwrap_or(u64::MAX),
                 is_plain: limits.pace == Pace::TopSpeed
                     && !limits.segments
                     && !limits.checks_sequence,
@@ -161,12 +178,12 @@ impl Session {
     /// Changes what passed the filter, before it is passed on.
     pub fn set_edits(&mut self, edits: Edits) {
         self.path.is_plain &= edits.is_empty();
-        self.path.editor = (!edits.is_empty()).then(|| Editor::new(edits));
+        self.path.shape.editor = (!edits.is_empty()).then(|| Editor::new(edits));
     }
 
     /// Addresses that [`Session::set_edits`] was to change, and that no packet has had so far.
     pub fn addresses_unmet(&self) -> impl Iterator<Item = IpAddr> {
-        self.path.editor.iter().flat_map(Editor::unmet)
+        self.path.shape.editor.iter().flat_map(Editor::unmet)
     }
 
     /// Captures until its sources end, a limit is reached or `is_stopped` says so, which is asked
@@ -184,7 +201,7 @@ impl Session {
         let finished = self.finish();
         let ended = captured?;
         finished?;
-        Ok(if self.path.failure.is_some() {
+        Ok(if self.path.exit.failure.is_some() {
             Ended::Sink
         } else {
             ended
@@ -194,7 +211,7 @@ impl Session {
     /// The account so far.
     #[must_use]
     pub const fn account(&self) -> &Account {
-        &self.path.account
+        &self.path.exit.account
     }
 
     /// How exactly packets left, with a pace.
@@ -212,12 +229,12 @@ impl Session {
     /// What came of generated frames, when that was asked for.
     #[must_use]
     pub const fn sequence(&self) -> Option<&SequenceCheck> {
-        self.path.sequence.as_ref()
+        self.path.shape.sequence.as_ref()
     }
 
     /// Packets that the sink's interface dropped after it had taken them.
     pub fn dropped_later(&mut self) -> u64 {
-        self.path.sink.dropped_later()
+        self.path.exit.sink.dropped_later()
     }
 
     /// How long it has run.
@@ -231,13 +248,13 @@ impl Session {
         for tapped in &mut self.sources {
             self.remarks.append(&mut tapped.source.take_remarks());
         }
-        self.remarks.append(&mut self.path.sink.take_remarks());
+        self.remarks.append(&mut self.path.exit.sink.take_remarks());
         std::mem::take(&mut self.remarks)
     }
 
     /// Why the sink can keep nothing more.
     pub const fn take_failure(&mut self) -> Option<CaptureError> {
-        self.path.failure.take()
+        self.path.exit.failure.take()
     }
 
     fn capture(
@@ -269,7 +286,7 @@ impl Session {
             for tapped in self.sources.iter_mut().filter(|tapped| !tapped.is_over) {
                 is_idle &= tapped.read(&mut self.path, &is_over)? == Progress::Idle;
             }
-            if self.path.failure.is_some() {
+            if self.path.exit.failure.is_some() {
                 return Ok(Ended::Sink);
             }
             if self.path.is_stopped {
@@ -329,18 +346,18 @@ impl Session {
         self.seconds = clock::monotonic().since(self.started).as_secs();
         self.read_losses()?;
         self.close_second(self.seconds);
-        tick(&self.path.account);
+        tick(&self.path.exit.account);
         Ok(())
     }
 
     /// Notes the second that ends `at`, in the account and in the sink.
     fn close_second(&mut self, at: u64) {
-        let path = &mut self.path;
+        let exit = &mut self.path.exit;
         // What cannot be kept is known only now, and was given in this second.
-        path.flush();
-        self.totals = path.account.end_second(at, &self.totals);
-        path.note_account();
-        self.totals = path.account.amend_second(&self.totals);
+        exit.flush();
+        self.totals = exit.account.end_second(at, &self.totals);
+        exit.note_account();
+        self.totals = exit.account.amend_second(&self.totals);
     }
 
     fn read_losses(&mut self) -> Result<(), CaptureError> {
@@ -352,12 +369,12 @@ impl Session {
             let losses = tapped.source.losses()?;
             sum = sum.plus(&losses);
             let first = tapped.interfaces.first().map(|number| *number as usize);
-            let interfaces = &mut self.path.account.interfaces;
+            let interfaces = &mut self.path.exit.account.interfaces;
             if let Some(interface) = first.and_then(|first| interfaces.get_mut(first)) {
                 interface.losses = losses;
             }
         }
-        self.path.account.losses = sum;
+        self.path.exit.account.losses = sum;
         Ok(())
     }
 
@@ -381,7 +398,12 @@ impl Session {
                 {}
             }
             self.read_losses()?;
-            let is_closed = self.path.account.residual().is_none_or(|left| left <= 0);
+            let is_closed = self
+                .path
+                .exit
+                .account
+                .residual()
+                .is_none_or(|left| left <= 0);
             is_waiting = !is_closed && !is_late();
             if is_waiting {
                 std::thread::sleep(DRAIN_PAUSE);
@@ -390,10 +412,14 @@ impl Session {
         self.read_losses()?;
         for tapped in &mut self.sources {
             let mut losses = tapped.source.named_losses();
-            self.path.account.named_losses.append(&mut losses);
+            self.path.exit.account.named_losses.append(&mut losses);
         }
         self.close_second(self.seconds + 1);
-        debug_assert_eq!(self.path.account.sink_residual(), 0, "a bug in the session");
+        debug_assert_eq!(
+            self.path.exit.account.sink_residual(),
+            0,
+            "a bug in the session"
+        );
         Ok(())
     }
 }
@@ -418,8 +444,11 @@ impl Tapped {
     /// Describes the interfaces that are new to the sink.
     fn introduce(&mut self, path: &mut Path) -> Result<(), CaptureError> {
         for interface in &self.source.interfaces()[self.interfaces.len()..] {
-            path.sink.interface(interface)?;
-            path.account.interfaces.push(InterfaceAccount::default());
+            path.exit.sink.interface(interface)?;
+            path.exit
+                .account
+                .interfaces
+                .push(InterfaceAccount::default());
             if let Some(filter) = &mut path.filter {
                 filter.add_link_type(interface.link_type)?;
             }
@@ -438,33 +467,38 @@ impl Path {
         interfaces: &[u32],
         is_stopped: &dyn Fn() -> bool,
     ) -> ControlFlow<()> {
-        if self.is_full() || self.failure.is_some() || self.is_stopped {
-            self.account.unread += 1;
+        if self.is_full() || self.exit.failure.is_some() || self.is_stopped {
+            self.exit.account.unread += 1;
             return ControlFlow::Break(());
         }
-        self.account.received += 1;
         let interface = interfaces.get(packet.interface as usize);
         let interface = interface.copied().unwrap_or(0);
         if packet.is_rejected || !self.is_accepted(packet, interface) {
-            self.account.filtered += 1;
+            self.exit.account.received += 1;
+            self.exit.account.filtered += 1;
             return ControlFlow::Continue(());
         }
-        self.account.passed += 1;
-        self.account.super_frames += u64::from(packet.is_super_packet());
-        if let Some(account) = self.account.interfaces.get_mut(interface as usize) {
-            account.passed += 1;
+        let due = self.pacer.as_mut().and_then(|pacer| pacer.due(packet));
+        // Before anything is counted: a packet whose wait was ended has not been read.
+        if let Some((pacer, due)) = self.pacer.as_ref().zip(due)
+            && !pacer.wait(due, is_stopped)
+        {
+            self.is_stopped = true;
+            self.exit.account.unread += 1;
+            return ControlFlow::Break(());
         }
-        let is_as_it_is = self.is_plain && packet.data.len() <= self.snap_len;
+        self.exit.account.pass(packet, interface);
+        let is_as_it_is = self.is_plain && packet.data.len() <= self.shape.snap_len;
         if is_as_it_is && interface == packet.interface {
-            self.deliver(packet);
+            self.exit.deliver(packet);
         } else {
             let packet = Packet {
                 interface,
                 ..*packet
             };
-            self.cut_up(&packet, is_stopped);
+            self.deliver_shaped(&packet, due);
         }
-        if self.is_full() || self.is_stopped {
+        if self.is_full() {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
@@ -480,68 +514,60 @@ impl Path {
         link_type.is_some_and(|link_type| filter.accepts(packet, *link_type))
     }
 
-    /// What passed the filter, whole or as the wire would carry it.
-    fn cut_up(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
-        let given = |account: &Account| account.delivered + account.unwritten;
-        let before = given(&self.account);
-        self.make_pieces(packet, is_stopped);
-        match given(&self.account) - before {
-            // Its time had not come when the capture was stopped.
-            0 => self.put_back(packet),
-            pieces => self.account.pieces += pieces - 1,
+    /// Delivers what the sink is to get of a packet whose time has come; `due` is when that was.
+    fn deliver_shaped(&mut self, packet: &Packet<'_>, due: Option<Instant>) {
+        let exit = &mut self.exit;
+        let (mut pieces, mut wire_bytes) = (0, 0);
+        let is_cut_up = self.shape.apply(packet, |piece| {
+            pieces += 1;
+            wire_bytes += u64::from(piece.wire_len);
+            exit.deliver(piece);
+        });
+        exit.account.pieces += pieces - 1;
+        exit.account.uncut_super_frames += u64::from(packet.is_super_packet() && !is_cut_up);
+        if let Some(pacer) = &mut self.pacer {
+            if pacer.ends_burst() {
+                exit.flush();
+            }
+            pacer.left(due, wire_bytes);
         }
     }
 
-    /// Counts a packet that has passed as one that was not read after all.
-    fn put_back(&mut self, packet: &Packet<'_>) {
-        self.account.received -= 1;
-        self.account.passed -= 1;
-        self.account.super_frames -= u64::from(packet.is_super_packet());
-        if let Some(account) = self.account.interfaces.get_mut(packet.interface as usize) {
-            account.passed -= 1;
-        }
-        self.account.unread += 1;
+    const fn is_full(&self) -> bool {
+        self.exit.account.delivered >= self.packets_max
     }
+}
 
-    fn make_pieces(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
-        if let Some(mut segmenter) = self.segmenter.take() {
-            let is_cut_up = segmenter.segment(packet, &mut |packet| self.pass(packet, is_stopped));
-            self.account.uncut_super_frames += u64::from(packet.is_super_packet() && !is_cut_up);
-            self.segmenter = Some(segmenter);
+impl Shape {
+    /// Gives `emit` the packet, or the pieces that the wire would carry, in their final form. False
+    /// for a super-packet that was to be cut up and could not be.
+    fn apply(&mut self, packet: &Packet<'_>, mut emit: impl FnMut(&Packet<'_>)) -> bool {
+        let mut finish = |packet: &Packet<'_>| {
+            let (edited, cut);
+            let mut last = packet;
+            if let Some(editor) = &mut self.editor {
+                edited = editor.edit(last);
+                last = &edited;
+            }
+            if last.data.len() > self.snap_len {
+                cut = last.cut_to(self.snap_len);
+                last = &cut;
+            }
+            if let Some(check) = &mut self.sequence {
+                check.look(last.data);
+            }
+            emit(last);
+        };
+        if let Some(segmenter) = &mut self.segmenter {
+            segmenter.segment(packet, &mut finish)
         } else {
-            self.pass(packet, is_stopped);
+            finish(packet);
+            true
         }
     }
+}
 
-    /// What passed the filter is brought into its final form, which goes to the sink.
-    fn pass(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
-        if let Some(mut editor) = self.editor.take() {
-            self.pass_final(&editor.edit(packet), is_stopped);
-            self.editor = Some(editor);
-        } else {
-            self.pass_final(packet, is_stopped);
-        }
-    }
-
-    fn pass_final(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
-        if packet.data.len() > self.snap_len {
-            self.pass_cut(&packet.cut_to(self.snap_len), is_stopped);
-        } else {
-            self.pass_cut(packet, is_stopped);
-        }
-    }
-
-    fn pass_cut(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
-        if let Some(check) = &mut self.sequence {
-            check.look(packet.data);
-        }
-        if self.pacer.is_some() {
-            self.deliver_in_time(packet, is_stopped);
-        } else {
-            self.deliver(packet);
-        }
-    }
-
+impl Exit {
     #[inline]
     fn deliver(&mut self, packet: &Packet<'_>) {
         self.account.delivered += 1;
@@ -558,28 +584,6 @@ impl Path {
         } else if let Err(failure) = self.sink.write(packet) {
             self.failure = Some(failure);
         }
-    }
-
-    /// Waits until the packet is due; when the wait is ended, the packet is not delivered.
-    fn deliver_in_time(&mut self, packet: &Packet<'_>, is_stopped: &dyn Fn() -> bool) {
-        let pacer = self.pacer.as_mut().expect("only called with a pacer");
-        let due = pacer.due(packet);
-        if due.is_some_and(|due| !pacer.wait(due, is_stopped)) {
-            self.is_stopped = true;
-            return;
-        }
-        let ends_burst = pacer.ends_burst();
-        self.deliver(packet);
-        if ends_burst {
-            self.flush();
-        }
-        if let Some((pacer, due)) = self.pacer.as_mut().zip(due) {
-            pacer.left(due);
-        }
-    }
-
-    const fn is_full(&self) -> bool {
-        self.account.delivered >= self.packets_max
     }
 
     /// Notes the account in the sink, and lets the reader of the file see it.
