@@ -20,14 +20,15 @@ use capture::{
     CaptureError, Limits, LiveOptions, Pace, SendOptions, Session, Sink, Source, sink, source,
 };
 use lab::{Host, Lab, LabSpec};
-use measure::plot::{SizeCurve, SizePoint, captures};
+use measure::{
+    Format,
+    plot::{SizeCurve, SizePoint, captures},
+    write_picture,
+};
 use serde::Serialize;
 use towline::UsageMeter;
 
-use crate::{
-    Error,
-    rtt::{Format, write_picture},
-};
+use crate::Error;
 
 /// What changes from run to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -11,12 +11,9 @@ use std::{
 };
 
 use lab::{Lab, LabSpec, isolated};
-use towline_gauge::{
-    rtt::Format,
-    udp::{
-        Direction, Flow, Limit, Load, Mode, PORT, Profile, ServeSpec, Server, Sweep, SweepReport,
-        draw,
-    },
+use measure::Format;
+use towline_gauge::udp::{
+    Direction, Flow, Limit, Load, Mode, PORT, Profile, ServeSpec, Server, Sweep, SweepReport, draw,
 };
 
 mod middle;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use measure::{
+use crate::{
     Series,
     plot::{self, Options},
     write_log,
@@ -94,7 +94,10 @@ pub fn export(
 }
 
 /// Writes a picture; `about` stands below it on a page.
-pub(crate) fn write_picture(
+///
+/// # Errors
+/// When `output` does; when the format is no picture.
+pub fn write_picture(
     output: &mut impl Write,
     format: Format,
     scene: &plot::Scene,

@@ -23,6 +23,9 @@ pub use attainment::ATTAINED_MIN;
 mod clock_word;
 pub use clock_word::{ANSWER_NS_MAX, CLOCK_BYTES, ClockWord};
 
+mod export;
+pub use export::{Format, export, write_picture};
+
 mod knee;
 pub use knee::{Strain, strains};
 

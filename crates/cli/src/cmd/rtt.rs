@@ -8,12 +8,13 @@ use std::{
 };
 
 use gauge::rtt::{
-    Format, Reflector, Series, export,
+    Reflector, Series,
     plot::{self, Options},
     prepare,
     raw::{self, Host},
     reflect_over,
 };
+use measure::{Format, export};
 
 use crate::{
     args::OverArg,

@@ -8,9 +8,9 @@ use capture::{
 };
 use gauge::{
     demo::isolate,
-    rtt::Format,
     sweep::{CaptureSweep, SweepBy, draw as draw_sweep},
 };
+use measure::Format;
 use serde_json::json;
 
 use super::{capture::warn_of_taking, rtt::check_drawable};

@@ -1,9 +1,7 @@
 //! `towline udp`: the server, and the sweep.
 
-use gauge::{
-    rtt::Format,
-    udp::{ServeSpec, Server, draw},
-};
+use gauge::udp::{ServeSpec, Server, draw};
+use measure::Format;
 use serde::Serialize;
 
 use super::rtt::{check_drawable, write_drawing};

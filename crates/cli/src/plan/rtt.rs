@@ -3,10 +3,11 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use gauge::rtt::{
-    Campaign, Engine, Format, MESSAGE_BYTES_MAX, PORT, PROBE_BYTES_MIN, ReflectSpec, Schedule,
-    Scheduling, Variant, Wait,
+    Campaign, Engine, MESSAGE_BYTES_MAX, PORT, PROBE_BYTES_MIN, ReflectSpec, Schedule, Scheduling,
+    Variant, Wait,
     plot::{Options, Scale, View},
 };
+use measure::Format;
 use serde::Serialize;
 use towline::resolve;
 

@@ -2,10 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use gauge::{
-    rtt::Format,
-    udp::{Load, PORT, RATES, SIZES, Sweep},
-};
+use gauge::udp::{Load, PORT, RATES, SIZES, Sweep};
+use measure::Format;
 use serde::Serialize;
 use towline::resolve;
 

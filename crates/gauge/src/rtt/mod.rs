@@ -21,10 +21,6 @@ pub use client::{Client, Cut, RunOutcome};
 mod clock_exchange;
 pub use clock_exchange::{ClockExchanges, exchange_clocks};
 
-mod export;
-pub(crate) use export::write_picture;
-pub use export::{Format, export};
-
 mod flight;
 
 mod host;

@@ -2,10 +2,13 @@
 
 use std::io::{self, Write};
 
-use measure::plot::{SizeCurve, SizePoint, sizes};
+use measure::{
+    Format,
+    plot::{SizeCurve, SizePoint, sizes},
+    write_picture,
+};
 
 use super::{Direction, Flow, Row, SweepReport};
-use crate::rtt::{Format, write_picture};
 
 /// Draws a sweep. The page of [`Format::Html`] reads out the point under the pointer, and has the
 /// report below the picture.
