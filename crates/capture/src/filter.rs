@@ -2,29 +2,25 @@
 //! its VLAN tags in place; what it rejects is counted.
 
 use sys::{
-    compile_filter,
+    FilterProgram,
     packet::{FilterOp, STUB_LEN},
 };
-use wire::{
-    bpf::{Op, Program},
-    trace_file::ETHERNET,
-};
+use wire::trace_file::ETHERNET;
 
 use crate::{CaptureError, Packet};
 
 /// A filter, compiled for the link types that it is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Filter {
     text: String,
     programs: Vec<Compiled>,
 }
 
 /// A filter for one link type.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Compiled {
     link_type: u16,
-    program: Program,
-    ops: Vec<FilterOp>,
+    program: FilterProgram,
 }
 
 impl Filter {
@@ -116,7 +112,12 @@ impl Filter {
             op(RETURN, 0, 0, snap_len.max(STUB_LEN + 1)),
         ];
         let compiled = self.compiled(link_type)?;
-        let body = compiled.ops.iter().map(keep).collect::<Option<Vec<_>>>()?;
+        let body = compiled
+            .program
+            .ops()
+            .iter()
+            .map(keep)
+            .collect::<Option<Vec<_>>>()?;
         Some([head.to_vec(), body].concat())
     }
 
@@ -129,20 +130,9 @@ impl Filter {
 
 impl Compiled {
     fn new(text: &str, link_type: u16) -> Result<Self, String> {
-        let ops = compile_filter(text, library_number(link_type));
-        let ops = ops.map_err(|cause| cause.to_string())?;
-        let program = ops.iter().map(|op| Op {
-            code: op.code,
-            if_true: op.if_true,
-            if_false: op.if_false,
-            operand: op.operand,
-        });
-        let program = Program::new(program.collect());
-        Ok(Self {
-            link_type,
-            program: program.ok_or("it was compiled to nonsense")?,
-            ops,
-        })
+        let program = FilterProgram::compile(text, library_number(link_type));
+        let program = program.map_err(|cause| cause.to_string())?;
+        Ok(Self { link_type, program })
     }
 }
 

@@ -40,8 +40,8 @@ pub mod errno {
 
 pub mod file;
 
-mod filter_compiler;
-pub use filter_compiler::{FilterError, compile_filter};
+mod filter;
+pub use filter::{FilterError, FilterProgram};
 
 pub mod hardware_stamp;
 

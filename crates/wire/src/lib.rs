@@ -20,7 +20,6 @@ mod cursor;
 mod error;
 mod sqn;
 
-pub mod bpf;
 pub mod checksum;
 pub mod link;
 pub mod object;

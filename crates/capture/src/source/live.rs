@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How a live source is opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct LiveOptions {
     /// Run in the kernel too: what it rejects takes a few bytes of the ring and is counted there.
     /// Whoever reads still has to ask it of the packets that are given.
