@@ -124,8 +124,8 @@ impl From<gauge::Error> for Failure {
     }
 }
 
-impl From<towline::NetError> for Failure {
-    fn from(error: towline::NetError) -> Self {
+impl From<towline::SystemError> for Failure {
+    fn from(error: towline::SystemError) -> Self {
         Self::Environment(error.to_string())
     }
 }

@@ -233,7 +233,7 @@ mod tests {
         let runs: Vec<usize> = (0..3).map(|_| leaving(&mut publisher, due)).collect();
         assert_eq!(runs.iter().sum::<usize>(), 3, "{runs:?}");
         publisher.offer(b"in a hurry").unwrap();
-        publisher.source_mut().end_gathering();
+        publisher.source_mut().uncork();
         assert_eq!(leaving(&mut publisher, due), 1);
         // At the end nothing waits.
         publisher.offer(b"the last").unwrap();

@@ -85,7 +85,7 @@ pub struct PtpOffset {
 /// When the kernel does not tell the state of its wall clock.
 pub fn clock() -> Result<ClockReport, Error> {
     let found = sys::discipline::read()
-        .map_err(|error| net::NetError::system("read the state of", "the wall clock", &error))?;
+        .map_err(|error| net::SystemError::system("read the state of", "the wall clock", &error))?;
     let home = Path::new("/sys/devices/system/clocksource/clocksource0");
     let (step_ns, reading_ns) = resolution();
     let sources = text(&home.join("available_clocksource"));

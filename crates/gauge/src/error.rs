@@ -1,6 +1,6 @@
 //! Why an instrument could not measure.
 
-use net::{InterfaceError, NetError};
+use net::{InterfaceError, SystemError};
 
 /// Everything that a measurement can fail with. The text names the operation, the target, the cause
 /// and, where there is one, the remedy.
@@ -14,7 +14,7 @@ pub enum Error {
     Interface(#[from] InterfaceError),
     /// The system refused something.
     #[error("{0}")]
-    Net(#[from] NetError),
+    System(#[from] SystemError),
     /// The caller did not want to wait any longer.
     #[error("interrupted")]
     Interrupted,

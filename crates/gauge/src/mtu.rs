@@ -23,7 +23,7 @@ use std::{
 
 use base::Instant;
 use measure::{PROBE_BYTES_MIN, Probe, ProbeKind};
-use net::{Interfaces, NetError};
+use net::{Interfaces, SystemError};
 use sys::{
     Family, PathMtu, UdpSocket, datagram, errno,
     stamp::{Origin, Report, receive_report},
@@ -142,7 +142,7 @@ enum Fate {
 impl Search {
     fn open(peer: SocketAddr, timeout: Duration) -> Result<Self, Error> {
         let refused = |operation: &'static str| {
-            move |error: io::Error| Error::from(NetError::system(operation, peer, &error))
+            move |error: io::Error| Error::from(SystemError::system(operation, peer, &error))
         };
         let socket = UdpSocket::new(Family::of(&peer)).map_err(refused("open a socket to"))?;
         let ready = || {
@@ -156,7 +156,7 @@ impl Search {
         let interfaces = Interfaces::read()?;
         let interface = interfaces.with_address(local.ip()).ok_or_else(|| {
             let cause = "the interface that leads there has no MTU to read";
-            NetError::refused("probe the path to", peer, cause)
+            SystemError::refused("probe the path to", peer, cause)
         })?;
         Ok(Self {
             socket,
@@ -296,7 +296,7 @@ impl Search {
                 // What an earlier packet met; this one has not been sent.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) => {
-                    let error = NetError::system("probe the path to", self.peer, &error);
+                    let error = SystemError::system("probe the path to", self.peer, &error);
                     return Err(error.into());
                 }
             }

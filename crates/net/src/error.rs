@@ -5,7 +5,7 @@ use std::{fmt::Display, io};
 /// An operation that the system refused.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {operation} {target}: {cause}{}", hint(.remedy.as_ref()))]
-pub struct NetError {
+pub struct SystemError {
     operation: &'static str,
     target: String,
     cause: String,
@@ -13,7 +13,7 @@ pub struct NetError {
     errno: Option<i32>,
 }
 
-impl NetError {
+impl SystemError {
     /// `operation` (a verb) on `target` failed with a system error.
     pub fn system(operation: &'static str, target: impl Display, error: &io::Error) -> Self {
         Self {
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn an_error_names_operation_target_cause_and_remedy() {
-        let error = NetError::refused("join", "239.1.1.1", "no interface").remedy("name one");
+        let error = SystemError::refused("join", "239.1.1.1", "no interface").remedy("name one");
         assert_eq!(
             error.to_string(),
             "cannot join 239.1.1.1: no interface; name one"

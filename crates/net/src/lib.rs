@@ -1,37 +1,21 @@
-//! Io over real sockets: groups, interfaces, control connections, fault interception.
+//! What the pure crates leave to the system: packets and control connections over real [`socket`]s,
+//! files on a real [`disk`]. The two rooms share nothing but [`SystemError`].
 //!
 //! [`UdpIo`] is what the run loop drives in the shipped programs. Which interface to use is decided
 //! elsewhere and handed in as an index and a local address.
 #![forbid(unsafe_code)]
 
-mod content;
-pub use content::FileContent;
-
-mod error;
-pub use error::NetError;
-
-mod group;
-pub use group::Group;
-
-pub mod intercept;
-pub use intercept::{Faults, Intercept};
-
-pub mod interface;
-pub use interface::{Interface, InterfaceError, Interfaces};
-
-mod options;
-pub use options::{SocketOptions, WaitStrategy};
-
-mod resolve;
-pub use resolve::resolve;
-
-mod store;
-pub use store::{
-    DiskCall, DiskFault, Existing, FileStore, Leftover, StoreOptions, discard_leftover, leftovers,
+pub mod disk;
+pub use disk::{
+    DiskCall, DiskFault, Existing, FileContent, FileStore, Leftover, StoreOptions, Tree,
+    TreeSource, discard_leftover, leftovers,
 };
 
-mod tree;
-pub use tree::{Tree, TreeSource};
+mod error;
+pub use error::SystemError;
 
-mod udp;
-pub use udp::{Role, UdpCounters, UdpIo, UdpSetup, Waker};
+pub mod socket;
+pub use socket::{
+    Faults, Group, Intercept, Interface, InterfaceError, Interfaces, Role, SocketOptions,
+    UdpCounters, UdpIo, UdpSetup, WaitStrategy, Waker, intercept, interface, resolve,
+};

@@ -164,7 +164,7 @@ parameters! {
     pacing_catch_up: Duration = fixed::ms(1), fixed::ZERO => fixed::s(1), "time", Source,
         "measurement: a timer is up to 90 us late, a busy two-core host a millisecond",
         "how much lateness of the host a rate-limited source makes up for";
-    gather: Timer = Timer::Auto, fixed::ZERO => fixed::ms(100), "time", Source,
+    cork: Timer = Timer::Auto, fixed::ZERO => fixed::ms(100), "time", Source,
         "eight times what a run took to hand over lately, at most 50 us; none alone or in files",
         "how long after a run new messages wait for more to leave with them, if few of them wait";
     repair_share: u32 = 50, 1 => 100, "percent of rate", Source,

@@ -272,7 +272,7 @@ fn config(rng: &mut Rng, session: SessionPlan) -> BTreeMap<String, String> {
     }
     // Handing a run over takes no simulated time: where it is not set, nothing waits for company.
     if rng.chance(1, 3) {
-        set("gather", format!("{}us", rng.between(0, 2_000)));
+        set("cork", format!("{}us", rng.between(0, 2_000)));
     }
     if rng.chance(1, 4) {
         let low = rng.between(0, 2_000);

@@ -1,7 +1,7 @@
 //! Why the library could not do what it was asked.
 
 use base::IoFault;
-use net::{InterfaceError, NetError};
+use net::{InterfaceError, SystemError};
 use pgm::ConfigError;
 
 /// Everything that opening or using a session can fail with. The text names the operation, the
@@ -16,7 +16,7 @@ pub enum Error {
     Interface(#[from] InterfaceError),
     /// The system refused something.
     #[error("{0}")]
-    Net(#[from] NetError),
+    System(#[from] SystemError),
     /// The sockets are beyond use.
     #[error("{0}")]
     Io(#[from] IoFault),

@@ -3,7 +3,7 @@
 use std::{fs, io::Read as _, os::unix::fs::MetadataExt as _, path::Path};
 
 use delivery::Key;
-use net::NetError;
+use net::SystemError;
 
 use crate::Error;
 
@@ -14,10 +14,10 @@ use crate::Error;
 /// A file that cannot be read, that others may read or change, or that is too short to be a secret.
 pub fn read_key(path: &Path) -> Result<Key, Error> {
     let shown = path.display();
-    let failed = |error: &std::io::Error| NetError::system("read the key of", &shown, error);
+    let failed = |error: &std::io::Error| SystemError::system("read the key of", &shown, error);
     let mut file = fs::File::open(path).map_err(|error| failed(&error))?;
     let metadata = file.metadata().map_err(|error| failed(&error))?;
-    let refused = |cause: &str| NetError::refused("use the key of", &shown, cause);
+    let refused = |cause: &str| SystemError::refused("use the key of", &shown, cause);
     if !metadata.is_file() {
         return Err(refused("it is no regular file").into());
     }

@@ -64,7 +64,7 @@ pub use delivery::{
 };
 pub use driver::{MessageSink, ObjectReceiverEvent, Sender, SessionEvent};
 pub use net::{
-    Existing, Faults, Group, Interface, InterfaceError, Interfaces, NetError, SocketOptions,
+    Existing, Faults, Group, Interface, InterfaceError, Interfaces, SocketOptions, SystemError,
     WaitStrategy, Waker, interface::Selector, resolve,
 };
 pub use pgm::{

@@ -200,7 +200,7 @@ impl Publisher {
     /// Sockets beyond use.
     pub fn flush(&mut self) -> Result<(), Error> {
         loop {
-            self.end.driver.endpoint.source_mut().end_gathering();
+            self.end.driver.endpoint.source_mut().uncork();
             self.turn()?;
             if self.end.driver.endpoint.source().is_drained() {
                 return Ok(());
@@ -222,7 +222,7 @@ impl Publisher {
     /// which is due soon. The shortest way out for a message on its own.
     pub fn send_ready(&mut self) {
         self.bytes_since_turn = 0;
-        self.end.driver.endpoint.source_mut().end_gathering();
+        self.end.driver.endpoint.source_mut().uncork();
         self.end.driver.send_ready();
     }
 

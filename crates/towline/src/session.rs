@@ -8,7 +8,7 @@ use std::{
 use base::{Instant, Io as _};
 use driver::{Driver, Endpoint, Handle, Turn};
 use net::{
-    Faults, Group, Interfaces, NetError, SocketOptions, UdpIo, UdpSetup, interface::Selector,
+    Faults, Group, Interfaces, SocketOptions, SystemError, UdpIo, UdpSetup, interface::Selector,
 };
 use pgm::{Config, ConfigBuilder, ConfigError, Mode, Receiver, ReceiverSetup, Source, SourceSetup};
 use wire::pgm::{Gsi, Mark, Profile, Tsi};
@@ -368,7 +368,7 @@ pub(crate) type Backend = net::Intercept<UdpIo>;
 /// 64 bits from the system's generator: identifiers must be unpredictable off the path.
 pub(crate) fn random_u64() -> Result<u64, Error> {
     sys::random_u64()
-        .map_err(|error| NetError::system("read", "the system's random numbers", &error).into())
+        .map_err(|error| SystemError::system("read", "the system's random numbers", &error).into())
 }
 
 /// A transport session identifier that nobody off the path can guess.

@@ -7,7 +7,7 @@
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
-use net::{Group, Interface, NetError};
+use net::{Group, Interface, SystemError};
 
 use crate::Error;
 
@@ -125,7 +125,7 @@ impl Sources {
             let cause = "others can reach it, and nothing says whom to take files from";
             let remedy = "name the senders with --from ADDRESS[/BITS], everybody with --from any, \
                           or give both ends a --key-file";
-            return Err(NetError::refused("receive", target, cause)
+            return Err(SystemError::refused("receive", target, cause)
                 .remedy(remedy)
                 .into());
         }

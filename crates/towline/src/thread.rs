@@ -374,7 +374,7 @@ impl PublisherThread {
     }
 
     /// Hands a message over, waiting while the queue is full. While the thread keeps up a
-    /// message travels at once, or with those of the next moments (the parameter `gather`); while
+    /// message travels at once, or with those of the next moments (the parameter `cork`); while
     /// it does not, they travel together.
     ///
     /// # Errors
@@ -454,7 +454,7 @@ pub(crate) fn spawn(
     body: impl FnOnce() -> Result<(), Error> + Send + 'static,
 ) -> Result<JoinHandle<Result<(), Error>>, Error> {
     let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
-    thread.map_err(|error| net::NetError::system("start", "a thread", &error).into())
+    thread.map_err(|error| net::SystemError::system("start", "a thread", &error).into())
 }
 
 fn join(thread: &mut Option<JoinHandle<Result<(), Error>>>) -> Error {

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use measure::{ClockState, OneWay};
-use net::{Interfaces, NetError};
+use net::{Interfaces, SystemError};
 use serde::Serialize;
 
 use crate::{
@@ -66,7 +66,7 @@ pub fn between(spec: &BetweenSpec, is_stopped: &dyn Fn() -> bool) -> Result<Betw
         return Err(Error::Measurement(text));
     }
     let mut client = Client::connect(peer, spec.seed, spec.timeout)?;
-    let refused = |error| NetError::system("exchange clocks with", peer, &error);
+    let refused = |error| SystemError::system("exchange clocks with", peer, &error);
     let exchanged = exchange_clocks(&mut client, spec.count, spec.gap, spec.timeout, is_stopped);
     let found = exchanged.map_err(refused)?;
     if found.answered.is_empty() && found.disturbed == 0 {

@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use net::NetError;
+use net::SystemError;
 
 use super::{Process, Tree};
 use crate::Error;
@@ -41,7 +41,7 @@ impl Tool {
             }
         }
         let cause = "neither b3sum nor sha256sum is installed";
-        Err(NetError::refused("check", "the received files", cause).into())
+        Err(SystemError::refused("check", "the received files", cause).into())
     }
 
     /// The program's name.
@@ -108,7 +108,7 @@ impl Checksums {
 /// Visible entries: what Towline stages is hidden.
 fn names_in(directory: &Path) -> Result<Vec<Vec<u8>>, Error> {
     let entries = fs::read_dir(directory)
-        .map_err(|error| NetError::system("read", directory.display(), &error))?;
+        .map_err(|error| SystemError::system("read", directory.display(), &error))?;
     let names = entries.flatten().map(|entry| entry.file_name().into_vec());
     Ok(names.filter(|name| name != b".towline").collect())
 }
@@ -137,7 +137,7 @@ fn hash_below(
         let printed: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
         if !status.success() || printed.len() != chunk.len() {
             let cause = format!("it ended with {status}");
-            return Err(NetError::refused("use", tool.name(), cause).into());
+            return Err(SystemError::refused("use", tool.name(), cause).into());
         }
         let pairs = chunk.iter().zip(printed);
         lines.extend(pairs.map(|(name, line)| (name.clone(), line.to_vec())));
@@ -147,7 +147,7 @@ fn hash_below(
 
 fn collect(root: &Path, name: &[u8], files: &mut Vec<Vec<u8>>) -> Result<(), Error> {
     let path = root.join(std::ffi::OsStr::from_bytes(name));
-    let failed = |error: &std::io::Error| NetError::system("read", path.display(), error);
+    let failed = |error: &std::io::Error| SystemError::system("read", path.display(), error);
     let kind = fs::symlink_metadata(&path)
         .map_err(|error| failed(&error))?
         .file_type();
@@ -165,7 +165,7 @@ fn collect(root: &Path, name: &[u8], files: &mut Vec<Vec<u8>>) -> Result<(), Err
 
 /// The tool's hash of its own lines.
 fn hash_of(tool: Tool, lines: BTreeMap<Vec<u8>, Vec<u8>>) -> Result<String, Error> {
-    let failed = |error: &std::io::Error| NetError::system("run", tool.name(), error);
+    let failed = |error: &std::io::Error| SystemError::system("run", tool.name(), error);
     let mut child = Command::new(tool.name())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -195,7 +195,7 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(stderr)
             .spawn()
-            .map_err(|error| net::NetError::system("start", "a process of the demo", &error))?;
+            .map_err(|error| net::SystemError::system("start", "a process of the demo", &error))?;
         let stdout = child.stdout.take().map(read);
         let stderr = child.stderr.take().map(read);
         Ok(Self {
@@ -216,7 +216,7 @@ impl Process {
         serde_json::from_str(&printed).map_err(|_| {
             let said = text(self.stderr.take());
             let cause = format!("it ended with {status} and said: {}", said.trim());
-            net::NetError::refused("read the report of", what, cause).into()
+            net::SystemError::refused("read the report of", what, cause).into()
         })
     }
 }
@@ -230,7 +230,8 @@ impl Process {
     ) -> Result<ExitStatus, Error> {
         loop {
             let status = self.child.try_wait();
-            let status = status.map_err(|error| net::NetError::system("wait for", what, &error))?;
+            let status =
+                status.map_err(|error| net::SystemError::system("wait for", what, &error))?;
             match status {
                 Some(status) => return Ok(status),
                 None if is_interrupted() => return Err(Error::Interrupted),

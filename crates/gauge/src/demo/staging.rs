@@ -34,7 +34,7 @@ impl Staging {
             }
             // Others may write where it lies: what they have put there is not ours to use.
             fs::create_dir(&root)
-                .map_err(|error| net::NetError::system("make", root.display(), &error))?;
+                .map_err(|error| net::SystemError::system("make", root.display(), &error))?;
             lock = File::open(&root).ok();
             if let Some(lock) = &lock {
                 // Where nothing can be locked, the process number alone tells who is alive.
@@ -45,7 +45,7 @@ impl Staging {
         for number in 1..=receivers {
             let directory = root.join(format!("receiver-{number}"));
             fs::create_dir_all(&directory)
-                .map_err(|error| net::NetError::system("make", directory.display(), &error))?;
+                .map_err(|error| net::SystemError::system("make", directory.display(), &error))?;
             directories.push(directory);
         }
         Ok(Self {

@@ -28,14 +28,14 @@ impl Tree {
     pub fn of(path: &Path) -> Result<Self, Error> {
         // The ends and the checking tool work in directories of their own.
         let path = fs::canonicalize(path)
-            .map_err(|error| net::NetError::system("read", path.display(), &error))?;
+            .map_err(|error| net::SystemError::system("read", path.display(), &error))?;
         let mut tally = Tally {
             is_lenient: true,
             ..Tally::default()
         };
         if !tally.visit(&path, 0) {
             let cause = "something below cannot be read";
-            return Err(net::NetError::refused("send", path.display(), cause).into());
+            return Err(net::SystemError::refused("send", path.display(), cause).into());
         }
         Ok(Self {
             paths: vec![path],
@@ -67,7 +67,7 @@ impl Tree {
             return Ok(found);
         }
         let cause = format!("only {} bytes in {} files", found.bytes, found.files);
-        Err(net::NetError::refused("find", "a tree to send", cause)
+        Err(net::SystemError::refused("find", "a tree to send", cause)
             .remedy("name one: towline demo PATH")
             .into())
     }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use measure::{PROBE_BYTES_MIN, Probe, ProbeKind};
-use net::{Interfaces, NetError};
+use net::{Interfaces, SystemError};
 use sys::{Family, PathMtu, RawAddress, UdpSocket, datagram, errno};
 
 use super::{PACKET_BYTES_MAX, UDP_HEADER};
@@ -55,7 +55,7 @@ pub fn group_mtu(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<GroupMtuReport, Error> {
     let choice = Interfaces::read()?.choose(None, group.ip())?;
-    let refused = |error: io::Error| NetError::system("probe the paths to", group, &error);
+    let refused = |error: io::Error| SystemError::system("probe the paths to", group, &error);
     let socket = UdpSocket::new(Family::of(&group)).map_err(refused)?;
     let ready = || {
         socket.bind(SocketAddr::new(choice.local, 0))?;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use net::{
-    NetError,
+    SystemError,
     interface::{Choice, Selector},
 };
 use serde::Serialize;
@@ -59,7 +59,7 @@ pub struct ReachReport {
 /// When the system has no random numbers.
 pub fn new_token() -> Result<u64, Error> {
     sys::random_u64()
-        .map_err(|error| NetError::system("read", "the system's random numbers", &error).into())
+        .map_err(|error| SystemError::system("read", "the system's random numbers", &error).into())
 }
 
 /// Looks for `spec.time`, or until told to stop.
@@ -128,7 +128,7 @@ impl<'a> Talk<'a> {
     ) -> Result<Self, Error> {
         let refused = |operation: &'static str| {
             let group = spec.group;
-            move |error: io::Error| Error::from(NetError::system(operation, group, &error))
+            move |error: io::Error| Error::from(SystemError::system(operation, group, &error))
         };
         facts.has_route = host.has_route(spec.group.ip());
         let wire = Wire::open();
@@ -160,7 +160,7 @@ impl<'a> Talk<'a> {
             None => None,
         };
         let unicast = unicast(spec).map_err(|error| {
-            NetError::system("listen to other hosts at UDP port", spec.port, &error)
+            SystemError::system("listen to other hosts at UDP port", spec.port, &error)
                 .remedy("end the other `towline reach` here, or give both ends another --port")
         })?;
         Ok(Self {

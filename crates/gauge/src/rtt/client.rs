@@ -11,7 +11,7 @@ use measure::{
     Counts, Mark, MarkKind, PROBE_BYTES_MIN, Probe, ProbeKind, Repairs, Schedule, StampCounts,
     raw::{End, Setup},
 };
-use net::{Interfaces, NetError};
+use net::{Interfaces, SystemError};
 use sys::{DatagramRing, Epoll, Family, Inbox, Interest, RawAddress, UdpSocket, datagram, stamp};
 
 use super::{
@@ -80,7 +80,7 @@ impl Client {
     /// When nobody answers within `timeout`, with what that may mean; when the system refuses.
     pub fn connect(peer: SocketAddr, seed: u64, timeout: Duration) -> Result<Self, Error> {
         let refused = |operation: &'static str| {
-            move |error: io::Error| Error::from(NetError::system(operation, peer, &error))
+            move |error: io::Error| Error::from(SystemError::system(operation, peer, &error))
         };
         let socket = UdpSocket::new(Family::of(&peer)).map_err(refused("open a socket to"))?;
         let inbound = if peer.ip().is_multicast() {
@@ -119,7 +119,7 @@ impl Client {
         if transport == Transport::Udp {
             return Self::connect(peer, seed, timeout);
         }
-        let refused = |error: io::Error| NetError::system("prepare for", peer, &error);
+        let refused = |error: io::Error| SystemError::system("prepare for", peer, &error);
         // It carries nothing; what asks for this end's address is answered by its route.
         let socket = UdpSocket::new(Family::of(&peer)).map_err(refused)?;
         let mut client = Self::new(socket, peer, seed, timeout, 1)?;
@@ -142,7 +142,7 @@ impl Client {
             socket,
             inbound: None,
             carrier: None,
-            epoll: epoll.map_err(|it| NetError::system("make a poll set for", peer, &it))?,
+            epoll: epoll.map_err(|it| SystemError::system("make a poll set for", peer, &it))?,
             inbox: Inbox::new(batch),
             ring: None,
             peer,
@@ -174,7 +174,7 @@ impl Client {
             stamp::disable
         };
         let result = set(self.fd()).and_then(|()| set(self.receiving().as_fd()));
-        result.map_err(|error| NetError::system("stamp messages to", self.peer, &error))?;
+        result.map_err(|error| SystemError::system("stamp messages to", self.peer, &error))?;
         self.stamp_every = every;
         Ok(())
     }
@@ -239,7 +239,7 @@ impl Client {
         if let Some(recorder) = run.recorder.take() {
             recorder.end(end);
         }
-        result.map_err(|error| NetError::system("exchange messages with", self.peer, &error))?;
+        result.map_err(|error| SystemError::system("exchange messages with", self.peer, &error))?;
         Ok(RunOutcome { end, cut })
     }
 

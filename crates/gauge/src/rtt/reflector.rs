@@ -8,7 +8,7 @@ use std::{
 };
 
 use measure::{ClockWord, Probe, ProbeKind};
-use net::{Interfaces, NetError};
+use net::{Interfaces, SystemError};
 use sys::{
     Control, DatagramRing, Epoll, Family, Inbox, Interest, RawAddress, UdpSocket, datagram, message,
 };
@@ -62,7 +62,7 @@ impl Reflector {
     /// When the address or port cannot be had.
     pub fn open(mut spec: ReflectSpec) -> Result<Self, Error> {
         let refused = |operation: &'static str| {
-            move |error: io::Error| Error::from(NetError::system(operation, spec.listen, &error))
+            move |error: io::Error| Error::from(SystemError::system(operation, spec.listen, &error))
         };
         let socket =
             UdpSocket::new(Family::of(&spec.listen)).map_err(refused("open a socket at"))?;
@@ -111,7 +111,7 @@ impl Reflector {
     /// # Errors
     /// Never in practice.
     pub fn local(&self) -> Result<SocketAddr, Error> {
-        let refused = |error: io::Error| NetError::system("name", self.spec.listen, &error);
+        let refused = |error: io::Error| SystemError::system("name", self.spec.listen, &error);
         Ok(self.socket.local_addr().map_err(refused)?)
     }
 
@@ -142,7 +142,7 @@ impl Reflector {
                 Err(error) if is_passing(&error) => self.counts.refused += 1,
                 Err(error) => {
                     let listen = self.spec.listen;
-                    return Err(NetError::system("reflect at", listen, &error).into());
+                    return Err(SystemError::system("reflect at", listen, &error).into());
                 }
             }
         }

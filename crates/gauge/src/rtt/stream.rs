@@ -18,7 +18,7 @@ use std::{
 };
 
 use measure::{PROBE_BYTES_MIN, Repairs};
-use net::{Group, NetError};
+use net::{Group, SystemError};
 use sys::datagram;
 
 use super::{MESSAGE_BYTES_MAX, ReflectCounts, Transport, Wait};
@@ -53,11 +53,11 @@ pub(super) fn open(
         Transport::Pgm => Ok(Box::new(Pgm::open(peer, up(peer)?)?)),
         Transport::Tcp | Transport::Udp => {
             let stream = TcpStream::connect_timeout(&peer, limit).map_err(|error| {
-                NetError::system("connect to the reflector at", peer, &error)
+                SystemError::system("connect to the reflector at", peer, &error)
                     .remedy("start `towline rtt reflect --over tcp` there")
             })?;
             let refused =
-                |error: io::Error| NetError::system("measure over TCP with", peer, &error);
+                |error: io::Error| SystemError::system("measure over TCP with", peer, &error);
             Ok(Box::new(Tcp::new(stream).map_err(refused)?))
         }
     }
@@ -78,7 +78,7 @@ fn up(group: SocketAddr) -> Result<SocketAddr, Error> {
     };
     let next = next.filter(IpAddr::is_multicast).ok_or_else(|| {
         let cause = "the next group is needed for answers, and there is none";
-        NetError::refused("measure over PGM with", group, cause)
+        SystemError::refused("measure over PGM with", group, cause)
     })?;
     let mut answers = group;
     answers.set_ip(next);
@@ -302,11 +302,11 @@ pub fn reflect_over(
     if transport == Transport::Pgm {
         let mut carrier = Pgm::open(up(listen)?, listen)?;
         let mut counts = ReflectCounts::default();
-        let refused = |error: io::Error| NetError::system("reflect at", listen, &error);
+        let refused = |error: io::Error| SystemError::system("reflect at", listen, &error);
         answer(&mut carrier, wait, &mut counts, is_stopped).map_err(refused)?;
         return Ok(counts);
     }
-    let refused = |error: io::Error| NetError::system("listen at", listen, &error);
+    let refused = |error: io::Error| SystemError::system("listen at", listen, &error);
     let listener = sys::tcp::listen(listen, BACKLOG).map_err(refused)?;
     Ok(reflect_tcp(&listener, wait, is_stopped).map_err(refused)?)
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use measure::sweep::Load;
-use net::NetError;
+use net::SystemError;
 use sys::datagram;
 
 use super::{
@@ -44,7 +44,7 @@ impl Server {
     /// # Errors
     /// When the address or port cannot be had.
     pub fn open(spec: ServeSpec) -> Result<Self, Error> {
-        let refused = |error: io::Error| NetError::system("listen at", spec.listen, &error);
+        let refused = |error: io::Error| SystemError::system("listen at", spec.listen, &error);
         let listener = sys::tcp::listen(spec.listen, BACKLOG).map_err(refused)?;
         let listen = listener.local_addr().map_err(refused)?;
         Ok(Self { listener, listen })
@@ -66,7 +66,7 @@ impl Server {
         is_stopped: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<u64, Error> {
-        let refused = |error: io::Error| NetError::system("listen at", self.listen, &error);
+        let refused = |error: io::Error| SystemError::system("listen at", self.listen, &error);
         let (is_busy, stop) = (AtomicBool::new(false), AtomicBool::new(false));
         let mut trials = 0;
         thread::scope(|scope| {

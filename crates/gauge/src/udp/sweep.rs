@@ -9,7 +9,7 @@ use std::{
 };
 
 use measure::sweep::{Load, RateSearch, Trial};
-use net::NetError;
+use net::SystemError;
 
 use super::{
     Direction, Flow, Limit, Losses, Mode, Profile, Row, SIZES, SweepReport,
@@ -138,11 +138,11 @@ impl<'a> Bench<'a> {
         let first = peers
             .first()
             .ok_or_else(|| Error::Measurement("no server was named".to_owned()))?;
-        let refused = |error: io::Error| NetError::system("measure with", first.address, &error);
+        let refused = |error: io::Error| SystemError::system("measure with", first.address, &error);
         let local = first.link.local().map_err(refused)?;
         let port = Port::of(local.ip()).ok_or_else(|| {
             let cause = "no interface here has the connection's address";
-            NetError::refused("measure with", first.address, cause)
+            SystemError::refused("measure with", first.address, cause)
         })?;
         Ok(Self {
             sweep,
@@ -286,7 +286,7 @@ impl<'a> Bench<'a> {
     /// Runs a trial at this end and gives what both ends say of it.
     fn exchange(&mut self, spec: &TrialSpec) -> Result<(Outcome, Vec<Outcome>), Error> {
         let server = self.peers[0].address;
-        let refused = |error: io::Error| NetError::system("measure with", server, &error);
+        let refused = |error: io::Error| SystemError::system("measure with", server, &error);
         let local = self.peers[0].link.local().map_err(refused)?.ip();
         let path = DataPath::client(spec, server, &self.port, local).map_err(refused)?;
         for peer in &mut self.peers {
@@ -334,7 +334,7 @@ fn exchange_with(
     let sent = if spec.is_there {
         let result = send(path.outbound(), &send_plan(spec, spec.token), stop);
         let address = peers[0].address;
-        Some(result.map_err(|error| NetError::system("send datagrams to", address, &error))?)
+        Some(result.map_err(|error| SystemError::system("send datagrams to", address, &error))?)
     } else {
         None
     };
@@ -366,11 +366,11 @@ fn connect(address: SocketAddr, is_stopped: &dyn Fn() -> bool) -> io::Result<Tcp
 impl Peer {
     fn open(address: SocketAddr, is_stopped: &dyn Fn() -> bool) -> Result<Self, Error> {
         let stream = connect(address, is_stopped).map_err(|error| {
-            NetError::system("reach the server at", address, &error).remedy(
+            SystemError::system("reach the server at", address, &error).remedy(
                 "start `towline udp serve` there, and let its port through firewalls, TCP and UDP",
             )
         })?;
-        let refused = |error: io::Error| NetError::system("talk to", address, &error);
+        let refused = |error: io::Error| SystemError::system("talk to", address, &error);
         let mut peer = Self {
             link: ControlLink::new(stream).map_err(refused)?,
             address,
@@ -425,7 +425,7 @@ impl Peer {
     }
 
     fn broken(&self, error: &io::Error) -> Error {
-        NetError::system("talk to the server at", self.address, error).into()
+        SystemError::system("talk to the server at", self.address, error).into()
     }
 
     fn nonsense(&self, response: &Response) -> Error {
@@ -436,7 +436,7 @@ impl Peer {
     }
 
     fn nonsense_text(&self, cause: &str) -> Error {
-        NetError::refused("measure with", self.address, cause).into()
+        SystemError::refused("measure with", self.address, cause).into()
     }
 }
 

@@ -45,7 +45,7 @@ use wire::{
 
 use crate::Config;
 
-mod gather;
+mod cork;
 mod log;
 mod ncf;
 mod pacer;
@@ -60,7 +60,7 @@ mod write;
 
 pub use write::{Burst, Slot};
 
-use gather::Gather;
+use cork::Cork;
 use log::TransmitLog;
 use ncf::NcfQueue;
 use pacer::{Pacer, time_of};
@@ -90,7 +90,7 @@ pub struct Source {
     pacer: Pacer,
     repair_pacer: Pacer,
     ncf_pacer: Pacer,
-    gather: Gather,
+    cork: Cork,
     flow_hold: u64,
     elimination: Duration,
     first: u64,
@@ -160,7 +160,7 @@ impl Source {
             pacer: Pacer::new(config.rate().limit(), catch_up, now),
             repair_pacer: Pacer::new(0, catch_up, Instant::ZERO),
             ncf_pacer: Pacer::new(0, NCF_BURST, Instant::ZERO),
-            gather: Gather::new(config.gather()),
+            cork: Cork::new(config.cork()),
             flow_hold: u64::MAX,
             elimination: elimination(&config, ELIMINATION_START),
             first,
@@ -171,8 +171,8 @@ impl Source {
             now,
             pending: Pending::None,
             control: Vec::with_capacity(CONTROL_BYTES),
-            ranges: Vec::with_capacity(GATHER_MAX),
-            repaired: Vec::with_capacity(GATHER_MAX),
+            ranges: Vec::with_capacity(IOVECS_MAX),
+            repaired: Vec::with_capacity(IOVECS_MAX),
             counters: SourceCounters::default(),
             drops: DropCounters::default(),
         };
@@ -221,21 +221,21 @@ impl Source {
     /// A run took `took` to hand over to the network: new data waits for company accordingly, where
     /// the configuration does not say how long.
     pub fn run_took(&mut self, took: Duration) {
-        self.gather.run_took(took);
+        self.cork.run_took(took);
     }
 
     /// What waits for company shall leave at once.
-    pub const fn end_gathering(&mut self) {
-        self.gather.release(self.log.lead());
+    pub const fn uncork(&mut self) {
+        self.cork.release(self.log.lead());
     }
 
     /// When new data that waits may leave, as far as company for it goes. Nothing waits at an end.
-    fn gather_due(&self) -> Instant {
+    fn cork_due(&self) -> Instant {
         if !matches!(self.closing, Closing::Open) {
             return Instant::ZERO;
         }
         let (unsent, lead) = (self.log.unsent(), self.log.lead());
-        self.gather.due(unsent, lead, self.log.unsent_bytes())
+        self.cork.due(unsent, lead, self.log.unsent_bytes())
     }
 
     /// Changes what SPMs announce: rate in bytes a second, receivers counted, and the slot of the
@@ -324,7 +324,7 @@ impl Source {
             due = due.min(self.repair_pacer.due());
         }
         if self.has_sendable() {
-            due = due.min(self.gather_due());
+            due = due.min(self.cork_due());
         }
         if self.is_proactive_due() {
             due = Instant::ZERO;
@@ -645,8 +645,8 @@ const SYN_BYTES: usize = 8;
 const SPM_BYTES: usize = 136;
 /// Capacity of the buffer in which SPMs and NCFs are built.
 const CONTROL_BYTES: usize = 512;
-/// Most repairs in one run, and the most pieces a gathering send call takes here.
-const GATHER_MAX: usize = 128;
+/// Most repairs in one run, and the most pieces that one send call takes here.
+const IOVECS_MAX: usize = 128;
 /// Confirmations take at most this part of a limited rate.
 const NCF_PART: u64 = 8;
 /// Confirmations after a pause may come this much time's worth at once.

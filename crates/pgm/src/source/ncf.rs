@@ -43,7 +43,7 @@ impl NcfQueue {
 
     /// Puts the places of the first NCFs of equal length into `ranges`: at least one when there is
     /// any, at most `datagrams` and `bytes` otherwise. The last may be shorter than the others.
-    pub(super) fn gather(&self, bytes: usize, datagrams: usize, ranges: &mut Vec<Range<usize>>) {
+    pub(super) fn collect(&self, bytes: usize, datagrams: usize, ranges: &mut Vec<Range<usize>>) {
         ranges.clear();
         let mut total = 0;
         let segment = usize::from(self.lens[self.front]);
@@ -98,19 +98,19 @@ mod tests {
             assert!(queue.push(&vec![7; len]));
         }
         let mut ranges = Vec::new();
-        let mut gather = |queue: &NcfQueue, bytes, datagrams| {
-            queue.gather(bytes, datagrams, &mut ranges);
+        let mut collect = |queue: &NcfQueue, bytes, datagrams| {
+            queue.collect(bytes, datagrams, &mut ranges);
             ranges
                 .iter()
                 .map(ExactSizeIterator::len)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(gather(&queue, 1000, 10), [36, 36, 36]);
-        assert_eq!(gather(&queue, 80, 10), [36, 36]);
-        assert_eq!(gather(&queue, 1, 10), [36]);
-        assert_eq!(gather(&queue, 1000, 2), [36, 36]);
+        assert_eq!(collect(&queue, 1000, 10), [36, 36, 36]);
+        assert_eq!(collect(&queue, 80, 10), [36, 36]);
+        assert_eq!(collect(&queue, 1, 10), [36]);
+        assert_eq!(collect(&queue, 1000, 2), [36, 36]);
         assert_eq!((0..3).filter_map(|_| queue.pop()).sum::<usize>(), 108);
-        assert_eq!(gather(&queue, 1000, 10), [40, 36]);
+        assert_eq!(collect(&queue, 1000, 10), [40, 36]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use base::{Budget, Instant, Outcome, Run, RunLimit};
 use wire::pgm::{Body, Join, Spm, emit};
 
 use super::{
-    Closing, Duration, GATHER_MAX, Parity, PgmOption, SPM_BYTES, Source, Sqn, log::LogRun,
+    Closing, Duration, IOVECS_MAX, Parity, PgmOption, SPM_BYTES, Source, Sqn, log::LogRun,
     parity::Batch,
 };
 
@@ -112,7 +112,7 @@ impl Source {
                 0 => NCF_RUN_MAX,
                 _ => 1,
             });
-        self.ncfs.gather(limit.bytes, datagrams, &mut self.ranges);
+        self.ncfs.collect(limit.bytes, datagrams, &mut self.ranges);
         self.pending = Pending::Ncf;
         Run {
             path: self.setup.path,
@@ -212,7 +212,7 @@ impl Source {
         self.repaired.clear();
         let first = self.repairs.next(self.log.unsent());
         let segment = self.log.range(first).len();
-        let datagrams = self.datagrams_max(limit, segment).min(GATHER_MAX);
+        let datagrams = self.datagrams_max(limit, segment).min(IOVECS_MAX);
         let datagrams = datagrams.min(
             self.repair_pacer
                 .burst_packets(self.config.pacing_quantum(), self.on_wire(segment)),
@@ -280,11 +280,11 @@ impl Source {
     #[inline]
     fn odata_run(&mut self, limit: Budget) -> Option<Run<'_>> {
         let room = self.flow_room();
-        if self.log.unsent() == self.log.lead() || room == 0 || self.gather_due() > self.now {
+        if self.log.unsent() == self.log.lead() || room == 0 || self.cork_due() > self.now {
             return None;
         }
         // All that waits, however many runs it makes.
-        self.end_gathering();
+        self.uncork();
         self.close_row();
         let segment = self.log.range(self.log.unsent()).len();
         let mut datagrams = self.datagrams_max(limit, segment).min(room);
@@ -314,7 +314,7 @@ impl Source {
         self.counters.odata_bytes += bytes as u64;
         self.count_on_wire(now, sent, bytes);
         self.spm.data_sent(now);
-        self.gather.left(now, self.log.unsent());
+        self.cork.left(now, self.log.unsent());
     }
 
     /// New packets that may leave before reporting receivers are further behind than the flow

@@ -188,7 +188,7 @@ impl Source {
     /// There is no room before something has left: nothing waits for company then.
     const fn refuse(&mut self) -> Full {
         self.counters.full += 1;
-        self.end_gathering();
+        self.uncork();
         Full::Window
     }
 

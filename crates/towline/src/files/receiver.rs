@@ -10,7 +10,7 @@ use std::{
 
 use delivery::{Key, PlanReceiverConfig, ReceiverProgress};
 use driver::{ObjectReceiver, ObjectReceiverConfig, ObjectReceiverEvent};
-use net::{Existing, NetError};
+use net::{Existing, SystemError};
 use pgm::Mode;
 
 use super::{FileIntake, Target};
@@ -76,7 +76,7 @@ impl FileReceiverBuilder {
             check_directory(path)?;
         }
         let (mut opened, receiver) = self.session.open_receiver(Mode::Arrival)?;
-        opened.io.inner_mut().gather_receives(GATHER);
+        opened.io.inner_mut().coalesce(COALESCE_MAX);
         let sources = Sources::new(
             &self.allowed,
             self.key.is_some(),
@@ -221,21 +221,21 @@ impl Count for ObjectReceiver<FileIntake> {
 
 /// What a wake-up for each of a sender's runs costs is better spent on receiving: a file is there
 /// when all of it is.
-const GATHER: Duration = Duration::from_micros(1_500);
+const COALESCE_MAX: Duration = Duration::from_micros(1_500);
 
 /// Finds out whether `path` is a directory or can become one, and makes nothing.
-fn check_directory(path: &Path) -> Result<(), NetError> {
+fn check_directory(path: &Path) -> Result<(), SystemError> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => {
-            let error = NetError::refused("receive into", path.display(), "it is no directory");
+            let error = SystemError::refused("receive into", path.display(), "it is no directory");
             Err(error.remedy("name a directory"))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => check_directory(parent),
             _ => Ok(()),
         },
-        Err(error) => Err(NetError::system("receive into", path.display(), &error)),
+        Err(error) => Err(SystemError::system("receive into", path.display(), &error)),
     }
 }
 
@@ -243,7 +243,7 @@ fn check_directory(path: &Path) -> Result<(), NetError> {
 fn make_directory(path: &Path) -> Result<(), Error> {
     let remedy = "receive into a directory that this user may write";
     let failed =
-        |error: &io::Error| NetError::system("write into", path.display(), error).remedy(remedy);
+        |error: &io::Error| SystemError::system("write into", path.display(), error).remedy(remedy);
     fs::create_dir_all(path).map_err(|error| failed(&error))?;
     // Where the store stages what arrives: nobody takes what a kill leaves there for received.
     let staging = path.join(".towline");

@@ -70,7 +70,7 @@ impl Selection {
         if rest.trim_start_matches('/').is_empty() {
             let cause = "it names nothing";
             return Err(
-                net::NetError::refused("use", format!("pattern {pattern:?}"), cause).into(),
+                net::SystemError::refused("use", format!("pattern {pattern:?}"), cause).into(),
             );
         }
         let glob = GlobBuilder::new(&whole)
@@ -78,7 +78,7 @@ impl Selection {
             .backslash_escape(true)
             .build()
             .map_err(|error| {
-                net::NetError::refused("use", format!("pattern {pattern:?}"), error.kind())
+                net::SystemError::refused("use", format!("pattern {pattern:?}"), error.kind())
             })?;
         self.rules.push(Rule {
             is_included,

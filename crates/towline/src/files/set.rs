@@ -10,7 +10,7 @@ use std::{
 };
 
 use delivery::{Content as _, Hash, Plan};
-use net::{FileContent, NetError, Tree, TreeSource};
+use net::{FileContent, SystemError, Tree, TreeSource};
 use wire::object::EntryKind;
 
 use super::Selection;
@@ -118,7 +118,7 @@ impl FileSet {
             let slab = plan.slab(index);
             bytes.resize(slab.len as usize, 0);
             let read = self.tree.content.read(&plan, slab.start, &mut bytes);
-            read.map_err(|error| NetError::refused("hash", "what is to be sent", error))?;
+            read.map_err(|error| SystemError::refused("hash", "what is to be sent", error))?;
             let mut hasher = slab.hasher();
             hasher.update(&bytes);
             seals.extend_from_slice(&hasher.finish());
@@ -181,7 +181,7 @@ impl Spool {
             .mode(0o600)
             .open(&path);
         let failed = |error: &io::Error| {
-            NetError::system("make a file in", directory.display(), error)
+            SystemError::system("make a file in", directory.display(), error)
                 .remedy("set TMPDIR to a directory that has room")
         };
         let file = made.map_err(|error| failed(&error))?;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::UdpCounters;
+use super::counters::UdpCounters;
 
 /// Counters and the warnings not yet collected.
 #[derive(Debug, Default)]

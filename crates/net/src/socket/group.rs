@@ -15,7 +15,7 @@ use std::{
     str::FromStr,
 };
 
-use crate::NetError;
+use crate::SystemError;
 
 /// A multicast group or a unicast host, with its port and what else was written.
 ///
@@ -43,7 +43,7 @@ impl Group {
     ///
     /// # Errors
     /// For addresses that no session can use: unspecified, broadcast, reserved scopes.
-    pub fn new(address: SocketAddr) -> Result<Self, NetError> {
+    pub fn new(address: SocketAddr) -> Result<Self, SystemError> {
         let mut group = Self {
             target: Target::of(address.ip(), &address.to_string())?,
             port: address.port(),
@@ -102,7 +102,7 @@ impl Group {
     ///
     /// # Errors
     /// When the name cannot be resolved, or names a multicast group.
-    pub fn resolve(&self) -> Result<SocketAddr, NetError> {
+    pub fn resolve(&self) -> Result<SocketAddr, SystemError> {
         let name = match &self.target {
             Target::Multicast(ip) | Target::Unicast(ip) => {
                 return Ok(SocketAddr::new(*ip, self.port));
@@ -112,13 +112,13 @@ impl Group {
         let remedy = "write the address, or check the name with `getent hosts`";
         let mut found = (name.as_str(), self.port)
             .to_socket_addrs()
-            .map_err(|error| NetError::system("look up", name, &error).remedy(remedy))?;
+            .map_err(|error| SystemError::system("look up", name, &error).remedy(remedy))?;
         let address = found.next().ok_or_else(|| {
-            NetError::refused("look up", name, "it has no address").remedy(remedy)
+            SystemError::refused("look up", name, "it has no address").remedy(remedy)
         })?;
         if address.ip().is_multicast() {
             let cause = format!("the name stands for the group {}", address.ip());
-            return Err(NetError::refused("use", name, cause)
+            return Err(SystemError::refused("use", name, cause)
                 .remedy("write groups as addresses, so that everyone means the same"));
         }
         Ok(address)
@@ -156,11 +156,11 @@ impl Group {
 }
 
 impl FromStr for Group {
-    type Err = NetError;
+    type Err = SystemError;
 
-    fn from_str(text: &str) -> Result<Self, NetError> {
+    fn from_str(text: &str) -> Result<Self, SystemError> {
         let refuse =
-            |cause: &str| NetError::refused("use group", quoted(text), cause).remedy(FORMS);
+            |cause: &str| SystemError::refused("use group", quoted(text), cause).remedy(FORMS);
         let parts: Vec<&str> = text.split('@').collect();
         let (source, target, interface) = match parts[..] {
             [target] => (None, target, None),
@@ -237,9 +237,9 @@ impl fmt::Display for Group {
 }
 
 impl Target {
-    fn of(ip: IpAddr, text: &str) -> Result<Self, NetError> {
+    fn of(ip: IpAddr, text: &str) -> Result<Self, SystemError> {
         let refuse =
-            |cause: &str| NetError::refused("use group", quoted(text), cause).remedy(FORMS);
+            |cause: &str| SystemError::refused("use group", quoted(text), cause).remedy(FORMS);
         match ip {
             IpAddr::V6(v6) if v6.is_multicast() && matches!(scope(v6), 0 | 15) => {
                 Err(refuse("its scope is reserved"))

@@ -5,7 +5,7 @@ use std::{
     net::{SocketAddr, ToSocketAddrs as _},
 };
 
-use crate::NetError;
+use crate::SystemError;
 
 /// The address of a host written `HOST`, `HOST:PORT`, an IPv6 address, or `[IPv6]:PORT`; with
 /// `port` where none is written.
@@ -14,9 +14,9 @@ use crate::NetError;
 /// When the name does not resolve.
 ///
 /// **Cost**: asks the system's resolver, which may wait for name servers.
-pub fn resolve(target: &str, port: u16) -> Result<SocketAddr, NetError> {
+pub fn resolve(target: &str, port: u16) -> Result<SocketAddr, SystemError> {
     let failed = |cause: &dyn Display| {
-        NetError::refused("find", target, cause)
+        SystemError::refused("find", target, cause)
             .remedy("a host is HOST or HOST:PORT, IPv6 with a port as [ADDRESS]:PORT")
     };
     if let Ok(ip) = target.parse() {

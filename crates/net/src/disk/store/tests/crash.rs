@@ -69,7 +69,7 @@ fn a_receiver_killed_at_any_time_goes_on_and_never_shows_half_a_file() {
                 .args([
                     "--exact",
                     "--ignored",
-                    "store::tests::crash::a_receiver_to_be_killed",
+                    "disk::store::tests::crash::a_receiver_to_be_killed",
                 ])
                 .env(DIRECTORY, &target)
                 .stdout(Stdio::null())

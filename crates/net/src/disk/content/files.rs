@@ -13,7 +13,7 @@ use delivery::{ContentError, Plan};
 use sys::file::Directory;
 use wire::object::ErrorCode;
 
-use crate::tree::mtime_of;
+use crate::disk::tree::mtime_of;
 
 /// Where a top-level name of the plan comes from.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use delivery::PlanId;
 use sys::file::Directory;
 
 use super::{STAGING, claim::Claim, journal};
-use crate::NetError;
+use crate::SystemError;
 
 /// A transfer that did not come to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub struct Leftover {
 ///
 /// # Errors
 /// When the directory cannot be read.
-pub fn leftovers(directory: &Path) -> Result<Vec<Leftover>, NetError> {
+pub fn leftovers(directory: &Path) -> Result<Vec<Leftover>, SystemError> {
     let opened = Directory::open(directory)
-        .map_err(|error| NetError::system("open", directory.display(), &error))?;
+        .map_err(|error| SystemError::system("open", directory.display(), &error))?;
     Ok(list(&opened))
 }
 
@@ -37,11 +37,11 @@ pub fn leftovers(directory: &Path) -> Result<Vec<Leftover>, NetError> {
 ///
 /// # Errors
 /// When it is under way, or the directory cannot be used.
-pub fn discard_leftover(directory: &Path, plan: PlanId) -> Result<(), NetError> {
+pub fn discard_leftover(directory: &Path, plan: PlanId) -> Result<(), SystemError> {
     let opened = Directory::open(directory)
-        .map_err(|error| NetError::system("open", directory.display(), &error))?;
+        .map_err(|error| SystemError::system("open", directory.display(), &error))?;
     let claim = Claim::take(&Arc::new(opened), plan).map_err(|fault| {
-        NetError::system(
+        SystemError::system(
             "discard what is staged in",
             directory.display(),
             &fault.error,

@@ -18,8 +18,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use base::{PathId, Socket};
 use sys::{Family, Interest, PathMtu, UdpSocket, errno};
 
-use super::Tally;
-use crate::{NetError, SocketOptions};
+use crate::{
+    SystemError,
+    socket::{SocketOptions, tally::Tally},
+};
 
 /// Which end of a session the sockets serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +119,7 @@ pub(super) struct Port {
 }
 
 impl Port {
-    fn new(socket: UdpSocket, kind: Socket, bound: SocketAddr) -> Result<Self, NetError> {
+    fn new(socket: UdpSocket, kind: Socket, bound: SocketAddr) -> Result<Self, SystemError> {
         if bound.ip().is_unspecified() {
             set(
                 "ask for destinations on",
@@ -166,7 +168,7 @@ pub(super) struct Ports {
 
 impl Ports {
     /// Opens what `setup` asks for. Gives warnings about what the system granted only in part.
-    pub(super) fn open(setup: &UdpSetup, tally: &mut Tally) -> Result<Self, NetError> {
+    pub(super) fn open(setup: &UdpSetup, tally: &mut Tally) -> Result<Self, SystemError> {
         setup.check()?;
         let upstream = setup.open_upstream(tally)?;
         let is_multicast = setup.destination.ip().is_multicast();
@@ -180,10 +182,10 @@ impl Ports {
 }
 
 impl UdpSetup {
-    fn check(&self) -> Result<(), NetError> {
+    fn check(&self) -> Result<(), SystemError> {
         let destination = self.destination.ip();
         if self.destination.port() == 0 {
-            return Err(NetError::refused("use", self.destination, "port 0")
+            return Err(SystemError::refused("use", self.destination, "port 0")
                 .remedy("name a port from 1 to 65535"));
         }
         if destination.is_ipv4() != self.local.is_ipv4() {
@@ -191,11 +193,11 @@ impl UdpSetup {
                 "the interface's address {} is of another family",
                 self.local
             );
-            return Err(NetError::refused("use", self.destination, cause)
+            return Err(SystemError::refused("use", self.destination, cause)
                 .remedy("choose an interface that has an address of the group's family"));
         }
         if destination.is_unspecified() || self.local.is_multicast() {
-            return Err(NetError::refused(
+            return Err(SystemError::refused(
                 "use",
                 self.destination,
                 "not an address that traffic can be sent to",
@@ -205,7 +207,7 @@ impl UdpSetup {
             .source
             .is_some_and(|source| source.is_ipv4() != destination.is_ipv4())
         {
-            return Err(NetError::refused(
+            return Err(SystemError::refused(
                 "receive from one source of",
                 self.destination,
                 "source and group are of different families",
@@ -215,7 +217,7 @@ impl UdpSetup {
     }
 
     /// The socket that sends, and that a source takes upstream packets on.
-    fn open_upstream(&self, tally: &mut Tally) -> Result<Port, NetError> {
+    fn open_upstream(&self, tally: &mut Tally) -> Result<Port, SystemError> {
         let port = match self.role {
             Role::Source => self.destination.port(),
             Role::Receiver => 0,
@@ -231,7 +233,7 @@ impl UdpSetup {
                 .set_multicast_interface(self.interface, self.local)
                 .map_err(|e| {
                     let target = format!("from {} (interface {})", self.local, self.interface);
-                    NetError::system("send multicast", target, &e)
+                    SystemError::system("send multicast", target, &e)
                         .remedy("choose another interface; `towline ifaces` lists them")
                 })?;
             set(
@@ -264,13 +266,13 @@ impl UdpSetup {
         )?;
         let granted = socket
             .set_send_buffer(options.send_buffer_bytes)
-            .map_err(|e| NetError::system("set the send buffer of", bound, &e))?;
+            .map_err(|e| SystemError::system("set the send buffer of", bound, &e))?;
         note_clipped("send", options.send_buffer_bytes, granted, tally);
         Port::new(socket, Socket::Upstream, bound)
     }
 
     /// The socket that takes what is sent to the group, or to a unicast session's receiver.
-    fn open_group(&self, tally: &mut Tally) -> Result<Port, NetError> {
+    fn open_group(&self, tally: &mut Tally) -> Result<Port, SystemError> {
         let socket = self.socket(Socket::Group, tally)?;
         let is_multicast = self.destination.ip().is_multicast();
         let bound = self.scoped(self.destination);
@@ -297,15 +299,15 @@ impl UdpSetup {
     }
 
     /// A socket with everything set that does not depend on the role.
-    fn socket(&self, kind: Socket, tally: &mut Tally) -> Result<UdpSocket, NetError> {
+    fn socket(&self, kind: Socket, tally: &mut Tally) -> Result<UdpSocket, SystemError> {
         let target = self.destination;
         let socket = UdpSocket::new(Family::of(&target))
-            .map_err(|e| NetError::system("open a UDP socket for", target, &e))?;
+            .map_err(|e| SystemError::system("open a UDP socket for", target, &e))?;
         set("count drops on", target, socket.set_overflow_report(true))?;
         let asked = self.options.receive_buffer_bytes;
         let granted = socket
             .set_receive_buffer(asked)
-            .map_err(|e| NetError::system("set the receive buffer of", target, &e))?;
+            .map_err(|e| SystemError::system("set the receive buffer of", target, &e))?;
         // The other socket of the pair takes little; once said is enough.
         let takes_much = match self.role {
             Role::Source => Socket::Upstream,
@@ -322,12 +324,12 @@ fn set(
     operation: &'static str,
     target: SocketAddr,
     result: std::io::Result<()>,
-) -> Result<(), NetError> {
-    result.map_err(|error| NetError::system(operation, target, &error))
+) -> Result<(), SystemError> {
+    result.map_err(|error| SystemError::system(operation, target, &error))
 }
 
-fn bind_fault(role: Role, bound: SocketAddr, error: &std::io::Error) -> NetError {
-    let fault = NetError::system("bind", bound, error);
+fn bind_fault(role: Role, bound: SocketAddr, error: &std::io::Error) -> SystemError {
+    let fault = SystemError::system("bind", bound, error);
     match (error.kind(), role) {
         (std::io::ErrorKind::AddrInUse, Role::Source) => fault.remedy(
             "another sender on this host uses this address and port: stop it, or give this one \
@@ -346,13 +348,13 @@ fn bind_fault(role: Role, bound: SocketAddr, error: &std::io::Error) -> NetError
     }
 }
 
-fn join_fault(setup: &UdpSetup, source: Option<IpAddr>, error: &std::io::Error) -> NetError {
+fn join_fault(setup: &UdpSetup, source: Option<IpAddr>, error: &std::io::Error) -> SystemError {
     let group = setup.destination.ip();
     let target = match source {
         Some(source) => format!("{source}@{group} on interface {}", setup.interface),
         None => format!("{group} on interface {}", setup.interface),
     };
-    let fault = NetError::system("join", target, error);
+    let fault = SystemError::system("join", target, error);
     match error.raw_os_error() {
         Some(errno::ENOBUFS) => fault
             .remedy("this host is in too many groups: raise sysctl net.ipv4.igmp_max_memberships"),

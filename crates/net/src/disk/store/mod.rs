@@ -35,7 +35,7 @@ use delivery::{Plan, Store, StoreEvent};
 use sys::file::Directory;
 use wire::object::{EntryRef, ErrorCode};
 
-use crate::NetError;
+use crate::SystemError;
 
 mod claim;
 
@@ -128,13 +128,13 @@ impl FileStore {
     ///
     /// # Errors
     /// When the directory cannot be made or opened.
-    pub fn open(directory: &Path, options: impl Into<StoreOptions>) -> Result<Self, NetError> {
+    pub fn open(directory: &Path, options: impl Into<StoreOptions>) -> Result<Self, SystemError> {
         let remedy = "receive into a directory that this user may write";
         std::fs::create_dir_all(directory).map_err(|error| {
-            NetError::system("make", directory.display(), &error).remedy(remedy)
+            SystemError::system("make", directory.display(), &error).remedy(remedy)
         })?;
         let opened = Directory::open(directory)
-            .map_err(|error| NetError::system("open", directory.display(), &error))?;
+            .map_err(|error| SystemError::system("open", directory.display(), &error))?;
         Ok(Self {
             directory: Arc::new(opened),
             shown: directory.to_path_buf(),

@@ -23,34 +23,27 @@ use std::{
 use base::{Instant, Io, IoFault, LinkEvent, LinkId, Outcome, RecvBatch, Run, RunLimit};
 use sys::{Interest, RawAddress, clock, datagram, message};
 
-use crate::{NetError, WaitStrategy};
+use super::{
+    counters::UdpCounters,
+    link::Links,
+    options::WaitStrategy,
+    readiness::{Readiness, Signal, Waker},
+    tally::Tally,
+};
+use crate::SystemError;
 
-mod counters;
-pub use counters::UdpCounters;
-
-mod dial;
-mod gather;
-use gather::Gathering;
-
-mod link;
-use link::Links;
+mod coalesce;
+use coalesce::Coalescing;
 
 mod open;
 use open::Ports;
 pub use open::{Role, UdpSetup};
-
-mod readiness;
-pub use readiness::Waker;
-use readiness::{Readiness, Signal};
 
 mod receive;
 use receive::Collector;
 
 mod send;
 use send::{Blocked, Sender};
-
-mod tally;
-use tally::Tally;
 
 /// The sockets of one session and the loop's way to wait for them.
 #[derive(Debug)]
@@ -82,7 +75,7 @@ pub struct UdpIo {
     batch_shape: (usize, usize),
     /// What the kernel rounds the time of a call that waits up to.
     tick: Duration,
-    gathering: Gathering,
+    coalescing: Coalescing,
 }
 
 impl UdpIo {
@@ -90,7 +83,7 @@ impl UdpIo {
     ///
     /// # Errors
     /// What the system refused, on which address, and what to do about it.
-    pub fn open(setup: UdpSetup) -> Result<Self, NetError> {
+    pub fn open(setup: UdpSetup) -> Result<Self, SystemError> {
         let mut tally = Tally::default();
         let ports = Ports::open(&setup, &mut tally)?;
         let readiness = Readiness::new(setup.options.wait)?;
@@ -114,7 +107,7 @@ impl UdpIo {
                 let _was_off_already = port.socket.set_gro(false);
             }
         }
-        let gathering = Gathering::new(ports.receive_buffer_bytes() as u64);
+        let coalescing = Coalescing::new(ports.receive_buffer_bytes() as u64);
         Ok(Self {
             sender: Sender::new(&ports.upstream.socket, &setup.options),
             collector: Collector::new(setup.path, has_gro, &setup.options.faults),
@@ -123,7 +116,7 @@ impl UdpIo {
             readiness,
             tally,
             own_source: setup.own_source().map(RawAddress::from),
-            gathering,
+            coalescing,
             setup,
             receives_since_poll: 0,
             group_first: true,
@@ -141,7 +134,7 @@ impl UdpIo {
     ///
     /// # Errors
     /// When the address or port is not to be had.
-    pub fn listen(&mut self, address: SocketAddr) -> Result<SocketAddr, NetError> {
+    pub fn listen(&mut self, address: SocketAddr) -> Result<SocketAddr, SystemError> {
         let address = self.setup.scoped(address);
         self.links.listen(address, &self.readiness)
     }
@@ -157,7 +150,7 @@ impl UdpIo {
     ///
     /// # Errors
     /// When the process is out of descriptors.
-    pub fn waker(&self) -> Result<Waker, NetError> {
+    pub fn waker(&self) -> Result<Waker, SystemError> {
         self.readiness.waker()
     }
 
@@ -188,8 +181,8 @@ impl UdpIo {
     /// when a part of the socket's buffer would fill: for an owner that wants all soon rather than
     /// each at once. Timers, [`Waker`]s and control connections then wait as long. Zero, the
     /// default, for never.
-    pub const fn gather_receives(&mut self, at_most: Duration) {
-        self.gathering.set(at_most);
+    pub const fn coalesce(&mut self, at_most: Duration) {
+        self.coalescing.set(at_most);
     }
 
     /// The next warning: something works, but not as asked.
@@ -310,11 +303,11 @@ impl UdpIo {
 
     /// Sleeps through a part of a stream, if there is one.
     fn rests(&mut self) -> bool {
-        if !self.gathering.is_on() || self.setup.options.wait != WaitStrategy::Block {
+        if !self.coalescing.is_on() || self.setup.options.wait != WaitStrategy::Block {
             return false;
         }
         let (now, counters) = (clock::monotonic(), &self.tally.counters);
-        let rest = self.gathering.rest(now, counters);
+        let rest = self.coalescing.rest(now, counters);
         if let Some(rest) = rest {
             self.tally.counters.sleeps += 1;
             thread::sleep(rest);

@@ -2,7 +2,8 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use crate::{Faults, NetError};
+use super::intercept::Faults;
+use crate::SystemError;
 
 /// Socket options of one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,9 +76,9 @@ pub enum WaitStrategy {
 }
 
 impl FromStr for WaitStrategy {
-    type Err = NetError;
+    type Err = SystemError;
 
-    fn from_str(text: &str) -> Result<Self, NetError> {
+    fn from_str(text: &str) -> Result<Self, SystemError> {
         let polls = |text: &str| text.parse().ok().map(|polls| Self::Busy { polls });
         match text {
             "block" => Some(Self::Block),
@@ -86,7 +87,7 @@ impl FromStr for WaitStrategy {
             other => other.strip_prefix("busy:").and_then(polls),
         }
         .ok_or_else(|| {
-            NetError::refused("use wait strategy", text, "there is no such strategy")
+            SystemError::refused("use wait strategy", text, "there is no such strategy")
                 .remedy("write block, busy, busy:N (looks before sleeping) or spin")
         })
     }

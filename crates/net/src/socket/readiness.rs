@@ -9,8 +9,8 @@ use std::{
 use base::Instant;
 use sys::{Epoll, Interest, Ready, TimerFd, WakeFd, clock};
 
-use super::Tally;
-use crate::{NetError, WaitStrategy};
+use super::{options::WaitStrategy, tally::Tally};
+use crate::SystemError;
 
 /// Which descriptor an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +39,9 @@ pub(super) struct Readiness {
 }
 
 impl Readiness {
-    pub(super) fn new(strategy: WaitStrategy) -> Result<Self, NetError> {
+    pub(super) fn new(strategy: WaitStrategy) -> Result<Self, SystemError> {
         let fault = |error: std::io::Error| {
-            NetError::system("wait for", "sockets", &error)
+            SystemError::system("wait for", "sockets", &error)
                 .remedy("raise the limit of open files (ulimit -n)")
         };
         let readiness = Self {
@@ -62,10 +62,10 @@ impl Readiness {
         fd: &impl AsFd,
         signal: Signal,
         interest: Interest,
-    ) -> Result<(), NetError> {
+    ) -> Result<(), SystemError> {
         self.epoll
             .add(fd.as_fd(), signal.0, interest)
-            .map_err(|error| NetError::system("wait for", "a socket", &error))
+            .map_err(|error| SystemError::system("wait for", "a socket", &error))
     }
 
     /// Changes what is asked of a descriptor that was added.
@@ -77,11 +77,11 @@ impl Readiness {
         );
     }
 
-    pub(super) fn waker(&self) -> Result<Waker, NetError> {
+    pub(super) fn waker(&self) -> Result<Waker, SystemError> {
         let wake = self.wake.try_clone();
         self.has_waker.set(true);
         wake.map(Waker)
-            .map_err(|error| NetError::system("make", "a wake-up", &error))
+            .map_err(|error| SystemError::system("make", "a wake-up", &error))
     }
 
     /// Whether another thread was ever given the means to end a wait.

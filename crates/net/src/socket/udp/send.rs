@@ -20,8 +20,7 @@ use sys::{
     message::{self, MANY_MAX},
 };
 
-use super::{Tally, UdpCounters};
-use crate::{SocketOptions, intercept::Edge};
+use crate::socket::{SocketOptions, UdpCounters, intercept::Edge, tally::Tally};
 
 /// What the sending side remembers between runs.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use crate::config::Timer;
 
 /// When new data may leave that could still get company.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gather {
+pub(super) struct Cork {
     set: Timer,
     /// What a run took lately.
     cost: Duration,
@@ -32,7 +32,7 @@ pub(super) struct Gather {
     released: u64,
 }
 
-impl Gather {
+impl Cork {
     /// A span that is set, or follows what runs take.
     pub(super) const fn new(set: Timer) -> Self {
         Self {
@@ -97,37 +97,37 @@ mod tests {
 
     #[test]
     fn the_span_follows_what_runs_take_up_to_its_bound() {
-        let mut gather = Gather::new(Timer::Auto);
-        gather.left(START, 7);
-        assert_eq!(gather.due(7, 8, 100), START, "nothing is known yet");
+        let mut cork = Cork::new(Timer::Auto);
+        cork.left(START, 7);
+        assert_eq!(cork.due(7, 8, 100), START, "nothing is known yet");
         for _ in 0..100 {
-            gather.run_took(us(5));
+            cork.run_took(us(5));
         }
-        gather.left(START, 8);
-        let span = gather.due(8, 9, 100).since(START);
+        cork.left(START, 8);
+        let span = cork.due(8, 9, 100).since(START);
         assert!((us(39)..=us(40)).contains(&span), "{span:?}");
-        gather.run_took(Duration::from_secs(1));
-        gather.left(START, 9);
-        assert_eq!(gather.due(9, 10, 100), START + us(50));
+        cork.run_took(Duration::from_secs(1));
+        cork.left(START, 9);
+        assert_eq!(cork.due(9, 10, 100), START + us(50));
     }
 
     #[test]
     fn half_of_a_run_does_not_wait() {
-        let mut gather = Gather::new(Timer::Fixed(us(500)));
-        gather.left(START, 7);
-        assert_eq!(gather.due(7, 38, BYTES_ENOUGH - 1), START + us(500));
-        assert!(gather.due(7, 39, 1000) <= START);
-        assert!(gather.due(7, 9, BYTES_ENOUGH) <= START);
+        let mut cork = Cork::new(Timer::Fixed(us(500)));
+        cork.left(START, 7);
+        assert_eq!(cork.due(7, 38, BYTES_ENOUGH - 1), START + us(500));
+        assert!(cork.due(7, 39, 1000) <= START);
+        assert!(cork.due(7, 9, BYTES_ENOUGH) <= START);
     }
 
     #[test]
     fn what_is_released_leaves_in_several_runs_and_then_a_span_begins() {
-        let mut gather = Gather::new(Timer::Fixed(us(500)));
-        gather.left(START, 7);
-        gather.release(12);
-        gather.left(START, 9);
-        assert!(gather.due(9, 13, 100) <= START);
-        gather.left(START, 12);
-        assert_eq!(gather.due(12, 13, 100), START + us(500));
+        let mut cork = Cork::new(Timer::Fixed(us(500)));
+        cork.left(START, 7);
+        cork.release(12);
+        cork.left(START, 9);
+        assert!(cork.due(9, 13, 100) <= START);
+        cork.left(START, 12);
+        assert_eq!(cork.due(12, 13, 100), START + us(500));
     }
 }

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use base::quantity::Chance;
 
-use crate::NetError;
+use crate::SystemError;
 
 macro_rules! faults {
     (
@@ -38,7 +38,7 @@ macro_rules! faults {
                 $($switch: false,)+
             };
 
-            fn set(&mut self, word: &str) -> Result<(), NetError> {
+            fn set(&mut self, word: &str) -> Result<(), SystemError> {
                 match word.split_once('=') {
                     Some(("seed", value)) => self.seed = value.parse().map_err(|_| {
                         refuse(word, "the seed is not a whole number")
@@ -99,9 +99,9 @@ impl Default for Faults {
 }
 
 impl FromStr for Faults {
-    type Err = NetError;
+    type Err = SystemError;
 
-    fn from_str(text: &str) -> Result<Self, NetError> {
+    fn from_str(text: &str) -> Result<Self, SystemError> {
         let mut faults = Self::NONE;
         for word in text
             .split(',')
@@ -114,15 +114,15 @@ impl FromStr for Faults {
     }
 }
 
-fn refuse(word: &str, cause: &str) -> NetError {
+fn refuse(word: &str, cause: &str) -> SystemError {
     let names: Vec<&str> = Faults::ALL.iter().map(|(name, _)| *name).collect();
-    NetError::refused("inject", format!("{word:?}"), cause)
+    SystemError::refused("inject", format!("{word:?}"), cause)
         .remedy(format!("write any of {}, with commas", names.join(", ")))
 }
 
-fn chance(text: &str) -> Result<Chance, NetError> {
+fn chance(text: &str) -> Result<Chance, SystemError> {
     text.parse().map_err(|_| {
-        NetError::refused("use chance", format!("{text:?}"), "it is not a probability")
+        SystemError::refused("use chance", format!("{text:?}"), "it is not a probability")
             .remedy("write 5%, 0.1%, 1/1000 or 0.05")
     })
 }

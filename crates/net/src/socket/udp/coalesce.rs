@@ -1,4 +1,4 @@
-//! Receives gathered: a receiver of much sleeps a while instead of waking up for every burst.
+//! Receives coalesced: a receiver of much sleeps a while instead of waking up for every burst.
 //!
 //! A wake-up costs as much as receiving ten packets, and a sender's run comes as a burst of its own
 //! every few hundred microseconds. While packets come in numbers, a wait sleeps without looking and
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use base::Instant;
 
-use super::UdpCounters;
+use crate::socket::UdpCounters;
 
 #[derive(Debug)]
-pub(super) struct Gathering {
+pub(super) struct Coalescing {
     /// Zero for never.
     at_most: Duration,
     buffer_bytes: u64,
@@ -23,7 +23,7 @@ pub(super) struct Gathering {
     waited_at: Instant,
 }
 
-impl Gathering {
+impl Coalescing {
     /// Never, until `at_most` is set.
     pub(super) const fn new(buffer_bytes: u64) -> Self {
         Self {
@@ -78,18 +78,18 @@ mod tests {
     /// A receiver's buffer of 8 MiB, and how long its next wait sleeps after `packets` of 1,400 B
     /// that came within `took`.
     fn rest_after(packets: u64, took: Duration) -> Option<Duration> {
-        let mut gathering = Gathering::new(8 << 20);
-        gathering.set(MOST);
+        let mut coalescing = Coalescing::new(8 << 20);
+        coalescing.set(MOST);
         let began = Instant::ZERO + Duration::from_secs(1);
         let mut counters = UdpCounters::default();
-        assert_eq!(gathering.rest(began, &counters), None);
+        assert_eq!(coalescing.rest(began, &counters), None);
         counters.received_datagrams = packets;
         counters.received_bytes = packets * 1_400;
-        gathering.rest(began + took, &counters)
+        coalescing.rest(began + took, &counters)
     }
 
     #[test]
-    fn a_stream_is_gathered_and_single_packets_are_not() {
+    fn a_stream_is_coalesced_and_single_packets_are_not() {
         let milli = Duration::from_millis(1);
         assert_eq!(rest_after(100, milli), Some(MOST));
         assert_eq!(rest_after(7, milli), None);

@@ -20,11 +20,14 @@ use base::{Instant, LinkEvent, LinkId};
 use sys::{Interest, Ready, clock, errno};
 
 use super::{
-    Tally,
-    dial::{self, Attempt, SECOND_AFTER},
+    options::SocketOptions,
     readiness::{Readiness, Signal},
+    tally::Tally,
 };
-use crate::{NetError, SocketOptions};
+use crate::SystemError;
+
+mod dial;
+use dial::{Attempt, SECOND_AFTER};
 
 /// All control connections of a session, dialled and accepted.
 #[derive(Debug)]
@@ -73,9 +76,9 @@ impl Links {
         &mut self,
         address: SocketAddr,
         readiness: &Readiness,
-    ) -> Result<SocketAddr, NetError> {
+    ) -> Result<SocketAddr, SystemError> {
         let fault = |error: io::Error| {
-            let fault = NetError::system("accept control connections on", address, &error);
+            let fault = SystemError::system("accept control connections on", address, &error);
             match error.kind() {
                 io::ErrorKind::AddrInUse => fault.remedy(
                     "another program listens there: choose another control port, or 0 for any",

@@ -16,8 +16,11 @@ use std::{
 use base::{Arrival, Datagram, IoFault, PathId, RecvBatch};
 use sys::{Inbox, errno, message::MANY_MAX};
 
-use super::{Tally, open::Port};
-use crate::intercept::{Edge, Faults};
+use super::open::Port;
+use crate::socket::{
+    intercept::{Edge, Faults},
+    tally::Tally,
+};
 
 /// What the receiving side remembers between calls.
 #[derive(Debug)]

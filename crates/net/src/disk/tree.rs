@@ -18,10 +18,8 @@ use delivery::{Entry, Plan, PlanLimits};
 use sys::file::{Directory, Kind};
 use wire::object::{EntryKind, Mtime};
 
-use crate::{
-    NetError,
-    content::{FileContent, Parents, Root, Roots},
-};
+use super::content::{FileContent, Parents, Root, Roots};
+use crate::SystemError;
 
 /// A plan of files on this machine, and what is needed to read them.
 #[derive(Debug)]
@@ -53,7 +51,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::select`].
-    pub fn read(paths: &[PathBuf]) -> Result<Self, NetError> {
+    pub fn read(paths: &[PathBuf]) -> Result<Self, SystemError> {
         let sources = paths.iter().cloned().map(TreeSource::Path);
         Self::select(sources.collect(), |_, _| true)
     }
@@ -72,7 +70,7 @@ impl Tree {
     pub fn select(
         sources: Vec<TreeSource>,
         is_wanted: impl FnMut(&Path, bool) -> bool,
-    ) -> Result<Self, NetError> {
+    ) -> Result<Self, SystemError> {
         let mut walk = Walk {
             entries: Vec::new(),
             notes: Vec::new(),
@@ -103,11 +101,11 @@ impl Tree {
                 cause += &format!("; and {} more", unreadable_count - unreadable.len());
             }
             let target = format!("{unreadable_count} of what is to be sent");
-            return Err(NetError::refused("read", target, cause)
+            return Err(SystemError::refused("read", target, cause)
                 .remedy("make them readable for this user or exclude them"));
         }
         let plan = Plan::build(identity(), entries, &PlanLimits::default())
-            .map_err(|error| NetError::refused("plan", "the transfer", error))?;
+            .map_err(|error| SystemError::refused("plan", "the transfer", error))?;
         let plan = Arc::new(plan);
         Ok(Self {
             content: FileContent::new(Arc::clone(&plan), roots),
@@ -132,8 +130,8 @@ struct Walk<W> {
 }
 
 impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
-    fn path(&mut self, path: &Path) -> Result<(), NetError> {
-        let failed = |error| NetError::system("read", path.display(), &error);
+    fn path(&mut self, path: &Path) -> Result<(), SystemError> {
+        let failed = |error| SystemError::system("read", path.display(), &error);
         // A trailing slash means what a link leads to, and a path such as `..` has no name itself.
         let is_plain = path.file_name().is_some() && !path.as_os_str().as_bytes().ends_with(b"/");
         let whole = if is_plain {
@@ -143,7 +141,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         };
         let name = path.file_name().or(whole.file_name()).ok_or_else(|| {
             let cause = "it has no name to be delivered under";
-            NetError::refused("send", path.display(), cause).remedy("name what is in it instead")
+            SystemError::refused("send", path.display(), cause).remedy("name what is in it instead")
         })?;
         self.root(name, path, Root::Path(whole.clone()))?;
         let mut parents = std::mem::take(&mut self.parents);
@@ -155,10 +153,10 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         Ok(())
     }
 
-    fn file(&mut self, name: &OsStr, file: fs::File) -> Result<(), NetError> {
+    fn file(&mut self, name: &OsStr, file: fs::File) -> Result<(), SystemError> {
         let metadata = file
             .metadata()
-            .map_err(|error| NetError::system("read", name.display(), &error))?;
+            .map_err(|error| SystemError::system("read", name.display(), &error))?;
         self.entries.push(Entry {
             kind: EntryKind::File,
             mode: mode_of(metadata.mode()),
@@ -170,11 +168,11 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         self.root(name, Path::new(name), Root::File(file))
     }
 
-    fn root(&mut self, name: &OsStr, path: &Path, root: Root) -> Result<(), NetError> {
+    fn root(&mut self, name: &OsStr, path: &Path, root: Root) -> Result<(), SystemError> {
         let before = self.roots.insert(name.as_bytes().to_vec(), root);
         if before.is_some() {
             let cause = "another path of the same name is sent too";
-            return Err(NetError::refused("send", path.display(), cause));
+            return Err(SystemError::refused("send", path.display(), cause));
         }
         Ok(())
     }

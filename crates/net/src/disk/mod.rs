@@ -1,0 +1,13 @@
+//! Files: what a sender reads ([`Tree`], [`FileContent`]) and what a receiver writes
+//! ([`FileStore`]: staged, journalled, synced, then named). It knows nothing of sockets.
+
+mod content;
+pub use content::FileContent;
+
+mod store;
+pub use store::{
+    DiskCall, DiskFault, Existing, FileStore, Leftover, StoreOptions, discard_leftover, leftovers,
+};
+
+mod tree;
+pub use tree::{Tree, TreeSource};

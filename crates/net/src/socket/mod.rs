@@ -1,0 +1,30 @@
+//! Sockets: packets over UDP, control connections over TCP, one loop's way to wait for both, and
+//! which interface and group they use. It knows nothing of files.
+
+mod counters;
+pub use counters::UdpCounters;
+
+mod group;
+pub use group::Group;
+
+pub mod intercept;
+pub use intercept::{Faults, Intercept};
+
+pub mod interface;
+pub use interface::{Interface, InterfaceError, Interfaces};
+
+mod link;
+
+mod options;
+pub use options::{SocketOptions, WaitStrategy};
+
+mod readiness;
+pub use readiness::Waker;
+
+mod resolve;
+pub use resolve::resolve;
+
+mod tally;
+
+mod udp;
+pub use udp::{Role, UdpIo, UdpSetup};
