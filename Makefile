@@ -9,9 +9,9 @@ demo: ## the main job, whole, on this machine: a tree to 3 receivers under 5 % l
 	@scripts/setup.sh rust
 	cargo run --release --locked --package towline-cli --bin towline -- demo $(ARGS)
 
-test: ## format, clippy, other targets, every test; the last line counts them
-	@scripts/setup.sh rust tests
-	@cargo run --quiet --locked --package xtask -- test $(ARGS)
+test: ## all that continuous integration runs, or ARGS of cargo test; the last line counts
+	@scripts/setup.sh rust tests checks
+	@cargo run --quiet --locked --package xtask -- $(if $(ARGS),test $(ARGS),ci)
 
 sim: ## 10,000 seeds of the simulated network, or ARGS=SEEDS
 	@scripts/setup.sh rust
@@ -29,8 +29,8 @@ soak: ## a minute at full rate, 1 % lost: nothing missing, memory and rate as th
 	@scripts/setup.sh rust
 	@cargo run --quiet --locked --package xtask -- soak $(ARGS)
 
-lint: ## format, clippy, documentation, the house rules, other targets
-	@scripts/setup.sh rust
+lint: ## format, spelling, dependencies, clippy, documentation, house rules, other targets
+	@scripts/setup.sh rust checks
 	@cargo run --quiet --locked --package xtask -- lint
 
 fuzz: ## replay the corpora; with cargo-fuzz and a nightly toolchain, also look for more
@@ -43,7 +43,7 @@ DESTDIR ?=
 # Installed instead of a program built here: sudo make install TOWLINE=target/release/towline
 TOWLINE ?=
 
-build: ## the program, optimised, without anything else
+build: ## the program, optimised and stripped, without anything else
 	@scripts/setup.sh rust
 	cargo build --release --locked --package towline-cli
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Sets up what a make target needs: `setup.sh rust` the pinned toolchain, `setup.sh tests` the
-# Debian packages of the tests, `setup.sh bench` those of the rivals. What cannot be had is named
-# in a line that starts with "skipped:"; only a missing toolchain is an error. TOWLINE_NO_INSTALL=1
-# forbids installing anything.
+# Debian packages of the tests, `setup.sh checks` the tools of `cargo xtask ci`, into target/checks,
+# `setup.sh bench` the packages of the rivals. What cannot be had is named in a line that starts
+# with "skipped:"; only a missing toolchain is an error. TOWLINE_NO_INSTALL=1 forbids installing
+# anything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
@@ -109,6 +110,25 @@ setup_tests() {
     'chromium|chromium-browser|google-chrome:chromium'
 }
 
+# What checks spelling and dependencies (scripts/checks.txt), beneath target: each clone has the
+# versions that it names, and nothing of the user's is replaced.
+setup_checks() {
+  local into=target/checks log
+  cmp -s scripts/checks.txt "$into/checks.txt" && return 0
+  may_install || { say "skipped: TOWLINE_NO_INSTALL is set; wanted: checks.txt"; return 0; }
+  python3 -m pip --version >/dev/null 2>&1 || install_packages python3-pip || return 0
+  log=$(mktemp)
+  say "installing the tools of scripts/checks.txt into $into"
+  rm -rf "$into"
+  if python3 -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+    --only-binary :all: --target "$into" --requirement scripts/checks.txt >"$log" 2>&1; then
+    cp scripts/checks.txt "$into/"
+    rm -f "$log"
+  else
+    say "skipped: could not install the tools of scripts/checks.txt (see $log)"
+  fi
+}
+
 # The rivals that `make bench` measures; Aeron comes through Maven.
 setup_bench() {
   setup_packages \
@@ -123,7 +143,8 @@ for part in "$@"; do
   case $part in
     rust) setup_rust ;;
     tests) setup_tests ;;
+    checks) setup_checks ;;
     bench) setup_bench ;;
-    *) say "usage: $0 [rust] [tests] [bench]"; exit 2 ;;
+    *) say "usage: $0 [rust] [tests] [checks] [bench]"; exit 2 ;;
   esac
 done

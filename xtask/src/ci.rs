@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use crate::{
-    command::{self, StepOutcome, cargo_step, output},
-    fuzz, suite,
+    command::{self, StepOutcome, cargo_step, output, program_step},
+    fuzz,
     tidy::{self, CrateRule},
 };
 
@@ -123,12 +123,45 @@ fn tidy_step() -> StepOutcome {
     StepOutcome::of(findings.is_empty(), format!("{} findings", findings.len()))
 }
 
-fn test_step() -> StepOutcome {
-    StepOutcome::of(suite::run(&[], CHECKS), "see the list above")
+/// Licences, sources and doubled versions of what is depended on; see deny.toml.
+fn deny() -> StepOutcome {
+    tool("cargo-deny", || {
+        let check = ["deny", "--offline", "check", "bans", "licenses", "sources"];
+        cargo_step(&check, &[])
+    })
 }
 
-fn fuzz_step() -> StepOutcome {
-    fuzz::explore(fuzz::SMOKE_SECONDS)
+/// Faults known to the RustSec database, where that can be fetched.
+fn advisories() -> StepOutcome {
+    tool("cargo-deny", || {
+        let is_fetched = command::cargo_output(&["deny", "fetch", "db"]).is_some();
+        if is_fetched {
+            cargo_step(&["deny", "check", "advisories"], &[])
+        } else {
+            StepOutcome::Skipped("the advisory database cannot be fetched here".to_owned())
+        }
+    })
+}
+
+/// Dependencies that nothing uses, and files that no module declares.
+fn unused() -> StepOutcome {
+    tool("cargo-shear", || {
+        cargo_step(&["shear", "--deny-warnings"], &[])
+    })
+}
+
+fn spelling() -> StepOutcome {
+    tool("typos", || program_step("typos", &["--format", "brief"]))
+}
+
+/// Runs a step that needs `program`, where that is installed.
+fn tool(program: &str, step: impl FnOnce() -> StepOutcome) -> StepOutcome {
+    if output(program, &["--version"]).is_some() {
+        step()
+    } else {
+        let how = "scripts/setup.sh checks";
+        StepOutcome::Skipped(format!("{program} is not installed ({how} does that)"))
+    }
 }
 
 /// The pure crates for wasm32: the cheapest proof that they make no system call.
@@ -190,10 +223,14 @@ const AARCH64: Step = ("target aarch64-unknown-linux-gnu", aarch64);
 pub(crate) const TIDY: Step = ("tidy", tidy_step);
 /// The other platforms alone.
 pub(crate) const TARGETS: &[Step] = &[WASM32, WINDOWS, AARCH64];
-/// What can be said without running the product.
-pub(crate) const LINT: &[Step] = &[
+/// Everything that is checked besides the tests, each counted as one; the house rules are a test
+/// already. The cheapest to fail come first.
+pub(crate) const CHECKS: &[Step] = &[
     ("fmt", fmt),
-    TIDY,
+    ("spelling", spelling),
+    ("dependencies are allowed", deny),
+    ("dependencies have no known fault", advisories),
+    ("dependencies are used", unused),
     ("clippy", clippy),
     ("doc", doc),
     FUZZ_CHECK,
@@ -201,7 +238,3 @@ pub(crate) const LINT: &[Step] = &[
     WINDOWS,
     AARCH64,
 ];
-/// What `cargo xtask test` counts beside the tests; the house rules are a test already.
-pub(crate) const CHECKS: &[Step] = &[("fmt", fmt), ("clippy", clippy), WASM32, WINDOWS, AARCH64];
-/// Everything there is: the tests with their checks, and what takes longer.
-pub(crate) const EVERYTHING: &[Step] = &[("doc", doc), ("test", test_step), ("fuzz", fuzz_step)];

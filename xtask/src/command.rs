@@ -1,6 +1,7 @@
 //! Running other programs, and what came of it.
 
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -38,30 +39,59 @@ pub(crate) fn root() -> PathBuf {
 /// The cargo that runs us, so that one toolchain does everything.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root());
+    command.current_dir(root()).env("PATH", path());
     command
+}
+
+/// The caller's path, behind what `scripts/setup.sh checks` has installed.
+fn path() -> OsString {
+    let ours = root().join("target/checks/bin");
+    let theirs = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::iter::once(ours).chain(std::env::split_paths(&theirs));
+    std::env::join_paths(all).unwrap_or(theirs)
 }
 
 /// Runs `cargo ARGS` with its output passed through.
 pub(crate) fn cargo_step(args: &[&str], env: &[(&str, &str)]) -> StepOutcome {
-    let mut command = cargo();
-    command.args(args).envs(env.iter().copied());
+    step(
+        cargo().args(args).envs(env.iter().copied()),
+        &format!("cargo {}", args.join(" ")),
+    )
+}
+
+/// Runs `program ARGS` with its output passed through.
+pub(crate) fn program_step(program: &str, args: &[&str]) -> StepOutcome {
+    step(
+        named(program).args(args),
+        &format!("{program} {}", args.join(" ")),
+    )
+}
+
+fn step(command: &mut Command, what: &str) -> StepOutcome {
     match command.status() {
-        Ok(status) => StepOutcome::of(status.success(), format!("cargo {}", args.join(" "))),
-        Err(error) => StepOutcome::Failed(format!("cargo {}: {error}", args.join(" "))),
+        Ok(status) => StepOutcome::of(status.success(), what),
+        Err(error) => StepOutcome::Failed(format!("{what}: {error}")),
     }
 }
 
 /// Standard output of a program that succeeded; `None` when it is missing or fails.
 pub(crate) fn output(program: &str, args: &[&str]) -> Option<String> {
-    let output = Command::new(program)
-        .args(args)
-        .current_dir(root())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    output
-        .status
-        .success()
-        .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    printed(named(program).args(args))
+}
+
+/// As [`output`], of cargo.
+pub(crate) fn cargo_output(args: &[&str]) -> Option<String> {
+    printed(cargo().args(args))
+}
+
+fn printed(command: &mut Command) -> Option<String> {
+    let output = command.stderr(Stdio::null()).output().ok()?;
+    let is_success = output.status.success();
+    is_success.then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn named(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root()).env("PATH", path());
+    command
 }

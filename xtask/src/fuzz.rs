@@ -112,5 +112,3 @@ fn explore_one(target: &str, seconds: u32) -> Result<(), String> {
 
 /// The tests that replay the corpora.
 const REPLAY: [&str; 2] = ["--package=towline-fuzzing", "--test=corpus"];
-/// How long continuous integration lets each target run.
-pub(crate) const SMOKE_SECONDS: u32 = 10;

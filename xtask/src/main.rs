@@ -24,11 +24,10 @@ fn main() -> ExitCode {
     let name = args.next().unwrap_or_default();
     let rest: Vec<String> = args.collect();
     let passed = match name.as_str() {
-        "ci" => ci::run(ci::EVERYTHING),
-        "lint" => ci::run(ci::LINT),
+        "ci" => suite::run(&[], ci::CHECKS),
+        "lint" => ci::run(&[&[ci::TIDY], ci::CHECKS].concat()),
         "tidy" => ci::run(&[ci::TIDY]),
         "targets" => ci::run(ci::TARGETS),
-        "test" if rest.is_empty() => suite::run(&rest, ci::CHECKS),
         "test" => suite::run(&rest, &[]),
         "fuzz" => fuzz::run(&rest),
         "sim" => ci::sim(&rest),
@@ -49,11 +48,12 @@ fn main() -> ExitCode {
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
-  ci             test, doc, and each fuzz target for 10 s
-  lint           fmt --check, clippy and doc with warnings fatal, tidy, fuzz targets, targets
+  ci             lint and all tests: what continuous integration runs; the last line counts
+  lint           the house rules, format, spelling, dependencies, clippy and doc with warnings
+                 fatal, fuzz targets, other platforms
   tidy           the house rules alone (also an ordinary test)
   targets        wasm32, Windows and aarch64 type-checks where those targets are installed
-  test [ARGS]    format, clippy, targets and all tests, or `cargo test ARGS`; the last line counts
+  test [ARGS]    all tests, or those of `cargo test ARGS`; the last line counts
   fuzz [SECONDS] corpora through `cargo test`; with cargo-fuzz and nightly each target for SECONDS
   sim [SEEDS]    the simulated swarm from as many seeds, 10000 unless given, on every processor
   bench [GROUPS] fec, messages, files, rtt, or all, beside libpgm, ZeroMQ, Aeron, NORM, bare UDP,

@@ -1,6 +1,7 @@
-//! Dependency arrows: a crate uses only the crates and outside libraries that the rules give it.
+//! Dependency arrows: a crate uses the crates and outside libraries that the rules give it, all of
+//! them and no others; and what the compiler and clippy have to be told in each crate.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use super::{
     Finding,
@@ -9,6 +10,8 @@ use super::{
 
 /// Checks every manifest of the workspace against the rules.
 pub(super) fn check(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
+    let pure_lints = fs::read_to_string(root.join(PURE_LINTS)).unwrap_or_default();
+    let mut used_in_tests = BTreeSet::new();
     for name in directories(root) {
         let manifest_path = format!("{}/Cargo.toml", directory(&name));
         let Some(rule) = rules.crates.get(&name) else {
@@ -17,14 +20,27 @@ pub(super) fn check(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
             continue;
         };
         match table(&root.join(&manifest_path)) {
-            Ok(manifest) => check_manifest(&name, rule, rules, &manifest, findings),
+            Ok(manifest) => {
+                check_manifest(&name, rule, rules, &manifest, findings);
+                unused(&name, rule, &manifest, findings);
+                let tests = dependencies(&manifest).into_iter();
+                let tests = tests.filter(|(section, ..)| *section == "dev-dependencies");
+                used_in_tests.extend(tests.map(|(_, dependency, _)| dependency));
+            }
             Err(text) => findings.push(Finding::new("arrows", &manifest_path, &text)),
+        }
+        check_lints(root, &name, rule, &pure_lints, findings);
+    }
+    for given in rules.dev_internal.iter().chain(&rules.dev_external) {
+        if !used_in_tests.contains(given) {
+            let text = format!("no crate's tests use {given}: take it off the list");
+            findings.push(Finding::new("permission", RULES, &text).about(given));
         }
     }
     for name in rules.crates.keys() {
         if !root.join(directory(name)).join("Cargo.toml").exists() {
             let text = format!("crate {name} has rules but does not exist");
-            findings.push(Finding::new("arrows", "xtask/rules.toml", &text));
+            findings.push(Finding::new("arrows", RULES, &text));
         }
     }
 }
@@ -93,6 +109,43 @@ fn check_manifest(
     }
 }
 
+/// A permission that the crate makes no use of guards nothing.
+fn unused(name: &str, rule: &CrateRule, manifest: &toml::Table, findings: &mut Vec<Finding>) {
+    let used = dependencies(manifest);
+    for given in rule.may_depend_on.iter().chain(&rule.external) {
+        if !used.iter().any(|(_, dependency, _)| dependency == given) {
+            let text = format!("{name} does not use {given}: take the permission away");
+            findings.push(Finding::new("permission", RULES, &text).about(given));
+        }
+    }
+}
+
+/// The compiler refuses unsafe code, and clippy what a pure crate may not name, where told to.
+fn check_lints(
+    root: &Path,
+    name: &str,
+    rule: &CrateRule,
+    pure_lints: &str,
+    findings: &mut Vec<Finding>,
+) {
+    let home = directory(name);
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+    for file in ["lib.rs", "main.rs"] {
+        let path = format!("{home}/src/{file}");
+        let text = read(&path);
+        if !text.is_empty() && !rule.may_be_unsafe && !text.contains("\n#![forbid(unsafe_code)]\n")
+        {
+            let text = "every crate but the homes of unsafe says #![forbid(unsafe_code)]";
+            findings.push(Finding::new("unsafe", &path, text));
+        }
+    }
+    let lints = format!("{home}/clippy.toml");
+    if rule.is_pure && read(&lints) != pure_lints {
+        let text = format!("a pure crate's lints are a link to {PURE_LINTS}");
+        findings.push(Finding::new("purity", &lints, &text));
+    }
+}
+
 /// Every dependency of a manifest, those of single targets included: section, name, value.
 fn dependencies(manifest: &toml::Table) -> Vec<(&'static str, String, &toml::Value)> {
     let targets = manifest.get("target").and_then(toml::Value::as_table);
@@ -108,6 +161,9 @@ fn dependencies(manifest: &toml::Table) -> Vec<(&'static str, String, &toml::Val
     }
     list
 }
+
+const RULES: &str = "xtask/rules.toml";
+const PURE_LINTS: &str = "xtask/clippy-pure.toml";
 
 #[cfg(test)]
 mod tests {
@@ -131,5 +187,15 @@ mod tests {
         assert_eq!(findings_of("wire", &wrong), ["pgm", "rand"]);
         let hidden = format!("{fine}[target.'cfg(unix)'.dependencies]\nlibc = \"0.2\"\n");
         assert_eq!(findings_of("wire", &hidden), ["libc", "libc"]);
+    }
+
+    #[test]
+    fn a_permission_that_is_not_used_is_found() {
+        let rules = Rules::load(&command::root()).unwrap();
+        let manifest = "[dependencies]\nbase.workspace = true\n".parse().unwrap();
+        let mut findings = Vec::new();
+        unused("pgm", &rules.crates["pgm"], &manifest, &mut findings);
+        let found: Vec<_> = findings.into_iter().map(|finding| finding.what).collect();
+        assert_eq!(found, ["wire"]);
     }
 }

@@ -1,15 +1,15 @@
-//! Rules about the repository as a whole: README's crate table, fuzz corpora, dead files.
+//! Rules about the repository as a whole: README's crate table, fuzz corpora.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use super::{
-    Finding, Rules, Source, crates,
+    Finding, Rules, crates,
     rules::{directory, table},
 };
 use crate::fuzz;
 
 /// Checks the layout.
-pub(super) fn check(root: &Path, rules: &Rules, sources: &[Source], findings: &mut Vec<Finding>) {
+pub(super) fn check(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
     readme(root, rules, findings);
     for target in fuzz::targets(root) {
         let corpus = format!("fuzz/corpus/{target}");
@@ -18,9 +18,6 @@ pub(super) fn check(root: &Path, rules: &Rules, sources: &[Source], findings: &m
             let text = "a fuzz target without a committed seed corpus";
             findings.push(Finding::new("fuzz-corpus", &corpus, text));
         }
-    }
-    for source in sources.iter().filter(|source| source.is_rust()) {
-        dead_file(source, sources, findings);
     }
 }
 
@@ -65,36 +62,5 @@ fn readme(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
         if !shown.contains(name.as_str()) {
             find(&format!("the crate table lacks {}", directory(&name)));
         }
-    }
-}
-
-/// A Rust file below `src` that no parent declares is never compiled.
-fn dead_file(source: &Source, sources: &[Source], findings: &mut Vec<Finding>) {
-    let Some((folder, file)) = source.path.rsplit_once('/') else {
-        return;
-    };
-    let stem = file.trim_end_matches(".rs");
-    let is_root = matches!(stem, "lib" | "main" | "build") || folder.ends_with("/bin");
-    if is_root || !format!("{folder}/").contains("/src/") {
-        return;
-    }
-    let (folder, name) = match (stem, folder.rsplit_once('/')) {
-        ("mod", Some((above, name))) => (above, name),
-        _ => (folder, stem),
-    };
-    let parents = [
-        format!("{folder}/lib.rs"),
-        format!("{folder}/main.rs"),
-        format!("{folder}/mod.rs"),
-        format!("{folder}.rs"),
-    ];
-    let declares = |parent: &Source| parent.code.contains(&format!("mod {name}"));
-    let is_declared = sources
-        .iter()
-        .filter(|parent| parents.contains(&parent.path))
-        .any(declares);
-    if !is_declared {
-        let text = "no module declares this file";
-        findings.push(Finding::new("dead-file", &source.path, text));
     }
 }

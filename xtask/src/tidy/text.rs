@@ -72,11 +72,11 @@ fn length(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Names that say nothing, in identifiers and in file names.
+/// Names that say nothing, in definitions and in file names.
 fn names(source: &Source, findings: &mut Vec<Finding>) {
     let file = source.path.rsplit('/').next().unwrap_or_default();
     let stem = file.split('.').next().unwrap_or_default();
-    let named = source.identifiers().chain([(0, stem)]);
+    let named = source.definitions().chain([(0, stem)]);
     for (number, word) in named.filter(|(_, word)| is_empty_name(word)) {
         let text = "a name that says nothing: name the thing it is";
         findings.push(

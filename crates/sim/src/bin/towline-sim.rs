@@ -12,7 +12,8 @@
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a program that reports to a person"
+    clippy::disallowed_methods,
+    reason = "a program that reports to a person, and plays a seed on each processor"
 )]
 
 use std::{

@@ -84,7 +84,7 @@ impl OwnedOption {
 /// Every packet that can be described.
 pub(crate) fn packets() -> impl Strategy<Value = Parts> {
     let flags = select(vec![0x00, 0x00, 0x80, 0xC0]).prop_map(Flags);
-    (addressings(), flags, bodies()).prop_flat_map(|(addressing, flags, body)| {
+    (any_addressing(), flags, bodies()).prop_flat_map(|(addressing, flags, body)| {
         let is_data = body.kind().is_data();
         let tsdu = prop::collection::vec(any::<u8>(), if is_data { 0..200 } else { 0..1 });
         let is_parity = is_data && flags.contains(Flags::PARITY);
@@ -99,7 +99,7 @@ pub(crate) fn packets() -> impl Strategy<Value = Parts> {
     })
 }
 
-fn addressings() -> impl Strategy<Value = Addressing> {
+fn any_addressing() -> impl Strategy<Value = Addressing> {
     (any::<u16>(), any::<u16>(), any::<[u8; 6]>()).prop_map(
         |(source_port, destination_port, gsi)| Addressing {
             source_port,
