@@ -6,6 +6,7 @@ use std::{
 };
 
 use sys::{
+    errno::{EINVAL, ENOSPC, EPERM},
     namespace::{self, CommandExt as _, Namespace, Refusal, Step},
     netlink::Rtnetlink,
 };
@@ -147,9 +148,6 @@ fn switch_loopback_on() -> Result<(), LabError> {
 
 /// Set in the test program that was started again.
 const INSIDE: &str = "TOWLINE_LAB_INSIDE";
-const EPERM: i32 = 1;
-const EINVAL: i32 = 22;
-const ENOSPC: i32 = 28;
 
 #[cfg(test)]
 mod tests {
