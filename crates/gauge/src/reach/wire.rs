@@ -1,8 +1,9 @@
 //! Frames to groups as they enter the host, before rules and routes: seen with CAP_NET_RAW alone.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use sys::packet::{FilterOp, PacketSocket, Packets};
+use wire::link::Layers;
 
 use super::{Frames, Querier};
 
@@ -107,58 +108,46 @@ impl Wire {
 
 /// Reads an Ethernet frame, tagged or not.
 fn parse(frame: &[u8]) -> Option<Seen> {
-    let mut rest = frame.get(12..)?;
-    let mut kind = u16::from_be_bytes([*rest.first()?, *rest.get(1)?]);
-    while kind == VLAN || kind == VLAN_SERVICE {
-        rest = rest.get(4..)?;
-        kind = u16::from_be_bytes([*rest.first()?, *rest.get(1)?]);
-    }
-    let packet = rest.get(2..)?;
-    match kind {
-        IPV4 => parse_v4(packet),
-        IPV6 => parse_v6(packet),
-        _ => None,
-    }
-}
-
-fn parse_v4(packet: &[u8]) -> Option<Seen> {
-    let header = packet.get(..20)?;
-    let len = usize::from(header[0] & 0xf) * 4;
-    let octets = |at: usize| <[u8; 4]>::try_from(&header[at..at + 4]).ok();
-    let source = IpAddr::V4(Ipv4Addr::from(octets(12)?));
-    let to = IpAddr::V4(Ipv4Addr::from(octets(16)?));
-    // Only the first fragment knows its port.
-    let is_first = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
-    let body = packet.get(len.max(20)..)?;
-    match header[9] {
-        UDP if is_first => datagram(source, to, header[8], body),
-        IGMP if *body.first()? == IGMP_QUERY => {
+    let layers = Layers::parse(frame);
+    let ip = layers.ip?;
+    let header = frame.get(layers.network..)?;
+    let body = frame.get(ip.transport..)?;
+    let (source, to, hops_left) = match ip.version {
+        4 => (
+            address::<4>(header, 12)?,
+            address::<4>(header, 16)?,
+            header[8],
+        ),
+        _ => (
+            address::<16>(header, 8)?,
+            address::<16>(header, 24)?,
+            header[7],
+        ),
+    };
+    match (ip.version, ip.protocol) {
+        // Only the first fragment knows its port.
+        (_, UDP) if !ip.is_later_fragment => {
+            let port = u16::from_be_bytes([*body.get(2)?, *body.get(3)?]);
+            let to = SocketAddr::new(to, port);
+            Some(Seen::Datagram {
+                source,
+                to,
+                hops_left,
+            })
+        }
+        (4, IGMP) if *body.first()? == IGMP_QUERY => {
             let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-            let version = match (total.saturating_sub(len), body.get(1)) {
+            let version = match (
+                (layers.network + total).saturating_sub(ip.transport),
+                body.get(1),
+            ) {
                 (12.., _) => "IGMPv3",
                 (_, Some(0)) => "IGMPv1",
                 _ => "IGMPv2",
             };
             Some(Seen::Query { source, version })
         }
-        _ => None,
-    }
-}
-
-fn parse_v6(packet: &[u8]) -> Option<Seen> {
-    let header = packet.get(..40)?;
-    let octets = |at: usize| <[u8; 16]>::try_from(&header[at..at + 16]).ok();
-    let source = IpAddr::V6(Ipv6Addr::from(octets(8)?));
-    let to = IpAddr::V6(Ipv6Addr::from(octets(24)?));
-    let mut body = packet.get(40..)?;
-    let mut next = header[6];
-    if next == HOP_BY_HOP {
-        next = *body.first()?;
-        body = body.get((usize::from(*body.get(1)?) + 1) * 8..)?;
-    }
-    match next {
-        UDP => datagram(source, to, header[7], body),
-        ICMPV6 if *body.first()? == MLD_QUERY => {
+        (6, ICMPV6) if *body.first()? == MLD_QUERY => {
             let version = "MLD";
             Some(Seen::Query { source, version })
         }
@@ -166,14 +155,12 @@ fn parse_v6(packet: &[u8]) -> Option<Seen> {
     }
 }
 
-fn datagram(source: IpAddr, to: IpAddr, hops_left: u8, body: &[u8]) -> Option<Seen> {
-    let port = u16::from_be_bytes([*body.get(2)?, *body.get(3)?]);
-    let to = SocketAddr::new(to, port);
-    Some(Seen::Datagram {
-        source,
-        to,
-        hops_left,
-    })
+fn address<const BYTES: usize>(header: &[u8], at: usize) -> Option<IpAddr>
+where
+    IpAddr: From<[u8; BYTES]>,
+{
+    let octets: &[u8; BYTES] = header.get(at..)?.first_chunk()?;
+    Some((*octets).into())
 }
 
 const ALL_INTERFACES: u32 = 0;
@@ -189,14 +176,9 @@ const FRAME_BYTES: usize = 512;
 const BUFFER_BYTES: usize = 1 << 20;
 const FRAMES_A_LOOK: usize = 4_096;
 const KEPT_MAX: usize = 64;
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const VLAN: u16 = 0x8100;
-const VLAN_SERVICE: u16 = 0x88a8;
 const UDP: u8 = 17;
 const IGMP: u8 = 2;
 const IGMP_QUERY: u8 = 0x11;
-const HOP_BY_HOP: u8 = 0;
 const ICMPV6: u8 = 58;
 const MLD_QUERY: u8 = 130;
 

@@ -1,0 +1,63 @@
+//! Chains of rules in the way of a group, and how to let it pass them.
+
+use crate::reach::{Facts, RuleChain};
+
+/// Chains that packets of the group's kind of IP pass.
+pub(super) fn chains(facts: &Facts) -> impl Iterator<Item = &RuleChain> {
+    let is_ipv6 = facts.group.is_ipv6();
+    facts
+        .chains
+        .iter()
+        .filter(move |chain| chain.takes(is_ipv6))
+}
+
+pub(super) fn chain_names(facts: &Facts) -> String {
+    let name = |chain: &RuleChain| {
+        let default = if chain.drops_by_default {
+            " (drops by default)"
+        } else {
+            ""
+        };
+        format!("{}{default}", chain.place())
+    };
+    chains(facts).map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// How to let the group's packets to `port` pass the chains that were found.
+pub(super) fn passage(facts: &Facts, port: u16) -> String {
+    let group = facts.group.ip();
+    let word = if group.is_ipv6() { "ip6" } else { "ip" };
+    let mut steps: Vec<String> = Vec::new();
+    for chain in chains(facts) {
+        let place = chain.place();
+        // A table of nftables may have any name; the older ones have no chains of their own here.
+        let older = place
+            .split_once("tables ")
+            .filter(|_| chain.name.is_empty());
+        steps.push(match older {
+            Some((family, table)) => {
+                let hook = if table == "filter" {
+                    "INPUT"
+                } else {
+                    "PREROUTING"
+                };
+                format!(
+                    "`{family}tables -t {table} -I {hook} -d {group} -p udp --dport {port} -j \
+                     ACCEPT`"
+                )
+            }
+            None => format!(
+                "`nft insert rule {place} {word} daddr {group} udp dport {port} accept` (or find \
+                 the rule by `nft -a list chain {place}`, and `nft delete rule {place} handle N`)"
+            ),
+        });
+    }
+    match steps.len() {
+        0 => "list BPF programs with `bpftool net`, and detach the one that drops them".to_owned(),
+        1 => format!("let them pass before that rule: {}", steps[0]),
+        _ => format!(
+            "let them pass in each chain, as an accept in one does not undo a drop in another: {}",
+            steps.join("; ")
+        ),
+    }
+}

@@ -1,0 +1,163 @@
+//! Findings in words: what was seen, and what to do.
+
+use std::{net::IpAddr, time::Duration};
+
+use super::{Cause, Finding};
+use crate::reach::{Facts, PeerWord, ReversePath};
+
+pub(super) fn missing_route(facts: &Facts) -> Finding {
+    let name = facts.interface.as_ref().map_or("INTERFACE", |it| &it.name);
+    let net = if facts.group.is_ipv6() {
+        "ff00::/8"
+    } else {
+        "224.0.0.0/4"
+    };
+    Finding::new(
+        Cause::MissingRoute,
+        format!(
+            "the kernel has no route to {}: programs that do not choose an interface themselves \
+             cannot reach it",
+            facts.group.ip()
+        ),
+        format!("`ip route add {net} dev {name}`"),
+    )
+}
+
+pub(super) fn other_group(facts: &Facts, word: &PeerWord) -> Finding {
+    let (name, theirs, ours) = (&word.name, word.group, facts.group);
+    if theirs.ip() == ours.ip() {
+        return Finding::new(
+            Cause::WrongPort,
+            format!(
+                "{name} uses port {} of the group, this host port {}",
+                theirs.port(),
+                ours.port()
+            ),
+            format!("use one port on both, such as --group {theirs} here"),
+        );
+    }
+    Finding::new(
+        Cause::WrongGroup,
+        format!("{name} uses the group {theirs}, this host {ours}"),
+        format!("use one group on both, such as --group {theirs} here"),
+    )
+}
+
+pub(super) fn wrong_interface(facts: &Facts, name: &str, interface: &str) -> Finding {
+    let ours = facts.interface.as_ref().map_or("none", |it| &it.name);
+    Finding::new(
+        Cause::WrongInterface,
+        format!("what {name} sends arrives by {interface}, and the group was joined on {ours}"),
+        format!(
+            "use --iface {interface}, or route the group by it: `ip route replace {}/32 dev \
+             {interface}`",
+            facts.group.ip()
+        ),
+    )
+}
+
+pub(super) fn reverse_path(facts: &Facts, path: &ReversePath) -> Finding {
+    let (name, source) = (&path.interface, path.source);
+    let way = path.leaves_by.as_ref().map_or_else(
+        || "there is no route to it".to_owned(),
+        |via| format!("packets to it leave by {via}"),
+    );
+    Finding::new(
+        Cause::ReversePathFilter,
+        format!(
+            "packets of {source} arrive by {name}, but {way}: the kernel's reverse-path filter \
+             (rp_filter {}) drops them, {} packets meanwhile",
+            path.mode, facts.reverse_path_drops
+        ),
+        format!(
+            "`ip route add {source}/32 dev {name}`, or `sysctl -w net.ipv4.conf.{name}.rp_filter=0 \
+             net.ipv4.conf.all.rp_filter=0`"
+        ),
+    )
+}
+
+/// What becomes of a group that `name` sends with a TTL of `hops` over so many routers.
+pub(super) fn distance(group: IpAddr, name: &str, hops: u8, routers: u8) -> Finding {
+    if hops <= routers {
+        let needed = routers.saturating_add(1);
+        return Finding::new(
+            Cause::TtlTooLow,
+            format!(
+                "{name} sends with a TTL of {hops}, and {routers} routers lie between: it dies on \
+                 the way"
+            ),
+            format!("send with --hops {needed} or more on {name}"),
+        );
+    }
+    Finding::new(
+        Cause::NoMulticastRouting,
+        format!(
+            "{name} sends with a TTL of {hops}, enough for the {routers} routers between; they do \
+             not forward the group {group}"
+        ),
+        "switch multicast routing (PIM) on in every router between, and IGMP on the network of \
+         whoever receives"
+            .to_owned(),
+    )
+}
+
+/// A switch that filters by memberships, as far as can be told.
+pub(super) fn of_switch(facts: &Facts, name: &str, last: Option<Duration>) -> Finding {
+    let seen = match last {
+        Some(last) => format!(
+            "what {name} sends arrived until {:.1} s after joining, and then no more",
+            last.as_secs_f64()
+        ),
+        None => format!("{name} is on the same network and sends, and nothing arrives here"),
+    };
+    let seconds = facts.lasted.as_secs();
+    let ours = facts.interface.as_ref().map(|it| it.name.as_str());
+    let querier = facts
+        .queriers
+        .iter()
+        .find(|it| Some(it.interface.as_str()) == ours);
+    match querier {
+        Some(querier) => Finding::new(
+            Cause::DroppedOnTheWay,
+            format!(
+                "{seen}, although {} asks for memberships ({})",
+                querier.source, querier.version
+            ),
+            format!(
+                "look at the snooping table of the switch for {}, at its storm control, and at \
+                 the rules for what {name} sends",
+                facts.group.ip()
+            ),
+        ),
+        None => Finding::new(
+            Cause::SnoopingWithoutQuerier,
+            format!(
+                "{seen}, and nobody has asked for memberships within {seconds} s: a switch that \
+                 snoops forgets members when no querier asks"
+            ),
+            "switch an IGMP/MLD querier on in the switch or router (Linux bridge: `ip link set \
+             BRIDGE type bridge mcast_querier 1`), or snooping off (`mcast_snooping 0`); queriers \
+             ask every 125 s: look for longer with --time 130s to be sure"
+                .to_owned(),
+        ),
+    }
+}
+
+pub(super) fn of_silence(facts: &Facts) -> Finding {
+    let seconds = facts.lasted.as_secs();
+    let wire = if facts.sees_wire {
+        "no frame to it entered this host"
+    } else {
+        "frames cannot be seen without CAP_NET_RAW"
+    };
+    Finding::new(
+        Cause::NobodySends,
+        format!(
+            "no other host was heard in {} within {seconds} s; {wire}",
+            facts.group
+        ),
+        "run this on the sending host at the same time, each with the other's address: `towline \
+         reach --group GROUP OTHER`"
+            .to_owned(),
+    )
+}
