@@ -98,12 +98,13 @@ fn hear(
         if left.is_zero() {
             return Ok(None);
         }
+        let token = client.token();
         match client.receive() {
-            Ok(len) => {
+            Ok(answer) => {
                 let received_ns = sys::clock::wall_nanos();
-                let told = ClockWord::parse(client.received(len));
+                let told = ClockWord::parse(answer);
                 let is_ours = |(probe, _): &(Probe, ClockWord)| {
-                    (probe.token, probe.sequence) == (client.token(), sequence)
+                    (probe.token, probe.sequence) == (token, sequence)
                 };
                 if let Some((_, word)) = told.filter(is_ours) {
                     return Ok(Some((word, received_ns)));

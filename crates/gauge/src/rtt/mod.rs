@@ -15,16 +15,22 @@
 mod campaign;
 pub use campaign::{Campaign, Variant};
 
+mod carrier;
+
 mod client;
 pub use client::{Client, Cut, RunOutcome};
 
 mod clock_exchange;
 pub use clock_exchange::{ClockExchanges, exchange_clocks};
 
+mod datagrams;
+
 mod flight;
 
 mod host;
 pub use host::{host, link_of};
+
+mod pgm;
 
 mod ready;
 pub use ready::{Engine, Readiness, Scheduling, Wait, prepare};
@@ -33,12 +39,11 @@ mod recorder;
 pub use recorder::Recorder;
 
 mod reflector;
-pub use reflector::{ReflectCounts, ReflectSpec, Reflector};
+pub use reflector::{ReflectCounts, ReflectSpec, Reflector, reflect_over};
 
 mod stamping;
 
-mod stream;
-pub use stream::reflect_over;
+mod tcp;
 
 pub use measure::{
     ATTAINED_MIN, ClockState, Counts, Latencies, Link, Mark, MarkKind, OneWay, OneWayTimes,

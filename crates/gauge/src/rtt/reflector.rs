@@ -1,19 +1,27 @@
 //! The end that answers: sends every message back from the application.
 
 use std::{
-    io::{self, IoSlice},
-    net::{IpAddr, SocketAddr},
+    io,
+    net::{SocketAddr, TcpListener},
     os::fd::AsFd as _,
-    time::Duration,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
 };
 
 use measure::{ClockWord, Probe, ProbeKind};
-use net::{Interfaces, SystemError};
-use sys::{
-    Control, DatagramRing, Epoll, Family, Inbox, Interest, RawAddress, UdpSocket, datagram, message,
-};
+use net::SystemError;
+use sys::datagram;
 
-use super::{Engine, Wait};
+use super::{
+    Engine, Transport, Wait,
+    carrier::{BATCH, Carrier, LOOK, Rooms, is_passing, rest},
+    datagrams::{Side, Sockets},
+    pgm::Pgm,
+    tcp::Tcp,
+};
 use crate::Error;
 
 /// How a reflector works.
@@ -31,12 +39,8 @@ pub struct ReflectSpec {
 /// Answers whoever asks, any number at a time.
 #[derive(Debug)]
 pub struct Reflector {
-    socket: UdpSocket,
-    epoll: Epoll,
-    inbox: Inbox,
-    /// What moves the datagrams with [`Engine::IoUring`].
-    ring: Option<DatagramRing>,
-    rooms: Vec<u8>,
+    sockets: Arc<Sockets>,
+    carrier: Box<dyn Carrier>,
     spec: ReflectSpec,
     counts: ReflectCounts,
     remark: Option<String>,
@@ -60,46 +64,22 @@ impl Reflector {
     ///
     /// # Errors
     /// When the address or port cannot be had.
-    pub fn open(mut spec: ReflectSpec) -> Result<Self, Error> {
-        let refused = |operation: &'static str| {
-            move |error: io::Error| Error::from(SystemError::system(operation, spec.listen, &error))
-        };
-        let socket =
-            UdpSocket::new(Family::of(&spec.listen)).map_err(refused("open a socket at"))?;
-        if spec.listen.ip().is_multicast() {
-            let index = route(spec.listen.ip())?;
-            join(&socket, spec.listen, index).map_err(refused("join"))?;
-        } else {
-            socket.bind(spec.listen).map_err(refused("listen at"))?;
-        }
-        let _granted = socket
-            .set_receive_buffer(BUFFER_BYTES)
-            .map_err(refused("enlarge the receive buffer at"))?;
-        if (spec.wait == Wait::Block && spec.engine == Engine::Recv)
-            || spec.engine == Engine::IoUring
-        {
-            datagram::set_blocking(socket.as_fd(), LOOK).map_err(refused("wait at"))?;
-        }
-        let (mut ring, mut remark) = (None, None);
-        if spec.engine == Engine::IoUring {
-            match DatagramRing::new(socket.as_fd(), socket.as_fd(), ROOM_BYTES) {
-                Ok(made) => ring = Some(made),
-                Err(error) => {
-                    remark = Some(Engine::refusal(&error));
-                    spec.engine = Engine::Recv;
+    pub fn open(spec: ReflectSpec) -> Result<Self, Error> {
+        let sockets = Arc::new(Sockets::at(spec.listen)?);
+        let mut remark = None;
+        let carrier = sockets
+            .carrier(spec.engine, Side::Answers)
+            .or_else(|error| {
+                if spec.engine != Engine::IoUring {
+                    return Err(error);
                 }
-            }
-        }
-        let epoll = Epoll::new(1).map_err(refused("make a poll set at"))?;
-        epoll
-            .add(socket.as_fd(), 0, Interest::READ)
-            .map_err(refused("wait at"))?;
+                remark = Some(Engine::refusal(&error));
+                sockets.carrier(Engine::default(), Side::Answers)
+            })
+            .map_err(|error| SystemError::system("make a poll set at", spec.listen, &error))?;
         Ok(Self {
-            socket,
-            epoll,
-            inbox: Inbox::new(BATCH),
-            ring,
-            rooms: vec![0; BATCH * ROOM_BYTES],
+            sockets,
+            carrier,
             spec,
             counts: ReflectCounts::default(),
             remark,
@@ -112,7 +92,7 @@ impl Reflector {
     /// Never in practice.
     pub fn local(&self) -> Result<SocketAddr, Error> {
         let refused = |error: io::Error| SystemError::system("name", self.spec.listen, &error);
-        Ok(self.socket.local_addr().map_err(refused)?)
+        Ok(self.sockets.local().map_err(refused)?)
     }
 
     /// What could not be had, and what is done instead.
@@ -126,26 +106,9 @@ impl Reflector {
     /// # Errors
     /// When the socket is beyond use.
     pub fn run(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<ReflectCounts, Error> {
-        while !is_stopped() {
-            let result = match self.spec.engine {
-                Engine::Recv | Engine::Epoll | Engine::IoUring => self.one(),
-                Engine::Mmsg => self.many(),
-            };
-            let result = match result {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.rest(),
-                other => other,
-            };
-            match result {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A client that has left: its own affair.
-                Err(error) if is_passing(&error) => self.counts.refused += 1,
-                Err(error) => {
-                    let listen = self.spec.listen;
-                    return Err(SystemError::system("reflect at", listen, &error).into());
-                }
-            }
-        }
+        let (wait, listen) = (self.spec.wait, self.spec.listen);
+        answer(&mut *self.carrier, wait, &mut self.counts, is_stopped)
+            .map_err(|error| SystemError::system("reflect at", listen, &error))?;
         Ok(self.counts)
     }
 
@@ -154,112 +117,113 @@ impl Reflector {
     pub const fn counts(&self) -> ReflectCounts {
         self.counts
     }
+}
 
-    fn one(&mut self) -> io::Result<()> {
-        let blocking = self.spec.wait == Wait::Block && self.spec.engine == Engine::Recv;
-        let mut from = RawAddress::empty();
-        let fd = self.socket.as_fd();
-        let len = match &mut self.ring {
-            Some(ring) => ring.receive(&mut self.rooms, &mut from)?,
-            None => datagram::receive_from(fd, &mut self.rooms, &mut from, blocking)?,
-        };
-        if !self.counts.answer(&mut self.rooms[..len]) {
-            return Ok(());
-        }
-        let answer = &self.rooms[..len];
-        let sent = match &mut self.ring {
-            Some(ring) => ring.send(Some(&from), answer),
-            None => datagram::send_to(fd, &from, answer).map(|_len| ()),
-        };
-        match sent {
-            Err(error) if is_passing(&error) => {
-                self.counts.refused += 1;
-                Ok(())
-            }
-            sent => sent,
-        }
+/// Answers over TCP or PGM until the caller says stop.
+///
+/// # Errors
+/// When the address or group cannot be had; when the sessions are beyond use.
+pub fn reflect_over(
+    transport: Transport,
+    listen: SocketAddr,
+    wait: Wait,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<ReflectCounts, Error> {
+    if transport == Transport::Pgm {
+        let mut carrier = Pgm::at(listen)?;
+        let mut counts = ReflectCounts::default();
+        let refused = |error: io::Error| SystemError::system("reflect at", listen, &error);
+        answer(&mut carrier, wait, &mut counts, is_stopped).map_err(refused)?;
+        return Ok(counts);
     }
+    let refused = |error: io::Error| SystemError::system("listen at", listen, &error);
+    let listener = sys::tcp::listen(listen, BACKLOG).map_err(refused)?;
+    Ok(reflect_tcp(&listener, wait, is_stopped).map_err(refused)?)
+}
 
-    /// Answers a batch; neighbours from one client leave in one call.
-    fn many(&mut self) -> io::Result<()> {
-        let fd = self.socket.as_fd();
-        let rooms = self.rooms.chunks_mut(ROOM_BYTES);
-        let count = self.inbox.receive(fd, rooms, false)?;
-        let mut lens = [0; BATCH];
-        let mut sources = [None; BATCH];
-        for (index, room) in self.rooms.chunks_mut(ROOM_BYTES).take(count).enumerate() {
-            let received = self.inbox.message(index);
-            if self.counts.answer(&mut room[..received.len]) {
-                (lens[index], sources[index]) = (received.len, received.source);
+/// A thread for each client.
+fn reflect_tcp(
+    listener: &TcpListener,
+    wait: Wait,
+    is_stopped: &dyn Fn() -> bool,
+) -> io::Result<ReflectCounts> {
+    let stop = AtomicBool::new(false);
+    let is_over = || stop.load(Ordering::Relaxed);
+    let mut total = ReflectCounts::default();
+    thread::scope(|scope| {
+        let mut clients = Vec::new();
+        while !is_stopped() {
+            if !datagram::wait_readable(listener.as_fd(), LOOK)? || clients.len() >= CLIENTS_MAX {
+                let is_over = |it: &mut thread::ScopedJoinHandle<'_, _>| it.is_finished();
+                for client in clients.extract_if(.., is_over) {
+                    total.add(&client.join().unwrap_or_default());
+                }
+                continue;
             }
-        }
-        let mut index = 0;
-        while index < count {
-            let Some(source) = sources[index] else {
-                index += 1;
+            let Ok((stream, _)) = listener.accept() else {
                 continue;
             };
-            let same = sources[index..count]
-                .iter()
-                .take_while(|it| **it == Some(source));
-            let end = index + same.count();
-            let mut answers: [IoSlice<'_>; BATCH] = std::array::from_fn(|_| IoSlice::new(&[]));
-            for (answer, at) in answers.iter_mut().zip(index..end) {
-                *answer = IoSlice::new(&self.rooms[at * ROOM_BYTES..][..lens[at]]);
-            }
-            let to = RawAddress::from(source);
-            let sent = message::send_many(fd, &to, &answers[..end - index], &Control::new());
-            match sent {
-                // What did not leave has no room: lost, and counted.
-                Ok(sent) => self.counts.refused += (end - index - sent) as u64,
-                Err(error) if is_passing(&error) => {
-                    self.counts.refused += (end - index) as u64;
+            let is_over = &is_over;
+            clients.push(scope.spawn(move || {
+                let mut counts = ReflectCounts::default();
+                if let Ok(mut carrier) = Tcp::new(stream) {
+                    // It ends when the client leaves.
+                    drop(answer(&mut carrier, wait, &mut counts, is_over));
                 }
-                Err(error) => return Err(error),
-            }
-            index = end;
+                counts
+            }));
         }
-        Ok(())
-    }
+        stop.store(true, Ordering::Relaxed);
+        for client in clients {
+            total.add(&client.join().unwrap_or_default());
+        }
+        Ok(total)
+    })
+}
 
-    fn rest(&mut self) -> io::Result<()> {
-        match (self.spec.wait, self.spec.engine) {
-            // The receiving call itself has waited.
-            (Wait::Spin, _) | (Wait::Block, Engine::Recv) => {}
-            (Wait::Busy, _) => {
-                let end = sys::clock::monotonic() + BUSY;
-                while sys::clock::monotonic() < end {
-                    let is_there = match &mut self.ring {
-                        Some(ring) => ring.has_received(),
-                        None => datagram::wait_readable(self.socket.as_fd(), Duration::ZERO)?,
-                    };
-                    if is_there {
-                        return Ok(());
+/// Answers what `carrier` brings, until the caller says stop or it brings nothing more.
+fn answer(
+    carrier: &mut dyn Carrier,
+    wait: Wait,
+    counts: &mut ReflectCounts,
+    is_stopped: &dyn Fn() -> bool,
+) -> io::Result<()> {
+    let mut rooms = Rooms::new(BATCH);
+    let waits_itself = wait == Wait::Block && carrier.waits_itself();
+    while !is_stopped() {
+        let received = if waits_itself {
+            carrier.receive_waiting(&mut rooms)
+        } else {
+            carrier.receive(&mut rooms)
+        };
+        let result = match received {
+            Ok(count) => {
+                for index in 0..count {
+                    if !counts.answer(rooms.message_mut(index)) {
+                        rooms.discard(index);
                     }
                 }
-                self.sleep()?;
+                let refused = carrier.reply(&rooms, count);
+                refused.map(|refused| counts.refused += refused)
             }
-            (Wait::Block, Engine::Epoll) => {
-                let ready = self.epoll.wait(Some(LOOK))?.len();
-                debug_assert!(ready <= 1, "one socket is in the set");
-            }
-            (Wait::Block, Engine::Mmsg | Engine::IoUring) => self.sleep()?,
-        }
-        Ok(())
-    }
-
-    /// Until something is there, or it is time to look whether to stop.
-    fn sleep(&mut self) -> io::Result<()> {
-        match &mut self.ring {
-            Some(ring) => ring.wait(LOOK),
-            None => datagram::wait_readable(self.socket.as_fd(), LOOK).map(|_ready| ()),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            Err(_) if waits_itself => Ok(()),
+            Err(_) => rest(carrier, wait),
+        };
+        match result {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A client that has left: its own affair.
+            Err(error) if is_passing(&error) => counts.refused += 1,
+            Err(error) => return Err(error),
         }
     }
+    Ok(())
 }
 
 impl ReflectCounts {
     /// Adds those of another client.
-    pub(super) const fn add(&mut self, other: &Self) {
+    const fn add(&mut self, other: &Self) {
         self.greeted += other.greeted;
         self.answered += other.answered;
         self.foreign += other.foreign;
@@ -267,7 +231,7 @@ impl ReflectCounts {
     }
 
     /// Makes an answer of a message in place; false when it deserves none.
-    pub(super) fn answer(&mut self, message: &mut [u8]) -> bool {
+    fn answer(&mut self, message: &mut [u8]) -> bool {
         match Probe::answer(message).map(|asked| asked.kind) {
             Some(ProbeKind::Hello) => self.greeted += 1,
             Some(ProbeKind::Clock) => {
@@ -301,37 +265,5 @@ fn tell_clock(message: &mut [u8]) {
     word.put(message);
 }
 
-/// The interface by which a group leaves, and should come.
-fn route(group: IpAddr) -> Result<u32, Error> {
-    Ok(Interfaces::read()?.choose(None, group)?.interface.index)
-}
-
-/// Answers to what comes through the group leave from this host's own address.
-fn join(socket: &UdpSocket, group: SocketAddr, interface: u32) -> io::Result<()> {
-    socket.set_reuse_address(true)?;
-    socket.bind(group)?;
-    socket.set_multicast_all(false)?;
-    socket.join(group.ip(), interface, None)
-}
-
-/// Errors that concern one client, or one moment.
-fn is_passing(error: &io::Error) -> bool {
-    use io::ErrorKind as Kind;
-    matches!(
-        error.kind(),
-        Kind::ConnectionRefused
-            | Kind::Interrupted
-            | Kind::HostUnreachable
-            | Kind::NetworkUnreachable
-            | Kind::PermissionDenied
-            | Kind::WouldBlock
-    ) || error.raw_os_error() == Some(sys::errno::ENOBUFS)
-}
-
-/// How often a waiting reflector looks whether it is to stop.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long a busy reflector looks for the next message before it sleeps.
-const BUSY: Duration = Duration::from_micros(200);
-const BATCH: usize = 32;
-const ROOM_BYTES: usize = 65_536;
-const BUFFER_BYTES: usize = 4 << 20;
+const BACKLOG: u16 = 16;
+const CLIENTS_MAX: usize = 64;

@@ -1,0 +1,438 @@
+//! One measurement: when to send, what is under way, what came back, and how to wait in between.
+
+use std::{io, time::Duration};
+
+use measure::{Counts, Mark, MarkKind, Probe, ProbeKind, Schedule, StampCounts, raw::Setup};
+
+use super::{Client, Cut};
+use crate::rtt::{
+    Engine, Recorder, Wait,
+    carrier::{BATCH, LOOK, is_gone},
+    flight::Flight,
+    stamping::{Clocks, Outcome},
+};
+
+/// What is measured now.
+pub(super) struct Measurement<'a> {
+    client: &'a mut Client,
+    recorder: Option<&'a mut Recorder>,
+    schedule: Option<Schedule>,
+    wait: Wait,
+    /// Every how many messages one is stamped; 0: none.
+    stamp_every: u64,
+    window: u64,
+    /// Slots of the whole measurement; of ping-pong, no bound.
+    slots: u64,
+    duration_ns: u64,
+    start_ns: u64,
+    flight: Flight,
+    counts: Counts,
+    /// The slot that is next.
+    slot: u64,
+    last_answer_ns: u64,
+    last_seen_ns: u64,
+    is_refused: bool,
+    /// The wait itself has received: nothing else need be looked for.
+    has_received: bool,
+    realtime_limit: Option<(u64, u64)>,
+}
+
+impl<'a> Measurement<'a> {
+    /// About to begin: the first slot is a moment away.
+    pub(super) fn new(
+        client: &'a mut Client,
+        setup: &Setup,
+        (engine, wait): (Engine, Wait),
+        duration: Duration,
+        mut recorder: Option<&'a mut Recorder>,
+    ) -> Self {
+        let schedule = setup.schedule();
+        let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let slots = schedule.map_or(u64::MAX, |schedule| schedule.slots_within(duration_ns));
+        // All that can be under way: what is sent while one may be waited for, and then some.
+        let timeout_ns = u64::try_from(client.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let under_way = schedule.map_or(1, |schedule| schedule.slots_due(timeout_ns));
+        let room = usize::try_from(under_way.saturating_mul(2)).unwrap_or(FLIGHT_MAX);
+        if let Some(recorder) = &mut recorder {
+            recorder.begin(setup);
+        }
+        let is_realtime = setup.sched.starts_with("fifo");
+        client.stamping.restart();
+        let stamp_every = if engine.takes_stamps() {
+            client.stamp_every
+        } else {
+            0
+        };
+        let flight = Flight::new(room.clamp(1_024, FLIGHT_MAX));
+        let start_ns = now_ns() + LEAD_NS;
+        Self {
+            client,
+            recorder,
+            schedule,
+            wait,
+            stamp_every,
+            window: match schedule {
+                Some(_) => setup.window.map_or(u64::MAX, Into::into),
+                None => 1,
+            },
+            slots,
+            duration_ns,
+            start_ns,
+            flight,
+            counts: Counts::default(),
+            slot: 0,
+            last_answer_ns: 0,
+            last_seen_ns: 0,
+            is_refused: false,
+            has_received: false,
+            // Only real-time threads are kept off their processor.
+            realtime_limit: is_realtime
+                .then(sys::scheduler::realtime_limit_ns)
+                .flatten(),
+        }
+    }
+
+    /// Measures until its time is over, or something cuts it short.
+    pub(super) fn go(&mut self, is_stopped: &dyn Fn() -> bool) -> io::Result<Option<Cut>> {
+        let timeout_ns = u64::try_from(self.client.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let (mut cut, mut is_ending) = (None, false);
+        while cut.is_none() && !self.is_done() {
+            let now = self.now();
+            self.look_for_pauses(now);
+            if !std::mem::take(&mut self.has_received) {
+                self.receive()?;
+            }
+            while self.send_due()? {}
+            self.settle(now.saturating_sub(timeout_ns));
+            if !is_ending && is_stopped() {
+                is_ending = true;
+                // No more is sent. What is under way is not lost: its answers are waited for.
+                self.slots = self.slot;
+                self.duration_ns = self.duration_ns.min(now);
+            }
+            if self.recorder.as_ref().is_some_and(|it| it.has_failed()) {
+                cut = Some(Cut::Unrecorded);
+            } else if self.is_silent(now, timeout_ns) {
+                cut = Some(if self.is_refused {
+                    Cut::Refused
+                } else {
+                    Cut::Silent
+                });
+            }
+            self.rest()?;
+        }
+        Ok(cut.or(is_ending.then_some(Cut::Stopped)))
+    }
+
+    fn is_done(&self) -> bool {
+        let is_sent = match self.schedule {
+            Some(_) => self.slot >= self.slots,
+            None => self.now() >= self.duration_ns,
+        };
+        is_sent && self.flight.waiting() == 0
+    }
+
+    /// Nothing has been heard for too long, though something should have been.
+    fn is_silent(&self, now: u64, timeout_ns: u64) -> bool {
+        self.counts.sent > 0
+            && self.slot < self.slots
+            && now.saturating_sub(self.last_answer_ns) > timeout_ns.saturating_mul(2)
+    }
+
+    /// Sends what is due; true when another may be.
+    fn send_due(&mut self) -> io::Result<bool> {
+        let now = self.now();
+        if self.slot >= self.slots || self.flight.waiting() >= self.window {
+            return Ok(false);
+        }
+        let due = match self.schedule {
+            Some(schedule) => schedule.due_ns(self.slot),
+            None if now >= self.duration_ns => return Ok(false),
+            None => now,
+        };
+        // Before the start the clock stands at zero.
+        if now < due || now == 0 {
+            return Ok(false);
+        }
+        if now - due > LATE_NS_MAX {
+            self.counts.slots += 1;
+            self.counts.missed += 1;
+            self.slot += 1;
+            return Ok(true);
+        }
+        while !self.flight.has_room(self.slot) {
+            self.settle(u64::MAX);
+        }
+        let sequence = self.slot;
+        Probe::set_sequence(&mut self.client.message, sequence);
+        let is_stamped = self.stamp_every > 0 && sequence.is_multiple_of(self.stamp_every);
+        let clocks = is_stamped.then(Clocks::now);
+        // Read at last: all the above is part of being late, none of the round trip.
+        let sent_ns = self.now();
+        let client = &mut *self.client;
+        let result = if is_stamped {
+            client.carrier.send_stamped(&client.message)
+        } else {
+            client.carrier.send(&client.message)
+        };
+        self.slot += 1;
+        self.counts.slots += 1;
+        match result {
+            Ok(()) => {
+                self.counts.sent += 1;
+                let intended_ns = if self.schedule.is_some() {
+                    due
+                } else {
+                    sent_ns
+                };
+                self.flight.send(sequence, intended_ns, sent_ns);
+                if let Some(clocks) = clocks {
+                    self.client.stamping.sent(sequence, clocks);
+                }
+            }
+            Err(error) => self.fault(error)?,
+        }
+        // Echoes wait meanwhile: look at them after each message.
+        Ok(false)
+    }
+
+    /// An error of the network is counted; one that can never pass ends the run.
+    fn fault(&mut self, error: io::Error) -> io::Result<()> {
+        match error.kind() {
+            _ if is_gone(&error) => {
+                self.is_refused = true;
+                self.counts.refused += 1;
+                Ok(())
+            }
+            io::ErrorKind::WouldBlock
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable => {
+                self.counts.refused += 1;
+                Ok(())
+            }
+            _ if error.raw_os_error() == Some(sys::errno::ENOBUFS) => {
+                self.counts.refused += 1;
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        for _ in 0..BATCH {
+            let result = if self.client.stamping.is_waiting() {
+                self.receive_stamped()
+            } else {
+                let client = &mut *self.client;
+                let received = client.carrier.receive(&mut client.rooms);
+                received.map(|count| self.take_all(count))
+            };
+            match result {
+                // Nothing more is to come before the next one leaves.
+                Ok(()) if self.window == 1 && self.flight.waiting() == 0 => break,
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // What one ICMP message says is told once; look again.
+                Err(error) if is_gone(&error) => {
+                    self.is_refused = true;
+                    break;
+                }
+                Err(error) => return self.fault(error),
+            }
+        }
+        if self.client.stamping.is_waiting() {
+            self.collect_stamps();
+        }
+        Ok(())
+    }
+
+    fn receive_stamped(&mut self) -> io::Result<()> {
+        let client = &mut *self.client;
+        let stamps = client.carrier.receive_stamped(&mut client.rooms)?;
+        let now = self.now();
+        let sequence = self.take(0, now);
+        if let Some(sequence) = sequence.filter(|it| it.is_multiple_of(self.stamp_every)) {
+            self.client.stamping.echoed(sequence, stamps, Clocks::now());
+        }
+        Ok(())
+    }
+
+    /// Looks at what one call has brought.
+    fn take_all(&mut self, count: usize) {
+        let now = self.now();
+        for index in 0..count {
+            self.take(index, now);
+        }
+    }
+
+    /// Looks at a message; gives its number when it answers one of this measurement's.
+    fn take(&mut self, index: usize, now: u64) -> Option<u64> {
+        match Probe::parse(self.client.rooms.message(index)) {
+            Ok(probe) if probe.kind == ProbeKind::Echo && probe.token == self.client.token => {
+                self.last_answer_ns = now;
+                let is_first = self.flight.answer(probe.sequence, now, &mut self.counts);
+                is_first.then_some(probe.sequence)
+            }
+            // A straggler of the measurement before, or a welcome that came twice.
+            Ok(probe) if self.client.token.wrapping_sub(probe.token) <= 2 => {
+                self.counts.late_or_twice += 1;
+                None
+            }
+            _ => {
+                self.counts.foreign += 1;
+                None
+            }
+        }
+    }
+
+    fn collect_stamps(&mut self) {
+        let at_ns = self.now();
+        let (client, recorder) = (&mut *self.client, &mut self.recorder);
+        let Some(sockets) = &client.sockets else {
+            return;
+        };
+        client.stamping.collect(sockets.sending(), |outcome| {
+            let Some(recorder) = recorder else {
+                return;
+            };
+            match outcome {
+                Outcome::Whole(split) => recorder.split(split),
+                Outcome::ClockStep(_) => recorder.mark(Mark {
+                    kind: MarkKind::ClockStep,
+                    at_ns,
+                    lasted_ns: 0,
+                }),
+            }
+        });
+    }
+
+    fn settle(&mut self, give_up_ns: u64) {
+        while let Some(sample) = self.flight.settle(give_up_ns, &mut self.counts) {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.sample(sample);
+            }
+        }
+    }
+
+    /// Waits as the strategy says, at most until the next slot is due.
+    fn rest(&mut self) -> io::Result<()> {
+        let limit = match self.schedule {
+            Some(schedule) if self.slot < self.slots && self.flight.waiting() < self.window => {
+                let due = self.start_ns.saturating_add(schedule.due_ns(self.slot));
+                Duration::from_nanos(due.saturating_sub(now_ns())).min(LOOK)
+            }
+            _ => LOOK,
+        };
+        let limit = match self.wait {
+            Wait::Spin => return Ok(()),
+            Wait::Busy => limit.saturating_sub(BUSY_MARGIN),
+            Wait::Block => limit,
+        };
+        if limit.is_zero() {
+            return Ok(());
+        }
+        let is_held = self.flight.waiting() >= self.window && self.flight.waiting() > 0;
+        let waits_itself = self.wait == Wait::Block && self.client.carrier.waits_itself();
+        if is_held && waits_itself && !self.client.stamping.is_waiting() {
+            return self.await_answer();
+        }
+        self.client.wait(limit)?;
+        // A wait is no pause.
+        self.last_seen_ns = self.now();
+        Ok(())
+    }
+
+    /// Nothing can be sent before an answer is there: one call waits for it and takes it, where a
+    /// poll before each receive would be seen in every round trip.
+    fn await_answer(&mut self) -> io::Result<()> {
+        let client = &mut *self.client;
+        let received = client.carrier.receive_waiting(&mut client.rooms);
+        self.last_seen_ns = self.now();
+        self.has_received = true;
+        match received {
+            Ok(count) => {
+                self.take_all(count);
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) if is_gone(&error) => {
+                self.is_refused = true;
+                Ok(())
+            }
+            Err(error) => self.fault(error),
+        }
+    }
+
+    /// Somebody else had the processor: between two looks at the clock more time has passed than
+    /// the work in between can take.
+    fn look_for_pauses(&mut self, now: u64) {
+        let lasted_ns = now.saturating_sub(self.last_seen_ns);
+        if lasted_ns > PAUSE_NS
+            && self.last_seen_ns > 0
+            && let Some(recorder) = &mut self.recorder
+        {
+            recorder.mark(Mark {
+                kind: pause_kind(lasted_ns, self.realtime_limit),
+                at_ns: self.last_seen_ns,
+                lasted_ns,
+            });
+        }
+        self.last_seen_ns = now;
+    }
+
+    /// Gives up what is under way; the accounts, and how long it took.
+    pub(super) fn close(&mut self) -> (Counts, u64, StampCounts) {
+        self.settle(u64::MAX);
+        let lasted_ns = match self.schedule {
+            Some(schedule) => schedule.due_ns(self.slot),
+            None => self.now(),
+        };
+        (self.counts, lasted_ns, self.client.stamping.counts)
+    }
+
+    /// Nanoseconds since the start; zero before.
+    fn now(&self) -> u64 {
+        now_ns().saturating_sub(self.start_ns)
+    }
+}
+
+fn now_ns() -> u64 {
+    sys::clock::monotonic().as_nanos()
+}
+
+/// A pause as long as the kernel keeps real-time threads off their processor is its limit at work.
+fn pause_kind(lasted_ns: u64, limit: Option<(u64, u64)>) -> MarkKind {
+    match limit {
+        Some((runtime, period))
+            if lasted_ns.abs_diff(period - runtime) < (period - runtime) / 4 =>
+        {
+            MarkKind::Throttled
+        }
+        _ => MarkKind::Pause,
+    }
+}
+
+/// Between deciding to start and the first slot.
+const LEAD_NS: u64 = 1_000_000;
+/// A slot that is this late is not used any more but counted as missed.
+const LATE_NS_MAX: u64 = 1_000_000_000;
+/// The loop takes a few microseconds: more than this was taken from it.
+const PAUSE_NS: u64 = 500_000;
+/// How long before a slot a busy wait begins to spin: more than a wake-up mostly takes.
+const BUSY_MARGIN: Duration = Duration::from_micros(60);
+const FLIGHT_MAX: usize = 1 << 22;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_of_the_limits_length_is_throttling() {
+        let limit = Some((950_000_000, 1_000_000_000));
+        assert_eq!(pause_kind(50_400_000, limit), MarkKind::Throttled);
+        assert_eq!(pause_kind(5_000_000, limit), MarkKind::Pause);
+        assert_eq!(pause_kind(50_000_000, None), MarkKind::Pause);
+    }
+}

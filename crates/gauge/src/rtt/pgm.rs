@@ -1,0 +1,173 @@
+//! Messages through the library's own [`Publisher`] and [`Subscriber`], without reports: nothing
+//! holds a message back but its window.
+//!
+//! ```text
+//!   client publishes to the group        -->  reflector subscribes
+//!   client subscribes to the one after   <--  reflector publishes
+//! ```
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use measure::Repairs;
+use net::{Group, SystemError};
+use towline::{Publisher, Received, SendStatus, SessionBuilder, Snapshot, Subscriber};
+
+use super::carrier::{Carrier, Rooms};
+use crate::Error;
+
+#[derive(Debug)]
+pub(super) struct Pgm {
+    publisher: Publisher,
+    subscriber: Subscriber,
+    /// When the publisher had a turn last.
+    turned_ns: u64,
+    /// Receives since then.
+    receives: u32,
+}
+
+impl Pgm {
+    /// The client's end, of a group that reflectors listen to.
+    ///
+    /// # Errors
+    /// When the sessions cannot be opened.
+    pub(super) fn towards(group: SocketAddr) -> Result<Self, Error> {
+        Self::open(group, up(group)?)
+    }
+
+    /// The reflector's end.
+    ///
+    /// # Errors
+    /// When the sessions cannot be opened.
+    pub(super) fn at(group: SocketAddr) -> Result<Self, Error> {
+        Self::open(up(group)?, group)
+    }
+
+    fn open(to: SocketAddr, from: SocketAddr) -> Result<Self, Error> {
+        let session =
+            |address| Ok::<_, Error>(SessionBuilder::new(Group::new(address)?).reports(false));
+        Ok(Self {
+            subscriber: Subscriber::open(&session(from)?)?,
+            publisher: Publisher::builder(session(to)?).open()?,
+            turned_ns: 0,
+            receives: 0,
+        })
+    }
+
+    /// Gives the publisher a turn when it had none for `interval_ns`.
+    fn turn_after(&mut self, interval_ns: u64) -> io::Result<()> {
+        let now = sys::clock::monotonic().as_nanos();
+        if now < self.turned_ns + interval_ns {
+            return Ok(());
+        }
+        self.turned_ns = now;
+        self.receives = 0;
+        self.publisher.turn().map(drop).map_err(io::Error::other)
+    }
+}
+
+impl Carrier for Pgm {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let status = self.publisher.try_send(message).map_err(io::Error::other)?;
+        // Nothing waits for a fuller run, and this one for nothing; NAKs are looked at while it is
+        // on its way.
+        self.publisher.send_ready();
+        self.turn_after(NAKS_NS)?;
+        match status {
+            SendStatus::Taken => Ok(()),
+            SendStatus::RateLimited { .. } | SendStatus::WouldBlock => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+        }
+    }
+
+    fn receive(&mut self, rooms: &mut Rooms) -> io::Result<usize> {
+        // The clock is not read each time: who spins would find messages later for it.
+        self.receives += 1;
+        if self.receives >= RECEIVES_PER_TURN {
+            self.turn_after(0)?;
+        }
+        match self.subscriber.try_recv().map_err(io::Error::other)? {
+            Ok(Received::Message { data: bytes, .. }) => {
+                let room = rooms.first();
+                let len = bytes.len().min(room.len());
+                room[..len].copy_from_slice(&bytes[..len]);
+                rooms.set_len(0, len);
+                Ok(1)
+            }
+            _ => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn wait(&mut self, limit: Duration) -> io::Result<()> {
+        let limit = limit.min(Duration::from_nanos(TURN_NS));
+        self.turn_after(NAKS_NS)?;
+        let until = self.subscriber.now() + limit;
+        self.subscriber.wait(Some(until));
+        Ok(())
+    }
+
+    fn repairs(&self) -> Option<Repairs> {
+        let mut snapshot = Snapshot::default();
+        self.publisher.snapshot(&mut snapshot);
+        self.subscriber.snapshot(&mut snapshot);
+        let mut repairs = Repairs::default();
+        for (set, info, value) in snapshot.iter() {
+            match (set, info.name) {
+                ("source", "naks") => repairs.naks_received = value,
+                ("source", "rdata_packets") => repairs.repairs_sent = value,
+                ("source", "rdata_bytes") => repairs.repair_bytes_sent = value,
+                ("receiver", "nak_packets") => repairs.naks_sent = value,
+                ("receiver", "rdata_packets") => repairs.repairs_received = value,
+                _ => {}
+            }
+        }
+        Some(repairs)
+    }
+}
+
+/// The group that answers come through: the next address. With one group for both ways each end
+/// would hear its own messages, and its kernel deliver them to nobody before they leave.
+fn up(group: SocketAddr) -> Result<SocketAddr, Error> {
+    let next: Option<IpAddr> = match group.ip() {
+        IpAddr::V4(ip) => ip
+            .to_bits()
+            .checked_add(1)
+            .map(|it| Ipv4Addr::from_bits(it).into()),
+        IpAddr::V6(ip) => ip
+            .to_bits()
+            .checked_add(1)
+            .map(|it| Ipv6Addr::from_bits(it).into()),
+    };
+    let next = next.filter(IpAddr::is_multicast).ok_or_else(|| {
+        let cause = "the next group is needed for answers, and there is none";
+        SystemError::refused("measure over PGM with", group, cause)
+    })?;
+    let mut answers = group;
+    answers.set_ip(next);
+    Ok(answers)
+}
+
+/// How often a publisher that sends nothing has a turn, by time when asleep between, and by
+/// receives when not. Long enough that the subscriber may sleep in its socket.
+const TURN_NS: u64 = 10_000_000;
+const RECEIVES_PER_TURN: u32 = 256;
+/// How often it looks at NAKs while messages come and go.
+const NAKS_NS: u64 = 200_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_come_through_the_group_after() {
+        let next = |text: &str| up(text.parse().unwrap()).map(|it| it.to_string());
+        assert_eq!(next("239.192.0.255:7720").unwrap(), "239.192.1.0:7720");
+        assert_eq!(next("[ff15::1%3]:7720").unwrap(), "[ff15::2%3]:7720");
+        let last = next("239.255.255.255:7720").unwrap_err().to_string();
+        assert!(last.contains("the next group is needed"), "{last}");
+    }
+}
