@@ -27,6 +27,8 @@ mod rate;
 mod record;
 mod round_trips;
 mod sample;
+#[cfg(test)]
+mod smoke;
 mod soak;
 mod table;
 mod tail;

@@ -42,6 +42,13 @@ pub(crate) fn run(runs: usize) -> Result<String, String> {
     Ok(text)
 }
 
+/// What one run uses of the first cable.
+#[cfg(test)]
+pub(crate) fn alone() -> Result<f64, String> {
+    let (mbit_per_s, has_rival) = CASES[0];
+    steady(mbit_per_s, has_rival).map(|[used, _]| used)
+}
+
 /// The share of the cable that is ours, and packets repaired for each sent.
 fn steady(mbit_per_s: u32, has_rival: bool) -> Result<[f64; 2], String> {
     let lab = Lab::new(&LabSpec::new(2).segments_at_switch()).map_err(|e| e.to_string())?;
@@ -121,9 +128,9 @@ fn shown(values: Vec<f64>) -> String {
 const CASES: [(u32, bool); 4] = [(50, false), (200, false), (1000, false), (200, true)];
 const QUEUE_MS: u32 = 16;
 /// What the search for the rate takes, and for how long it is then watched.
-const START: Duration = Duration::from_secs(4);
-const WATCH: Duration = Duration::from_secs(6);
-const SEND_SECONDS: u32 = 12;
+const START: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 4 });
+const WATCH: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 6 });
+const SEND_SECONDS: u32 = if cfg!(test) { 4 } else { 12 };
 const SERVER_START: Duration = Duration::from_millis(300);
 const END_TIME_MAX: Duration = Duration::from_secs(60);
 /// What the kernel counts of each packet beside the bytes that the source counts.

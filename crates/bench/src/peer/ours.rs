@@ -66,7 +66,7 @@ impl Peer for Towline {
         let receivers = receivers.map(|host| self.command(lab, host, "recv"));
         let mut send = self.command(lab, 0, "send");
         send.args(["--receivers", &self.receivers.to_string()]);
-        send.args(["--seconds", "3", "--size", &self.size.to_string()]);
+        send.args(["--seconds", SECONDS, "--size", &self.size.to_string()]);
         send.args(self.more);
         let (sent, received, mut sample) = run_group(receivers, &mut send)?;
         let sent = program::document(&sent)?;
@@ -105,6 +105,8 @@ fn repairs_permille(counters: &Value) -> f64 {
 fn number(document: &Value, key: &str) -> f64 {
     document[key].as_f64().unwrap_or(f64::NAN)
 }
+
+const SECONDS: &str = if cfg!(test) { "1" } else { "3" };
 
 #[cfg(test)]
 mod tests {

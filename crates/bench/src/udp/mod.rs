@@ -51,6 +51,12 @@ pub(crate) const PARTS: [&str; 3] = ["udp-flood", "udp-rate", "udp-limit"];
 /// Runs a program against its server at a size.
 type Measure = fn(&Lab, usize, Offered) -> Result<[f64; 2], String>;
 
+/// Ours, at the rate of the tables.
+#[cfg(test)]
+pub(crate) fn alone(lab: &Lab) -> Result<[f64; 2], String> {
+    tool::ours(lab, SIZES[2], Offered::Rate(RATE))
+}
+
 /// What is installed of the peers.
 fn tools() -> Vec<(&'static str, Measure)> {
     let is_there = |(program, version, ..): &(&str, &str, &str, Measure)| {

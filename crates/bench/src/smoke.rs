@@ -1,0 +1,123 @@
+//! Each kind of measurement once, for a second, ours alone, so that no bench rots unseen: what it
+//! starts still starts, what it reads of a report is still there, and all arrives. Nothing is
+//! compared or timed. Rivals and the yardsticks in C are compiled where their libraries are.
+
+use std::{fs, path::Path};
+
+use lab::{Lab, LabSpec};
+
+use crate::{
+    capture, files,
+    matrix::Case,
+    peer::{Peer, Towline},
+    program, rate, round_trips, udp,
+};
+
+#[test]
+fn each_kind_of_measurement_runs_and_reads_its_reports() {
+    lab::isolated(|| {
+        let tested = std::env::current_exe().unwrap();
+        let program = tested.ancestors().nth(2).unwrap().join("towline");
+        if !program.exists() {
+            println!("skipped: the command is not built; test the whole workspace");
+            return;
+        }
+        program::standing_in(&program, || {
+            over_a_cable().unwrap();
+            over_a_switch().unwrap();
+        });
+    });
+}
+
+fn over_a_cable() -> Result<(), String> {
+    let lab = Lab::new(&LabSpec::new(2).direct()).map_err(|error| error.to_string())?;
+    whole(&Towline::new(1400)?, &lab)?;
+    whole(&Towline::packed(64)?, &lab)?;
+    for (load, measure) in round_trips::over_pgm_alone(&lab) {
+        positive(&load, measure()?)?;
+    }
+    positive("udp", udp::alone(&lab)?)?;
+    positive("capture", [capture::counting_cost(&lab)?])
+}
+
+fn over_a_switch() -> Result<(), String> {
+    let lab = Lab::new(&LabSpec::new(4).segments_at_switch()).map_err(|error| error.to_string())?;
+    let one = files::Load::make("one", 1, 3_000_000)?;
+    whole(&files::Ours::files("one file", &one), &lab)?;
+    let many = files::Load::make("many", 20, 4096)?;
+    whole(&files::Ours::directory("a directory", &many), &lab)?;
+    drop(lab);
+    positive("rate", [rate::alone()?])
+}
+
+#[test]
+fn messages_with_losses_and_parity_are_counted() {
+    lab::isolated(|| {
+        let tested = std::env::current_exe().unwrap();
+        let program = tested.ancestors().nth(2).unwrap().join("towline");
+        if !program.exists() {
+            println!("skipped: the command is not built; test the whole workspace");
+            return;
+        }
+        let lab = Lab::new(&LabSpec::new(2).segments_at_switch()).unwrap();
+        if let Err(error) = lab.host(1).set_loss(1, 100) {
+            println!("skipped: {error}");
+            return;
+        }
+        let case = Case {
+            size: 1400,
+            receivers: 1,
+            lost_permille: Some(10),
+        };
+        program::standing_in(&program, || {
+            case.set_loss(&lab).unwrap();
+            let way = case.towline("parity", &["--fec-group", "64"]).unwrap();
+            let sample = whole(&way, &lab).unwrap();
+            assert!(sample > 0.0, "nothing was repaired");
+        });
+    });
+}
+
+#[test]
+fn the_yardsticks_compile() {
+    fs::create_dir_all(program::root().join("target")).unwrap();
+    for source in ["udplimit.c", "udppong.c", "udptail.c", "naptail.c"] {
+        program::compile(source, &[]).unwrap();
+    }
+    let rivals = [
+        ("pgmbench.c", "openpgm-5.3", "libpgm-dev"),
+        ("zmqbench.c", "libzmq", "libzmq3-dev"),
+    ];
+    for (source, package, debian) in rivals {
+        if let Err(text) = program::compile_with(source, package, debian) {
+            assert!(text.contains("is not installed"), "{text}");
+        }
+    }
+    assert!(
+        Path::new(&program::root())
+            .join("bench/AeronBench.java")
+            .exists()
+    );
+}
+
+/// A run of which everything arrived; gives the repairs for a thousand packets.
+fn whole(peer: &dyn Peer, lab: &Lab) -> Result<f64, String> {
+    let sample = peer.run(lab)?;
+    let name = peer.name();
+    if sample.missing > 0 {
+        return Err(format!("{name}: {} missing", sample.missing));
+    }
+    positive(name, [sample.rate, sample.bytes])?;
+    Ok(sample.repairs_permille)
+}
+
+/// A report that lacks a figure gives none, or one that is not a number.
+fn positive<const N: usize>(what: &str, figures: [f64; N]) -> Result<(), String> {
+    match figures
+        .into_iter()
+        .find(|figure| !(figure.is_finite() && *figure > 0.0))
+    {
+        None => Ok(()),
+        Some(figure) => Err(format!("{what}: {figure}")),
+    }
+}
