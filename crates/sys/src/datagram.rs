@@ -1,7 +1,7 @@
 //! One datagram a call, for measurements of single round trips: sockets with one peer, answers to
 //! whoever asked, and waits.
 //!
-//! [`message`](crate::message) moves many datagrams a call.
+//! [`crate::message`] moves many datagrams a call.
 
 use std::{
     io::{self, IoSlice},
