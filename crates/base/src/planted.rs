@@ -21,6 +21,8 @@ pub enum Bug {
     LossMiscounted,
     /// A source repairs each packet once in its life.
     RepairedOnce,
+    /// A sender of messages takes what was sent for what everyone has been given, and ends.
+    ConfirmedTooEarly,
     /// A source repairs in one order for all receivers, whoever asks for how much.
     RepairsInOneLine,
 }
@@ -28,13 +30,14 @@ pub enum Bug {
 impl Bug {
     /// Those that the swarm must find. [`Bug::RepairsInOneLine`] breaks no promise of a single run:
     /// it costs time, which a test of its own measures.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::NakNotRepeated,
         Self::PlainComparison,
         Self::HeldEvicted,
         Self::RepairTakenTwice,
         Self::LossMiscounted,
         Self::RepairedOnce,
+        Self::ConfirmedTooEarly,
     ];
 }
 

@@ -14,6 +14,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ending;
+pub use ending::Ended;
+
 mod endpoint;
 pub use endpoint::{Endpoint, Handle};
 
@@ -29,8 +32,13 @@ pub use object_receiver::{
 mod object_sender;
 pub use object_sender::ObjectSender;
 
+mod opening;
+pub use opening::{Identity, Receiving, Sending};
+
 mod publisher;
-pub use publisher::{Publisher, PublisherSetup};
+pub use publisher::Publisher;
+
+mod steering;
 
 mod subscriber;
-pub use subscriber::{MessageSink, SessionEvent, Subscriber, SubscriberSetup};
+pub use subscriber::{Left, MessageSink, SessionEvent, Subscriber};

@@ -1,11 +1,13 @@
 //! The sending end of an object session: a PGM source fed by a plan.
 
-use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
-use delivery::{Content, LinkCommand, PlanSender};
-use pgm::{Full, Source};
-use wire::pgm::Mark;
+use std::sync::Arc;
 
-use crate::{Endpoint, Handle};
+use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
+use delivery::{Content, LinkCommand, Plan, PlanSender, PlanSenderConfig};
+use pgm::{Full, Source};
+use wire::pgm::Profile;
+
+use crate::{Endpoint, Handle, Sending, opening, steering};
 
 /// Sends one plan: fills the source's window from the plan, and tells the plan when a pass has
 /// left.
@@ -20,16 +22,26 @@ pub struct ObjectSender<C> {
 }
 
 impl<C: Content> ObjectSender<C> {
-    /// Joins a source and the plan it is to send.
+    /// Opens a session that sends `plan`. `config` holds the owner's choices: what it says about
+    /// rates and report intervals is overwritten, as that follows from the protocol parameters.
     #[must_use]
-    pub fn new(source: Source, plan: PlanSender<C>) -> Self {
-        let mut sender = Self {
-            source,
-            plan,
-            is_closing: false,
+    pub fn open(
+        sending: &Sending,
+        mut config: PlanSenderConfig,
+        plan: Arc<Plan>,
+        content: C,
+        now: Instant,
+    ) -> Self {
+        let sending = Sending {
+            config: sending.config.for_objects(),
+            ..*sending
         };
-        sender.announce();
-        sender
+        opening::settle_plan(&mut config, &sending.config);
+        Self {
+            source: sending.source(Profile::Objects, now),
+            plan: PlanSender::new(config, plan, content, now),
+            is_closing: false,
+        }
     }
 
     /// The PGM source.
@@ -83,35 +95,9 @@ impl<C: Content> ObjectSender<C> {
         }
     }
 
-    /// Tells how many receivers there are, or are going to be: many spread what all of them do at
-    /// once, one alone asks for repairs without listening for others.
-    fn announce(&mut self) {
-        let count = self.plan.announced_count();
-        let rate = self.source.rate();
-        let limiting = self.plan.rate_limit().map(|limit| limit.slot);
-        self.source
-            .set_announced(rate, count, limiting.unwrap_or(Mark::NO_RECEIVER));
-    }
-
-    /// Goes as fast as the receivers' reports say that their networks carry.
-    fn steer(&mut self, now: Instant) {
-        let is_limited = self.source.is_rate_limited(now);
-        if let Some(rate) = self.plan.steer(now, is_limited)
-            && rate != self.source.rate()
-        {
-            self.source.set_rate(rate);
-            self.announce();
-        }
-    }
-
     fn follow_plan(&mut self, now: Instant) {
-        self.steer(now);
         let lead = self.source.unsent() - 1;
-        let hold = self.plan.hold(lead);
-        self.source.set_hold(hold);
-        if let Some(round_trip) = self.plan.round_trip() {
-            self.source.set_round_trip(round_trip);
-        }
+        let hold = steering::follow(&mut self.source, &mut self.plan, now);
         self.feed(now);
         // Whichever of the flow window's two bounds is reached first.
         let config = self.source.config();
@@ -140,7 +126,6 @@ impl<C: Content> Handle<()> for ObjectSender<C> {
     }
 
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {
-        self.announce();
         self.source.handle_timeout(now);
         self.plan.handle_timeout(now);
     }

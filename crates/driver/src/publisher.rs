@@ -2,35 +2,45 @@
 
 use std::time::Duration;
 
-use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
-use delivery::{LinkCommand, Registry, RegistryEvent};
+use base::{
+    Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, RunLimit, Verdict,
+};
+use delivery::{LinkCommand, Registry, RegistryConfig, RegistryEvent};
 use pgm::{Full, Source};
-use wire::pgm::Mark;
+use wire::pgm::{Data, Profile};
 
-use crate::{Endpoint, Handle};
+use crate::{Ended, Endpoint, Handle, Sending, ending::Ending, opening, steering};
 
 /// A source of messages whose window may be held back by the receivers that report.
 #[derive(Debug)]
 pub struct Publisher {
     source: Source,
     registry: Registry,
-}
-
-/// The parts of a [`Publisher`].
-#[derive(Debug)]
-pub struct PublisherSetup {
-    /// The PGM source.
-    pub source: Source,
-    /// Who reports, and what a slow one may do.
-    pub registry: Registry,
+    ending: Ending,
+    /// Bytes taken since runs were last asked for, with their PGM headers.
+    fresh_bytes: usize,
 }
 
 impl Publisher {
-    /// Joins a source and its registry.
+    /// Opens a session. `registry` holds the owner's choices: what it says about rates and report
+    /// intervals is overwritten, as that follows from the protocol parameters.
     #[must_use]
-    pub fn new(setup: PublisherSetup) -> Self {
-        let PublisherSetup { source, registry } = setup;
-        Self { source, registry }
+    pub fn open(sending: &Sending, mut registry: RegistryConfig, now: Instant) -> Self {
+        opening::settle_registry(&mut registry, &sending.config);
+        let source = sending.source(Profile::Messages, now);
+        Self::new(source, Registry::new(registry))
+    }
+
+    /// Joins a source and its registry as they are: for those who vary what
+    /// [`Publisher::open`] decides.
+    #[must_use]
+    pub const fn new(source: Source, registry: Registry) -> Self {
+        Self {
+            source,
+            registry,
+            ending: Ending::Open,
+            fresh_bytes: 0,
+        }
     }
 
     /// Takes one message into the transmit log; it leaves with the next turn. Gives the position
@@ -38,8 +48,59 @@ impl Publisher {
     ///
     /// # Errors
     /// See [`Full`]: nothing was taken.
+    #[inline]
     pub fn offer(&mut self, message: &[u8]) -> Result<u64, Full> {
-        self.source.offer(message)
+        let first = self.source.offer(message)?;
+        self.fresh_bytes += message.len() + Data::HEAD_LEN;
+        Ok(first)
+    }
+
+    /// Takes one message of `len` bytes, at most one packet's worth, which `fill` writes where it
+    /// will be sent from.
+    ///
+    /// # Errors
+    /// See [`Full`]: nothing was taken.
+    #[inline]
+    pub fn offer_with(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), Full> {
+        let mut slot = self.source.reserve(len)?;
+        fill(slot.payload_mut());
+        slot.commit();
+        self.fresh_bytes += len + Data::HEAD_LEN;
+        Ok(())
+    }
+
+    /// True when a full run waits: one more message of `len` bytes would have to leave in a run of
+    /// its own, so a turn is worth its system calls now.
+    #[inline]
+    #[must_use]
+    pub const fn has_full_run(&self, len: usize) -> bool {
+        self.fresh_bytes + len + Data::HEAD_LEN > RunLimit::BYTES_MAX
+    }
+
+    /// What waits for company leaves with the next run.
+    pub const fn uncork(&mut self) {
+        self.source.uncork();
+    }
+
+    /// Begins the end of the session in good order, or brings the deadline of one that has begun
+    /// nearer. Further turns send everything, wait until the receivers that report have it or are
+    /// gone, and announce the end. What is not confirmed by the deadline is broken off, and
+    /// receivers are told. [`Publisher::ended`] says when that is done and how.
+    pub fn close(&mut self, now: Instant, deadline: Instant) {
+        self.ending
+            .begin(now, deadline, &mut self.source, &self.registry);
+    }
+
+    /// How the session has ended; `None` while it goes on or is being closed.
+    #[must_use]
+    pub const fn ended(&self) -> Option<Ended> {
+        self.ending.ended()
+    }
+
+    /// True once everything was sent and every reporting receiver has it or is gone.
+    #[must_use]
+    pub const fn is_confirmed(&self) -> bool {
+        self.ending.is_confirmed()
     }
 
     /// The PGM source.
@@ -47,19 +108,9 @@ impl Publisher {
         &self.source
     }
 
-    /// The PGM source, to reserve slots in or to close.
-    pub const fn source_mut(&mut self) -> &mut Source {
-        &mut self.source
-    }
-
     /// The reporting receivers.
     pub const fn registry(&self) -> &Registry {
         &self.registry
-    }
-
-    /// Says good-bye to every reporting receiver: nobody holds the source back any more.
-    pub fn end_reports(&mut self, now: Instant) {
-        self.registry.close(now);
     }
 
     /// The next event about a receiver.
@@ -80,29 +131,16 @@ impl Handle<()> for Publisher {
     }
 
     fn drain(&mut self, now: Instant, (): &mut ()) {
-        // What was sent, not what waits: nobody is behind for want of what the flow window keeps
-        // back.
-        self.registry.set_lead(self.source.unsent() - 1);
-        let is_limited = self.source.is_rate_limited(now);
-        if let Some(rate) = self.registry.steer(now, is_limited)
-            && rate != self.source.rate()
-        {
-            self.source.set_rate(rate);
-        }
-        let sets_rate = self.registry.rate_limit().map(|limit| limit.slot);
-        let limiting = sets_rate.or_else(|| self.registry.limiting());
-        let limiting = limiting.unwrap_or(Mark::NO_RECEIVER);
-        let rate = self.source.rate();
-        self.source
-            .set_announced(rate, self.registry.receiver_count(), limiting);
-        self.source.set_hold(self.registry.hold());
-        if let Some(round_trip) = self.registry.round_trip() {
-            self.source.set_round_trip(round_trip);
-        }
+        self.ending
+            .advance(now, &mut self.source, &mut self.registry);
+        steering::follow(&mut self.source, &mut self.registry, now);
     }
 
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {
         self.registry.handle_timeout(now);
+        // Before the source, which may be over otherwise while somebody lacks something.
+        self.ending
+            .advance(now, &mut self.source, &mut self.registry);
         self.source.handle_timeout(now);
     }
 }
@@ -126,6 +164,7 @@ impl Endpoint for Publisher {
     fn link_opened(&mut self, _key: u32, _link: LinkId) {}
 
     fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
+        self.fresh_bytes = 0;
         self.source.poll_run(now, budget)
     }
 
@@ -138,7 +177,9 @@ impl Endpoint for Publisher {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        base::earliest(self.source.next_timeout(), self.registry.next_timeout())
+        let ending = self.ending.due(&self.source, &self.registry);
+        let parts = base::earliest(self.source.next_timeout(), self.registry.next_timeout());
+        base::earliest(ending, parts)
     }
 }
 
@@ -173,7 +214,7 @@ mod tests {
         };
         let source = Source::new(Config::default(), setup, now);
         let registry = Registry::new(RegistryConfig::new(SESSION));
-        Publisher::new(PublisherSetup { source, registry })
+        Publisher::new(source, registry)
     }
 
     fn say(publisher: &mut Publisher, now: Instant, message: &Message<'_>) {
@@ -233,11 +274,11 @@ mod tests {
         let runs: Vec<usize> = (0..3).map(|_| leaving(&mut publisher, due)).collect();
         assert_eq!(runs.iter().sum::<usize>(), 3, "{runs:?}");
         publisher.offer(b"in a hurry").unwrap();
-        publisher.source_mut().uncork();
+        publisher.uncork();
         assert_eq!(leaving(&mut publisher, due), 1);
         // At the end nothing waits.
         publisher.offer(b"the last").unwrap();
-        publisher.source_mut().close(due);
+        publisher.close(due, due + Duration::from_secs(1));
         assert_eq!(leaving(&mut publisher, due), 1);
     }
 

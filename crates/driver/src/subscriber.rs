@@ -1,16 +1,16 @@
 //! The receiving end of message sessions: a PGM receiver, and the reports to senders that ask.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
-use delivery::{LinkCommand, ReceiverStats, Reporter, ReporterEvent};
-use pgm::{Position, Ready, Receiver};
+use delivery::{LinkCommand, ReceiverStats, Reporter, ReporterConfig, ReporterEvent};
+use pgm::{Mode, Position, Ready, Receiver};
 use wire::{
     object::{ErrorCode, Refusal},
     pgm::{Packed, Tsi},
 };
 
-use crate::{Endpoint, Handle};
+use crate::{Endpoint, Handle, Receiving};
 
 /// Takes what a [`Subscriber`] receives. Messages of one session come in order.
 pub trait MessageSink {
@@ -98,29 +98,49 @@ pub struct Subscriber {
     /// Packets handled when the last turn ended, and what the kernel has dropped.
     seen_packets: u64,
     host_drops: u64,
+    leaving: Leaving,
 }
 
-/// The parts of a [`Subscriber`].
-#[derive(Debug)]
-pub struct SubscriberSetup {
-    /// The PGM receiver, in sequence mode.
-    pub receiver: Receiver,
-    /// The reporting side; `None` never dials a sender.
-    pub reporter: Option<Reporter>,
+/// How a subscriber that was closed has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Every sender was told, as far as this end knows: the last words are with the back end.
+    Told,
+    /// A sender did not take the last words in time.
+    TimedOut,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Leaving {
+    No,
+    /// Senders are being told, until then.
+    Telling(Instant),
+    Done(Left),
 }
 
 impl Subscriber {
-    /// Joins a receiver and its reporter.
+    /// How long telling the senders may take when a subscriber leaves.
+    pub const LEAVE_TIME_MAX: Duration = Duration::from_secs(1);
+
+    /// Opens a session. With `reporter` it reports to senders that ask for it, unless the protocol
+    /// parameters allow nothing beyond PGM.
     #[must_use]
-    pub fn new(setup: SubscriberSetup) -> Self {
-        let SubscriberSetup { receiver, reporter } = setup;
+    pub fn open(
+        receiving: &Receiving,
+        mode: Mode,
+        reporter: Option<ReporterConfig>,
+        now: Instant,
+    ) -> Self {
+        let receiver = receiving.receiver(mode, now);
+        let reporter = reporter.filter(|_| !receiving.config.strict_pgm());
         Self {
+            reporter: reporter.map(Reporter::new),
             receiver,
-            reporter,
             dropped: BTreeMap::new(),
             messages: 0,
             seen_packets: 0,
             host_drops: 0,
+            leaving: Leaving::No,
         }
     }
 
@@ -149,10 +169,39 @@ impl Subscriber {
         self.messages
     }
 
-    /// Tells every sender that this receiver leaves. Needs further turns to go out.
-    pub fn leave(&mut self, now: Instant) {
+    /// Begins to leave: every sender is told, and no longer waits for this receiver. Further turns
+    /// send that; [`Subscriber::left`] says when it is done and how. A second call changes nothing.
+    pub fn close(&mut self, now: Instant, deadline: Instant) {
+        if !matches!(self.leaving, Leaving::No) {
+            return;
+        }
+        self.leaving = Leaving::Telling(deadline);
         if let Some(reporter) = &mut self.reporter {
             reporter.leave(now);
+        }
+    }
+
+    /// How this end has left; `None` while it takes part or is being closed.
+    #[must_use]
+    pub const fn left(&self) -> Option<Left> {
+        match self.leaving {
+            Leaving::Done(left) => Some(left),
+            Leaving::No | Leaving::Telling(_) => None,
+        }
+    }
+
+    fn has_told(&self) -> bool {
+        self.reporter.as_ref().is_none_or(Reporter::is_idle)
+    }
+
+    fn check_leaving(&mut self, now: Instant) {
+        let Leaving::Telling(deadline) = self.leaving else {
+            return;
+        };
+        if self.has_told() {
+            self.leaving = Leaving::Done(Left::Told);
+        } else if now >= deadline {
+            self.leaving = Leaving::Done(Left::TimedOut);
         }
     }
 
@@ -333,6 +382,7 @@ impl<S: MessageSink + ?Sized> Handle<S> for Subscriber {
                 }
             }
         }
+        self.check_leaving(now);
     }
 
     fn handle_timeout(&mut self, now: Instant, sink: &mut S) {
@@ -381,7 +431,15 @@ impl Endpoint for Subscriber {
 
     fn next_timeout(&self) -> Option<Instant> {
         let reports = self.reporter.as_ref().and_then(Reporter::next_timeout);
-        base::earliest(self.receiver.next_timeout(), reports)
+        let leaving = match self.leaving {
+            Leaving::Telling(_) if self.has_told() => Some(Instant::ZERO),
+            Leaving::Telling(deadline) => Some(deadline),
+            Leaving::No | Leaving::Done(_) => None,
+        };
+        base::earliest(
+            leaving,
+            base::earliest(self.receiver.next_timeout(), reports),
+        )
     }
 }
 

@@ -12,7 +12,12 @@
 //!
 //! It does not look into the state machines; [`crate::node`] adds what their counters must say.
 
-use std::{cell::RefCell, net::IpAddr, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    rc::Rc,
+};
 
 use crate::payload::{self, Fnv};
 
@@ -29,6 +34,8 @@ pub struct Ledger {
     failures: Vec<String>,
     hash: Fnv,
     has_strangers: bool,
+    /// Receivers that may miss nothing of a session that waited for them.
+    from_start: BTreeSet<String>,
 }
 
 /// The ledger as publishers and receivers of one run share it.
@@ -51,6 +58,8 @@ struct Publication {
     is_closed: bool,
     /// Its sender began when all receivers had joined: they may miss nothing.
     has_waited: bool,
+    /// The position that each receiver has been given everything before.
+    reached: BTreeMap<String, u64>,
 }
 
 /// One message.
@@ -72,6 +81,7 @@ impl Ledger {
             failures: Vec::new(),
             hash: Fnv::new(stream),
             has_strangers: false,
+            from_start: BTreeSet::new(),
         }
     }
 
@@ -92,6 +102,7 @@ impl Ledger {
             end: start,
             is_closed: false,
             has_waited: false,
+            reached: BTreeMap::new(),
         });
         self.publications.len() - 1
     }
@@ -127,6 +138,48 @@ impl Ledger {
     /// Notes that nothing more will be published.
     pub fn close(&mut self, publication: usize) {
         self.publications[publication].is_closed = true;
+    }
+
+    /// A receiver process begins: of those that may miss nothing, or another.
+    pub fn begin(&mut self, who: &str, from_start: bool) {
+        if from_start {
+            self.from_start.insert(who.to_owned());
+        } else {
+            self.from_start.remove(who);
+        }
+    }
+
+    /// A receiver has been given everything before `position` of a session.
+    fn reach(&mut self, publication: usize, who: &str, position: Option<u64>) {
+        let Some(position) = position else {
+            return;
+        };
+        let reached = &mut self.publications[publication].reached;
+        match reached.get_mut(who) {
+            Some(at) => *at = position.max(*at),
+            None => drop(reached.insert(who.to_owned(), position)),
+        }
+    }
+
+    /// The sender says that everyone who reports, `who`, has been given everything.
+    pub fn confirm<'a>(&mut self, publication: usize, who: impl Iterator<Item = &'a str>) {
+        let of = &self.publications[publication];
+        let has_all = |name: &str| of.reached.get(name).is_some_and(|&at| at >= of.end);
+        let is_owed = |name: &&str| of.has_waited && self.from_start.contains(*name);
+        let lacking: Vec<_> = who
+            .filter(is_owed)
+            .filter(|name| of.start < of.end && !has_all(name))
+            .map(|name| format!("{name} has {:?}", of.reached.get(name)))
+            .collect();
+        if !lacking.is_empty() {
+            let text = format!(
+                "{}: confirmed up to {}, while {}",
+                of.name,
+                of.end,
+                lacking.join(", ")
+            );
+            self.fail(text);
+        }
     }
 
     /// Notes something that must not happen.

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use base::Rng;
+use driver::Ended;
 use serde::Deserialize;
 
 use crate::{
@@ -268,6 +269,11 @@ pub struct EndPlan {
     pub datagram_cost: Span,
     /// Starts that much later than the others.
     pub starts_at: Span,
+    /// Its owner ends it then, counted from the start of the run: a sender of messages closes with
+    /// what it has offered, a receiver of messages leaves, a transfer is cancelled.
+    pub ends_at: Option<Span>,
+    /// How long a sender of messages may take to end before it breaks off.
+    pub patience: Span,
 }
 
 impl Default for EndPlan {
@@ -283,6 +289,8 @@ impl Default for EndPlan {
             loops_back: false,
             datagram_cost: Span::micros(1),
             starts_at: Span::default(),
+            ends_at: None,
+            patience: Span::millis(300_000),
         }
     }
 }
@@ -381,6 +389,34 @@ impl TryFrom<String> for Who {
     }
 }
 
+/// How the end of a session of messages comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndedPlan {
+    /// Everyone who reports has everything.
+    Confirmed,
+    /// So they have, and the deadline cut the announcement short.
+    Hurried,
+    /// Receivers that were expected never came.
+    Unconfirmed,
+    /// The deadline came first.
+    BrokenOff,
+}
+
+impl EndedPlan {
+    /// True when this is how a session has ended.
+    #[must_use]
+    pub fn is(self, ended: Ended) -> bool {
+        let expected = match self {
+            Self::Confirmed => Ended::Confirmed,
+            Self::Hurried => Ended::Hurried,
+            Self::Unconfirmed => Ended::Unconfirmed,
+            Self::BrokenOff => Ended::BrokenOff,
+        };
+        expected == ended
+    }
+}
+
 /// What must hold at the end of a run, beyond what always must.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -393,6 +429,10 @@ pub struct CheckPlan {
     pub proven: bool,
     /// Every receiver hears of the end of every session.
     pub all_ended: bool,
+    /// How the end of every session of messages comes out.
+    pub ended: Option<EndedPlan>,
+    /// Sessions that receivers were told had been broken off, all receivers together.
+    pub broken_off: Option<u64>,
     /// Packets lost somewhere, so that the scenario shows what it is meant to show.
     pub some_lost: bool,
     /// Sessions that receivers were told they had been dropped from, all receivers together.
@@ -410,6 +450,8 @@ impl Default for CheckPlan {
             all_delivered: false,
             proven: false,
             all_ended: false,
+            ended: None,
+            broken_off: None,
             some_lost: false,
             dropped: None,
             naks_per_lost_percent_max: None,

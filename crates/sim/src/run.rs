@@ -235,6 +235,7 @@ impl<'a> Setting<'a> {
         if self.plan.objects.is_some() {
             self.judge_proofs();
         }
+        self.judge_ends();
         self.judge()
     }
 
@@ -250,6 +251,24 @@ impl<'a> Setting<'a> {
         self.ledger
             .borrow_mut()
             .fail(format!("not over by the deadline: {text}"));
+    }
+
+    /// The sessions of messages end as the plan wants it.
+    fn judge_ends(&self) {
+        let Some(wanted) = self.plan.check.ended else {
+            return;
+        };
+        for (_, node) in self.simulation.nodes() {
+            let SimNode::Publisher(publisher) = node else {
+                continue;
+            };
+            let ended = publisher.ended();
+            if !ended.is_some_and(|ended| wanted.is(ended)) {
+                let name = publisher.name();
+                let text = format!("{name} ended as {ended:?}, not as {wanted:?}");
+                self.ledger.borrow_mut().fail(text);
+            }
+        }
     }
 
     /// What senders say was delivered is in place somewhere, and what the plan wants proven is.
@@ -314,7 +333,7 @@ impl<'a> Setting<'a> {
         for (i, got) in receivers
             .iter()
             .enumerate()
-            .filter(|(_, got)| !got.is_crashed)
+            .filter(|(_, got)| !got.is_crashed && !got.has_left)
         {
             if check.all_delivered && got.messages + got.damaged != published {
                 let text = format!("receiver {i} got {} of {published} messages", got.messages);
@@ -329,6 +348,10 @@ impl<'a> Setting<'a> {
             ledger.fail(format!(
                 "{dropped} sessions ended by their senders' dropping"
             ));
+        }
+        let broken_off: u64 = receivers.iter().map(|got| got.broken_off).sum();
+        if check.broken_off.is_some_and(|count| count != broken_off) {
+            ledger.fail(format!("{broken_off} sessions told as broken off"));
         }
         if check.some_lost && data_lost == 0 {
             ledger.fail("nothing was lost, so nothing was shown".to_owned());
@@ -411,6 +434,8 @@ impl Maker {
             reports: session.reports || self.plan.objects.is_some(),
             control_port: CONTROL_PORT,
             workload: self.plan.workload,
+            ends_at: self.ends_at(&self.plan.senders[index]),
+            patience: self.plan.senders[index].patience.0,
         };
         let ledger = self.ledger.clone();
         if let (Some(objects), Some(tree)) = (self.plan.objects, self.tree.clone()) {
@@ -437,6 +462,7 @@ impl Maker {
             reports: session.reports,
             // Those that were waited for miss nothing; who comes later begins where it joins.
             from_start: session.reports && now == self.started,
+            ends_at: self.ends_at(&self.plan.receivers[number]),
         };
         if let Some(objects) = self.plan.objects
             && let Some(tree) = &self.tree
@@ -452,6 +478,11 @@ impl Maker {
         }
         let node = ReceiverNode::new(io, &plan, &self.ledger, self.totals.clone());
         SimNode::Receiver(Box::new(node))
+    }
+
+    /// When the owner of an end ends it.
+    fn ends_at(&self, end: &EndPlan) -> Option<Instant> {
+        end.ends_at.map(|at| self.started + at.0)
     }
 
     /// True when the host of a receiver that starts now comes back from a power cut.

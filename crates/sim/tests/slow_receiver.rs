@@ -11,7 +11,6 @@ use flow_kit::{Flow, Outcome};
 /// Two receivers that are well and one that is not, at 20 MB/s.
 fn flow(policy: Policy, faults: &[Fault]) -> Flow {
     let mut flow = Flow::flood(&[&[], &[], faults]).set(&[("rate", "20MB/s")]);
-    flow.rate = None;
     flow.policy = policy;
     flow.length = Duration::from_secs(6);
     flow

@@ -34,7 +34,7 @@ mod key;
 pub use key::read_key;
 
 mod publisher;
-pub use publisher::{Publisher, PublisherBuilder, SendStatus};
+pub use publisher::{Publisher, PublisherBuilder, RateSetter, SendStatus};
 
 pub mod registry;
 pub use registry::Snapshot;
@@ -60,7 +60,7 @@ pub use usage::{Usage, UsageMeter};
 pub use base::{CounterSet, Instant, quantity};
 pub use delivery::{
     Demotion, Key, LeaveReason, Limit, Offer, PlanOutcome, PlanReceiverEvent, PlanSenderEvent,
-    Policy, ReceiverProgress, ReceiverReport, ReceiverState, RegistryEvent, SlowPolicy,
+    Policy, RateCause, ReceiverProgress, ReceiverReport, ReceiverState, RegistryEvent, SlowPolicy,
 };
 pub use driver::{MessageSink, ObjectReceiverEvent, Sender, SessionEvent};
 pub use net::{

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use base::{Instant, RunLimit};
-use delivery::{Policy, RateConfig, Registry, RegistryConfig, RegistryEvent};
-use driver::{PublisherSetup, Turn};
-use pgm::{Full, Rate, Source};
-use wire::pgm::Profile;
+use base::{Instant, Io as _};
+use delivery::{Policy, RateCause, RegistryConfig, RegistryEvent};
+use driver::{Ended, Turn};
+use pgm::Full;
 
 use crate::{
     Error, Snapshot,
-    session::{Count, End, SessionBuilder, face, report_sqns},
+    session::{Count, End, SessionBuilder, face},
 };
 
 /// How a [`Publisher`] is to be.
@@ -61,21 +60,14 @@ impl PublisherBuilder {
     /// Parameters that contradict each other, an interface that cannot be used, or what the system
     /// refused.
     pub fn open(self) -> Result<Publisher, Error> {
-        let (opened, source, session_id) = self.session.open_source(Profile::Messages)?;
-        let mut config = RegistryConfig::new(session_id);
+        let (mut opened, sending) = self.session.open_sending()?;
+        let mut config = RegistryConfig::new(sending.identity.session);
         config.policy = self.policy;
         config.expected = self.expected;
         config.stall_timeout = self.stall_timeout;
-        config.report_sqns = report_sqns(&opened.config, self.expected);
-        // Who is slow slows nobody by the other policies, whatever it is slow for.
-        let follows = opened.config.rate() == Rate::Auto && self.policy == Policy::Wait;
-        config.rate = follows.then(RateConfig::default);
-        let registry = Registry::new(config);
-        let endpoint = driver::Publisher::new(PublisherSetup { source, registry });
-        Ok(Publisher {
-            end: opened.end(endpoint),
-            bytes_since_turn: 0,
-        })
+        let endpoint = driver::Publisher::open(&sending, config, opened.io.now());
+        let end = opened.end(endpoint);
+        Ok(Publisher { end })
     }
 }
 
@@ -85,8 +77,15 @@ impl PublisherBuilder {
 #[derive(Debug)]
 pub struct Publisher {
     end: End<driver::Publisher>,
-    /// Taken since the loop last ran.
-    bytes_since_turn: usize,
+}
+
+/// Who sets a session's rate, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateSetter<'a> {
+    /// The receiver's name.
+    pub receiver: &'a str,
+    /// What is in short supply there.
+    pub cause: RateCause,
 }
 
 /// Why a message was not taken. Nothing is lost: offer it again later.
@@ -139,12 +138,7 @@ impl Publisher {
         len: usize,
         mut fill: impl FnMut(&mut [u8]),
     ) -> Result<SendStatus, Error> {
-        self.take(len, "mtu", |endpoint| {
-            let mut slot = endpoint.source_mut().reserve(len)?;
-            fill(slot.payload_mut());
-            slot.commit();
-            Ok(())
-        })
+        self.take(len, "mtu", |endpoint| endpoint.offer_with(len, &mut fill))
     }
 
     /// Takes a message by `offer`, after a turn if there is no room before. `parameter` bounds its
@@ -158,11 +152,7 @@ impl Publisher {
         for is_retry in [false, true] {
             match offer(&mut self.end.driver.endpoint) {
                 Ok(()) => {
-                    let cost = len + MESSAGE_COST_BYTES;
-                    self.bytes_since_turn += cost;
-                    // A turn is worth its system calls when a full run waits: one more of the kind
-                    // would have to leave in a run of its own.
-                    if self.bytes_since_turn + cost > RunLimit::BYTES_MAX {
+                    if self.end.driver.endpoint.has_full_run(len) {
                         self.turn()?;
                     }
                     return Ok(SendStatus::Taken);
@@ -200,7 +190,7 @@ impl Publisher {
     /// Sockets beyond use.
     pub fn flush(&mut self) -> Result<(), Error> {
         loop {
-            self.end.driver.endpoint.source_mut().uncork();
+            self.end.driver.endpoint.uncork();
             self.turn()?;
             if self.end.driver.endpoint.source().is_drained() {
                 return Ok(());
@@ -214,15 +204,13 @@ impl Publisher {
     /// # Errors
     /// Sockets beyond use.
     pub fn turn(&mut self) -> Result<Turn, Error> {
-        self.bytes_since_turn = 0;
         self.end.turn(&mut ())
     }
 
     /// Sends what was taken, without looking at NAKs and reports: these wait for the next turn,
     /// which is due soon. The shortest way out for a message on its own.
     pub fn send_ready(&mut self) {
-        self.bytes_since_turn = 0;
-        self.end.driver.endpoint.source_mut().uncork();
+        self.end.driver.endpoint.uncork();
         self.end.driver.send_ready();
     }
 
@@ -240,7 +228,7 @@ impl Publisher {
         while !self.end.driver.endpoint.registry().has_expected() {
             self.turn()?;
             if until.is_some_and(|until| self.end.driver.now() >= until) {
-                let count = self.end.driver.endpoint.registry().receiver_count();
+                let count = self.receiver_count();
                 return Err(Error::TimedOut(format!(
                     "only {count} receivers have joined"
                 )));
@@ -271,59 +259,20 @@ impl Publisher {
         timeout: Duration,
         mut may_wait: impl FnMut() -> bool,
     ) -> Result<bool, Error> {
-        let until = self.now() + timeout;
         let now = self.now();
-        let end = self.end.driver.endpoint.source().lead();
-        self.end.driver.endpoint.source_mut().close(now);
-        let mut is_confirmed = false;
-        // Receivers say good-bye when they have seen the end: they count as those who confirm.
-        let has_reporters = self.end.driver.endpoint.registry().receiver_count() > 0;
+        let until = now + timeout;
+        self.end.driver.endpoint.close(now, until);
         loop {
             self.turn()?;
-            let source = self.end.driver.endpoint.source();
-            let registry = self.end.driver.endpoint.registry();
-            if !is_confirmed && source.is_drained() && registry.has_confirmed(end) {
-                is_confirmed = true;
-                let now = self.end.driver.now();
-                self.end.driver.endpoint.end_reports(now);
-                if has_reporters {
-                    // Everyone who reports has everything: nobody is left to ask for repairs.
-                    self.end
-                        .driver
-                        .endpoint
-                        .source_mut()
-                        .shorten_linger(now, CONFIRMED_LINGER);
-                }
-            }
-            if self.end.driver.endpoint.source().is_over() {
-                return Ok(is_confirmed);
-            }
             let now = self.end.driver.now();
-            let is_late = now >= until;
-            if is_late || !may_wait() {
-                if !is_confirmed {
-                    self.break_off(now)?;
-                }
-                return Ok(is_confirmed && !is_late);
+            match self.end.driver.endpoint.ended() {
+                Some(Ended::Confirmed) => return Ok(true),
+                // Cut short by the owner it is confirmed all the same, by the deadline it is late.
+                Some(Ended::Hurried) => return Ok(now < until),
+                Some(Ended::Unconfirmed | Ended::BrokenOff) => return Ok(false),
+                None if !may_wait() => self.end.driver.endpoint.close(now, now),
+                None => self.end.wait(Some(now + CLOSE_POLL)),
             }
-            self.end.wait(Some(until.min(now + CLOSE_POLL)));
-        }
-    }
-
-    /// Ends the session where it is, and tells receivers: they would wait for the rest until the
-    /// session expires.
-    fn break_off(&mut self, now: Instant) -> Result<(), Error> {
-        self.end.driver.endpoint.source_mut().abort(now, 0, false);
-        let spms = |publisher: &Self| publisher.end.driver.endpoint.source().counters().spms;
-        let enough = spms(self) + BREAK_OFF_SPMS;
-        let until = now + BREAK_OFF_TIME_MAX;
-        // The rate limit holds these packets too.
-        loop {
-            self.turn()?;
-            if spms(self) >= enough || self.now() >= until {
-                return Ok(());
-            }
-            self.end.wait(Some(until));
         }
     }
 
@@ -332,9 +281,53 @@ impl Publisher {
         self.end.driver.endpoint.pop_event()
     }
 
-    /// The PGM source, to write messages in place.
-    pub const fn source_mut(&mut self) -> &mut Source {
-        self.end.driver.endpoint.source_mut()
+    /// True when everything that was taken has left, and no repair waits.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.end.driver.endpoint.source().is_drained()
+    }
+
+    /// The longest message that one packet holds, and [`Publisher::try_send_with`] takes, in bytes.
+    #[must_use]
+    pub const fn packet_limit(&self) -> usize {
+        self.end.driver.endpoint.source().max_tsdu()
+    }
+
+    /// The position after the last packet that was taken.
+    #[must_use]
+    pub const fn lead(&self) -> u64 {
+        self.end.driver.endpoint.source().lead()
+    }
+
+    /// The rate limit in bytes a second; 0 for none.
+    #[must_use]
+    pub const fn rate(&self) -> u64 {
+        self.end.driver.endpoint.source().rate()
+    }
+
+    /// Which receiver sets the rate; `None` while none does.
+    #[must_use]
+    pub fn rate_setter(&self) -> Option<RateSetter<'_>> {
+        let registry = self.end.driver.endpoint.registry();
+        let limit = registry.rate_limit()?;
+        let mut all = registry.receivers();
+        let receiver = all.find(|receiver| receiver.slot == limit.slot)?;
+        Some(RateSetter {
+            receiver: receiver.name,
+            cause: limit.cause,
+        })
+    }
+
+    /// How long the end of the session is announced where nobody reports.
+    #[must_use]
+    pub const fn linger(&self) -> Duration {
+        self.end.driver.endpoint.source().config().linger()
+    }
+
+    /// How many receivers report.
+    #[must_use]
+    pub fn receiver_count(&self) -> u32 {
+        self.end.driver.endpoint.registry().receiver_count()
     }
 
     /// Prepares the descriptor for an owner that polls it: it then becomes readable for timers too.
@@ -343,7 +336,7 @@ impl Publisher {
     }
 }
 
-face!(Publisher, driver::Publisher);
+face!(Publisher);
 
 impl Count for driver::Publisher {
     fn count(&self, snapshot: &mut Snapshot) {
@@ -353,13 +346,5 @@ impl Count for driver::Publisher {
     }
 }
 
-/// What a message takes besides its own bytes: its PGM header.
-const MESSAGE_COST_BYTES: usize = 24;
 /// Between two looks at whether an end is still to be waited for.
 const CLOSE_POLL: Duration = Duration::from_millis(100);
-/// How long the end is still announced when every reporting receiver has confirmed everything.
-const CONFIRMED_LINGER: Duration = Duration::from_millis(30);
-/// How often receivers are told that a session was broken off: as often as at a good end.
-const BREAK_OFF_SPMS: u64 = 3;
-/// How long that may take under a rate limit.
-const BREAK_OFF_TIME_MAX: Duration = Duration::from_secs(1);

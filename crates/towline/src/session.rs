@@ -6,12 +6,11 @@ use std::{
 };
 
 use base::{Instant, Io as _};
-use driver::{Driver, Endpoint, Handle, Turn};
+use driver::{Driver, Endpoint, Handle, Identity, Receiving, Sending, Turn};
 use net::{
     Faults, Group, Interfaces, SocketOptions, SystemError, UdpIo, UdpSetup, interface::Selector,
 };
-use pgm::{Config, ConfigBuilder, ConfigError, Mode, Receiver, ReceiverSetup, Source, SourceSetup};
-use wire::pgm::{Gsi, Mark, Profile, Tsi};
+use pgm::{Config, ConfigBuilder, ConfigError};
 
 use crate::{Error, Snapshot};
 
@@ -137,7 +136,6 @@ impl SessionBuilder {
         let mut warnings = choice.notes;
         warnings.extend(self.group.caution().map(str::to_owned));
         warnings.extend(std::iter::from_fn(|| io.take_warning()));
-        let seed = random_u64()?;
         Ok(Opened {
             batch: io.batch(),
             io: net::Intercept::new(io, self.faults),
@@ -146,64 +144,46 @@ impl SessionBuilder {
             local: choice.local,
             interface: choice.interface.name.clone(),
             adapter: choice.interface,
-            seed,
             warnings,
         })
     }
 }
 
 impl SessionBuilder {
-    /// Opens the sockets of a sender and the PGM source that marks its session with `profile`.
-    /// Gives the session's id too.
-    pub(crate) fn open_source(&self, profile: Profile) -> Result<(Opened, Source, u64), Error> {
+    /// Opens the sockets of a sender.
+    pub(crate) fn open_sending(&self) -> Result<(Opened, Sending), Error> {
         let mut opened = self.open(net::Role::Source)?;
-        if profile == Profile::Objects {
-            let given = opened.config.tx_window_bytes();
-            opened.config = opened.config.for_objects();
-            if given != Config::default().tx_window_bytes() {
-                let text = "tx_window_bytes is of messages and changes nothing here: the window \
-                            of a sender of files is object_window_bytes";
-                opened.warnings.push(text.to_owned());
-            }
-        }
-        let session_id = random_u64()?;
-        let destination = opened.destination;
-        let mut mark = Mark::new(profile, session_id);
-        if self.reports && !opened.config.strict_pgm() {
+        let control_port = if self.reports && !opened.config.strict_pgm() {
             let address = SocketAddr::new(opened.local, self.control_port);
-            mark.control_port = opened.io.inner_mut().listen(address)?.port();
-        }
-        let destination_port = self.pgm_port.unwrap_or(destination.port());
-        let setup = SourceSetup {
-            tsi: random_tsi(destination_port)?,
-            destination_port,
-            group: destination,
-            nla: opened.local,
-            path: base::PathId(0),
-            first_sqn: random_u64()? as u32,
-            seed: opened.seed,
-            mark: Some(mark),
+            Some(opened.io.inner_mut().listen(address)?.port())
+        } else {
+            None
         };
-        let mut source = Source::new(opened.config, setup, opened.io.now());
-        source.set_combine(simd::gf256::Level::best().combine());
-        Ok((opened, source, session_id))
+        let destination_port = self.pgm_port.unwrap_or(opened.destination.port());
+        let sending = Sending {
+            config: opened.config,
+            group: opened.destination,
+            destination_port,
+            own: opened.local,
+            control_port,
+            identity: Identity::draw(destination_port, random_u64)?,
+            combine: simd::gf256::Level::best().combine(),
+        };
+        Ok((opened, sending))
     }
 
-    /// Opens the sockets of a receiver and its PGM receiver.
-    pub(crate) fn open_receiver(&self, mode: Mode) -> Result<(Opened, Receiver), Error> {
-        let mut opened = self.open(net::Role::Receiver)?;
-        let destination = opened.destination;
-        let setup = ReceiverSetup {
-            mode,
-            destination_port: self.pgm_port.unwrap_or(destination.port()),
-            group: destination,
-            path: base::PathId(0),
-            seed: opened.seed,
-            own_nla: opened.local,
+    /// Opens the sockets of a receiver.
+    pub(crate) fn open_receiving(&self) -> Result<(Opened, Receiving), Error> {
+        let opened = self.open(net::Role::Receiver)?;
+        let receiving = Receiving {
+            config: opened.config,
+            group: opened.destination,
+            destination_port: self.pgm_port.unwrap_or(opened.destination.port()),
+            own: opened.local,
+            seed: random_u64()?,
+            combine: simd::gf256::Level::best().combine(),
         };
-        let mut receiver = Receiver::new(opened.config, setup, opened.io.now());
-        receiver.set_combine(simd::gf256::Level::best().combine());
-        Ok((opened, receiver))
+        Ok((opened, receiving))
     }
 }
 
@@ -217,7 +197,6 @@ pub(crate) struct Opened {
     pub(crate) local: IpAddr,
     pub(crate) interface: String,
     pub(crate) adapter: net::Interface,
-    pub(crate) seed: u64,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -305,16 +284,10 @@ impl<E: Endpoint + Count> End<E> {
     }
 }
 
-/// Gives `$face`, whose field `end` is an [`End`] of `$endpoint`, what every face has.
+/// Gives `$face`, whose field `end` is an [`End`], what every face has.
 macro_rules! face {
-    ($face:ty, $endpoint:ty) => {
+    ($face:ty) => {
         impl $face {
-            /// The state machines, to look at.
-            #[must_use]
-            pub const fn endpoint(&self) -> &$endpoint {
-                &self.end.driver.endpoint
-            }
-
             /// The session's clock.
             pub fn now(&mut self) -> ::base::Instant {
                 self.end.now()
@@ -369,33 +342,6 @@ pub(crate) type Backend = net::Intercept<UdpIo>;
 pub(crate) fn random_u64() -> Result<u64, Error> {
     sys::random_u64()
         .map_err(|error| SystemError::system("read", "the system's random numbers", &error).into())
-}
-
-/// A transport session identifier that nobody off the path can guess.
-fn random_tsi(destination_port: u16) -> Result<Tsi, Error> {
-    let bits = random_u64()?.to_le_bytes();
-    let mut gsi = [0; 6];
-    gsi.copy_from_slice(&bits[..6]);
-    let port = u16::from_le_bytes([bits[6], bits[7]]);
-    // The two ports of a session must differ (RFC 3208 section 8).
-    let port = if port == destination_port || port == 0 {
-        destination_port ^ 1
-    } else {
-        port
-    };
-    Ok(Tsi {
-        gsi: Gsi(gsi),
-        port,
-    })
-}
-
-/// Packets after which a receiver reports at the latest: a quarter of the flow window, so that
-/// waiting for reports does not limit the rate; more with many receivers, so that their reports
-/// stay few.
-pub(crate) fn report_sqns(config: &Config, receivers: u32) -> u32 {
-    let in_bytes = config.flow_window_bytes() / 4 / config.mtu();
-    let sqns = (config.flow_window_sqns() / 4).min(u32::try_from(in_bytes).unwrap_or(u32::MAX));
-    sqns.max(1).saturating_mul((receivers / 8).max(1))
 }
 
 /// The name of an end that was given none: this host's, and what tells it from others there.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use base::Instant;
-use delivery::{Reporter, ReporterConfig};
-use driver::{MessageSink, SubscriberSetup, Turn};
+use base::{Instant, Io as _};
+use delivery::ReporterConfig;
+use driver::{MessageSink, Turn};
 use pgm::{Mode, Status};
 
 use crate::{
@@ -29,16 +29,16 @@ impl Subscriber {
     /// Parameters that contradict each other, an interface that cannot be used, or what the system
     /// refused.
     pub fn open(session: &SessionBuilder) -> Result<Self, Error> {
-        let (opened, receiver) = session.open_receiver(Mode::Sequence)?;
-        let reporter = if session.reports && !opened.config.strict_pgm() {
+        let (mut opened, receiving) = session.open_receiving()?;
+        let reporter = if session.reports {
             let own = || default_name(&std::process::id().to_string());
             let name = session.name.clone().unwrap_or_else(own);
-            let config = ReporterConfig::new(name, random_u64()?);
-            Some(Reporter::new(config))
+            Some(ReporterConfig::new(name, random_u64()?))
         } else {
             None
         };
-        let endpoint = driver::Subscriber::new(SubscriberSetup { receiver, reporter });
+        let now = opened.io.now();
+        let endpoint = driver::Subscriber::open(&receiving, Mode::Sequence, reporter, now);
         Ok(Self {
             end: opened.end(endpoint),
             batch: Batch::default(),
@@ -109,23 +109,18 @@ impl Subscriber {
     /// Sockets beyond use.
     pub fn close(&mut self) -> Result<(), Error> {
         let now = self.now();
-        self.end.driver.endpoint.leave(now);
-        let until = now + LEAVE_TIME_MAX;
+        let until = now + driver::Subscriber::LEAVE_TIME_MAX;
+        self.end.driver.endpoint.close(now, until);
         let mut ignored = Batch::default();
         loop {
             ignored.clear();
             turn(&mut self.end, &mut ignored)?;
-            let is_told = self
-                .end
-                .driver
-                .endpoint
-                .reporter()
-                .is_none_or(Reporter::is_idle);
-            if is_told && self.end.is_told() || self.end.driver.now() >= until {
+            let now = self.end.driver.now();
+            let has_left = self.end.driver.endpoint.left().is_some() && self.end.is_told();
+            if has_left || now >= until {
                 return Ok(());
             }
-            self.end
-                .wait(Some((self.end.driver.now() + LEAVE_POLL).min(until)));
+            self.end.wait(Some((now + LEAVE_POLL).min(until)));
         }
     }
 
@@ -151,7 +146,7 @@ fn turn<S: MessageSink + ?Sized>(
     end.turn(sink)
 }
 
-face!(Subscriber, driver::Subscriber);
+face!(Subscriber);
 
 impl Count for driver::Subscriber {
     fn count(&self, snapshot: &mut Snapshot) {
@@ -163,5 +158,5 @@ impl Count for driver::Subscriber {
     }
 }
 
-const LEAVE_TIME_MAX: Duration = Duration::from_secs(1);
+/// Between two looks at whether the sockets have taken the last words.
 const LEAVE_POLL: Duration = Duration::from_millis(5);

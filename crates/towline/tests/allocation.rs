@@ -98,7 +98,7 @@ impl Ends {
             message: vec![0; LARGEST],
             deadline: Instant::now() + Duration::from_secs(20),
         };
-        while ends.publisher.endpoint().registry().receiver_count() < 1 {
+        while ends.publisher.receiver_count() < 1 {
             ends.publisher.turn().unwrap();
             ends.receive(Take::Sink);
         }

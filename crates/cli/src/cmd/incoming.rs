@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     net::IpAddr,
-    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -354,15 +353,9 @@ impl Activity {
 
 /// The one thing that a transfer brings into `directory`, or the directory.
 fn path_of(directory: &Path, number: u32, receiver: &FileReceiver) -> PathBuf {
-    let mut transfers = receiver.endpoint().transfers();
-    let found = transfers.find(|(transfer, _, _)| *transfer == number);
-    let Some(plan) = found.and_then(|(_, _, plan)| plan.plan()) else {
-        return directory.to_path_buf();
-    };
-    let mut tops = plan.entries().filter(|entry| !entry.path.contains(&b'/'));
-    match (tops.next(), tops.next()) {
-        (Some(only), None) => directory.join(std::ffi::OsStr::from_bytes(only.path)),
-        _ => directory.to_path_buf(),
+    match receiver.only_entry(number) {
+        Some(name) => directory.join(name),
+        None => directory.to_path_buf(),
     }
 }
 

@@ -87,7 +87,7 @@ fn clocks(publisher: &mut Publisher) -> (towline::Instant, u64) {
 fn flush(publisher: &mut Publisher, interrupt: &Interrupt) -> Result<(), Failure> {
     loop {
         let is_idle = publisher.turn()?.is_idle();
-        if publisher.endpoint().source().is_drained() || interrupt.is_farewell_over() {
+        if publisher.is_drained() || interrupt.is_farewell_over() {
             return Ok(());
         }
         if is_idle {
@@ -184,7 +184,7 @@ impl<'a> Generator<'a> {
                 LoadPattern::stamp(message, stamp_ns);
             }
         };
-        let status = if size <= publisher.endpoint().source().max_tsdu() {
+        let status = if size <= publisher.packet_limit() {
             publisher.try_send_with(size, fill)?
         } else {
             let message = &mut self.scratch[..size];

@@ -45,7 +45,7 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
     // What was taken before the input failed is delivered all the same.
     let sent = if is_ready { job.send_input() } else { Ok(()) };
     if job.watch.joined() == 0 {
-        let linger = job.publisher.endpoint().source().config().linger();
+        let linger = job.publisher.linger();
         let text = format!(
             "nobody reports: staying {linger:?} for those who may lack something (--linger)"
         );
@@ -171,24 +171,19 @@ impl<'a> Watch<'a> {
 
     /// Names the receiver that limits the rate, when it was not the one before.
     fn note_limit(&mut self, publisher: &Publisher) {
-        let registry = publisher.endpoint().registry();
-        let Some(limit) = registry.rate_limit() else {
+        let Some(setter) = publisher.rate_setter() else {
             return;
         };
-        let mut all = registry.receivers();
-        let Some(receiver) = all.find(|receiver| receiver.slot == limit.slot) else {
-            return;
-        };
-        let bits_per_s = publisher.endpoint().source().rate().saturating_mul(8);
+        let bits_per_s = publisher.rate().saturating_mul(8);
         let before = self.limited_by.as_mut();
-        let same = before.filter(|before| before.receiver == receiver.name);
+        let same = before.filter(|before| before.receiver == setter.receiver);
         if let Some(before) = same {
             before.bits_per_s = bits_per_s;
             return;
         }
         let limited_by = LimitedBy {
-            receiver: receiver.name.to_owned(),
-            cause: limit.cause.to_string(),
+            receiver: setter.receiver.to_owned(),
+            cause: setter.cause.to_string(),
             bits_per_s,
         };
         self.output.note(&format!("the rate is {limited_by}"));
@@ -215,8 +210,7 @@ impl<'a> Watch<'a> {
 
     /// How many of them are gone without having been given everything up to now.
     pub(super) fn given_up(&self, publisher: &Publisher) -> u64 {
-        let end = publisher.endpoint().source().lead();
-        self.departed.short_of(end)
+        self.departed.short_of(publisher.lead())
     }
 }
 

@@ -142,7 +142,7 @@ impl Job<'_> {
     fn report(&self, plan: &SendPlan, sender: &FileSender, is_interrupted: bool) -> SendReport {
         let finished = self.finished.unwrap_or_else(Instant::now);
         let time = finished.duration_since(self.started);
-        let files = sender.endpoint().plan().plan().files().len() as u64;
+        let files = sender.file_count() as u64;
         let mut report = SendReport::new(plan, &sender.outcome(), files, time);
         report.is_interrupted = is_interrupted;
         if plan.is_hashing {

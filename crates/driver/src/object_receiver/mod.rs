@@ -26,13 +26,13 @@ use delivery::{
     LinkCommand, Offer, PlanReceiver, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent,
     ReceiverProgress, Store, StreamCounts,
 };
-use pgm::{Position, Ready, Receiver};
+use pgm::{Mode, Position, Ready, Receiver};
 use wire::{
     object::{ErrorCode, Phase, Progressed},
     pgm::{Mark, Profile},
 };
 
-use crate::{Endpoint, Handle};
+use crate::{Endpoint, Handle, Receiving};
 
 mod intake;
 pub use intake::{
@@ -102,18 +102,23 @@ struct Known {
 impl<S: Store> ObjectReceiver<TakeFirst<S>> {
     /// Receives one plan into `store`: of the first sender that takes this receiver in.
     #[must_use]
-    pub fn single(receiver: Receiver, plan: PlanReceiverConfig, store: S) -> Self {
+    pub fn single(receiving: &Receiving, plan: PlanReceiverConfig, store: S, now: Instant) -> Self {
         let config = ObjectReceiverConfig::single(plan);
-        Self::new(receiver, config, TakeFirst::new(store))
+        Self::open(receiving, config, TakeFirst::new(store), now)
     }
 }
 
 impl<I: Intake> ObjectReceiver<I> {
-    /// Joins a receiver in arrival mode and the decisions about what it receives.
+    /// Opens a session that receives what `intake` wants.
     #[must_use]
-    pub fn new(receiver: Receiver, config: ObjectReceiverConfig, intake: I) -> Self {
+    pub fn open(
+        receiving: &Receiving,
+        config: ObjectReceiverConfig,
+        intake: I,
+        now: Instant,
+    ) -> Self {
         Self {
-            receiver,
+            receiver: receiving.receiver(Mode::Arrival, now),
             intake,
             config,
             transfers: Vec::new(),

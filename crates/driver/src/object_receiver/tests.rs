@@ -1,11 +1,11 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use base::{PathId, Socket};
+use base::Socket;
 use delivery::{
     Entry, PlanReceiverConfig,
     memory::{MemoryContent, MemoryStore},
 };
-use pgm::{Config, Mode, ReceiverSetup};
+use pgm::Config;
 use wire::{
     object::{BlockHeader, Message, ObjectId, Refusal, VERSION, Welcome},
     pgm::{Addressing, Body, Data, Gsi, PgmOption, Spm, Sqn, emit},
@@ -45,26 +45,25 @@ impl Intake for Choosy {
     }
 }
 
-fn pgm_receiver() -> Receiver {
-    let setup = ReceiverSetup {
-        mode: Mode::Arrival,
-        destination_port: 7,
+fn receiving() -> Receiving {
+    Receiving {
+        config: Config::default(),
         group: GROUP,
-        path: PathId(0),
+        destination_port: 7,
+        own: IpAddr::from([10, 0, 0, 9]),
         seed: 1,
-        own_nla: IpAddr::from([10, 0, 0, 9]),
-    };
-    Receiver::new(Config::default(), setup, at(0))
+        combine: pgm::fec::combine,
+    }
 }
 
 fn single() -> ObjectReceiver<TakeFirst<MemoryStore>> {
     let config = PlanReceiverConfig::new("r", 1);
-    ObjectReceiver::single(pgm_receiver(), config, MemoryStore::default())
+    ObjectReceiver::single(&receiving(), config, MemoryStore::default(), at(0))
 }
 
 fn serving(intake: Choosy) -> ObjectReceiver<Choosy> {
     let config = ObjectReceiverConfig::serving(PlanReceiverConfig::new("r", 1));
-    ObjectReceiver::new(pgm_receiver(), config, intake)
+    ObjectReceiver::open(&receiving(), config, intake, at(0))
 }
 
 fn at(seconds: u64) -> Instant {
@@ -440,7 +439,7 @@ fn an_unwanted_plan_is_declined_with_the_owners_reason() {
 /// A receiver whose only transfer, `a` of host 1, was given up by its sender.
 fn given_up() -> (ObjectReceiver<Choosy>, Arc<delivery::Plan>) {
     let config = ObjectReceiverConfig::single(PlanReceiverConfig::new("r", 1));
-    let mut receiver = ObjectReceiver::new(pgm_receiver(), config, Choosy::default());
+    let mut receiver = ObjectReceiver::open(&receiving(), config, Choosy::default(), at(0));
     let (plan, _) = tree("a");
     spm(&mut receiver, at(0), 1, (1, 1), 5);
     open(&mut receiver, at(0), 1);

@@ -301,6 +301,14 @@ impl Source {
         }
     }
 
+    /// Lengthens what is left of `linger` after [`Source::close`] to `until`, when it is known that
+    /// somebody still lacks something.
+    pub fn extend_linger(&mut self, until: Instant) {
+        if let Closing::Finished { until: end } = &mut self.closing {
+            *end = until.max(*end);
+        }
+    }
+
     /// Does what is due at `now`. What there is to send then comes from `poll_run`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;

@@ -30,6 +30,14 @@ pub(super) struct Placed {
 }
 
 impl Tiles {
+    /// The position that everything before was accounted for, in order.
+    pub(super) const fn reached(&self) -> Option<u64> {
+        match self {
+            Self::InOrder(next) => *next,
+            Self::Scattered(_) => None,
+        }
+    }
+
     pub(super) fn message(
         &mut self,
         ledger: &Ledger,

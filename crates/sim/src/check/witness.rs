@@ -34,12 +34,16 @@ pub struct Totals {
     pub ended: u64,
     /// Sessions given up: for silence, or because their senders broke them off.
     pub gone: u64,
+    /// Of those, sessions that their senders broke off.
+    pub broken_off: u64,
     /// Of those, sessions whose senders said that they had dropped this receiver.
     pub dropped: u64,
     /// Sessions heard.
     pub found: u64,
     /// Its process was killed.
     pub is_crashed: bool,
+    /// Its owner ended it before the senders ended.
+    pub has_left: bool,
 }
 
 #[derive(Debug)]
@@ -53,6 +57,7 @@ impl Witness {
     /// `from_start` it is one of those that senders wait for.
     #[must_use]
     pub fn new(who: String, ledger: SharedLedger, is_in_order: bool, from_start: bool) -> Self {
+        ledger.borrow_mut().begin(&who, from_start);
         let (sessions, totals) = (BTreeMap::new(), Totals::default());
         Self {
             who,
@@ -105,7 +110,10 @@ impl Witness {
             Some(known) => {
                 let publication = &ledger.publications[known.publication];
                 from_start &= publication.has_waited;
-                known.tiles.message(&ledger, publication, sqn, data)
+                let placed = known.tiles.message(&ledger, publication, sqn, data);
+                let reached = known.tiles.reached();
+                ledger.reach(known.publication, &self.who, reached);
+                placed
             }
             None => Err("it is not open".to_owned()),
         };
@@ -138,7 +146,10 @@ impl Witness {
             Some(known) => {
                 let publication = &ledger.publications[known.publication];
                 from_start &= publication.has_waited;
-                known.tiles.lost(publication, first, count)
+                let placed = known.tiles.lost(publication, first, count);
+                let reached = known.tiles.reached();
+                ledger.reach(known.publication, &self.who, reached);
+                placed
             }
             None => Err("a loss, although it is not open".to_owned()),
         };
@@ -189,6 +200,12 @@ impl Witness {
                 "session {session}: expired, although it is not open"
             ));
         }
+    }
+
+    /// The sender broke the session off, and told so.
+    pub fn broken_off(&mut self, session: u32) {
+        self.totals.broken_off += u64::from(self.sessions.contains_key(&session));
+        self.gone(session);
     }
 
     /// The sender dropped this receiver from the session, and told it.

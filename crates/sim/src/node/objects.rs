@@ -2,19 +2,15 @@
 
 use std::{cell::RefCell, fmt::Write as _, rc::Rc, sync::Arc, time::Duration};
 
-use base::{Io as _, PathId, Rng};
+use base::{Instant, Io as _, Rng, earliest};
 use delivery::{
-    Entry, PlanReceiver, PlanReceiverConfig, PlanReceiverEvent, PlanSender, PlanSenderConfig,
-    RateConfig, ReceiverReport, ReceiverState, memory::MemoryContent,
+    Entry, PlanReceiver, PlanReceiverConfig, PlanReceiverEvent, PlanSenderConfig, ReceiverReport,
+    ReceiverState, memory::MemoryContent,
 };
 use driver::{Driver, ObjectReceiver, ObjectReceiverEvent, ObjectSender, TakeFirst};
-use pgm::{Mode, Rate, Receiver, ReceiverSetup, Source};
-use wire::pgm::Profile;
+use wire::object::ErrorCode;
 
-use super::{
-    DiskStore, Progress, PublisherPlan, ReceiverPlan, batch, identity_fault,
-    publisher::source_setup,
-};
+use super::{DiskStore, Progress, PublisherPlan, ReceiverPlan, batch, identity_fault};
 use crate::{
     SimIo,
     check::{SharedLedger, Totals},
@@ -57,6 +53,7 @@ pub struct SenderNode {
     driver: Driver<SimIo, ObjectSender<MemoryContent>>,
     ledger: SharedLedger,
     progress: Progress,
+    ends_at: Option<Instant>,
     has_exited: bool,
 }
 
@@ -71,23 +68,19 @@ impl SenderNode {
     ) -> Self {
         let now = io.now();
         let mut rng = Rng::new(plan.seed);
-        let session = rng.next_u64();
-        let setup = source_setup(plan, Profile::Objects, session, &mut rng);
-        let transport = plan.config.for_objects();
-        let source = Source::new(transport, setup, now);
+        let sending = plan.sending(&mut rng);
         let expected = u32::try_from(objects.expected).unwrap_or(u32::MAX);
-        let mut config = PlanSenderConfig::new(session, expected);
+        let mut config = PlanSenderConfig::new(sending.identity.session, expected);
         config.join_timeout = objects.join_timeout.0;
         config.progress_timeout = objects.progress_timeout.0;
         config.receivers_max = config.receivers_max.max(expected);
-        config.report_sqns = transport.tx_window_sqns() / 8;
-        config.rate = (transport.rate() == Rate::Auto).then(RateConfig::default);
-        let sender = PlanSender::new(config, tree.plan, tree.content, now);
-        let driver = Driver::new(io, ObjectSender::new(source, sender), batch());
+        let endpoint = ObjectSender::open(&sending, config, tree.plan, tree.content, now);
+        let driver = Driver::new(io, endpoint, batch());
         Self {
             driver,
             ledger,
             progress: Progress::default(),
+            ends_at: plan.ends_at,
             has_exited: false,
         }
     }
@@ -97,6 +90,10 @@ impl SenderNode {
         let now = self.driver.io.now();
         if self.has_exited {
             return;
+        }
+        if self.ends_at.take_if(|due| *due <= now).is_some() {
+            let plan = self.driver.endpoint.plan_mut();
+            plan.cancel(now, ErrorCode::Cancelled, INTERRUPTED);
         }
         let turn = match self.driver.turn(&mut ()) {
             Ok(turn) => turn,
@@ -116,7 +113,7 @@ impl SenderNode {
             self.has_exited = true;
             self.driver.io.exit();
         } else if turn.is_idle() {
-            self.driver.wait(None);
+            self.driver.wait(self.ends_at);
         } else {
             self.driver.io.wait(Some(now));
         }
@@ -218,6 +215,9 @@ pub struct TakerNode {
     /// The most that was held of packets and of the plan, and how much of each is allowed.
     held_bytes_max: [usize; 2],
     bound_bytes: [usize; 2],
+    ends_at: Option<Instant>,
+    /// Its owner has ended it.
+    has_left: bool,
     has_failed: bool,
     has_exited: bool,
 }
@@ -233,22 +233,13 @@ impl TakerNode {
         totals: Rc<RefCell<Vec<Totals>>>,
     ) -> Self {
         let now = io.world_now();
-        let setup = ReceiverSetup {
-            mode: Mode::Arrival,
-            destination_port: plan.group.port(),
-            group: plan.group,
-            path: PathId(0),
-            seed: plan.seed,
-            own_nla: plan.own,
-        };
-        let receiver = Receiver::new(plan.config, setup, now);
         let mut config = PlanReceiverConfig::new(plan.name.clone(), plan.seed);
         // No more than the tree needs: a bound that nothing comes near shows nothing.
         config.limits.manifest_bytes_max = tree.plan.manifest().len() as u64;
         config.limits.slabs_max = tree.plan.slab_count();
         config.ranges_max = RANGES_MAX;
         let bound_bytes = [plan.config.rx_total_bytes(), config.memory_bytes_max()];
-        let endpoint = ObjectReceiver::single(receiver, config, store);
+        let endpoint = ObjectReceiver::single(&plan.receiving(), config, store, now);
         Self {
             driver: Driver::new(io, endpoint, batch()),
             ledger,
@@ -258,6 +249,8 @@ impl TakerNode {
             progress: Progress::default(),
             held_bytes_max: [0; 2],
             bound_bytes,
+            ends_at: plan.ends_at,
+            has_left: false,
             has_failed: false,
             has_exited: false,
         }
@@ -269,6 +262,10 @@ impl TakerNode {
             return;
         }
         let now = self.driver.io.now();
+        if self.ends_at.take_if(|due| *due <= now).is_some() {
+            self.has_left = true;
+            self.driver.endpoint.cancel(now, INTERRUPTED);
+        }
         let turn = match self.driver.turn(&mut ()) {
             Ok(turn) => turn,
             Err(fault) => return self.fail(&format!("the back end gave up: {fault}")),
@@ -301,7 +298,8 @@ impl TakerNode {
             self.driver.io.exit();
         } else if turn.is_idle() {
             // The shipped receiver looks after its store every so often.
-            self.driver.wait(Some(now + STORE_POLL));
+            self.driver
+                .wait(earliest(self.ends_at, Some(now + STORE_POLL)));
         } else {
             self.driver.io.wait(Some(now));
         }
@@ -386,6 +384,7 @@ impl TakerNode {
             messages: u64::from(committed.is_some()),
             gone: u64::from(self.has_failed),
             is_crashed,
+            has_left: self.has_left,
             ..Totals::default()
         };
         self.totals.borrow_mut().push(totals);
@@ -400,5 +399,7 @@ impl TakerNode {
 
 /// Ranges of content that a receiver notes: fewer than loss makes now and then.
 const RANGES_MAX: usize = 256;
+/// What the others are told when the owner of an end gives up.
+const INTERRUPTED: &str = "interrupted";
 /// How often the shipped receiver looks after its store.
 const STORE_POLL: Duration = Duration::from_millis(2);

@@ -1,15 +1,15 @@
 //! A publisher process: offers the workload's messages, closes, and waits until it may go.
 
 use std::{
+    convert::Infallible,
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
-use base::{Instant, Io as _, PathId, Rng};
-use delivery::{Policy, RateConfig, Registry, RegistryConfig};
-use driver::{Driver, Publisher, PublisherSetup};
-use pgm::{Config, Full, Rate, Source, SourceSetup};
-use wire::pgm::{Gsi, Mark, Profile, Tsi};
+use base::{Instant, Io as _, Rng};
+use delivery::{Policy, RegistryConfig, RegistryEvent};
+use driver::{Driver, Ended, Identity, Publisher, Sending};
+use pgm::{Config, Full};
 
 use super::{Progress, batch, identity_fault};
 use crate::{
@@ -41,6 +41,30 @@ pub struct PublisherPlan {
     pub control_port: u16,
     /// What it sends.
     pub workload: Workload,
+    /// When its owner ends it, with what it has sent by then.
+    pub ends_at: Option<Instant>,
+    /// How long its end may take before it breaks off.
+    pub patience: Duration,
+}
+
+impl PublisherPlan {
+    /// The session to open, with what is random drawn from `rng`.
+    pub(super) fn sending(&self, rng: &mut Rng) -> Sending {
+        let drawn = Identity::draw(self.group.port(), || Ok::<_, Infallible>(rng.next_u64()));
+        let Ok(identity) = drawn;
+        Sending {
+            config: self.config,
+            group: self.group,
+            destination_port: self.group.port(),
+            own: self.own,
+            control_port: self.reports.then_some(self.control_port),
+            identity: Identity {
+                first_sqn: self.first_sqn,
+                ..identity
+            },
+            combine: pgm::fec::combine,
+        }
+    }
 }
 
 /// A publisher process.
@@ -58,8 +82,9 @@ pub struct PublisherNode {
     burst_at: Instant,
     message: Vec<u8>,
     is_composed: bool,
-    confirms_before_close: bool,
     is_closed: bool,
+    is_confirmed: bool,
+    has_exited: bool,
     progress: Progress,
     window_bytes_max: usize,
 }
@@ -69,18 +94,16 @@ impl PublisherNode {
     pub fn new(mut io: SimIo, plan: &PublisherPlan, ledger: SharedLedger) -> Self {
         let now = io.now();
         let mut rng = Rng::new(plan.seed);
-        let session = rng.next_u64();
-        let setup = source_setup(plan, Profile::Messages, session, &mut rng);
-        let source = Source::new(plan.config, setup, now);
-        let name = setup.tsi.to_string();
+        let sending = plan.sending(&mut rng);
+        let name = sending.identity.tsi.to_string();
+        let endpoint = Publisher::open(&sending, registry(plan, &sending), now);
+        let source = endpoint.source();
         let publication = ledger.borrow_mut().open(
             name.clone(),
             plan.own,
             source.lead(),
             source.max_fragment_tsdu(),
         );
-        let registry = registry(plan, session);
-        let endpoint = Publisher::new(PublisherSetup { source, registry });
         Self {
             driver: Driver::new(io, endpoint, batch()),
             ledger,
@@ -93,8 +116,9 @@ impl PublisherNode {
             burst_at: now,
             message: Vec::new(),
             is_composed: false,
-            confirms_before_close: plan.policy == PolicyPlan::Wait && plan.reports,
             is_closed: false,
+            is_confirmed: false,
+            has_exited: false,
             progress: Progress::default(),
             window_bytes_max: 0,
             rng,
@@ -104,12 +128,17 @@ impl PublisherNode {
     /// One turn of the process.
     pub fn turn(&mut self) {
         let now = self.driver.io.now();
+        if self.has_exited {
+            return;
+        }
+        self.end_when_due(now);
         let offered = self.offer_due(now);
+        let reporting = self.reporting();
         let turn = match self.driver.turn(&mut ()) {
             Ok(turn) => turn,
             Err(fault) => return self.fail(&format!("the back end gave up: {fault}")),
         };
-        while self.driver.endpoint.pop_event().is_some() {}
+        self.check_confirmation(reporting);
         self.close_when_done(now);
         let unsent = self.driver.endpoint.source().backlog_bytes();
         self.window_bytes_max = self.window_bytes_max.max(unsent);
@@ -122,8 +151,11 @@ impl PublisherNode {
         }
         // A full window asks for no time: what makes room arrives.
         let next_offer = self.has_more().then_some(self.burst_at.max(now + RETRY));
-        if turn.is_idle() {
-            self.driver.wait(next_offer);
+        if self.driver.endpoint.ended().is_some() {
+            self.has_exited = true;
+            self.driver.io.exit();
+        } else if turn.is_idle() {
+            self.driver.wait(base::earliest(next_offer, self.due_end()));
         } else {
             self.driver.io.wait(Some(now));
         }
@@ -131,8 +163,20 @@ impl PublisherNode {
 
     /// True when nothing is left to be sent, answered or waited for.
     #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.is_closed && self.driver.endpoint.source().is_over()
+    pub const fn is_finished(&self) -> bool {
+        self.has_exited
+    }
+
+    /// How its session has ended.
+    #[must_use]
+    pub const fn ended(&self) -> Option<Ended> {
+        self.driver.endpoint.ended()
+    }
+
+    /// Which session it is.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// What it is waiting for.
@@ -263,62 +307,59 @@ impl PublisherNode {
         if self.has_more() || self.is_closed {
             return;
         }
-        let lead = self.driver.endpoint.source().lead();
-        let has_begun = self.next > 0;
-        if has_begun
-            && self.confirms_before_close
-            && !self.driver.endpoint.registry().has_confirmed(lead)
-        {
-            return;
-        }
         self.is_closed = true;
         self.ledger.borrow_mut().close(self.publication);
-        self.driver.endpoint.source_mut().close(now);
+        self.driver.endpoint.close(now, now + self.plan.patience);
+    }
+
+    /// When its owner ends it, while that is still to come.
+    fn due_end(&self) -> Option<Instant> {
+        self.plan.ends_at.filter(|_| !self.is_closed)
+    }
+
+    /// Its owner wants nothing more sent.
+    fn end_when_due(&mut self, now: Instant) {
+        if self.due_end().is_some_and(|due| due <= now) {
+            self.plan.workload.messages = self.next;
+        }
+    }
+
+    /// Who reports, while the session's end waits for them.
+    fn reporting(&self) -> Vec<String> {
+        if !self.is_closed || self.is_confirmed {
+            return Vec::new();
+        }
+        let receivers = self.driver.endpoint.registry().receivers();
+        receivers.map(|receiver| receiver.name.to_owned()).collect()
+    }
+
+    /// Holds what the sender says of its receivers, `reporting` before this turn, against what they
+    /// were given.
+    fn check_confirmation(&mut self, mut reporting: Vec<String>) {
+        while let Some(event) = self.driver.endpoint.pop_event() {
+            if let RegistryEvent::Left { name, .. } | RegistryEvent::Dropped { name, .. } = event {
+                reporting.retain(|other| *other != name);
+            }
+        }
+        if self.driver.endpoint.is_confirmed() && !self.is_confirmed {
+            self.is_confirmed = true;
+            let names = reporting.iter().map(String::as_str);
+            self.ledger.borrow_mut().confirm(self.publication, names);
+        }
     }
 }
 
-/// A source as the plan wants it; the mark names `session` when it takes reports.
-pub(super) fn source_setup(
-    plan: &PublisherPlan,
-    profile: Profile,
-    session: u64,
-    rng: &mut Rng,
-) -> SourceSetup {
-    let mut gsi = [0; 6];
-    rng.fill(&mut gsi);
-    let port = 1000 + (rng.next_u32() & 0xfff) as u16;
-    let mut mark = Mark::new(profile, session);
-    mark.control_port = plan.control_port;
-    SourceSetup {
-        tsi: Tsi {
-            gsi: Gsi(gsi),
-            port,
-        },
-        destination_port: plan.group.port(),
-        group: plan.group,
-        nla: plan.own,
-        path: PathId(0),
-        first_sqn: plan.first_sqn,
-        seed: rng.next_u64(),
-        mark: plan.reports.then_some(mark),
-    }
-}
-
-fn registry(plan: &PublisherPlan, session: u64) -> Registry {
-    let mut config = RegistryConfig::new(session);
+fn registry(plan: &PublisherPlan, sending: &Sending) -> RegistryConfig {
+    let mut config = RegistryConfig::new(sending.identity.session);
     config.policy = match plan.policy {
         PolicyPlan::Wait => Policy::Wait,
         PolicyPlan::Lose => Policy::Lose,
         PolicyPlan::Drop => Policy::Drop,
     };
-    let follows = plan.config.rate() == Rate::Auto && config.policy == Policy::Wait;
-    config.rate = follows.then(RateConfig::default);
     config.expected = plan
         .expected
         .map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX));
-    // Shorter than a shipped sender of many asks for: the bound must hold whatever it is.
-    config.report_sqns = (plan.config.flow_window_sqns() / 4).max(1);
-    Registry::new(config)
+    config
 }
 
 /// How soon an application whose offer was refused tries again by itself.

@@ -4,12 +4,13 @@ use std::{
     cell::RefCell,
     net::{IpAddr, SocketAddr},
     rc::Rc,
+    time::Duration,
 };
 
-use base::{Io as _, PathId};
-use delivery::{Reporter, ReporterConfig};
-use driver::{Driver, MessageSink, SessionEvent, Subscriber, SubscriberSetup};
-use pgm::{Config, Mode, Receiver, ReceiverSetup};
+use base::{Instant, Io as _};
+use delivery::ReporterConfig;
+use driver::{Driver, MessageSink, Receiving, SessionEvent, Subscriber};
+use pgm::{Config, Mode};
 
 use super::{Progress, batch, identity_fault};
 use crate::{
@@ -36,6 +37,22 @@ pub struct ReceiverPlan {
     pub reports: bool,
     /// It may miss nothing of a session.
     pub from_start: bool,
+    /// When its owner ends it.
+    pub ends_at: Option<Instant>,
+}
+
+impl ReceiverPlan {
+    /// The session to open.
+    pub(super) const fn receiving(&self) -> Receiving {
+        Receiving {
+            config: self.config,
+            group: self.group,
+            destination_port: self.group.port(),
+            own: self.own,
+            seed: self.seed,
+            combine: pgm::fec::combine,
+        }
+    }
 }
 
 /// A receiver process.
@@ -47,6 +64,10 @@ pub struct ReceiverNode {
     progress: Progress,
     held_bytes_max: usize,
     bound_bytes: usize,
+    ends_at: Option<Instant>,
+    /// While it leaves: until when.
+    leaves_by: Option<Instant>,
+    has_exited: bool,
 }
 
 impl ReceiverNode {
@@ -58,19 +79,10 @@ impl ReceiverNode {
         totals: Rc<RefCell<Vec<Totals>>>,
     ) -> Self {
         let now = io.world_now();
-        let setup = ReceiverSetup {
-            mode: plan.mode,
-            destination_port: plan.group.port(),
-            group: plan.group,
-            path: PathId(0),
-            seed: plan.seed,
-            own_nla: plan.own,
-        };
-        let receiver = Receiver::new(plan.config, setup, now);
         let reporter = plan
             .reports
-            .then(|| Reporter::new(ReporterConfig::new(plan.name.clone(), plan.seed)));
-        let endpoint = Subscriber::new(SubscriberSetup { receiver, reporter });
+            .then(|| ReporterConfig::new(plan.name.clone(), plan.seed));
+        let endpoint = Subscriber::open(&plan.receiving(), plan.mode, reporter, now);
         let is_in_order = plan.mode == Mode::Sequence;
         let witness = Witness::new(
             plan.name.clone(),
@@ -88,12 +100,23 @@ impl ReceiverNode {
             progress: Progress::default(),
             held_bytes_max: 0,
             bound_bytes: plan.config.rx_total_bytes(),
+            ends_at: plan.ends_at,
+            leaves_by: None,
+            has_exited: false,
         }
     }
 
     /// One turn of the process.
     pub fn turn(&mut self) {
         let now = self.driver.io.now();
+        if self.has_exited {
+            return;
+        }
+        if self.ends_at.take_if(|due| *due <= now).is_some() {
+            let by = now + Subscriber::LEAVE_TIME_MAX;
+            self.leaves_by = Some(by);
+            self.driver.endpoint.close(now, by);
+        }
         let turn = match self.driver.turn(&mut self.sink) {
             Ok(turn) => turn,
             Err(fault) => {
@@ -112,8 +135,14 @@ impl ReceiverNode {
             let text = format!("{turns} turns in a row did nothing, yet another is due at once");
             self.sink.witness.fail(&text);
         }
-        if turn.is_idle() {
-            self.driver.wait(None);
+        let has_left = self.driver.endpoint.left().is_some() && self.driver.io.has_sent_links();
+        if has_left || self.leaves_by.is_some_and(|by| by <= now) {
+            self.has_exited = true;
+            self.driver.io.exit();
+        } else if turn.is_idle() {
+            // The shipped one looks again whether the sockets have taken the last words.
+            let look = self.leaves_by.map(|_| now + LEAVE_POLL);
+            self.driver.wait(base::earliest(self.ends_at, look));
         } else {
             self.driver.io.wait(Some(now));
         }
@@ -122,7 +151,7 @@ impl ReceiverNode {
     /// True when every session it heard of is over.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.sink.witness.open_sessions() == 0
+        self.has_exited || self.sink.witness.open_sessions() == 0
     }
 
     /// What it is waiting for.
@@ -196,6 +225,7 @@ impl ReceiverNode {
         }
         self.totals.borrow_mut().push(Totals {
             is_crashed,
+            has_left: self.leaves_by.is_some(),
             ..*witness.totals()
         });
     }
@@ -235,9 +265,11 @@ impl MessageSink for Sink {
             SessionEvent::Ended { session } => self.witness.ended(session),
             SessionEvent::Refused { .. } | SessionEvent::NameTaken { .. } => {}
             SessionEvent::Dropped { session, .. } => self.witness.dropped(session),
-            SessionEvent::Expired { session } | SessionEvent::Reset { session } => {
-                self.witness.gone(session);
-            }
+            SessionEvent::Reset { session } => self.witness.broken_off(session),
+            SessionEvent::Expired { session } => self.witness.gone(session),
         }
     }
 }
+
+/// Between two looks at whether the last words are out.
+const LEAVE_POLL: Duration = Duration::from_millis(5);

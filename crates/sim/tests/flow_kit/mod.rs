@@ -10,17 +10,17 @@ use std::{
     time::Duration,
 };
 
-use base::{Instant, Io as _, PathId, RecvBatch};
-use delivery::{Policy, RateConfig, RateLimit, Registry, RegistryConfig, Reporter, ReporterConfig};
+use base::{Instant, Io as _, RecvBatch};
+use delivery::{Policy, RateLimit, RegistryConfig, ReporterConfig};
 use driver::{
-    Driver, MessageSink, Publisher, PublisherSetup, SessionEvent, Subscriber, SubscriberSetup,
+    Driver, Identity, MessageSink, Publisher, Receiving, Sending, SessionEvent, Subscriber,
 };
-use pgm::{Config, Mode, Receiver, ReceiverSetup, Source, SourceSetup};
+use pgm::{Config, Mode};
 use towline_sim::{
     Action, EndpointId, EndpointSetup, Fault, HostId, Node, SimIo, Simulation, Span,
     StreamConditions, World,
 };
-use wire::pgm::{Gsi, Mark, Profile, Tsi};
+use wire::pgm::{Gsi, Tsi};
 
 /// What is sent to whom.
 #[derive(Clone, Debug)]
@@ -41,8 +41,6 @@ pub(crate) struct Flow {
     pub(crate) receive_buffer_bytes: usize,
     /// When which receiver's host stops for how long.
     pub(crate) pauses: Vec<(Duration, usize, Duration)>,
-    /// Steers the rate.
-    pub(crate) rate: Option<RateConfig>,
     /// What a datagram costs the first receiver's host.
     pub(crate) first_datagram_cost: Duration,
     /// How long messages are sent; a second more is waited for the last.
@@ -64,7 +62,6 @@ impl Flow {
             receivers: receivers.iter().map(|faults| faults.to_vec()).collect(),
             receive_buffer_bytes: 4 << 20,
             pauses: Vec::new(),
-            rate: None,
             first_datagram_cost: Duration::from_nanos(500),
             length: Duration::from_secs(5),
         }
@@ -75,7 +72,6 @@ impl Flow {
         Self {
             bytes: 1400,
             gap: Duration::ZERO,
-            rate: Some(RateConfig::default()),
             policy: Policy::Wait,
             ..Self::to(receivers)
         }
@@ -257,29 +253,24 @@ impl Node for FlowNode {
 impl Sends {
     fn new(io: SimIo, flow: &Flow, seed: u64) -> Self {
         let now = io.world_now();
-        let mut mark = Mark::new(Profile::Messages, SESSION);
-        mark.control_port = CONTROL;
-        let setup = SourceSetup {
-            tsi: Tsi {
-                gsi: Gsi([1; 6]),
-                port: 4,
-            },
-            destination_port: group().port(),
+        let gsi = Gsi([1; 6]);
+        let sending = Sending {
+            config: flow.config,
             group: group(),
-            nla: address(0),
-            path: PathId(0),
-            first_sqn: 100,
-            seed,
-            mark: Some(mark),
+            destination_port: group().port(),
+            own: address(0),
+            control_port: Some(CONTROL),
+            identity: Identity {
+                session: SESSION,
+                tsi: Tsi { gsi, port: 4 },
+                first_sqn: 100,
+                seed,
+            },
+            combine: pgm::fec::combine,
         };
         let mut registry = RegistryConfig::new(SESSION);
         registry.policy = flow.policy;
-        registry.rate = flow.rate;
-        registry.report_sqns = 700;
-        let endpoint = Publisher::new(PublisherSetup {
-            source: Source::new(flow.config, setup, now),
-            registry: Registry::new(registry),
-        });
+        let endpoint = Publisher::open(&sending, registry, now);
         Self {
             driver: Driver::new(io, endpoint, RecvBatch::new(4, 65_535)),
             flow: flow.clone(),
@@ -354,19 +345,16 @@ impl Sends {
 impl Takes {
     fn new(io: SimIo, flow: &Flow, seed: u64) -> Self {
         let now = io.world_now();
-        let setup = ReceiverSetup {
-            mode: Mode::Arrival,
-            destination_port: group().port(),
+        let receiving = Receiving {
+            config: flow.config,
             group: group(),
-            path: PathId(0),
+            destination_port: group().port(),
+            own: io.local_ip(),
             seed,
-            own_nla: io.local_ip(),
+            combine: pgm::fec::combine,
         };
-        let reporter = Reporter::new(ReporterConfig::new(format!("r{seed}"), seed));
-        let endpoint = Subscriber::new(SubscriberSetup {
-            receiver: Receiver::new(flow.config, setup, now),
-            reporter: Some(reporter),
-        });
+        let reporter = ReporterConfig::new(format!("r{seed}"), seed);
+        let endpoint = Subscriber::open(&receiving, Mode::Arrival, Some(reporter), now);
         Self {
             sink: Sink {
                 io: io.clone(),

@@ -1,17 +1,18 @@
 //! The receiver of files: of one transfer, or of all that come.
 
 use std::{
+    ffi::OsStr,
     fs, io,
-    os::unix::fs::DirBuilderExt as _,
+    os::unix::{ffi::OsStrExt as _, fs::DirBuilderExt as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
+use base::Io as _;
 use delivery::{Key, PlanReceiverConfig, ReceiverProgress};
 use driver::{ObjectReceiver, ObjectReceiverConfig, ObjectReceiverEvent};
 use net::{Existing, SystemError};
-use pgm::Mode;
 
 use super::{FileIntake, Target};
 use crate::{
@@ -75,7 +76,7 @@ impl FileReceiverBuilder {
         if let Target::Directory { path, .. } = &self.target {
             check_directory(path)?;
         }
-        let (mut opened, receiver) = self.session.open_receiver(Mode::Arrival)?;
+        let (mut opened, receiving) = self.session.open_receiving()?;
         opened.io.inner_mut().coalesce(COALESCE_MAX);
         let sources = Sources::new(
             &self.allowed,
@@ -104,7 +105,8 @@ impl FileReceiverBuilder {
         } else {
             ObjectReceiverConfig::single(plan)
         };
-        let endpoint = ObjectReceiver::new(receiver, config, intake);
+        let now = opened.io.now();
+        let endpoint = ObjectReceiver::open(&receiving, config, intake, now);
         Ok(FileReceiver {
             end: opened.end(endpoint),
             is_idle: false,
@@ -182,10 +184,24 @@ impl FileReceiver {
     /// How far each transfer is.
     #[must_use]
     pub fn progress(&self) -> FileReceiverState {
-        let transfers = self.endpoint().transfers();
+        let transfers = self.end.driver.endpoint.transfers();
         transfers
             .map(|(number, _, plan)| (number, plan.progress()))
             .collect()
+    }
+
+    /// The one file or directory that a transfer brings into its directory; `None` while that is
+    /// not known, and where it brings several.
+    #[must_use]
+    pub fn only_entry(&self, transfer: u32) -> Option<&OsStr> {
+        let mut transfers = self.end.driver.endpoint.transfers();
+        let (_, _, plan) = transfers.find(|(number, _, _)| *number == transfer)?;
+        let mut tops = plan.plan()?.entries();
+        let mut tops = tops.by_ref().filter(|entry| !entry.path.contains(&b'/'));
+        match (tops.next(), tops.next()) {
+            (Some(only), None) => Some(OsStr::from_bytes(only.path)),
+            _ => None,
+        }
     }
 
     /// Gives every transfer up; the senders are told why. What is staged is kept.
@@ -201,7 +217,7 @@ impl FileReceiver {
     }
 }
 
-face!(FileReceiver, ObjectReceiver<FileIntake>);
+face!(FileReceiver);
 
 transfer!(
     FileReceiver,

@@ -1,18 +1,16 @@
 //! The sender of files: it waits for every receiver's proof.
 
 use base::Io as _;
-use delivery::{
-    PlanOutcome, PlanSender, PlanSenderConfig, PlanSenderEvent, RateConfig, SlowPolicy,
-};
+use delivery::{PlanOutcome, PlanSenderConfig, PlanSenderEvent};
 use driver::ObjectSender;
 use net::FileContent;
-use pgm::Rate;
-use wire::{object::ErrorCode, pgm::Profile};
+use pgm::Config;
+use wire::object::ErrorCode;
 
 use super::{Expectation, FileSet, FileSums};
 use crate::{
     Error, Snapshot,
-    session::{Count, End, SessionBuilder, face, report_sqns},
+    session::{Count, End, SessionBuilder, face},
     transfer::transfer,
 };
 
@@ -36,19 +34,19 @@ impl FileSender {
         expectation: &Expectation,
     ) -> Result<Self, Error> {
         let (plan, content, notes) = files.into_parts();
-        let (mut opened, source, session_id) = session.open_source(Profile::Objects)?;
-        let mut config = PlanSenderConfig::new(session_id, expectation.receivers);
+        let (mut opened, sending) = session.open_sending()?;
+        if sending.config.tx_window_bytes() != Config::default().tx_window_bytes() {
+            let text = "tx_window_bytes is of messages and changes nothing here: the window of a \
+                        sender of files is object_window_bytes";
+            opened.warnings.push(text.to_owned());
+        }
+        let mut config = PlanSenderConfig::new(sending.identity.session, expectation.receivers);
         config.join_timeout = expectation.join_timeout;
         config.progress_timeout = expectation.progress_timeout;
         config.slow = expectation.slow;
-        // Who is slow slows nobody by the other policies, whatever it is slow for.
-        let follows = opened.config.rate() == Rate::Auto && config.slow == SlowPolicy::Wait;
-        config.rate = follows.then(RateConfig::default);
         config.key.clone_from(&expectation.key);
         config.expected_names.clone_from(&expectation.names);
-        config.report_sqns = report_sqns(&opened.config, config.expected_count());
-        let plan = PlanSender::new(config, plan, content, opened.io.now());
-        let endpoint = ObjectSender::new(source, plan);
+        let endpoint = ObjectSender::open(&sending, config, plan, content, opened.io.now());
         let mut end = opened.end(endpoint);
         end.warnings.extend(notes);
         Ok(Self {
@@ -84,7 +82,14 @@ impl FileSender {
     /// The checksums of all files, once every byte was read.
     #[must_use]
     pub fn sums(&self) -> Option<FileSums> {
-        self.endpoint().plan().file_roots().map(FileSums::new)
+        let plan = self.end.driver.endpoint.plan();
+        plan.file_roots().map(FileSums::new)
+    }
+
+    /// How many files are sent.
+    #[must_use]
+    pub fn file_count(&self) -> usize {
+        self.end.driver.endpoint.plan().plan().files().len()
     }
 
     /// Where every receiver stands; final after [`PlanSenderEvent::Finished`].
@@ -94,7 +99,7 @@ impl FileSender {
     }
 }
 
-face!(FileSender, ObjectSender<FileContent>);
+face!(FileSender);
 
 transfer!(FileSender, PlanSenderEvent, PlanOutcome, outcome);
 
