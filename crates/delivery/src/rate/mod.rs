@@ -45,8 +45,16 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use base::Instant;
 
+mod receiver;
+use receiver::{Observation, Receiver, Symptom};
+
+mod report;
+pub use report::RateReport;
+
+mod share;
+use share::Share;
+
 mod window;
-use window::CubicWindow;
 
 #[cfg(test)]
 mod model;
@@ -71,28 +79,6 @@ impl Default for RateConfig {
             rate_start: 25_000_000,
         }
     }
-}
-
-/// One report of a receiver. Totals are since its session was found.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RateReport {
-    /// When the mark left that the receiver heard last.
-    pub echo: Instant,
-    /// From a mark to the report, without the receiver's own time.
-    pub round_trip: Duration,
-    /// As `round_trip`, of this report alone, queues and busy hosts on the way included; zero when
-    /// it is not known.
-    pub answer: Duration,
-    /// Bytes a second that arrive, headers included.
-    pub delivery: u64,
-    /// Time in queues of the network, above the least seen.
-    pub queue_delay: Duration,
-    /// The highest position it knows to exist.
-    pub lead: u64,
-    /// Positions missed, each once.
-    pub missed: u64,
-    /// Packets its kernel dropped.
-    pub host_drops: u64,
 }
 
 /// What sets the limit.
@@ -173,41 +159,6 @@ enum Phase {
     Look { share: Share, until: Instant },
 }
 
-/// What one TCP connection would get.
-#[derive(Clone, Copy, Debug)]
-struct Share {
-    window: CubicWindow,
-    /// Positions missed, at the last report, and when that was.
-    missed: u64,
-    at: Instant,
-    /// What is reported lost until then left before the window was cut.
-    cut_until: Instant,
-    round_trip: Duration,
-    /// The most that arrived lately, in bytes a second.
-    carried: u64,
-    /// Reports of an empty queue in a row.
-    empty: u32,
-}
-
-/// What one receiver told.
-#[derive(Clone, Copy, Debug, Default)]
-struct Receiver {
-    last: RateReport,
-    /// Where losses are counted from, since the last change.
-    base: Option<RateReport>,
-    /// The most that arrived in any of these reports.
-    delivery: u64,
-    was_heard: bool,
-    /// Marks in a row that waited in a queue.
-    queues: u32,
-    /// The share of packets that it loses whatever the rate.
-    chance: f64,
-    /// The shortest answers of this half minute and the one before, and since when.
-    least: Option<Duration>,
-    least_before: Option<Duration>,
-    half_since: Instant,
-}
-
 impl RateControl {
     /// A control that begins at `now`.
     #[must_use]
@@ -236,7 +187,7 @@ impl RateControl {
 
     /// Takes a report of the receiver with number `slot`.
     pub fn report(&mut self, now: Instant, slot: u32, report: &RateReport) {
-        // Whatever it claims, it can be reckoned with.
+        // A receiver may claim anything: keep the figure within what the sums below can take.
         let delivery = report.delivery.min(DELIVERY_MAX);
         let report = &RateReport {
             delivery,
@@ -257,52 +208,56 @@ impl RateControl {
                 self.beside(now, slot, report);
             };
         }
-        // Where far too much is sent, the marks are lost too. While the rate only grows, what is
-        // lost at a lower one is lost all the more now.
+        // At far too high a rate the marks are lost too, so that no report is current. While the
+        // rate only grows, what is lost at a lower one is lost all the more now.
         if !is_current && !matches!(self.phase, Phase::Start) {
             return;
         }
-        let base = *receiver.base.get_or_insert(*report);
-        receiver.delivery = receiver.delivery.max(report.delivery);
-        let loss = report.loss_since(&base);
-        let mut is_starved = false;
-        if let Some(loss) = loss {
-            receiver.base = Some(*report);
-            is_starved = report.drops_since(&base) > DROPS_SHARE_MAX;
-            if loss < receiver.chance / 2.0 {
-                receiver.chance = loss;
-            }
+        let seen = receiver.observe(report, is_current, is_fresh);
+        match self.symptom(now, &seen) {
+            Symptom::Queue => self.congested(now, slot, 0.0),
+            Symptom::HostDrops => self.host_drops(now, slot),
+            Symptom::Loss(loss) => self.congested(now, slot, loss),
+            Symptom::Doubtful => {}
+            Symptom::None if is_current => self.all_well(now, report.echo, &seen),
+            Symptom::None => {}
         }
-        if is_current {
-            receiver.was_heard = true;
-            receiver.saw(report, is_fresh);
-        }
-        // One mark in a queue, or a few packets lost, end no start; it goes no further then either.
-        let is_clean = receiver.queues == 0 && report.share_missed(&base) <= LOSS_SHARE_MAX;
-        let is_lossy = loss.is_some_and(|loss| loss > LOSS_SHARE_MAX.max(receiver.chance));
-        let is_draining = matches!(self.phase, Phase::Drain { .. });
-        // Who sends less than the limit has made no queue, unless that stays.
+    }
+
+    /// What `seen` shows to be wrong with the present rate.
+    fn symptom(&mut self, now: Instant, seen: &Observation) -> Symptom {
+        // A source that sends less than the limit made no queue, unless the queue stays.
         let is_used = now.since(self.used_at) < GROW_INTERVAL * 2;
         let marks = if is_used { WARNINGS } else { WARNINGS_UNUSED };
-        let is_queued = receiver.queues >= marks || is_draining && receiver.queues > 0;
-        // Without a limit, the flow window bounds what may be in a queue.
-        let is_queued = is_queued && self.rate != 0;
-        if is_starved || is_lossy || is_queued {
-            self.warnings += u32::from(is_starved || is_lossy);
-            if is_queued {
-                self.congested(now, slot, 0.0);
-            } else if self.warnings < WARNINGS && matches!(self.phase, Phase::Start) {
-            } else if is_starved {
-                self.host_drops(now, slot);
-            } else {
-                self.congested(now, slot, loss.unwrap_or_default());
-            }
-        } else if is_current && (loss.is_some() || !self.phase.is_for_loss()) {
-            self.warnings = if loss.is_some() { 0 } else { self.warnings };
-            self.drained(now);
-            if matches!(self.phase, Phase::Start) && is_clean {
-                self.ramp(now, report.echo);
-            }
+        let is_draining = matches!(self.phase, Phase::Drain { .. });
+        let is_queued = seen.queues >= marks || is_draining && seen.queues > 0;
+        let loses = seen.is_starved || seen.is_lossy;
+        self.warnings += u32::from(loses);
+        let is_first = self.warnings < WARNINGS && matches!(self.phase, Phase::Start);
+        match () {
+            // Without a limit the flow window bounds what may wait in a queue.
+            () if is_queued && self.rate != 0 => Symptom::Queue,
+            () if !loses => Symptom::None,
+            () if is_first => Symptom::Doubtful,
+            () if seen.is_starved => Symptom::HostDrops,
+            () => Symptom::Loss(seen.loss.unwrap_or_default()),
+        }
+    }
+
+    /// A report of what the present rate does, `seen` since the mark that left at `echo`, shows
+    /// nothing wrong.
+    fn all_well(&mut self, now: Instant, echo: Instant, seen: &Observation) {
+        if seen.loss.is_none() && self.phase.is_for_loss() {
+            return;
+        }
+        if seen.loss.is_some() {
+            self.warnings = 0;
+        }
+        self.drained(now);
+        // One mark in a queue, or a few packets lost, do not end the start; they only stop its
+        // growth for this time.
+        if matches!(self.phase, Phase::Start) && seen.is_clean {
+            self.ramp(now, echo);
         }
     }
 
@@ -513,48 +468,36 @@ impl RateControl {
         if self.rate == 0 {
             self.used_at = now;
         }
-        match self.phase {
-            Phase::Cruise if self.receivers.values().all(|receiver| receiver.queues == 0) => {
-                if !self.all_heard(now) {
-                } else if self.was_limited {
-                    let percent = 100 + (1 << (self.steps / STEPS_ALIKE).min(4));
-                    self.steps += 1;
-                    // What was there once is soon tried again.
-                    let known = part(self.peak, 95).saturating_sub(self.rate) / 4;
-                    let rate = part(self.rate, percent).max(self.rate + known);
-                    if rate >= RAMP_END {
-                        (self.phase, self.limit) = (Phase::Start, None);
-                    }
-                    self.set(now, if rate >= RAMP_END { 0 } else { rate });
-                } else if now.since(self.used_at) >= UNUSED {
-                    self.phase = Phase::Start;
-                    self.warnings = 0;
-                    self.limit = None;
-                }
+        let is_free = self.receivers.values().all(|receiver| receiver.queues == 0);
+        if !matches!(self.phase, Phase::Cruise) || !is_free || !self.all_heard(now) {
+            return;
+        }
+        if self.was_limited {
+            let percent = 100 + (1 << (self.steps / STEPS_ALIKE).min(4));
+            self.steps += 1;
+            // A rate that the path carried before is reached again in a few steps.
+            let known = part(self.peak, 95).saturating_sub(self.rate) / 4;
+            let rate = part(self.rate, percent).max(self.rate + known);
+            if rate >= RAMP_END {
+                (self.phase, self.limit) = (Phase::Start, None);
             }
-            _ => {}
+            self.set(now, if rate >= RAMP_END { 0 } else { rate });
+        } else if now.since(self.used_at) >= UNUSED {
+            self.phase = Phase::Start;
+            self.warnings = 0;
+            self.limit = None;
         }
     }
 
     /// Somebody else keeps the queue full.
     fn compete(&mut self, now: Instant, slot: u32) {
         let report = self.receivers[&slot].last;
-        let round_trip = report.answer.max(ANSWER_MIN);
         let rate = if self.rate_before == 0 {
             self.ceiling
         } else {
             self.rate_before
         };
-        let window = rate as f64 * round_trip.as_secs_f64() / SEGMENT_BYTES;
-        let share = Share {
-            window: CubicWindow::new(window),
-            missed: report.missed,
-            at: now,
-            cut_until: now,
-            round_trip,
-            carried: report.delivery.max(self.config.rate_min),
-            empty: 0,
-        };
+        let share = Share::new(now, rate, &report, self.config.rate_min);
         self.limit = Some(RateLimit {
             slot,
             cause: RateCause::Network,
@@ -606,19 +549,11 @@ impl RateControl {
     /// A report of a receiver that is not the one on whose way somebody else is: what it loses
     /// beyond chance makes it the one that limits.
     fn beside(&mut self, now: Instant, slot: u32, report: &RateReport) {
-        let Some(receiver) = self.receivers.get_mut(&slot) else {
-            return;
-        };
-        receiver.delivery = receiver.delivery.max(report.delivery);
-        let base = *receiver.base.get_or_insert(*report);
-        let Some(loss) = report.loss_since(&base) else {
-            return;
-        };
-        receiver.base = Some(*report);
-        if report.drops_since(&base) > DROPS_SHARE_MAX {
-            self.host_drops(now, slot);
-        } else if loss > LOSS_SHARE_MAX.max(receiver.chance) {
-            self.congested(now, slot, loss);
+        let receiver = self.receivers.get_mut(&slot);
+        match receiver.and_then(|receiver| receiver.observe_beside(report)) {
+            Some(Symptom::HostDrops) => self.host_drops(now, slot),
+            Some(Symptom::Loss(loss)) => self.congested(now, slot, loss),
+            _ => {}
         }
     }
 
@@ -662,158 +597,43 @@ impl Phase {
     }
 }
 
-impl Share {
-    /// What a TCP connection would make of this report: `is_used` says whether all was sent that
-    /// may be.
-    fn report(&mut self, now: Instant, report: &RateReport, is_used: bool) {
-        if !report.answer.is_zero() {
-            let answer = report.answer.max(ANSWER_MIN);
-            // A queue that grows is believed at once, as by a connection whose window is full.
-            self.round_trip = answer.max((self.round_trip * 3 + answer) / 4);
-        }
-        self.carried = part(self.carried, 98).max(report.delivery);
-        let has_lost = report.missed > self.missed;
-        self.missed = report.missed;
-        let round_trips = now.since(self.at).as_secs_f64() / self.round_trip.as_secs_f64();
-        self.at = now;
-        if now < self.cut_until {
-            return;
-        }
-        if has_lost {
-            self.window.lose();
-            self.cut_until = now + self.round_trip + MARK_INTERVAL;
-        } else if is_used {
-            let segments = self.window.segments() * round_trips.min(1.0);
-            self.window.acknowledge(now, self.round_trip, segments);
-        }
-    }
-
-    /// In bytes a second: more than a little more than arrives only makes the queue longer.
-    fn rate(&self) -> u64 {
-        let rate = self.window.segments() * SEGMENT_BYTES / self.round_trip.as_secs_f64();
-        (rate as u64).min(part(self.carried, 125))
-    }
-}
-
-impl Receiver {
-    /// What the mark that `report` repeats has met on its way.
-    fn saw(&mut self, report: &RateReport, is_fresh: bool) {
-        if report.queue_delay <= report.queue_max() {
-            self.queues = 0;
-        } else if is_fresh {
-            self.queues += 1;
-        }
-    }
-
-    fn answered(&mut self, now: Instant, report: &RateReport) {
-        if report.answer.is_zero() {
-            return;
-        }
-        if now.since(self.half_since) >= LEAST_HALF {
-            (self.least_before, self.least, self.half_since) = (self.least, None, now);
-        }
-        self.least = Some(
-            self.least
-                .map_or(report.answer, |least| least.min(report.answer)),
-        );
-    }
-
-    /// The longest that what is under way may have to wait.
-    fn queue(&self, report: &RateReport) -> Duration {
-        let least = [self.least, self.least_before].into_iter().flatten().min();
-        report.answer.saturating_sub(least.unwrap_or_default())
-    }
-
-    fn is_empty(&self, report: &RateReport) -> bool {
-        !report.answer.is_zero() && self.queue(report) <= report.queue_max()
-    }
-}
-
-impl RateReport {
-    /// A longer queue is more than bursts and busy hosts make.
-    fn queue_max(&self) -> Duration {
-        QUEUE_MIN.max(self.round_trip / 8)
-    }
-
-    /// By when its queue is gone when 85 % of what arrives are sent, and that is known.
-    fn drain_time(&self) -> Duration {
-        self.queue_delay * 6 + MARK_INTERVAL * 2 + self.round_trip * 2
-    }
-
-    /// The share of packets that the receiver's host dropped since `base`.
-    fn drops_since(&self, base: &Self) -> f64 {
-        self.host_drops.saturating_sub(base.host_drops) as f64 / self.span(base).max(1) as f64
-    }
-
-    /// The share of packets lost since `base`; `None` over too few.
-    fn loss_since(&self, base: &Self) -> Option<f64> {
-        (self.span(base) >= LOSS_SPAN_MIN).then(|| self.share_missed(base))
-    }
-
-    /// The same over however few.
-    fn share_missed(&self, base: &Self) -> f64 {
-        // What a host drops has come through the network.
-        let dropped = self.host_drops.saturating_sub(base.host_drops);
-        let missed = self
-            .missed
-            .saturating_sub(base.missed.saturating_add(dropped));
-        missed as f64 / self.span(base).max(1) as f64
-    }
-
-    /// Packets between two reports.
-    const fn span(&self, base: &Self) -> u64 {
-        self.lead.saturating_sub(base.lead)
-    }
-}
-
 /// `percent` of a rate.
 const fn part(rate: u64, percent: u64) -> u64 {
     rate / 100 * percent + rate % 100 * percent / 100
 }
 
-/// Nothing delivers more, in bytes a second.
+/// No receiver takes more than 1 TB/s: sums and products of rates stay far within 64 bits.
 const DELIVERY_MAX: u64 = 1 << 40;
-/// A shorter queue is a burst's own, or a busy host's.
-const QUEUE_MIN: Duration = Duration::from_millis(2);
-/// Packets over which a share of lost ones means something.
-const LOSS_SPAN_MIN: u64 = 200;
-/// Random loss up to this is not congestion.
-const LOSS_SHARE_MAX: f64 = 0.10;
-/// Not even chance takes more.
+/// The highest loss that is put down to chance: a receiver that loses more is of no use anyway.
 const CHANCE_MAX: f64 = 0.75;
-/// A way that carries as much without a queue needs no limit: the flow window is one.
+/// Above this rate no limit is needed: 400 MB/s without a queue is more than the flow window lets
+/// through on most paths, so the flow window is the limit.
 const RAMP_END: u64 = 400_000_000;
-/// What is sent for so long at four times what a way carries makes a queue of three times that.
+/// How long a rate is tried before it grows fourfold. If the path carries only a quarter of it,
+/// 5 ms fill a queue of 15 ms, which the next report shows.
 const RAMP_TRIAL: Duration = Duration::from_millis(5);
-/// A queue that is back so soon was one.
+/// If a queue returns within this time after it was drained, the first one was real, and the
+/// delivery rate that was measured then is believed.
 const RELAPSE: Duration = Duration::from_millis(300);
-/// More dropped by a receiver's host is more than an accident.
-const DROPS_SHARE_MAX: f64 = 0.01;
-/// Marks in a queue, or reports of loss, in a row that mean something.
+/// Marks that met a queue, or reports of loss, in a row before they count: one may be an accident.
 const WARNINGS: u32 = 2;
-/// And when the limit is not in use.
+/// The same while the source sends less than the limit: then most queues are not of its making.
 const WARNINGS_UNUSED: u32 = 10;
-/// Drains in a row after which a queue is somebody else's.
+/// Drains in a row that leave the queue as it was, after which somebody else must be filling it.
 const VAIN_MAX: u32 = 3;
-/// Who keeps less of what the way once carried, has yielded enough.
+/// Below this share of the highest rate that the path carried, the source stops yielding.
 const YIELD_MAX_PERCENT: u64 = 75;
-/// Growths of 1 %, then of 2 %, and so on to 16 %.
+/// The limit grows by 1 % this many times, then by 2 % as many times, and so on to 16 %.
 const STEPS_ALIKE: u32 = 4;
+/// The least time between two growths, so that reports of the one before can arrive.
 const GROW_INTERVAL: Duration = Duration::from_millis(50);
-/// Marks are about as far apart.
-const MARK_INTERVAL: Duration = Duration::from_millis(10);
-/// A limit that was not reached for so long is none.
+/// A limit that was not reached for this long is removed.
 const UNUSED: Duration = Duration::from_secs(1);
-/// A receiver that says nothing for so long holds no growth back.
+/// A receiver that has said nothing for this long no longer holds growth back.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
-/// Half of the time of which the shortest answer counts.
-const LEAST_HALF: Duration = Duration::from_secs(30);
-/// For how long it competes before it looks for the first time, and at the most.
+/// How long it competes before it looks for the first time whether it still has to. Each look that
+/// finds somebody doubles the time, up to the maximum: a look costs half of the rate.
 const PATIENCE_MIN: Duration = Duration::from_secs(3);
 const PATIENCE_MAX: Duration = Duration::from_secs(24);
-/// How long that takes beyond the queue's own time.
+/// How long a look takes beyond the time that the queue itself needs to empty.
 const LOOK: Duration = Duration::from_millis(25);
-/// Shorter answers are taken for this long.
-const ANSWER_MIN: Duration = Duration::from_micros(200);
-/// A full packet of TCP on Ethernet.
-const SEGMENT_BYTES: f64 = 1514.0;

@@ -1,0 +1,143 @@
+//! What is known of one receiver: its last report, and what it showed at the present rate.
+
+use std::time::Duration;
+
+use base::Instant;
+
+use super::RateReport;
+
+/// What one receiver told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Receiver {
+    pub(super) last: RateReport,
+    /// The report that losses are counted from: the first since the last change of rate.
+    pub(super) base: Option<RateReport>,
+    /// The most that arrived in any of these reports.
+    pub(super) delivery: u64,
+    pub(super) was_heard: bool,
+    /// Marks in a row that waited in a queue.
+    pub(super) queues: u32,
+    /// The share of packets that it loses whatever the rate.
+    pub(super) chance: f64,
+    /// The shortest answers of this half minute and the one before, and since when.
+    least: Option<Duration>,
+    least_before: Option<Duration>,
+    half_since: Instant,
+}
+
+/// What a report shows since the last change of rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observation {
+    /// The share of packets lost; `None` over too few.
+    pub(super) loss: Option<f64>,
+    /// The receiver's host drops packets.
+    pub(super) is_starved: bool,
+    /// More is lost than chance explains.
+    pub(super) is_lossy: bool,
+    /// No queue, and over however few packets no such loss.
+    pub(super) is_clean: bool,
+    /// Marks in a row that met a queue.
+    pub(super) queues: u32,
+}
+
+/// What is wrong with the present rate, as a report shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Symptom {
+    /// Nothing.
+    None,
+    /// Loss for the first time, before anything is known of the path: it may be an accident.
+    Doubtful,
+    /// Packets wait on the path.
+    Queue,
+    /// The receiver's host drops what arrives.
+    HostDrops,
+    /// This share of packets is lost.
+    Loss(f64),
+}
+
+impl Receiver {
+    /// Takes a report made at the present rate. Gives what it shows since the last change of rate.
+    pub(super) fn observe(
+        &mut self,
+        report: &RateReport,
+        is_current: bool,
+        is_fresh: bool,
+    ) -> Observation {
+        let base = *self.base.get_or_insert(*report);
+        self.delivery = self.delivery.max(report.delivery);
+        let loss = report.loss_since(&base);
+        let mut is_starved = false;
+        if let Some(loss) = loss {
+            self.base = Some(*report);
+            is_starved = report.drops_since(&base) > DROPS_SHARE_MAX;
+            if loss < self.chance / 2.0 {
+                self.chance = loss;
+            }
+        }
+        if is_current {
+            self.was_heard = true;
+            self.count_queue(report, is_fresh);
+        }
+        Observation {
+            loss,
+            is_starved,
+            is_lossy: loss.is_some_and(|loss| loss > LOSS_SHARE_MAX.max(self.chance)),
+            is_clean: self.queues == 0 && report.share_missed(&base) <= LOSS_SHARE_MAX,
+            queues: self.queues,
+        }
+    }
+
+    /// Takes a report while another receiver's path is shared with somebody else. Gives the loss
+    /// beyond chance, or that the host drops packets.
+    pub(super) fn observe_beside(&mut self, report: &RateReport) -> Option<Symptom> {
+        self.delivery = self.delivery.max(report.delivery);
+        let base = *self.base.get_or_insert(*report);
+        let loss = report.loss_since(&base)?;
+        self.base = Some(*report);
+        if report.drops_since(&base) > DROPS_SHARE_MAX {
+            return Some(Symptom::HostDrops);
+        }
+        (loss > LOSS_SHARE_MAX.max(self.chance)).then_some(Symptom::Loss(loss))
+    }
+
+    /// Counts marks in a row that met a queue; a mark that is repeated counts once.
+    fn count_queue(&mut self, report: &RateReport, is_fresh: bool) {
+        if report.queue_delay <= report.queue_max() {
+            self.queues = 0;
+        } else if is_fresh {
+            self.queues += 1;
+        }
+    }
+
+    /// Notes how long an answer took, for the shortest of the last 30 to 60 s.
+    pub(super) fn answered(&mut self, now: Instant, report: &RateReport) {
+        if report.answer.is_zero() {
+            return;
+        }
+        if now.since(self.half_since) >= LEAST_HALF {
+            (self.least_before, self.least, self.half_since) = (self.least, None, now);
+        }
+        self.least = Some(
+            self.least
+                .map_or(report.answer, |least| least.min(report.answer)),
+        );
+    }
+
+    /// The longest that packets may have to wait: the time of the answer above the shortest.
+    pub(super) fn queue(&self, report: &RateReport) -> Duration {
+        let least = [self.least, self.least_before].into_iter().flatten().min();
+        report.answer.saturating_sub(least.unwrap_or_default())
+    }
+
+    /// True when nothing waits on the path.
+    pub(super) fn is_empty(&self, report: &RateReport) -> bool {
+        !report.answer.is_zero() && self.queue(report) <= report.queue_max()
+    }
+}
+
+/// Judgement: random loss up to this share, as on radio links, is not taken for congestion.
+const LOSS_SHARE_MAX: f64 = 0.10;
+/// A host that drops more than this share of what arrives does so all the time, not by accident.
+const DROPS_SHARE_MAX: f64 = 0.01;
+/// Half of the time for which the shortest answer counts: routes change within minutes.
+const LEAST_HALF: Duration = Duration::from_secs(30);
