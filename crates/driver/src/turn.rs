@@ -23,6 +23,9 @@ base::counters! {
 
 /// An endpoint on its input and output.
 ///
+/// A debug build names a back end that breaks its contract: a clock that goes back, or a run or a
+/// connection of which it takes more than it was given.
+///
 /// **Cost**: a turn makes no allocation; it makes one receive call, at most a few send calls
 /// and what the control connections need. It never blocks.
 #[derive(Debug)]
@@ -62,8 +65,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
     where
         E: Handle<S>,
     {
-        let now = self.io.now();
-        self.now = now;
+        let now = self.tick();
         self.counters.turns += 1;
         let buffers = self.receive(now, sink)?;
         let link_events = self.serve_links(now);
@@ -80,6 +82,17 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
             runs,
             blocked: self.blocked,
         })
+    }
+
+    /// The time of a turn that begins.
+    fn tick(&mut self) -> Instant {
+        let (before, now) = (self.now, self.io.now());
+        debug_assert!(
+            now >= before,
+            "the clock went back from {before:?} to {now:?}"
+        );
+        self.now = now;
+        now
     }
 
     fn receive<S: ?Sized>(&mut self, now: Instant, sink: &mut S) -> Result<usize, IoFault>
@@ -127,7 +140,11 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
                     self.endpoint.link_opened(key, link);
                 }
                 Some(LinkCommand::Send { link, bytes }) => {
-                    let taken = self.io.link_send(link, bytes);
+                    let (len, taken) = (bytes.len(), self.io.link_send(link, bytes));
+                    debug_assert!(
+                        taken <= len,
+                        "{taken} of {len} bytes were taken of {link:?}"
+                    );
                     self.endpoint.link_sent(link, taken);
                 }
                 Some(LinkCommand::Pause { link, is_paused }) => {
@@ -149,6 +166,12 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
             let whole = run.datagram_count();
             let begun = self.io.now();
             let outcome = self.io.send(&run);
+            if let Outcome::Sent { datagrams } = outcome {
+                debug_assert!(
+                    datagrams <= whole,
+                    "{datagrams} of {whole} datagrams were sent"
+                );
+            }
             self.endpoint.run_took(self.io.now().since(begun));
             self.endpoint.run_done(now, outcome);
             match outcome {
@@ -169,8 +192,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
     /// Sends what waits to be sent without looking at what has arrived, which the turn after it
     /// does: for a message that must not wait for that. Gives how many runs left.
     pub fn send_ready(&mut self) -> usize {
-        let now = self.io.now();
-        self.now = now;
+        let now = self.tick();
         self.send_runs(now)
     }
 
@@ -242,11 +264,12 @@ mod tests {
         arrivals: VecDeque<Vec<u8>>,
         outcomes: VecDeque<Outcome>,
         sent: Vec<usize>,
+        times: VecDeque<u64>,
     }
 
     impl Io for Script {
         fn now(&mut self) -> Instant {
-            Instant::from_nanos(5)
+            Instant::from_nanos(self.times.pop_front().unwrap_or(5))
         }
 
         fn recv(&mut self, batch: &mut RecvBatch) -> Result<usize, IoFault> {
@@ -370,6 +393,24 @@ mod tests {
         assert_eq!(driver.turn(&mut sink).unwrap().runs, 1);
         assert!(driver.turn(&mut sink).unwrap().is_idle());
         assert_eq!(driver.counters().runs, RUNS_MAX as u64 + 1);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "the clock went back")]
+    fn a_clock_that_goes_back_is_named() {
+        let mut driver = driver(0);
+        driver.io.times.push_back(4);
+        drop(driver.turn(&mut Vec::new()));
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "3 of 2 datagrams were sent")]
+    fn a_back_end_that_sends_more_than_it_was_given_is_named() {
+        let mut driver = driver(1);
+        driver.io.outcomes.push_back(Outcome::Sent { datagrams: 3 });
+        drop(driver.turn(&mut Vec::new()));
     }
 
     #[test]
