@@ -60,4 +60,4 @@ usage: cargo xtask COMMAND
                  uftp, udpcast and sockperf, where installed; --pairs N, --size BYTES
   soak [SECONDS] one transfer at full rate, 1 % lost, 60 s unless given; fails when a message is
                  missing, when memory grows or the rate falls
-  docs           docs/parameters.md, from the declarations";
+  docs           docs/src/reference: parameters, counters, exit codes, from the declarations";

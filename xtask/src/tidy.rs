@@ -14,6 +14,8 @@ mod crates;
 
 mod layout;
 
+mod links;
+
 mod rules;
 pub(crate) use rules::{CrateRule, Rules};
 
@@ -38,6 +40,7 @@ pub(crate) fn check(root: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     crates::check(root, &rules, &mut findings);
     layout::check(root, &rules, &mut findings);
+    links::check(root, &sources, &mut findings);
     let banned = text::banned_words(root);
     for source in &sources {
         text::check(source, &banned, &mut findings);

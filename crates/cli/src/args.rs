@@ -142,7 +142,7 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Print a manual page, or write those of all commands
     Man(ManArgs),
-    /// Write the table of parameters
+    /// Write the reference pages of the book
     #[command(hide = true)]
     Docs(DocsArgs),
 }

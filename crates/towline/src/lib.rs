@@ -57,7 +57,7 @@ pub use transfer::{Transfer, TransferThread};
 mod usage;
 pub use usage::{Usage, UsageMeter};
 
-pub use base::{CounterSet, Instant, quantity};
+pub use base::{CounterInfo, CounterSet, Instant, Unit, quantity};
 pub use delivery::{
     Demotion, Key, LeaveReason, Limit, Offer, PlanOutcome, PlanReceiverEvent, PlanSenderEvent,
     Policy, RateCause, ReceiverProgress, ReceiverReport, ReceiverState, RegistryEvent, SlowPolicy,

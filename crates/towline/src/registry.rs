@@ -16,6 +16,9 @@
 mod client;
 pub use client::{processes, read};
 
+mod declared;
+pub use declared::declared;
+
 mod directory;
 
 mod document;

@@ -1,4 +1,4 @@
-//! Rules about the repository as a whole: README's crate table, fuzz corpora.
+//! Rules about the repository as a whole: the table of crates, fuzz corpora.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -10,7 +10,7 @@ use crate::fuzz;
 
 /// Checks the layout.
 pub(super) fn check(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
-    readme(root, rules, findings);
+    crate_table(root, rules, findings);
     for target in fuzz::targets(root) {
         let corpus = format!("fuzz/corpus/{target}");
         let has_seed = fs::read_dir(root.join(&corpus)).is_ok_and(|mut list| list.next().is_some());
@@ -21,11 +21,11 @@ pub(super) fn check(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
     }
 }
 
-/// README's table of crates: `| crate | may depend on | job |`, equal to rules and manifests.
-fn readme(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
-    let text = fs::read_to_string(root.join("README.md")).unwrap_or_default();
+/// ARCHITECTURE's table of crates: `| crate | may depend on | job |`, equal to rules and manifests.
+fn crate_table(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
+    let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
     let mut shown = BTreeSet::new();
-    let mut find = |text: &str| findings.push(Finding::new("readme", "README.md", text));
+    let mut find = |text: &str| findings.push(Finding::new("crate-table", "ARCHITECTURE.md", text));
     for line in text.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [place, arrows, job] = cells[..] else {

@@ -8,9 +8,9 @@ use lab::Lab;
 use super::{START, ours::Removed};
 use crate::program::{self, Running};
 
-/// Draws the heat maps of four rates, and what the cable carries by size, into `docs/img`.
+/// Draws the heat maps of four rates, and what the cable carries by size, into `docs/src/img`.
 pub(super) fn draw(lab: &Lab) -> Result<String, String> {
-    let directory = program::root().join("docs/img");
+    let directory = program::root().join("docs/src/img");
     fs::create_dir_all(&directory).map_err(|it| format!("{}: {it}", directory.display()))?;
     let (rates, sizes) = (
         directory.join("rtt-rates.png"),
@@ -18,7 +18,7 @@ pub(super) fn draw(lab: &Lab) -> Result<String, String> {
     );
     round_trips(lab, &rates)?;
     datagrams(lab, &sizes)?;
-    Ok("drew docs/img/rtt-rates.png and docs/img/udp-sizes.png".to_owned())
+    Ok("drew docs/src/img/rtt-rates.png and docs/src/img/udp-sizes.png".to_owned())
 }
 
 fn round_trips(lab: &Lab, picture: &Path) -> Result<(), String> {

@@ -82,10 +82,10 @@ pub(crate) struct ManArgs {
     pub(crate) to: Option<PathBuf>,
 }
 
-/// Write the table of parameters.
+/// Write the reference pages of the book.
 #[derive(Debug, Args)]
 pub(crate) struct DocsArgs {
-    /// Directory to write parameters.md into
+    /// Directory to write the pages into
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
 }

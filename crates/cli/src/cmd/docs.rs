@@ -1,39 +1,90 @@
-//! `towline docs`: the reference of parameters, made from their declarations.
+//! `towline docs`: the pages of the reference that follow from declarations in the code.
 
 use std::{fmt::Write as _, fs};
 
-use towline::{PARAMETERS, Role};
+use towline::{PARAMETERS, Role, registry};
 
 use crate::{
-    args::{DocsArgs, SESSION_OPTIONS, flag},
+    args::{DocsArgs, EXIT_CODES, SESSION_OPTIONS, flag},
     failure::{Failure, Verdict},
     report::Output,
 };
 
 pub(super) fn run(args: &DocsArgs, output: &Output) -> Result<Verdict, Failure> {
-    let path = args.directory.join("parameters.md");
-    let written = fs::create_dir_all(&args.directory).and_then(|()| fs::write(&path, parameters()));
-    written
-        .map_err(|error| Failure::environment(&format!("writing {}", path.display()), &error))?;
-    output.note(&format!("wrote {}", path.display()));
+    fs::create_dir_all(&args.directory).map_err(|error| {
+        Failure::environment(&format!("making {}", args.directory.display()), &error)
+    })?;
+    for (name, page) in PAGES {
+        let path = args.directory.join(name);
+        fs::write(&path, page()).map_err(|error| {
+            Failure::environment(&format!("writing {}", path.display()), &error)
+        })?;
+        output.note(&format!("wrote {}", path.display()));
+    }
     Ok(Verdict::Done)
 }
 
+/// A generated page: its file name, and what makes its text.
+type Page = (&'static str, fn() -> String);
+
+/// Every generated page.
+const PAGES: &[Page] = &[
+    ("parameters.md", parameters),
+    ("counters.md", counters),
+    ("exit-codes.md", exit_codes),
+];
+
+/// The counters that `top` and `stat` show, as Markdown.
+fn counters() -> String {
+    let mut text = String::from(
+        "# Counters\n\n\
+         Written by `cargo xtask docs` from the declarations in the code; do not edit.\n\
+         `towline top` and `towline stat PID` show them by these names (`source.rdata_packets`),\n\
+         and so does `--json`. All of them only grow while a session lives.\n",
+    );
+    for (set, declared) in registry::declared() {
+        let head = format!("\n## {set}\n\n| counter | unit | meaning |\n|---|---|---|\n");
+        text.push_str(&head);
+        for counter in declared {
+            let name = format!("`{set}.{}`", counter.name);
+            row(&mut text, &[&name, counter.unit.name(), counter.help]);
+        }
+    }
+    text
+}
+
+/// The exit codes of every command, as Markdown.
+fn exit_codes() -> String {
+    let mut text = String::from(
+        "# Exit codes\n\n\
+         Written by `cargo xtask docs` from the declarations in the code; do not edit.\n\n\
+         | exit code | meaning |\n|---|---|\n",
+    );
+    for (code, meaning) in EXIT_CODES {
+        row(&mut text, &[code, &meaning.replace('\n', " ")]);
+    }
+    text
+}
+
+/// Adds one row of a table.
+fn row(text: &mut String, cells: &[&str]) {
+    let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+    writeln!(text, "| {} |", cells.join(" | ")).expect("writing to a String cannot fail");
+}
+
 /// The reference of options and parameters, as Markdown.
-pub(crate) fn parameters() -> String {
+fn parameters() -> String {
     let mut text = String::from(
         "# Options and parameters\n\n\
-         Written by `towline docs`; do not edit. Each is a long flag (`--nak-backoff-max 2ms`)\n\
-         and a key of the file that `--config` names (`nak_backoff_max = \"2ms\"`).\n\n\
+         Written by `cargo xtask docs` from the declarations in the code; do not edit.\n\
+         Each is a long flag (`--nak-backoff-max 2ms`) and a key of the\n\
+         file that `--config` names (`nak_backoff_max = \"2ms\"`).\n\n\
          ## Options of a session\n\n| option | default | end |\n|---|---|---|\n",
     );
-    let mut row = |cells: &[&str]| {
-        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
-        writeln!(text, "| {} |", cells.join(" | ")).expect("writing to a String cannot fail");
-    };
     for option in SESSION_OPTIONS {
         let name = format!("`--{}`", flag(option.name));
-        row(&[&name, option.default.unwrap_or("none"), end(option.role)]);
+        let default = option.default.unwrap_or("none");
+        row(&mut text, &[&name, default, end(option.role)]);
     }
     let parameters = "\n## Protocol parameters\n\n\
         | parameter | default | range | end | meaning | where the default comes from |\n\
@@ -52,8 +103,7 @@ pub(crate) fn parameters() -> String {
             parameter.help,
             parameter.source,
         ];
-        let cells = cells.map(|cell| cell.replace('|', "\\|"));
-        writeln!(text, "| {} |", cells.join(" | ")).expect("writing to a String cannot fail");
+        row(&mut text, &cells);
     }
     text
 }
@@ -74,11 +124,13 @@ mod tests {
 
     #[test]
     fn the_committed_reference_is_what_the_declarations_say() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/parameters.md");
-        let committed = fs::read_to_string(path).unwrap_or_default();
-        assert!(
-            committed == parameters(),
-            "docs/parameters.md is stale: run `cargo xtask docs`"
-        );
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference");
+        for (name, page) in PAGES {
+            let committed = fs::read_to_string(directory.join(name)).unwrap_or_default();
+            assert!(
+                committed == page(),
+                "docs/src/reference/{name} is stale: run `cargo xtask docs`"
+            );
+        }
     }
 }

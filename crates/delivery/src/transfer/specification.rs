@@ -1,5 +1,5 @@
 //! The written protocol and the code say the same: tables and example bytes of
-//! `docs/object-protocol.md`.
+//! `docs/src/protocol.md`.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ use crate::{
     seal::{Role, Seal},
 };
 
-const TEXT: &str = include_str!("../../../../docs/object-protocol.md");
+const TEXT: &str = include_str!("../../../../docs/src/protocol.md");
 
 const NONCE_R: [u8; 16] = [0x11; 16];
 const NONCE_S: [u8; 16] = [0x22; 16];

@@ -1,10 +1,10 @@
 use std::{
     fs, io,
     os::unix::{fs::PermissionsExt as _, net::UnixListener},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
-use super::{CounterServer, client, directory};
+use super::{CounterServer, client, declared, directory};
 
 base::counters! {
     /// What these tests count.
@@ -91,4 +91,42 @@ fn a_directory_open_to_others_is_closed_and_a_link_is_refused() {
     std::os::unix::fs::symlink(&scratch.0, &link).unwrap();
     let error = directory::create(&link).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn every_set_of_the_product_is_declared_once_in_the_reference() {
+    let names: Vec<&str> = declared().iter().map(|(name, _)| *name).collect();
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = Vec::new();
+    collect_sets(&crates, &mut found);
+    assert!(found.len() > 5, "the search is broken: {found:?}");
+    for name in found {
+        let count = names.iter().filter(|&&listed| listed == name).count();
+        assert_eq!(count, 1, "registry::declared() names {name} {count} times");
+    }
+}
+
+/// Names of the sets that `counters!` declares beneath `directory`, tests and examples left out.
+fn collect_sets(directory: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).expect("a directory of the workspace") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            collect_sets(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).expect("a source file");
+            for line in text.lines().map(str::trim) {
+                let Some(declared) = line.strip_prefix("pub struct ") else {
+                    continue;
+                };
+                // `Name: "set" {`, or on one line with what the macro repeats.
+                let mut quoted = declared.split('"');
+                if quoted
+                    .next()
+                    .is_some_and(|name| name.ends_with("Counters: "))
+                {
+                    found.extend(quoted.next().map(str::to_owned));
+                }
+            }
+        }
+    }
 }

@@ -11,7 +11,7 @@
 //! [`ParseError`](crate::ParseError); none panics and none allocates more than the bytes it was
 //! given.
 //!
-//! **Spec**: `docs/object-protocol.md`; version [`VERSION`].
+//! **Spec**: `docs/src/protocol.md`; version [`VERSION`].
 
 mod block;
 pub use block::{BlockHeader, BlockKind, ObjectId};

@@ -1,0 +1,28 @@
+//! Every set of counters that a session may publish.
+
+use base::{CounterInfo, CounterSet, DropCounters};
+use delivery::{PlanReceiverCounters, PlanSenderCounters, RegistryCounters, ReporterCounters};
+use driver::{DriverCounters, ObjectReceiverCounters};
+use net::{UdpCounters, intercept::InterceptCounters};
+use pgm::{ReceiverCounters, SourceCounters};
+
+/// The sets that a process may show, by name, in the order of the reference.
+#[must_use]
+pub fn declared() -> Vec<(&'static str, &'static [CounterInfo])> {
+    const fn of<S: CounterSet>() -> (&'static str, &'static [CounterInfo]) {
+        (S::NAME, S::DECLARED)
+    }
+    vec![
+        of::<SourceCounters>(),
+        of::<ReceiverCounters>(),
+        of::<RegistryCounters>(),
+        of::<ReporterCounters>(),
+        of::<PlanSenderCounters>(),
+        of::<PlanReceiverCounters>(),
+        of::<ObjectReceiverCounters>(),
+        of::<DriverCounters>(),
+        of::<UdpCounters>(),
+        of::<DropCounters>(),
+        of::<InterceptCounters>(),
+    ]
+}
