@@ -10,12 +10,17 @@
 //!    `run_done(now, outcome)` until it gives `None`, then rare events.
 //! 3. `next_timeout()` says when `handle_timeout(now)` is due.
 //!
+//! A debug build names misuse of it: see [`Contract`].
+//!
 //! Nothing inside reads a clock, sleeps, spawns, locks, allocates per packet or depends on hash
 //! order; everything is bounded by configuration, and reaching a bound is an event and a counter.
 #![forbid(unsafe_code)]
 
 mod arrival;
 pub use arrival::{Arrival, Datagram, PathId, RecvBatch, Segments, Socket};
+
+mod contract;
+pub use contract::Contract;
 
 mod counter;
 pub use counter::{CounterInfo, CounterSet, Unit};

@@ -28,7 +28,9 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use base::{Arrival, Budget, DropCounters, DropReason, Instant, Outcome, Rng, Run, Verdict};
+use base::{
+    Arrival, Budget, Contract, DropCounters, DropReason, Instant, Outcome, Rng, Run, Verdict,
+};
 use wire::pgm::{
     Body, ChecksumState, Data, Flags, Header, NakList, Packet, PgmOption, Spm, Tsi, verify_checksum,
 };
@@ -68,6 +70,7 @@ use table::PeerTable;
 #[derive(Debug)]
 pub struct Receiver {
     shared: Shared,
+    contract: Contract,
     peers: PeerTable,
     /// Sessions with something to pop, each once.
     ready: VecDeque<u32>,
@@ -97,6 +100,7 @@ impl Receiver {
                 requests: Vec::new(),
                 combine: crate::fec::combine,
             },
+            contract: Contract::default(),
             peers: PeerTable::new(limits.peers_max),
             ready: VecDeque::new(),
             is_ready: Vec::new(),
@@ -107,8 +111,12 @@ impl Receiver {
     }
 
     /// Takes one packet: what became of it. `sqn` in the verdict is a 64-bit position.
+    ///
+    /// # Panics
+    /// In debug builds, when time goes back, as in every call that is told the time.
     #[inline]
     pub fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
+        self.contract.tell_time(now);
         self.shared.counters.seen_packets += 1;
         let verdict = self.sort(now, arrival, tpdu);
         let verdict = verdict.unwrap_or_else(Verdict::Drop);
@@ -138,18 +146,27 @@ impl Receiver {
         Some(self.present(session, step))
     }
 
-    /// The next packets to send, at most `budget`; the same again until [`Receiver::run_done`].
-    pub fn poll_run(&mut self, _now: Instant, budget: Budget) -> Option<Run<'_>> {
+    /// The next packets to send, at most `budget`; [`Receiver::run_done`] must follow.
+    ///
+    /// # Panics
+    /// In debug builds, when it did not for the last run.
+    pub fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
+        self.contract.tell_time(now);
         self.shared.outbox.poll_run(budget)
     }
 
     /// Says what became of the run that was given last.
-    pub fn run_done(&mut self, _now: Instant, outcome: Outcome) {
+    ///
+    /// # Panics
+    /// In debug builds, when none was; otherwise nothing happens then.
+    pub fn run_done(&mut self, now: Instant, outcome: Outcome) {
+        self.contract.tell_time(now);
         self.shared.outbox.run_done(outcome);
     }
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.contract.tell_time(now);
         if now < self.wake {
             return;
         }

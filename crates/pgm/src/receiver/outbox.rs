@@ -12,7 +12,7 @@ use std::{
     ops::Range,
 };
 
-use base::{Budget, Outcome, PathId, Run};
+use base::{Budget, Contract, Outcome, PathId, Run};
 use wire::{
     Sqn,
     pgm::{Addressing, Body, Flags, Nak, NakList, PgmOption, Tsi, emit_flagged},
@@ -97,6 +97,7 @@ impl Outbox {
 
     /// The next packets to send: as many as are equally long, to one address, within `budget`.
     pub(super) fn poll_run(&mut self, budget: Budget) -> Option<Run<'_>> {
+        Contract::poll_run(self.in_run == 0);
         let first = self.items.front()?;
         let segment = first.range.len();
         let mut end = first.range.end;
@@ -127,6 +128,7 @@ impl Outbox {
 
     /// Forgets what left, or will never leave.
     pub(super) fn run_done(&mut self, outcome: Outcome) {
+        Contract::run_done(self.in_run > 0);
         let done = match outcome {
             Outcome::Sent { datagrams } => datagrams.min(self.in_run),
             Outcome::Blocked => 0,

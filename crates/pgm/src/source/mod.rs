@@ -37,7 +37,7 @@ use std::{
     time::Duration,
 };
 
-use base::{DropCounters, Instant, PathId, Rng, earliest};
+use base::{Contract, DropCounters, Instant, PathId, Rng, earliest};
 use wire::{
     Sqn,
     pgm::{Addressing, Fragment, Mark, PgmOption, Rst, Tsi},
@@ -86,25 +86,48 @@ pub struct Source {
     row: Option<OpenRow>,
     ncfs: NcfQueue,
     spm: SpmSchedule,
-    spm_sqn: Sqn,
-    pacer: Pacer,
-    repair_pacer: Pacer,
-    ncf_pacer: Pacer,
+    pacers: Pacers,
     cork: Cork,
-    flow_hold: u64,
-    elimination: Duration,
-    first: u64,
+    reports: Reports,
     limits: Limits,
     closing: Closing,
     reset: Option<Rst>,
-    blocked: bool,
     now: Instant,
-    pending: Pending,
-    control: Vec<u8>,
-    ranges: Vec<Range<usize>>,
-    repaired: Vec<u64>,
+    contract: Contract,
+    out: Outgoing,
     counters: SourceCounters,
     drops: DropCounters,
+}
+
+/// What keeps to the limits of a rate.
+#[derive(Debug)]
+struct Pacers {
+    /// Everything that is sent.
+    all: Pacer,
+    repairs: Pacer,
+    ncfs: Pacer,
+}
+
+/// What receivers that report make the source do.
+#[derive(Clone, Copy, Debug)]
+struct Reports {
+    /// Everything from this position on is kept.
+    hold: u64,
+    /// A packet is repaired once in this time.
+    elimination: Duration,
+}
+
+/// The run that was given out last, and the memory that runs are made in.
+#[derive(Debug)]
+struct Outgoing {
+    pending: Pending,
+    /// The network had no room for the last one.
+    is_blocked: bool,
+    /// An SPM or a confirmation.
+    control: Vec<u8>,
+    ranges: Vec<Range<usize>>,
+    /// The positions of repairs.
+    repaired: Vec<u64>,
 }
 
 /// What a source is made of besides its parameters.
@@ -128,6 +151,13 @@ pub struct SourceSetup {
     pub mark: Option<Mark>,
 }
 
+impl SourceSetup {
+    /// The position of the first packet.
+    const fn first_position(&self) -> u64 {
+        (1 << 32) + self.first_sqn as u64
+    }
+}
+
 impl Source {
     /// A source whose first SPM is due at `now`.
     ///
@@ -138,7 +168,7 @@ impl Source {
         if config.strict_pgm() {
             setup.mark = None;
         }
-        let first = (1 << 32) + u64::from(setup.first_sqn);
+        let first = setup.first_position();
         let log = TransmitLog::new(config.tx_window_bytes(), config.tx_window_sqns(), first);
         let repairs = RepairQueue::new(log.index_slots());
         let limits = Limits::new(&config, &setup);
@@ -154,28 +184,34 @@ impl Source {
             row: None,
             ncfs: NcfQueue::new(),
             spm: SpmSchedule::new(&config, now),
-            // Below 2^31: OpenPGM compares a new peer's first SPM with 0, and takes none from the
-            // upper half of the number space; without an SPM it then gives up what it misses.
-            spm_sqn: Sqn(Rng::new(setup.seed).next_u32() >> 1),
-            pacer: Pacer::new(config.rate().limit(), catch_up, now),
-            repair_pacer: Pacer::new(0, catch_up, Instant::ZERO),
-            ncf_pacer: Pacer::new(0, NCF_BURST, Instant::ZERO),
+            pacers: Pacers {
+                all: Pacer::new(config.rate().limit(), catch_up, now),
+                repairs: Pacer::new(0, catch_up, Instant::ZERO),
+                ncfs: Pacer::new(0, NCF_BURST, Instant::ZERO),
+            },
             cork: Cork::new(config.cork()),
-            flow_hold: u64::MAX,
-            elimination: elimination(&config, ELIMINATION_START),
-            first,
+            reports: Reports {
+                hold: u64::MAX,
+                elimination: elimination(&config, ELIMINATION_START),
+            },
             limits,
             closing: Closing::Open,
             reset: None,
-            blocked: false,
             now,
-            pending: Pending::None,
-            control: Vec::with_capacity(CONTROL_BYTES),
-            ranges: Vec::with_capacity(IOVECS_MAX),
-            repaired: Vec::with_capacity(IOVECS_MAX),
+            contract: Contract::default(),
+            out: Outgoing {
+                pending: Pending::None,
+                is_blocked: false,
+                control: Vec::with_capacity(CONTROL_BYTES),
+                ranges: Vec::with_capacity(IOVECS_MAX),
+                repaired: Vec::with_capacity(IOVECS_MAX),
+            },
             counters: SourceCounters::default(),
             drops: DropCounters::default(),
         };
+        // Below 2^31: OpenPGM compares a new peer's first SPM with 0, and takes none from the upper
+        // half of the number space; without an SPM it then gives up what it misses.
+        source.spm.sqn = Sqn(Rng::new(setup.seed).next_u32() >> 1);
         source.set_rate(config.rate().limit());
         source
     }
@@ -183,16 +219,16 @@ impl Source {
     /// Changes the limit over everything that is sent, in bytes a second; 0 for none. The shares
     /// of repairs and confirmations follow.
     pub fn set_rate(&mut self, rate: u64) {
-        self.pacer.set_rate(rate);
+        self.pacers.all.set_rate(rate);
         if rate == 0 {
-            self.repair_pacer.set_rate(self.config.repair_rate());
-            self.ncf_pacer.set_rate(0);
+            self.pacers.repairs.set_rate(self.config.repair_rate());
+            self.pacers.ncfs.set_rate(0);
             self.spm.set_spacing(Duration::ZERO);
         } else {
             let share = u128::from(rate) * u128::from(self.config.repair_share()) / 100;
             let share = u64::try_from(share).unwrap_or(rate).max(1);
-            self.repair_pacer.set_rate(share);
-            self.ncf_pacer.set_rate((rate / NCF_PART).max(1));
+            self.pacers.repairs.set_rate(share);
+            self.pacers.ncfs.set_rate((rate / NCF_PART).max(1));
             let spm_bytes = SPM_BYTES + self.limits.datagram_overhead;
             self.spm
                 .set_spacing(time_of(spm_bytes, (rate / SPM_PART).max(1)));
@@ -204,7 +240,7 @@ impl Source {
     /// much later at most. Neither goes above 50 ms, or above a fixed `nak_rdata_interval`.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         let measured = (round_trip + ELIMINATION_SLACK).clamp(ELIMINATION_MIN, ELIMINATION_MAX);
-        self.elimination = elimination(&self.config, measured);
+        self.reports.elimination = elimination(&self.config, measured);
         self.spm.set_round_trip(round_trip);
     }
 
@@ -212,7 +248,7 @@ impl Source {
     /// new data within the flow window beyond it: flow control by receivers that report. `None`
     /// lets the window move freely.
     pub const fn set_hold(&mut self, position: Option<u64>) {
-        self.flow_hold = match position {
+        self.reports.hold = match position {
             Some(position) => position,
             None => u64::MAX,
         };
@@ -248,11 +284,6 @@ impl Source {
         }
     }
 
-    /// Our own SPM option, to change what it says from the next SPM on.
-    pub const fn mark_mut(&mut self) -> Option<&mut Mark> {
-        self.setup.mark.as_mut()
-    }
-
     /// Takes no more data. When everything has been sent, SPMs carry OPT_FIN, three in quick
     /// succession first, and NAKs are answered for `linger` more.
     ///
@@ -260,7 +291,7 @@ impl Source {
     /// the time is a parameter of its own.
     /// **Spec**: RFC 3208 section 9.7.2.
     pub fn close(&mut self, now: Instant) {
-        self.now = now;
+        self.tell_time(now);
         if matches!(self.closing, Closing::Open) {
             self.closing = Closing::Sending;
         }
@@ -273,7 +304,7 @@ impl Source {
     ///
     /// **Spec**: RFC 3208 section 9.8.2.
     pub fn abort(&mut self, now: Instant, reason: u8, repairs: bool) {
-        self.now = now;
+        self.tell_time(now);
         self.row = None;
         self.log.discard_unsent();
         self.reset = Some(Rst {
@@ -311,7 +342,7 @@ impl Source {
 
     /// Does what is due at `now`. What there is to send then comes from `poll_run`.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
+        self.tell_time(now);
         self.advance_closing(now);
     }
 
@@ -326,10 +357,10 @@ impl Source {
         };
         let mut due = self.spm.due();
         if !self.ncfs.is_empty() {
-            due = due.min(self.ncf_pacer.due());
+            due = due.min(self.pacers.ncfs.due());
         }
         if self.has_repairs() {
-            due = due.min(self.repair_pacer.due());
+            due = due.min(self.pacers.repairs.due());
         }
         if self.has_sendable() {
             due = due.min(self.cork_due());
@@ -337,8 +368,8 @@ impl Source {
         if self.is_proactive_due() {
             due = Instant::ZERO;
         }
-        let due = due.max(self.pacer.due());
-        let waits_for_room = self.blocked && due <= self.now;
+        let due = due.max(self.pacers.all.due());
+        let waits_for_room = self.out.is_blocked && due <= self.now;
         earliest(end, (!waits_for_room).then_some(due))
     }
 
@@ -346,7 +377,7 @@ impl Source {
     #[must_use]
     pub fn is_rate_limited(&self, now: Instant) -> bool {
         let waits = self.has_sendable() || self.has_repairs() || !self.ncfs.is_empty();
-        waits && !self.pacer.is_ready(now)
+        waits && !self.pacers.all.is_ready(now)
     }
 
     /// True when nothing is unsent and no repair is queued.
@@ -411,7 +442,7 @@ impl Source {
             None => edge,
             Some(parity) => edge.min(parity.hold(unsent)),
         };
-        edge.min(self.flow_hold).max(self.log.trail())
+        edge.min(self.reports.hold).max(self.log.trail())
     }
 
     /// The first packet that was never sent. TXW_LEAD on the wire is the one before.
@@ -432,17 +463,10 @@ impl Source {
         self.log.unsent_bytes()
     }
 
-    /// Packets that wait to be repaired, and groups that wait for parity.
-    #[must_use]
-    pub fn repair_backlog(&self) -> u64 {
-        let groups = self.parity.as_ref().map_or(0, |parity| parity.backlog());
-        self.repairs.len() + groups
-    }
-
     /// The limit over everything that is sent, in bytes a second; 0 for none.
     #[must_use]
     pub const fn rate(&self) -> u64 {
-        self.pacer.rate()
+        self.pacers.all.rate()
     }
 
     /// The session's identifier.
@@ -467,6 +491,14 @@ impl Source {
     #[must_use]
     pub const fn drops(&self) -> &DropCounters {
         &self.drops
+    }
+
+    /// Every call that is told the time begins with it.
+    #[inline]
+    #[track_caller]
+    fn tell_time(&mut self, now: Instant) {
+        self.contract.tell_time(now);
+        self.now = now;
     }
 
     /// New data waits, and not for the receivers to catch up.

@@ -165,11 +165,6 @@ impl RepairQueue {
         self.waiting.is_empty()
     }
 
-    /// Number of positions that wait.
-    pub(super) const fn len(&self) -> u64 {
-        self.waiting.len()
-    }
-
     /// Gives the turn to the next line with something in it, if any.
     fn pass_on(&mut self) {
         self.turn_spent = 0;
@@ -217,7 +212,7 @@ mod tests {
         let healthy = queue.line_of(asker(2, 7));
         assert!(queue.insert(healthy, 90), "asked for by nobody else");
         assert!(!queue.insert(healthy, 350), "deep in the other's line");
-        assert_eq!((queue.len(), queue.oldest()), (301, 90));
+        assert_eq!(queue.oldest(), 90);
         let order = served(&mut queue, 4, 8);
         let at = |wanted| order.iter().position(|&position| position == wanted);
         assert_eq!(order.len(), 301);

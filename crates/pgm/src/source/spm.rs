@@ -20,12 +20,15 @@
 use std::time::Duration;
 
 use base::Instant;
+use wire::Sqn;
 
 use crate::{Config, Intervals, Timer};
 
 /// The SPM timers of one source.
 #[derive(Clone, Debug)]
 pub(super) struct SpmSchedule {
+    /// Of the next SPM.
+    pub(super) sqn: Sqn,
     active: Duration,
     ambient: Duration,
     heartbeat_set: Timer,
@@ -47,6 +50,7 @@ impl SpmSchedule {
     /// A schedule whose first SPM is due at `now`.
     pub(super) const fn new(config: &Config, now: Instant) -> Self {
         Self {
+            sqn: Sqn(0),
             active: config.spm_active(),
             ambient: config.spm_ambient(),
             heartbeat_set: config.spm_heartbeat_min(),
@@ -92,6 +96,7 @@ impl SpmSchedule {
         }
         self.heartbeat_due = now + self.heartbeat_interval();
         self.last = Some(now);
+        self.sqn = self.sqn.next();
         self.has_data_since = false;
         self.requested = None;
     }

@@ -11,7 +11,7 @@
 //!
 //! **Spec**: RFC 3208 sections 5.1.1 to 5.1.6, 5.3, 8.1.
 
-use base::{Budget, Instant, Outcome, Run, RunLimit};
+use base::{Budget, Contract, Instant, Outcome, Run, RunLimit};
 use wire::pgm::{Body, Join, Spm, emit};
 
 use super::{
@@ -22,18 +22,23 @@ use super::{
 impl Source {
     /// The next run, as a peek: [`Source::run_done`] must follow before anything else is sent.
     /// `None` when nothing is due; [`Source::next_timeout`] says when to ask again.
+    ///
+    /// # Panics
+    /// In debug builds, when [`Source::run_done`] was not called for the last one, or time goes
+    /// back.
     pub fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
-        self.now = now;
+        Contract::poll_run(matches!(self.out.pending, Pending::None));
+        self.tell_time(now);
         self.advance_closing(now);
-        self.pending = Pending::None;
-        if matches!(self.closing, Closing::Over) || !self.pacer.is_ready(now) {
+        self.out.pending = Pending::None;
+        if matches!(self.closing, Closing::Over) || !self.pacers.all.is_ready(now) {
             return None;
         }
         let limit = Budget {
             bytes: budget.bytes.min(RunLimit::BYTES_MAX),
             datagrams: budget.datagrams.max(1),
         };
-        if !self.ncfs.is_empty() && self.ncf_pacer.is_ready(now) {
+        if !self.ncfs.is_empty() && self.pacers.ncfs.is_ready(now) {
             return Some(self.ncf_run(limit));
         }
         if self.spm.due() <= now {
@@ -42,7 +47,7 @@ impl Source {
         if self.parity.is_some() {
             return self.repair_parity_or_odata_run(now, limit);
         }
-        if !self.repairs.is_empty() && self.repair_pacer.is_ready(now) {
+        if !self.repairs.is_empty() && self.pacers.repairs.is_ready(now) {
             return Some(self.repair_run(limit));
         }
         self.odata_run(limit)
@@ -55,7 +60,7 @@ impl Source {
                 return self.staged_run();
             }
         }
-        while self.has_repairs() && self.repair_pacer.is_ready(now) {
+        while self.has_repairs() && self.pacers.repairs.is_ready(now) {
             let others_wait = !self.repairs.is_empty();
             let is_next = |parity: &Parity| parity.is_next(others_wait);
             if !self.parity.as_deref().is_some_and(is_next) {
@@ -68,11 +73,15 @@ impl Source {
         self.odata_run(limit)
     }
 
-    /// What became of the run that `poll_run` gave. Without one, nothing happens.
+    /// What became of the run that `poll_run` gave.
+    ///
+    /// # Panics
+    /// In debug builds, when it gave none; otherwise nothing happens then.
     pub fn run_done(&mut self, now: Instant, outcome: Outcome) {
-        self.now = now;
-        let pending = std::mem::replace(&mut self.pending, Pending::None);
-        let count = pending.count(self.ranges.len(), self.repaired.len());
+        Contract::run_done(!matches!(self.out.pending, Pending::None));
+        self.tell_time(now);
+        let pending = std::mem::replace(&mut self.out.pending, Pending::None);
+        let count = pending.count(self.out.ranges.len(), self.out.repaired.len());
         if count == 0 {
             return;
         }
@@ -88,7 +97,7 @@ impl Source {
                 count
             }
         };
-        self.blocked = sent == 0;
+        self.out.is_blocked = sent == 0;
         self.counters.blocked += u64::from(sent < count);
         if sent == 0 {
             return;
@@ -108,19 +117,20 @@ impl Source {
         let datagrams = limit
             .datagrams
             .min(NCF_RUN_MAX)
-            .min(match self.ncf_pacer.rate() {
+            .min(match self.pacers.ncfs.rate() {
                 0 => NCF_RUN_MAX,
                 _ => 1,
             });
-        self.ncfs.collect(limit.bytes, datagrams, &mut self.ranges);
-        self.pending = Pending::Ncf;
+        self.ncfs
+            .collect(limit.bytes, datagrams, &mut self.out.ranges);
+        self.out.pending = Pending::Ncf;
         Run {
             path: self.setup.path,
             to: self.setup.group,
             hops: None,
-            segment: self.ranges[0].len(),
+            segment: self.out.ranges[0].len(),
             memory: self.ncfs.memory(),
-            ranges: &self.ranges,
+            ranges: &self.out.ranges,
         }
     }
 
@@ -132,11 +142,11 @@ impl Source {
                 .pop()
                 .expect("a confirmation left that was queued");
             let on_wire = len + self.limits.datagram_overhead;
-            let time = match self.ncf_pacer.rate() {
+            let time = match self.pacers.ncfs.rate() {
                 0 => interval,
                 rate => interval.max(super::time_of(on_wire, rate)),
             };
-            self.ncf_pacer.spend_time(now, time);
+            self.pacers.ncfs.spend_time(now, time);
             self.count_on_wire(now, 1, len);
         }
         self.counters.ncfs += sent as u64;
@@ -147,7 +157,7 @@ impl Source {
     fn spm_run(&mut self, now: Instant) -> Run<'_> {
         let trail = Sqn::of(self.log.trail());
         let spm = Body::Spm(Spm {
-            sqn: self.spm_sqn,
+            sqn: self.spm.sqn,
             trail,
             lead: Sqn::of(self.log.unsent()).previous(),
             path_nla: self.setup.nla,
@@ -177,81 +187,84 @@ impl Source {
             mark.tx_time_us = now.as_nanos() / 1000;
             add(PgmOption::Mark(mark));
         }
-        self.control.clear();
+        self.out.control.clear();
         emit(
-            &mut self.control,
+            &mut self.out.control,
             &self.addressing,
             &spm,
             &options[..count],
             &[],
         );
-        debug_assert!(self.control.len() <= SPM_BYTES, "an SPM outgrew its bound");
-        self.ranges.clear();
-        self.ranges.push(0..self.control.len());
-        self.pending = Pending::Spm;
+        debug_assert!(
+            self.out.control.len() <= SPM_BYTES,
+            "an SPM outgrew its bound"
+        );
+        self.out.ranges.clear();
+        self.out.ranges.push(0..self.out.control.len());
+        self.out.pending = Pending::Spm;
         Run {
             path: self.setup.path,
             to: self.setup.group,
             hops: None,
-            segment: self.control.len(),
-            memory: &self.control,
-            ranges: &self.ranges,
+            segment: self.out.control.len(),
+            memory: &self.out.control,
+            ranges: &self.out.ranges,
         }
     }
 
     fn spm_left(&mut self, now: Instant) {
         self.spm.spm_sent(now);
-        self.spm_sqn = self.spm_sqn.next();
         self.counters.spms += 1;
-        self.count_on_wire(now, 1, self.ranges[0].len());
+        self.count_on_wire(now, 1, self.out.ranges[0].len());
     }
 
     /// Gathers repairs of equal length, the last may be shorter, of the one whose turn it is.
     fn repair_run(&mut self, limit: Budget) -> Run<'_> {
-        self.ranges.clear();
-        self.repaired.clear();
+        self.out.ranges.clear();
+        self.out.repaired.clear();
         let first = self.repairs.next(self.log.unsent());
         let segment = self.log.range(first).len();
         let datagrams = self.datagrams_max(limit, segment).min(IOVECS_MAX);
         let datagrams = datagrams.min(
-            self.repair_pacer
+            self.pacers
+                .repairs
                 .burst_packets(self.config.pacing_quantum(), self.on_wire(segment)),
         );
         let (mut position, mut bytes) = (first, 0);
         loop {
             let range = self.log.range(position);
-            if !self.repaired.is_empty()
+            if !self.out.repaired.is_empty()
                 && (range.len() > segment || bytes + range.len() > limit.bytes)
             {
                 break;
             }
             self.log.turn_into_rdata(position);
             bytes += range.len();
-            self.repaired.push(position);
-            let is_last = range.len() < segment || self.repaired.len() >= datagrams;
-            match self.ranges.last_mut() {
+            self.out.repaired.push(position);
+            let is_last = range.len() < segment || self.out.repaired.len() >= datagrams;
+            match self.out.ranges.last_mut() {
                 Some(last) if last.end == range.start => last.end = range.end,
-                _ => self.ranges.push(range),
+                _ => self.out.ranges.push(range),
             }
             match self.repairs.after(position) {
                 Some(next) if !is_last => position = next,
                 _ => break,
             }
         }
-        self.pending = Pending::Rdata;
+        self.out.pending = Pending::Rdata;
         Run {
             path: self.setup.path,
             to: self.setup.group,
             hops: None,
             segment,
             memory: self.log.memory(),
-            ranges: &self.ranges,
+            ranges: &self.out.ranges,
         }
     }
 
     fn repairs_left(&mut self, now: Instant, sent: usize) {
         let mut bytes = 0;
-        for &position in &self.repaired[..sent] {
+        for &position in &self.out.repaired[..sent] {
             self.repairs.remove(position);
             self.log.set_repaired_at(position, now);
             bytes += self.log.range(position).len();
@@ -262,7 +275,7 @@ impl Source {
         self.counters.rdata_packets += sent as u64;
         self.counters.rdata_bytes += bytes as u64;
         let on_wire = bytes + sent * self.limits.datagram_overhead;
-        self.repair_pacer.spend(now, on_wire);
+        self.pacers.repairs.spend(now, on_wire);
         self.repairs.spend(on_wire, self.repair_turn_bytes());
         self.count_on_wire(now, sent, bytes);
         self.spm.data_sent(now);
@@ -273,7 +286,7 @@ impl Source {
     pub(super) fn repair_turn_bytes(&self) -> usize {
         let mtu = self.config.mtu();
         let quantum = self.config.pacing_quantum();
-        let packets = self.repair_pacer.burst_packets(quantum, mtu);
+        let packets = self.pacers.repairs.burst_packets(quantum, mtu);
         packets.saturating_mul(mtu).min(RunLimit::BYTES_MAX / 2)
     }
 
@@ -292,16 +305,16 @@ impl Source {
             datagrams = datagrams.min(parity.run_room(self.log.unsent()));
         }
         let run = self.log.unsent_run(limit.bytes, datagrams);
-        self.ranges.clear();
-        self.ranges.push(run.offset..run.offset + run.len);
-        self.pending = Pending::Odata(run);
+        self.out.ranges.clear();
+        self.out.ranges.push(run.offset..run.offset + run.len);
+        self.out.pending = Pending::Odata(run);
         Some(Run {
             path: self.setup.path,
             to: self.setup.group,
             hops: None,
             segment: run.segment,
             memory: self.log.memory(),
-            ranges: &self.ranges,
+            ranges: &self.out.ranges,
         })
     }
 
@@ -321,10 +334,10 @@ impl Source {
     /// window allows. The byte bound may be passed by one run.
     #[inline]
     pub(super) fn flow_room(&self) -> usize {
-        if self.flow_hold == u64::MAX {
+        if self.reports.hold == u64::MAX {
             return usize::MAX;
         }
-        let base = self.flow_hold.clamp(self.log.trail(), self.log.unsent());
+        let base = self.reports.hold.clamp(self.log.trail(), self.log.unsent());
         if self.log.span_bytes(base) >= self.config.flow_window_bytes() {
             return 0;
         }
@@ -336,7 +349,8 @@ impl Source {
     #[inline]
     fn datagrams_max(&self, limit: Budget, segment: usize) -> usize {
         let burst = self
-            .pacer
+            .pacers
+            .all
             .burst_packets(self.config.pacing_quantum(), self.on_wire(segment));
         limit.datagrams.min(burst)
     }
@@ -346,7 +360,7 @@ impl Source {
     pub(super) fn count_on_wire(&mut self, now: Instant, datagrams: usize, bytes: usize) {
         let on_wire = bytes + datagrams * self.limits.datagram_overhead;
         self.counters.wire_bytes += on_wire as u64;
-        self.pacer.spend(now, on_wire);
+        self.pacers.all.spend(now, on_wire);
     }
 
     #[inline]

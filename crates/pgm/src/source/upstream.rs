@@ -31,7 +31,7 @@ impl Source {
     ///
     /// **Cost**: at most 63 index look-ups and one copy of a control packet; no allocation.
     pub fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
-        self.now = now;
+        self.tell_time(now);
         self.counters.upstream_packets += 1;
         match self.take_upstream(now, arrival.source, tpdu) {
             Ok(()) => {
@@ -185,7 +185,7 @@ impl Source {
             self.counters.nak_eliminated += 1;
             return false;
         }
-        if repaired_at.is_some_and(|at| now.since(at) < self.elimination) {
+        if repaired_at.is_some_and(|at| now.since(at) < self.reports.elimination) {
             self.counters.nak_eliminated += 1;
             return false;
         }
@@ -205,10 +205,10 @@ impl Source {
         let ncf = Body::Ncf(Nak { sqn, ..nak });
         let options = [PgmOption::NakList(NakList::new(list))];
         let options = if list.is_empty() { &[][..] } else { &options };
-        self.control.clear();
+        self.out.control.clear();
         let addressing = &self.addressing;
-        emit_flagged(&mut self.control, addressing, flags, &ncf, options, &[]);
-        if !self.ncfs.push(&self.control) {
+        emit_flagged(&mut self.out.control, addressing, flags, &ncf, options, &[]);
+        if !self.ncfs.push(&self.out.control) {
             self.counters.ncf_suppressed += 1;
         }
     }

@@ -273,7 +273,7 @@ impl Source {
     /// The first packet of a session may say so.
     #[inline]
     pub(super) const fn is_syn_at(&self, position: u64) -> bool {
-        self.config.send_syn() && position == self.first
+        self.config.send_syn() && position == self.setup.first_position()
     }
 
     #[inline]

@@ -76,20 +76,23 @@ impl Peer {
             return Err(DropReason::Stale);
         }
         self.heard = now;
-        self.path = arrival.path;
-        self.scope_id = scope_of(arrival.source);
-        self.path_nla = Some(spm.path_nla);
-        self.spmr = SpmRequest::QUIET;
-        if self.last_spm.replace(spm.sqn).is_none() {
-            let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
+        self.spms.path = arrival.path;
+        self.spms.scope_id = scope_of(arrival.source);
+        self.spms.path_nla = Some(spm.path_nla);
+        self.spms.spmr = SpmRequest::QUIET;
+        if self.spms.last_spm.replace(spm.sqn).is_none() {
+            let due = self
+                .window
+                .gaps
+                .draw(now, &self.asking.timing, &mut shared.rng);
             self.window.gaps.restart_back_off(due);
         }
         if let Some(mark) = &notes.mark {
-            self.timing.count_group(mark.receiver_count);
+            self.asking.timing.count_group(mark.receiver_count);
         }
-        if notes.mark.is_some() && notes.mark != self.mark {
-            self.mark = notes.mark;
-            self.notices.mark = true;
+        if notes.mark.is_some() && notes.mark != self.spms.mark {
+            self.spms.mark = notes.mark;
+            self.due.notices.mark = true;
         }
         let mut end = None;
         if has_window {
@@ -116,7 +119,7 @@ impl Peer {
             return Err(DropReason::Unexpected);
         }
         self.heard = now;
-        let due = now + self.timing.wait_data;
+        let due = now + self.asking.timing.wait_data;
         let mut verdict = Ok(());
         self.for_each_range(nak, list, |peer, first, end| {
             peer.time_confirmation(now, first, end);
@@ -124,7 +127,10 @@ impl Peer {
                 peer.window.gaps.confirm(first, end, due);
                 return;
             }
-            let back_off = peer.window.gaps.draw(now, &peer.timing, &mut shared.rng);
+            let back_off = peer
+                .window
+                .gaps
+                .draw(now, &peer.asking.timing, &mut shared.rng);
             if peer.window.hint(end, now, back_off) {
                 peer.window.gaps.confirm(first, end, due);
             } else {
@@ -137,27 +143,27 @@ impl Peer {
 
     /// Learns the round trip when `first..end` holds the packet that is being timed.
     pub(super) fn time_confirmation(&mut self, now: Instant, first: u64, end: u64) {
-        if let Some(timed) = &mut self.timed
+        if let Some(timed) = &mut self.asking.timed
             && !timed.is_confirmed
             && (first..end).contains(&timed.sqn)
         {
-            self.timing.confirmed_after(now.since(timed.since));
+            self.asking.timing.confirmed_after(now.since(timed.since));
             (timed.since, timed.is_confirmed) = (now, true);
         }
     }
 
     /// Learns how long a repair takes when `position` is the packet that is being timed.
     pub(super) fn time_repair(&mut self, now: Instant, position: u64) {
-        if let Some(timed) = self.timed.take_if(|timed| timed.sqn == position)
+        if let Some(timed) = self.asking.timed.take_if(|timed| timed.sqn == position)
             && timed.is_confirmed
         {
-            self.timing.repaired_after(now.since(timed.since));
+            self.asking.timing.repaired_after(now.since(timed.since));
         }
     }
 
     /// Learns how long a repair takes when the packet that is being timed is one of `first..end`.
     pub(super) fn time_group_repair(&mut self, now: Instant, first: u64, end: u64) {
-        let timed = self.timed.map(|timed| timed.sqn);
+        let timed = self.asking.timed.map(|timed| timed.sqn);
         if let Some(position) = timed.filter(|sqn| (first..end).contains(sqn)) {
             self.time_repair(now, position);
         }
@@ -166,7 +172,8 @@ impl Peer {
     /// Another's NAK for `first..end` was heard: the next confirmation may answer that one, which
     /// may have had the shorter way.
     pub(super) fn take_no_time_of(&mut self, first: u64, end: u64) {
-        self.timed
+        self.asking
+            .timed
             .take_if(|timed| !timed.is_confirmed && (first..end).contains(&timed.sqn));
     }
 
@@ -178,7 +185,7 @@ impl Peer {
         nak: &Nak,
         list: Option<NakList<'_>>,
     ) {
-        let due = now + self.timing.wait_silenced();
+        let due = now + self.asking.timing.wait_silenced();
         self.for_each_range(nak, list, |peer, first, end| {
             peer.take_no_time_of(first, end);
             peer.window.gaps.silence(first, end, due);
@@ -187,23 +194,23 @@ impl Peer {
 
     /// Another receiver asked for an SPM.
     pub(in crate::receiver) fn heard_spmr(&mut self, now: Instant, shared: &Shared) {
-        self.spmr.heard(now, &shared.limits);
+        self.spms.spmr.heard(now, &shared.limits);
     }
 
     /// How to reach the sender: by the way the last SPM told, or directly when none did.
     pub(in crate::receiver) fn upstream(&self, shared: &Shared) -> Upstream {
         let group = shared.setup.group;
-        let mut to = SocketAddr::new(self.path_nla.unwrap_or(self.source), group.port());
+        let mut to = SocketAddr::new(self.spms.path_nla.unwrap_or(self.source), group.port());
         if let SocketAddr::V6(v6) = &mut to {
             // A link-local path NLA carries no zone: it is the one the SPM came by.
             if v6.ip().is_unicast_link_local() {
-                v6.set_scope_id(self.scope_id);
+                v6.set_scope_id(self.spms.scope_id);
             }
         }
         Upstream {
             tsi: self.tsi,
             destination_port: shared.setup.destination_port,
-            path: self.path,
+            path: self.spms.path,
             to,
             group,
         }
@@ -211,8 +218,8 @@ impl Peer {
 
     /// Notes the way that the session's first packet came by.
     pub(in crate::receiver) fn note_way(&mut self, arrival: &Arrival) {
-        self.path = arrival.path;
-        self.scope_id = scope_of(arrival.source);
+        self.spms.path = arrival.path;
+        self.spms.scope_id = scope_of(arrival.source);
     }
 
     /// The owner of this end wants no more of the session.
@@ -224,22 +231,22 @@ impl Peer {
     pub(super) fn leave(&mut self, farewell: Farewell) {
         self.window.lose_all();
         self.phase = Phase::Leaving(farewell);
-        self.spmr = SpmRequest::QUIET;
+        self.spms.spmr = SpmRequest::QUIET;
     }
 
     /// True when the SPM is newer than the last one. A sender that really began to count anew shows
     /// it by several such SPMs in sequence.
     fn is_spm_in_sequence(&mut self, sqn: Sqn) -> bool {
-        let newer = self.last_spm.is_none_or(|last| sqn.is_after(last));
+        let newer = self.spms.last_spm.is_none_or(|last| sqn.is_after(last));
         if !newer {
-            let (last, count) = self.stale;
+            let (last, count) = self.spms.stale;
             let count = if sqn.is_after(last) { count + 1 } else { 1 };
-            self.stale = (sqn, count);
+            self.spms.stale = (sqn, count);
             if count < STALE_MAX {
                 return false;
             }
         }
-        self.stale = (sqn, 0);
+        self.spms.stale = (sqn, 0);
         true
     }
 
@@ -266,7 +273,10 @@ impl Peer {
         }
         let end = spm.lead.next().extend(self.window.next);
         let before = self.window.next;
-        let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
+        let due = self
+            .window
+            .gaps
+            .draw(now, &self.asking.timing, &mut shared.rng);
         if self
             .window
             .announce(end, notes.is_fin || notes.is_reset, now, due)

@@ -53,9 +53,9 @@ impl Peer {
             Some(Step::Lost { count, .. }) => {
                 counters.lost_events += 1;
                 counters.lost_sqns += count;
-                self.is_joining = false;
+                self.due.is_joining = false;
             }
-            Some(Step::Message(_) | Step::Apdu(_)) => self.is_joining = false,
+            Some(Step::Message(_) | Step::Apdu(_)) => self.due.is_joining = false,
             _ => {}
         }
         self.look_again(store);
@@ -64,7 +64,7 @@ impl Peer {
 
     /// The bytes of a message that was put together.
     pub(in crate::receiver) fn apdu(&self) -> &[u8] {
-        self.assembly.bytes()
+        self.due.assembly.bytes()
     }
 
     /// The next held message, if nothing else can come first. What it leaves behind is looked at
@@ -75,14 +75,14 @@ impl Peer {
             replaced,
             found,
             mark,
-        } = self.notices;
+        } = self.due.notices;
         let entry = *self.held.front()?;
         let is_next = entry.sqn == self.window.base
             && entry.is_whole()
             && self.mode == Mode::Sequence
-            && self.assembly.is_idle()
-            && !self.skip.is_some()
-            && !(replaced || found || mark || self.is_joining);
+            && self.due.assembly.is_idle()
+            && !self.due.skip.is_some()
+            && !(replaced || found || mark || self.due.is_joining);
         if !is_next {
             return None;
         }
@@ -98,15 +98,15 @@ impl Peer {
         if self.is_over() {
             return None;
         }
-        self.assembly.return_reserve(store);
-        if std::mem::take(&mut self.notices.replaced) {
+        self.due.assembly.return_reserve(store);
+        if std::mem::take(&mut self.due.notices.replaced) {
             return Some(Step::Replaced);
         }
-        if std::mem::take(&mut self.notices.found) {
+        if std::mem::take(&mut self.due.notices.found) {
             return Some(Step::Found);
         }
-        if std::mem::take(&mut self.notices.mark) {
-            return self.mark.map(Step::Mark);
+        if std::mem::take(&mut self.due.notices.mark) {
+            return self.spms.mark.map(Step::Mark);
         }
         let data = match self.mode {
             Mode::Sequence => self.step_in_sequence(store, counters),
@@ -121,53 +121,53 @@ impl Peer {
         store: &mut HeldStore,
         counters: &mut ReceiverCounters,
     ) -> Option<Step> {
-        self.is_short = false;
-        if !self.assembly.is_idle()
-            && let Some(lost) = self.skip.take()
+        self.due.is_short = false;
+        if !self.due.assembly.is_idle()
+            && let Some(lost) = self.due.skip.take()
         {
             return Some(lost);
         }
-        if let Some(first) = self.assembly.hand_out() {
+        if let Some(first) = self.due.assembly.hand_out() {
             return Some(Step::Apdu(first));
         }
         loop {
             let base = self.window.base;
             if let Some(gap) = self.window.gaps.take_lost_at(base) {
                 self.abandon(counters);
-                self.skip.cover(base, gap.end);
+                self.due.skip.cover(base, gap.end);
                 self.window.base = gap.end;
                 continue;
             }
             let Some(entry) = self.held.front().copied().filter(|held| held.sqn == base) else {
-                return self.skip.take();
+                return self.due.skip.take();
             };
             match entry.content(store) {
                 Content::Whole => {
                     self.abandon(counters);
-                    return self.skip.take().or_else(|| {
+                    return self.due.skip.take().or_else(|| {
                         self.advance(store);
                         Some(Step::Message(entry))
                     });
                 }
                 Content::Broken => {
                     self.abandon(counters);
-                    self.skip.cover(base, base + 1);
+                    self.due.skip.cover(base, base + 1);
                     self.advance(store);
                 }
-                Content::Part(part) if part.index == 0 && self.skip.is_some() => {
-                    return self.skip.take();
+                Content::Part(part) if part.index == 0 && self.due.skip.is_some() => {
+                    return self.due.skip.take();
                 }
-                Content::Part(part) => match self.assembly.add_held(store, &entry, &part) {
+                Content::Part(part) => match self.due.assembly.add_held(store, &entry, &part) {
                     Fit::Taken => self.advance(store),
                     Fit::Completed => {
                         self.advance(store);
-                        return self.assembly.hand_out().map(Step::Apdu);
+                        return self.due.assembly.hand_out().map(Step::Apdu);
                     }
                     // It is no loss: another session has the room, and gives it back. Only who is
                     // leaving cannot wait.
                     Fit::NoRoom if !matches!(self.phase, Phase::Leaving(_)) => {
-                        self.is_short = true;
-                        return self.skip.take();
+                        self.due.is_short = true;
+                        return self.due.skip.take();
                     }
                     Fit::Stray | Fit::NoRoom => {
                         let abandoned = self.abandon(counters);
@@ -183,16 +183,16 @@ impl Peer {
 
     /// Skips the piece at `position`, which is due and belongs to no message at hand.
     pub(super) fn skip_piece(&mut self, position: u64, counters: &mut ReceiverCounters) {
-        if self.is_joining && !self.skip.is_some() {
+        if self.due.is_joining && !self.due.skip.is_some() {
             counters.skipped_fragments += 1;
         } else {
-            self.skip.cover(position, position + 1);
+            self.due.skip.cover(position, position + 1);
         }
     }
 
     /// Gives the message at hand up, if there is one: what of it came is skipped.
     pub(super) fn abandon(&mut self, counters: &mut ReceiverCounters) -> bool {
-        let Some(first) = self.assembly.abandon() else {
+        let Some(first) = self.due.assembly.abandon() else {
             return false;
         };
         counters.broken_messages += 1;
@@ -200,7 +200,7 @@ impl Peer {
         if base::planted::is_planted(base::planted::Bug::LossMiscounted) {
             return true;
         }
-        self.skip.cover(first, self.window.base);
+        self.due.skip.cover(first, self.window.base);
         true
     }
 
@@ -227,7 +227,7 @@ impl Peer {
             return None;
         }
         if self.abandon(counters) {
-            return self.skip.take();
+            return self.due.skip.take();
         }
         let step = match self.phase {
             Phase::Leaving(Farewell::Reset) => Step::Reset,
@@ -235,7 +235,7 @@ impl Peer {
             _ => Step::Ended,
         };
         self.retire(store);
-        self.notices = Notices::default();
+        self.due.notices = Notices::default();
         Some(step)
     }
 

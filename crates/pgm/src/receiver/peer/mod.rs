@@ -79,45 +79,63 @@ pub(super) struct Peer {
     pub(super) session: u32,
     /// The only address that this session's packets may come from.
     pub(super) source: IpAddr,
-    scope_id: u32,
-    path: PathId,
     way: Way,
     mode: Mode,
     /// The window has a beginning.
     is_established: bool,
     window: Window,
     held: HeldQueue,
+    due: Due,
+    phase: Phase,
+    spms: FromSpms,
+    offer: Offer,
+    asking: Asking,
+    heard: Instant,
+    arrived: Arrived,
+    /// The owner knows the sender by other means than its packets.
+    is_vouched_for: bool,
+    /// What it sends are rows of messages.
+    pub(super) is_packed: bool,
+}
+
+/// What is given out next, and what stands in its way.
+#[derive(Debug)]
+struct Due {
     assembly: Assembly,
     /// What was given up just before the window's base, or before the message at hand.
     skip: Skip,
-    phase: Phase,
-    last_spm: Option<Sqn>,
-    /// SPMs in a row that were out of sequence with `last_spm`, but in sequence among themselves.
-    stale: (Sqn, u8),
-    path_nla: Option<IpAddr>,
-    spmr: SpmRequest,
-    offer: Offer,
-    timing: Timing,
-    timed: Option<Timed>,
-    heard: Instant,
-    /// Data accepted, and what was missing of it at first.
-    arrived: Arrived,
     notices: Notices,
-    mark: Option<Mark>,
-    /// When the current turn of asking began, and what it has asked for.
-    turn: (Instant, u64),
-    /// Held data found no room: only the oldest gap is asked for, at this pace.
-    is_starved: bool,
-    pace: Pace,
     /// The piece that is due found no room: it waits for [`Peer::try_again`], and nothing is asked
     /// for meanwhile, as nothing that comes can be kept.
     is_short: bool,
     /// Nothing was given out or lost yet: pieces of a message begun earlier are no loss.
     is_joining: bool,
-    /// The owner knows the sender by other means than its packets.
-    is_vouched_for: bool,
-    /// What it sends are rows of messages.
-    pub(super) is_packed: bool,
+}
+
+/// What the sender's SPMs say, above all the way back to it.
+#[derive(Debug)]
+struct FromSpms {
+    last_spm: Option<Sqn>,
+    /// SPMs in a row that were out of sequence with `last_spm`, but in sequence among themselves.
+    stale: (Sqn, u8),
+    path_nla: Option<IpAddr>,
+    scope_id: u32,
+    path: PathId,
+    mark: Option<Mark>,
+    /// When to ask for one.
+    spmr: SpmRequest,
+}
+
+/// How and when repairs are asked for.
+#[derive(Debug)]
+struct Asking {
+    timing: Timing,
+    timed: Option<Timed>,
+    /// When the current turn of asking began, and what it has asked for.
+    turn: (Instant, u64),
+    /// Held data found no room: only the oldest gap is asked for, at this pace.
+    is_starved: bool,
+    pace: Pace,
 }
 
 /// The packet whose confirmation and repair are timed, one at a time.
@@ -184,35 +202,41 @@ impl Peer {
             tsi,
             session,
             source,
-            scope_id: 0,
-            path: shared.setup.path,
             way: Way::Long,
             mode,
             is_established: false,
             window: Window::new(mode == Mode::Sequence, 0, limits.span_max, limits.gaps_max),
             held: HeldQueue::new(limits.pages_max),
-            assembly: Assembly::default(),
-            skip: Skip::default(),
+            due: Due {
+                assembly: Assembly::default(),
+                skip: Skip::default(),
+                notices: Notices {
+                    found: true,
+                    ..Notices::default()
+                },
+                is_short: false,
+                is_joining: true,
+            },
             phase: Phase::Open,
-            last_spm: None,
-            stale: (Sqn(0), 0),
-            path_nla: None,
-            spmr: SpmRequest::start(now, limits, &mut shared.rng),
+            spms: FromSpms {
+                last_spm: None,
+                stale: (Sqn(0), 0),
+                path_nla: None,
+                scope_id: 0,
+                path: shared.setup.path,
+                mark: None,
+                spmr: SpmRequest::start(now, limits, &mut shared.rng),
+            },
             offer: Offer::default(),
-            timing: shared.limits.timing,
-            timed: None,
+            asking: Asking {
+                timing: shared.limits.timing,
+                timed: None,
+                turn: (now, 0),
+                is_starved: false,
+                pace: Pace::default(),
+            },
             heard: now,
             arrived: Arrived::default(),
-            notices: Notices {
-                found: true,
-                ..Notices::default()
-            },
-            mark: None,
-            turn: (now, 0),
-            is_starved: false,
-            pace: Pace::default(),
-            is_short: false,
-            is_joining: true,
             is_vouched_for: false,
             is_packed: false,
         }
@@ -310,13 +334,13 @@ impl Peer {
             replaced,
             found,
             mark,
-        } = self.notices;
+        } = self.due.notices;
         let base = self.window.base;
         let data = match self.mode {
             Mode::Sequence => {
-                let is_due = |entry: &Entry| entry.sqn == base && !self.is_short;
-                self.assembly.is_complete()
-                    || self.skip.is_some()
+                let is_due = |entry: &Entry| entry.sqn == base && !self.due.is_short;
+                self.due.assembly.is_complete()
+                    || self.due.skip.is_some()
                     || self.held.front().is_some_and(is_due)
                     || self.window.gaps.is_lost_at(base)
             }
@@ -337,7 +361,7 @@ impl Peer {
 
     /// True when the session has shown enough to be kept when room is needed.
     pub(super) fn is_proven(&self) -> bool {
-        let enough = if self.last_spm.is_some() {
+        let enough = if self.spms.last_spm.is_some() {
             PROVEN_DATA_PACKETS
         } else {
             PROVEN_DATA_PACKETS_WITHOUT_SPM
@@ -352,28 +376,28 @@ impl Peer {
 
     /// True when the application knows the session number as this sender's, and not as over.
     pub(super) fn is_announced(&self) -> bool {
-        self.notices.replaced || (!self.notices.found && !self.is_over())
+        self.due.notices.replaced || (!self.due.notices.found && !self.is_over())
     }
 
     /// Notes that the session number was another sender's, and that the application knows that one.
     pub(super) fn replace_another(&mut self) {
-        self.notices.replaced = true;
+        self.due.notices.replaced = true;
     }
 
     /// There may be room for the piece that is due.
     pub(super) const fn try_again(&mut self) {
-        self.is_short = false;
+        self.due.is_short = false;
     }
 
     /// Gives up all memory; the session is over and its packets are ignored.
     pub(super) fn retire(&mut self, store: &mut HeldStore) {
         self.held.clear(store);
         self.offer.clear(store);
-        self.assembly.clear(store);
+        self.due.assembly.clear(store);
         self.phase = Phase::Over;
         self.way = Way::Long;
-        self.notices = Notices::default();
-        self.spmr = SpmRequest::QUIET;
+        self.due.notices = Notices::default();
+        self.spms.spmr = SpmRequest::QUIET;
         self.window.gaps.truncate(0);
     }
 
@@ -382,7 +406,7 @@ impl Peer {
     }
 
     pub(super) const fn path_nla(&self) -> Option<IpAddr> {
-        self.path_nla
+        self.spms.path_nla
     }
 
     pub(super) const fn is_established(&self) -> bool {
@@ -398,7 +422,7 @@ impl Peer {
     }
 
     pub(super) const fn mark(&self) -> Option<&Mark> {
-        self.mark.as_ref()
+        self.spms.mark.as_ref()
     }
 
     /// Puts data that has a place where it belongs.
@@ -416,14 +440,20 @@ impl Peer {
             Mode::Arrival => self.keep_on_arrival(position, &content, data, shared),
         };
         if kept == Err(DropReason::NoRoom) {
-            let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
-            self.is_starved = true;
+            let due = self
+                .window
+                .gaps
+                .draw(now, &self.asking.timing, &mut shared.rng);
+            self.asking.is_starved = true;
             self.window.miss(position, now, due);
             return Err(DropReason::NoRoom);
         }
         let mut due = Instant::NEVER;
         if place == Place::Ahead {
-            due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
+            due = self
+                .window
+                .gaps
+                .draw(now, &self.asking.timing, &mut shared.rng);
             self.count_missed(position - self.window.next, shared);
         }
         self.window.take(position, place, now, due);
@@ -438,7 +468,7 @@ impl Peer {
             (Ok(Kept::Skipped), Content::Part(_)) => Err(DropReason::Unexpected),
             (Ok(Kept::Broken | Kept::Skipped), _) => Err(DropReason::Malformed),
             (Ok(Kept::InTurn), Content::Whole) => {
-                self.is_joining = false;
+                self.due.is_joining = false;
                 Ok(Verdict::Payload {
                     session: self.session,
                     sqn: position,
@@ -461,14 +491,14 @@ impl Peer {
         shared: &mut Shared,
     ) -> Result<Kept, DropReason> {
         let is_turn = position == self.window.base
-            && !self.notices.found
-            && !self.notices.replaced
-            && !self.assembly.is_complete();
-        self.is_short &= !is_turn;
+            && !self.due.notices.found
+            && !self.due.notices.replaced
+            && !self.due.assembly.is_complete();
+        self.due.is_short &= !is_turn;
         match content {
             Content::Whole if is_turn => {
                 self.abandon(&mut shared.counters);
-                if !self.skip.is_some() {
+                if !self.due.skip.is_some() {
                     return Ok(Kept::InTurn);
                 }
             }
@@ -477,7 +507,7 @@ impl Peer {
             }
             Content::Broken if is_turn => {
                 self.abandon(&mut shared.counters);
-                self.skip.cover(position, position + 1);
+                self.due.skip.cover(position, position + 1);
                 return Ok(Kept::Skipped);
             }
             _ => {}
@@ -503,12 +533,14 @@ impl Peer {
         shared: &mut Shared,
     ) -> Result<Kept, DropReason> {
         let mut fit = self
+            .due
             .assembly
             .add(&mut shared.store, position, part, payload);
         if fit == Fit::Stray {
             let abandoned = self.abandon(&mut shared.counters);
             if abandoned && part.index == 0 {
                 fit = self
+                    .due
                     .assembly
                     .add(&mut shared.store, position, part, payload);
             }
@@ -516,7 +548,7 @@ impl Peer {
         match fit {
             Fit::Taken | Fit::Completed => Ok(Kept::InTurn),
             Fit::NoRoom => {
-                self.is_short = true;
+                self.due.is_short = true;
                 Err(DropReason::NoRoom)
             }
             Fit::Stray => {
@@ -538,7 +570,7 @@ impl Peer {
         shared: &mut Shared,
     ) -> Result<Kept, DropReason> {
         let content = match content {
-            Content::Whole if !self.notices.found && !self.notices.replaced => {
+            Content::Whole if !self.due.notices.found && !self.due.notices.replaced => {
                 return Ok(Kept::InTurn);
             }
             Content::Part(_) => &Content::Broken,
@@ -568,7 +600,10 @@ impl Peer {
                 let trail = self.window.trail;
                 self.begin(position, shared);
                 self.window.trail = trail;
-                let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
+                let due = self
+                    .window
+                    .gaps
+                    .draw(now, &self.asking.timing, &mut shared.rng);
                 self.window.announce(end, false, now, due);
             }
             return;
@@ -631,12 +666,12 @@ impl Peer {
 
     /// Finds out how the next expected packet is to be treated, if it is a plain one.
     fn look_again(&mut self, store: &HeldStore) {
-        if self.is_starved && self.held.has_room() && store.has_room() {
-            self.is_starved = false;
+        if self.asking.is_starved && self.held.has_room() && store.has_room() {
+            self.asking.is_starved = false;
         }
         // Until it is proven, each packet of a session must move it among the evictable.
-        let is_quiet = !self.notices.found
-            && !self.notices.replaced
+        let is_quiet = !self.due.notices.found
+            && !self.due.notices.replaced
             && self.phase == Phase::Open
             && self.is_established
             && self.is_proven()
@@ -648,8 +683,8 @@ impl Peer {
             Mode::Sequence if self.window.gaps.first() == Some(self.window.base) => Way::Hold,
             Mode::Sequence => {
                 let is_bare = self.window.base == self.window.next
-                    && self.assembly.is_idle()
-                    && !self.skip.is_some();
+                    && self.due.assembly.is_idle()
+                    && !self.due.skip.is_some();
                 if is_bare { Way::HandOut } else { Way::Long }
             }
         };

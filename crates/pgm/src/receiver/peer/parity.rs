@@ -90,7 +90,7 @@ impl Peer {
             self.offer.clear(&mut shared.store);
             return;
         };
-        let reading = if self.mark.is_some() {
+        let reading = if self.spms.mark.is_some() {
             ParityReading::Rfc
         } else {
             ParityReading::Lax
@@ -142,7 +142,10 @@ impl Peer {
         if end > self.window.next && !self.is_past_end(end - 1) {
             // Parity follows its whole group.
             let before = self.window.next;
-            let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
+            let due = self
+                .window
+                .gaps
+                .draw(now, &self.asking.timing, &mut shared.rng);
             if self.window.announce(end, false, now, due) {
                 self.count_missed(self.window.next - before, shared);
             }
@@ -246,7 +249,7 @@ impl Peer {
                 return;
             }
             if !self.held.push(store, at, content, payload) {
-                self.is_starved = true;
+                self.asking.is_starved = true;
                 return;
             }
             self.window.take(at, place, now, Instant::NEVER);
@@ -268,7 +271,7 @@ impl Peer {
     ) -> Result<(), DropReason> {
         self.numbering().ok_or(DropReason::Unexpected)?;
         self.heard = now;
-        let due = now + self.timing.wait_data;
+        let due = now + self.asking.timing.wait_data;
         self.for_each_request(nak, list, |peer, first, end| {
             peer.time_confirmation(now, first, end);
             peer.window.gaps.confirm(first, end, due);
@@ -283,7 +286,7 @@ impl Peer {
         nak: &Nak,
         list: Option<NakList<'_>>,
     ) {
-        let due = now + self.timing.wait_silenced();
+        let due = now + self.asking.timing.wait_silenced();
         self.for_each_request(nak, list, |peer, first, end| {
             peer.take_no_time_of(first, end);
             peer.window.gaps.silence(first, end, due);
@@ -344,13 +347,13 @@ impl Peer {
     /// `shared.requests`.
     pub(super) fn split_requests(&mut self, now: Instant, shared: &mut Shared) {
         shared.requests.clear();
-        let is_wanted = self.offer.is_on_demand && !self.is_starved && !self.is_short;
+        let is_wanted = self.offer.is_on_demand && !self.asking.is_starved && !self.due.is_short;
         let Some(numbering) = self.numbering().filter(|_| is_wanted) else {
             return;
         };
         let ranges = std::mem::take(&mut shared.ranges);
         let group_size = u64::from(numbering.group_size());
-        let due = now + self.timing.wait_confirmed(true);
+        let due = now + self.asking.timing.wait_confirmed(true);
         let mut asked = None;
         for &(start, end) in &ranges {
             let mut first = start;

@@ -22,7 +22,7 @@ impl Peer {
             return Instant::NEVER;
         }
         let expiry = self.heard + shared.limits.peer_expiry;
-        expiry.min(self.spmr.due()).min(self.repair_wake())
+        expiry.min(self.spms.spmr.due()).min(self.repair_wake())
     }
 
     /// When there is repair work to do.
@@ -47,7 +47,7 @@ impl Peer {
             self.look_again(&shared.store);
             return Fate::Stays;
         }
-        if self.spmr.expire(now, &shared.limits, &mut shared.rng) {
+        if self.spms.spmr.expire(now, &shared.limits, &mut shared.rng) {
             let upstream = self.upstream(shared);
             shared.counters.spmr_packets += shared.outbox.spmr(&upstream);
         }
@@ -60,14 +60,14 @@ impl Peer {
 
     /// RFC 3208 section 6.2: no NAK before the first SPM.
     fn can_ask(&self) -> bool {
-        self.path_nla.is_some() && !self.is_over()
+        self.spms.path_nla.is_some() && !self.is_over()
     }
 
     /// Times one packet after the other: `fresh`, unless another is under way and still missing.
     fn start_timing(&mut self, now: Instant, fresh: Option<u64>) {
         let is_missing = |timed: &Timed| self.window.gaps.locate(timed.sqn).is_some();
-        if !self.timed.as_ref().is_some_and(is_missing) {
-            self.timed = fresh.map(|sqn| Timed {
+        if !self.asking.timed.as_ref().is_some_and(is_missing) {
+            self.asking.timed = fresh.map(|sqn| Timed {
                 sqn,
                 since: now,
                 is_confirmed: false,
@@ -77,22 +77,32 @@ impl Peer {
 
     /// Asks for what is due, and gives up what was asked for often and long enough.
     fn ask(&mut self, now: Instant, shared: &mut Shared) {
-        let due = self.window.gaps.draw(now, &self.timing, &mut shared.rng);
+        let due = self
+            .window
+            .gaps
+            .draw(now, &self.asking.timing, &mut shared.rng);
         self.window.extend_to_noted(now, due);
         shared.ranges.clear();
-        let limit = if self.is_short {
+        let limit = if self.due.is_short {
             self.window.base
-        } else if self.is_starved && self.mode == Mode::Sequence {
-            self.window.base + self.pace.at(now, self.window.base, self.timing.wait_data)
+        } else if self.asking.is_starved && self.mode == Mode::Sequence {
+            self.window.base
+                + self
+                    .asking
+                    .pace
+                    .at(now, self.window.base, self.asking.timing.wait_data)
         } else {
             // What was announced once only may be forged: a list at a time until more is known.
             let certain = self.window.confirmed() + SQNS_A_NAK as u64;
             certain.min(self.parity_limit(now))
         };
-        if now.since(self.turn.0) >= self.timing.back_off_max.max(TURN_MIN) {
-            self.turn = (now, 0);
+        if now.since(self.asking.turn.0) >= self.asking.timing.back_off_max.max(TURN_MIN) {
+            self.asking.turn = (now, 0);
         }
-        let budget = shared.outbox.room_sqns().min(SQNS_A_TURN - self.turn.1);
+        let budget = shared
+            .outbox
+            .room_sqns()
+            .min(SQNS_A_TURN - self.asking.turn.1);
         let mut request = Request {
             ranges: &mut shared.ranges,
             budget,
@@ -102,9 +112,9 @@ impl Peer {
         };
         self.window
             .gaps
-            .expire(now, &self.timing, &mut shared.rng, &mut request);
+            .expire(now, &self.asking.timing, &mut shared.rng, &mut request);
         let (asked, fresh) = (budget - request.budget, request.fresh);
-        self.turn.1 += asked;
+        self.asking.turn.1 += asked;
         shared.counters.withdrawn_sqns += self.window.withdraw();
         if asked > 0 {
             self.start_timing(now, fresh);

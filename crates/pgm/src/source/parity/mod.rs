@@ -181,11 +181,6 @@ impl Parity {
         !self.wanted.is_empty()
     }
 
-    /// Number of groups whose parity was asked for and waits.
-    pub(super) const fn backlog(&self) -> u64 {
-        self.wanted.len()
-    }
-
     /// True when the parity of a full group is to follow it.
     #[inline]
     pub(super) fn is_proactive_due(&self, unsent: u64) -> bool {
@@ -405,7 +400,7 @@ impl Source {
             return Some(false);
         }
         let need = parity.numbering.requested(sqn, size);
-        let answer = parity.want(now, self.elimination, group, need);
+        let answer = parity.want(now, self.reports.elimination, group, need);
         match answer {
             Answer::Queued => self.counters.parity_queued += 1,
             Answer::Merged => self.counters.nak_merged += 1,
@@ -424,9 +419,9 @@ impl Source {
         let (trail, unsent) = (self.log.trail(), self.log.unsent());
         let quantum = self.config.pacing_quantum();
         let pacer = if is_proactive {
-            &self.pacer
+            &self.pacers.all
         } else {
-            &self.repair_pacer
+            &self.pacers.repairs
         };
         let burst = pacer.burst_packets(quantum, self.config.mtu());
         let Some(parity) = self.parity.as_deref_mut() else {
@@ -448,9 +443,9 @@ impl Source {
         let (count, segment) =
             parity.stage(&self.log, &self.addressing, batch, (count_max, limit.bytes));
         parity.segment = segment;
-        self.ranges.clear();
-        self.ranges.push(0..parity.staged.len());
-        self.pending = Pending::Parity(batch, count);
+        self.out.ranges.clear();
+        self.out.ranges.push(0..parity.staged.len());
+        self.out.pending = Pending::Parity(batch, count);
         true
     }
 
@@ -463,7 +458,7 @@ impl Source {
             hops: None,
             segment: parity.segment,
             memory: &parity.staged,
-            ranges: &self.ranges,
+            ranges: &self.out.ranges,
         })
     }
 
@@ -475,7 +470,7 @@ impl Source {
         };
         let bytes = parity.segment * sent;
         let on_wire = bytes + sent * self.limits.datagram_overhead;
-        let is_done = parity.left(now, self.elimination, batch, sent);
+        let is_done = parity.left(now, self.reports.elimination, batch, sent);
         self.counters.parity_bytes += bytes as u64;
         if batch.is_proactive {
             self.counters.parity_unasked += sent as u64;
@@ -487,7 +482,7 @@ impl Source {
             }
             parity.set_turn(false);
             parity.wanted.spend(on_wire, turn_bytes);
-            self.repair_pacer.spend(now, on_wire);
+            self.pacers.repairs.spend(now, on_wire);
         }
         self.count_on_wire(now, sent, bytes);
         self.spm.data_sent(now);

@@ -1,0 +1,65 @@
+//! What the owner of a sans-IO type has promised, watched in debug builds.
+
+use crate::Instant;
+
+/// Names the misuse of a sans-IO type by a panic. In release builds it is empty and does nothing.
+#[derive(Debug, Default)]
+pub struct Contract {
+    #[cfg(debug_assertions)]
+    now: Option<Instant>,
+}
+
+impl Contract {
+    /// The owner says that it is `now`.
+    ///
+    /// # Panics
+    /// In debug builds, when it said a later time before.
+    #[inline]
+    #[track_caller]
+    #[cfg_attr(
+        not(debug_assertions),
+        expect(
+            clippy::unused_self,
+            clippy::needless_pass_by_ref_mut,
+            reason = "nothing is watched"
+        )
+    )]
+    pub fn tell_time(&mut self, now: Instant) {
+        #[cfg(debug_assertions)]
+        {
+            let before = self.now.replace(now);
+            assert!(
+                before.is_none_or(|before| before <= now),
+                "time goes back from {before:?} to {now:?}: `now` must never decrease"
+            );
+        }
+        #[cfg(not(debug_assertions))]
+        let _unwatched = now;
+    }
+
+    /// The owner asks for the next run, and has answered for the last one or not.
+    ///
+    /// # Panics
+    /// In debug builds, when it has not.
+    #[inline]
+    #[track_caller]
+    pub fn poll_run(is_answered: bool) {
+        debug_assert!(
+            is_answered,
+            "poll_run without run_done: each run is answered for before the next is asked for"
+        );
+    }
+
+    /// The owner says what became of a run, and one was given out or not.
+    ///
+    /// # Panics
+    /// In debug builds, when none was.
+    #[inline]
+    #[track_caller]
+    pub fn run_done(was_given: bool) {
+        debug_assert!(
+            was_given,
+            "run_done without poll_run: only a run that was given out is answered for"
+        );
+    }
+}
