@@ -240,9 +240,10 @@ mod tests {
             bytes: 64_000,
             datagrams: 64,
         };
-        let left = publisher
-            .poll_run(now, budget)
-            .map_or(0, |run| run.datagram_count());
+        let Some(run) = publisher.poll_run(now, budget) else {
+            return 0;
+        };
+        let left = run.datagram_count();
         let sent = Outcome::Sent { datagrams: left };
         publisher.run_done(now, sent);
         left

@@ -292,7 +292,7 @@ fn s5_1_6_an_active_source_sends_spms_every_active_interval() {
 
 #[test]
 fn s5_1_6_spms_stay_a_small_part_of_a_low_rate() {
-    let mut bench = Bench::set(&[("rate", "12500"), ("mtu", "1500")]);
+    let mut bench = Bench::set(&[("rate", "12500B/s"), ("mtu", "1500")]);
     bench.flood(Duration::from_secs(20), 1448);
     let spm: usize = bench
         .of(PacketType::Spm)

@@ -128,6 +128,15 @@ fn data<I: Intake>(
     header: BlockHeader,
     bytes: &[u8],
 ) {
+    data_at(receiver, at(1), host, (sqn, header, bytes));
+}
+
+fn data_at<I: Intake>(
+    receiver: &mut ObjectReceiver<I>,
+    now: Instant,
+    host: u8,
+    (sqn, header, bytes): (u32, BlockHeader, &[u8]),
+) {
     let body = Body::Odata(Data {
         sqn: Sqn(sqn),
         trail: Sqn(1),
@@ -136,7 +145,7 @@ fn data<I: Intake>(
     let mut tpdu = Vec::new();
     emit(&mut tpdu, &addressing(host, 1), &body, &[], &payload);
     let source = SocketAddr::from(([10, 0, 0, host], 7));
-    receiver.handle(at(1), &Arrival::from(source, Socket::Group), &tpdu, &mut ());
+    receiver.handle(now, &Arrival::from(source, Socket::Group), &tpdu, &mut ());
 }
 
 fn sender(host: u8, id: u64) -> Sender {
@@ -569,9 +578,9 @@ fn with_loss(receiver: &mut ObjectReceiver<Choosy>, host: u8) {
 }
 
 /// Lets a sender be heard, asked and accepted over connection number `host`.
-fn begin(receiver: &mut ObjectReceiver<Choosy>, host: u8, name: &str) {
-    spm(receiver, at(0), host, (1, 1), host.into());
-    open(receiver, at(0), host.into());
+fn begin(receiver: &mut ObjectReceiver<Choosy>, now: Instant, host: u8, name: &str) {
+    spm(receiver, now, host, (1, 1), host.into());
+    open(receiver, now, host.into());
     say(receiver, host.into(), &welcome(host.into(), &tree(name).0));
 }
 
@@ -604,24 +613,19 @@ fn told(receiver: &mut ObjectReceiver<Choosy>, now: Instant) -> BTreeMap<u32, wi
 #[test]
 fn a_transfer_without_loss_reports_none_while_another_beside_it_suffers() {
     let mut receiver = serving(Choosy::default());
-    begin(&mut receiver, 1, "a");
-    begin(&mut receiver, 2, "b");
+    begin(&mut receiver, at(0), 1, "a");
+    begin(&mut receiver, at(0), 2, "b");
     with_loss(&mut receiver, 1);
-    data(
-        &mut receiver,
-        2,
-        1,
-        BlockHeader::data(ObjectId::CONTENT, 0),
-        b"x",
-    );
-    receiver.drain(at(1), &mut ());
+    let header = BlockHeader::data(ObjectId::CONTENT, 0);
+    data_at(&mut receiver, at(2), 2, (1, header, b"x"));
+    receiver.drain(at(2), &mut ());
     assert_eq!(suffered(&receiver), [(2, true, 1), (0, false, 0)]);
 }
 
 #[test]
 fn a_transfer_does_not_report_the_losses_of_the_one_before_it() {
     let mut receiver = serving(Choosy::default());
-    begin(&mut receiver, 1, "a");
+    begin(&mut receiver, at(0), 1, "a");
     receiver.set_host_drops(7);
     with_loss(&mut receiver, 1);
     let first = told(&mut receiver, at(3));
@@ -630,14 +634,9 @@ fn a_transfer_does_not_report_the_losses_of_the_one_before_it() {
     open(&mut receiver, at(4), 50);
     receiver.drain(at(4), &mut ());
 
-    begin(&mut receiver, 2, "b");
-    data(
-        &mut receiver,
-        2,
-        1,
-        BlockHeader::data(ObjectId::CONTENT, 0),
-        b"x",
-    );
+    begin(&mut receiver, at(4), 2, "b");
+    let header = BlockHeader::data(ObjectId::CONTENT, 0);
+    data_at(&mut receiver, at(5), 2, (1, header, b"x"));
     receiver.set_host_drops(8);
     receiver.drain(at(5), &mut ());
     assert_eq!(suffered(&receiver), [(0, false, 0)]);
