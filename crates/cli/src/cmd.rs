@@ -49,6 +49,8 @@ mod recv;
 
 mod replay;
 
+mod remedy;
+
 mod rtt;
 
 mod send;
@@ -104,12 +106,13 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
     }
 }
 
-/// Whatever the library could not do, its text names the operation, the cause and a remedy.
+/// Whatever the library could not do, its text names the operation and the cause, and the remedy is
+/// worded here.
 impl From<towline::Error> for Failure {
     fn from(error: towline::Error) -> Self {
         match error {
             towline::Error::Config(error) => Self::Usage(error.to_string()),
-            error => Self::Environment(error.to_string()),
+            error => Self::Environment(remedy::worded(error.problem(), error.remedy().as_ref())),
         }
     }
 }
@@ -119,13 +122,13 @@ impl From<gauge::Error> for Failure {
     fn from(error: gauge::Error) -> Self {
         match error {
             gauge::Error::Session(error) => error.into(),
-            error => Self::Environment(error.to_string()),
+            error => Self::Environment(remedy::worded(error.problem(), error.remedy().as_ref())),
         }
     }
 }
 
 impl From<towline::SystemError> for Failure {
     fn from(error: towline::SystemError) -> Self {
-        Self::Environment(error.to_string())
+        Self::Environment(remedy::worded(error.problem(), error.remedy()))
     }
 }

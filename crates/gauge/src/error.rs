@@ -1,6 +1,6 @@
 //! Why an instrument could not measure.
 
-use net::{InterfaceError, SystemError};
+use net::{InterfaceError, Remedy, SystemError};
 
 /// Everything that a measurement can fail with. The text names the operation, the target, the cause
 /// and, where there is one, the remedy.
@@ -21,4 +21,28 @@ pub enum Error {
     /// A measurement could not be made or kept.
     #[error("{0}")]
     Measurement(String),
+}
+
+impl Error {
+    /// What failed and why, without the remedy that its text has besides.
+    #[must_use]
+    pub fn problem(&self) -> String {
+        match self {
+            Self::Session(error) => error.problem(),
+            Self::Interface(error) => error.problem(),
+            Self::System(error) => error.problem(),
+            other => other.to_string(),
+        }
+    }
+
+    /// What can be done about it, where that is known.
+    #[must_use]
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Session(error) => error.remedy(),
+            Self::Interface(error) => error.remedy(),
+            Self::System(error) => error.remedy().cloned(),
+            _ => None,
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::{fmt::Display, io};
 
+use crate::Remedy;
+
 /// An operation that the system refused.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {operation} {target}: {cause}{}", hint(.remedy.as_ref()))]
@@ -9,7 +11,7 @@ pub struct SystemError {
     operation: &'static str,
     target: String,
     cause: String,
-    remedy: Option<String>,
+    remedy: Option<Remedy>,
     errno: Option<i32>,
 }
 
@@ -36,11 +38,29 @@ impl SystemError {
         }
     }
 
-    /// Adds what the reader can do about it, as a sentence without a full stop.
+    /// Adds what the reader can do about it; words as a sentence without a full stop.
     #[must_use]
-    pub fn remedy(mut self, remedy: impl Display) -> Self {
-        self.remedy = Some(remedy.to_string());
+    pub fn advise(mut self, remedy: impl Into<Remedy>) -> Self {
+        self.remedy = Some(remedy.into());
         self
+    }
+
+    /// What failed and why, without the remedy.
+    #[must_use]
+    pub fn problem(&self) -> String {
+        let Self {
+            operation,
+            target,
+            cause,
+            ..
+        } = self;
+        format!("cannot {operation} {target}: {cause}")
+    }
+
+    /// What to do about it, when something can be done.
+    #[must_use]
+    pub const fn remedy(&self) -> Option<&Remedy> {
+        self.remedy.as_ref()
     }
 
     /// The errno, when the system gave one.
@@ -48,15 +68,9 @@ impl SystemError {
     pub const fn errno(&self) -> Option<i32> {
         self.errno
     }
-
-    /// What to do about it, when something can be done.
-    #[must_use]
-    pub fn remedy_text(&self) -> Option<&str> {
-        self.remedy.as_deref()
-    }
 }
 
-fn hint(remedy: Option<&String>) -> String {
+pub(crate) fn hint(remedy: Option<&Remedy>) -> String {
     remedy.map_or_else(String::new, |remedy| format!("; {remedy}"))
 }
 
@@ -66,7 +80,7 @@ mod tests {
 
     #[test]
     fn an_error_names_operation_target_cause_and_remedy() {
-        let error = SystemError::refused("join", "239.1.1.1", "no interface").remedy("name one");
+        let error = SystemError::refused("join", "239.1.1.1", "no interface").advise("name one");
         assert_eq!(
             error.to_string(),
             "cannot join 239.1.1.1: no interface; name one"

@@ -14,6 +14,9 @@ pub use disk::{
 mod error;
 pub use error::SystemError;
 
+mod remedy;
+pub use remedy::{Missing, Remedy};
+
 pub mod socket;
 pub use socket::{
     Faults, Group, Intercept, Interface, InterfaceError, Interfaces, Role, SocketOptions,

@@ -1,7 +1,7 @@
 //! Why the library could not do what it was asked.
 
 use base::IoFault;
-use net::{InterfaceError, SystemError};
+use net::{InterfaceError, Remedy, SystemError};
 use pgm::ConfigError;
 
 /// Everything that opening or using a session can fail with. The text names the operation, the
@@ -38,4 +38,26 @@ pub enum Error {
     /// What was waited for did not happen in time.
     #[error("{0}")]
     TimedOut(String),
+}
+
+impl Error {
+    /// What failed and why, without the remedy that its text has besides.
+    #[must_use]
+    pub fn problem(&self) -> String {
+        match self {
+            Self::Interface(error) => error.problem(),
+            Self::System(error) => error.problem(),
+            other => other.to_string(),
+        }
+    }
+
+    /// What can be done about it, where that is known.
+    #[must_use]
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Interface(error) => error.remedy(),
+            Self::System(error) => error.remedy().cloned(),
+            _ => None,
+        }
+    }
 }

@@ -26,7 +26,7 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
             "its mode {:04o} lets others at it",
             metadata.mode() & 0o7777
         );
-        return Err(refused(&cause).remedy(format!("chmod 600 {shown}")).into());
+        return Err(refused(&cause).advise(format!("chmod 600 {shown}")).into());
     }
     let mut secret = Vec::new();
     let limit = SECRET_BYTES_MAX as u64 + 1;
@@ -44,7 +44,7 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
             secret.len()
         );
         let remedy = format!("head -c 32 /dev/urandom > {shown}");
-        return Err(refused(&cause).remedy(remedy).into());
+        return Err(refused(&cause).advise(remedy).into());
     }
     Ok(Key::derive(&secret))
 }

@@ -64,8 +64,8 @@ pub use delivery::{
 };
 pub use driver::{MessageSink, ObjectReceiverEvent, Sender, SessionEvent};
 pub use net::{
-    Existing, Faults, Group, Interface, InterfaceError, Interfaces, SocketOptions, SystemError,
-    WaitStrategy, Waker, interface::Selector, resolve,
+    Existing, Faults, Group, Interface, InterfaceError, Interfaces, Missing, Remedy, SocketOptions,
+    SystemError, WaitStrategy, Waker, interface::Selector, resolve,
 };
 pub use pgm::{
     Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Parameter, Rate,

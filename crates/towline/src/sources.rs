@@ -7,7 +7,7 @@
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
-use net::{Group, Interface, SystemError};
+use net::{Group, Interface, Remedy, SystemError};
 
 use crate::Error;
 
@@ -123,10 +123,8 @@ impl Sources {
         if let (Some(ip), true, false) = (reached, allowed.is_empty(), has_key) {
             let target = format!("files by {} ({ip})", interface.name);
             let cause = "others can reach it, and nothing says whom to take files from";
-            let remedy = "name the senders with --from ADDRESS[/BITS], everybody with --from any, \
-                          or give both ends a --key-file";
             return Err(SystemError::refused("receive", target, cause)
-                .remedy(remedy)
+                .advise(Remedy::NameSenders)
                 .into());
         }
         Ok(Self { allowed, has_key })

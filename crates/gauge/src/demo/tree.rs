@@ -68,7 +68,7 @@ impl Tree {
         }
         let cause = format!("only {} bytes in {} files", found.bytes, found.files);
         Err(net::SystemError::refused("find", "a tree to send", cause)
-            .remedy("name one: towline demo PATH")
+            .advise("name one: towline demo PATH")
             .into())
     }
 

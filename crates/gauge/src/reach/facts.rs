@@ -89,15 +89,35 @@ pub struct InterfaceFacts {
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
     /// It is switched off, or has no carrier.
-    Down(String),
+    Down(Refused),
     /// It does not carry multicast.
-    NoMulticast(String),
+    NoMulticast(Refused),
     /// No route, and several that could.
-    NoRoute(String),
+    NoRoute(Refused),
     /// Its way back is another.
-    NoReturnPath(String),
+    NoReturnPath(Refused),
     /// Anything else.
-    Other(String),
+    Other(Refused),
+}
+
+/// What was refused, and what to do about it. One text in JSON.
+#[derive(Clone, Debug, Serialize)]
+#[serde(into = "String")]
+pub struct Refused {
+    /// What.
+    pub words: String,
+    /// What to do; empty where nothing is known.
+    pub fix: String,
+}
+
+impl From<Refused> for String {
+    fn from(Refused { words, fix }: Refused) -> Self {
+        if fix.is_empty() {
+            words
+        } else {
+            format!("{words}; {fix}")
+        }
+    }
 }
 
 /// A sender that was heard through the group.

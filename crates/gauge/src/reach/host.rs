@@ -11,7 +11,7 @@ use net::{
 };
 use sys::netlink::{RouteQuery, Rtnetlink};
 
-use super::{InterfaceFacts, Refusal, ReversePath, RuleChain};
+use super::{InterfaceFacts, Refusal, Refused, ReversePath, RuleChain};
 
 /// This host's interfaces and routes.
 #[derive(Debug)]
@@ -40,9 +40,10 @@ impl Host {
         let choice = self.interfaces.choose(wanted, group).map_err(refusal)?;
         if choice.interface.condition() == "no carrier" {
             let name = &choice.interface.name;
-            let text =
-                format!("{name} has no carrier; plug its cable in, or look at its other end");
-            return Err(Refusal::Down(text));
+            return Err(Refusal::Down(Refused {
+                words: format!("{name} has no carrier"),
+                fix: "plug its cable in, or look at its other end".to_owned(),
+            }));
         }
         Ok(choice)
     }
@@ -91,7 +92,10 @@ pub(super) fn interface_facts(choice: &Choice) -> InterfaceFacts {
 }
 
 fn refusal(error: InterfaceError) -> Refusal {
-    let text = error.to_string();
+    let text = Refused {
+        words: error.problem(),
+        fix: error.remedy().map_or_else(String::new, |it| it.to_string()),
+    };
     match error {
         InterfaceError::Down { .. } => Refusal::Down(text),
         InterfaceError::NoMulticast { .. } => Refusal::NoMulticast(text),

@@ -16,8 +16,8 @@ mod beacon;
 
 mod facts;
 pub use facts::{
-    Facts, Frames, Heard, InterfaceFacts, PeerFacts, PeerWord, Querier, Refusal, ReversePath,
-    RuleChain,
+    Facts, Frames, Heard, InterfaceFacts, PeerFacts, PeerWord, Querier, Refusal, Refused,
+    ReversePath, RuleChain,
 };
 
 mod host;

@@ -161,7 +161,7 @@ impl<'a> Talk<'a> {
         };
         let unicast = unicast(spec).map_err(|error| {
             SystemError::system("listen to other hosts at UDP port", spec.port, &error)
-                .remedy("end the other `towline reach` here, or give both ends another --port")
+                .advise("end the other `towline reach` here, or give both ends another --port")
         })?;
         Ok(Self {
             spec,
@@ -219,10 +219,8 @@ impl<'a> Talk<'a> {
     }
 
     fn beacon(&self) -> Beacon {
-        let refusal = self.facts.refusal.as_ref().map(|refusal| {
-            let text = super::verdict::words_of(refusal);
-            text.to_owned()
-        });
+        let refusal = self.facts.refusal.as_ref();
+        let refusal = refusal.map(|it| super::verdict::refused(it).clone().into());
         let heard = self.facts.heard.iter().filter(|heard| !heard.is_self);
         let chosen = self.choice.as_ref();
         Beacon {

@@ -4,7 +4,7 @@ use std::{net::IpAddr, time::Duration};
 
 use serde::Serialize;
 
-use super::{Facts, Frames, PeerFacts, PeerWord, Refusal};
+use super::{Facts, Frames, PeerFacts, PeerWord, Refusal, Refused};
 
 mod rules;
 use rules::{chain_names, chains, passage};
@@ -112,7 +112,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
 }
 
 /// What was refused, as the library says it.
-pub(super) fn words_of(refusal: &Refusal) -> &str {
+pub(super) const fn refused(refusal: &Refusal) -> &Refused {
     match refusal {
         Refusal::Down(text)
         | Refusal::NoMulticast(text)
@@ -123,7 +123,7 @@ pub(super) fn words_of(refusal: &Refusal) -> &str {
 }
 
 fn of_refusal(refusal: &Refusal) -> Finding {
-    let text = words_of(refusal);
+    let Refused { words, fix } = refused(refusal);
     let cause = match refusal {
         Refusal::Down(_) => Cause::InterfaceDown,
         Refusal::NoMulticast(_) => Cause::NoMulticast,
@@ -131,13 +131,11 @@ fn of_refusal(refusal: &Refusal) -> Finding {
         Refusal::NoReturnPath(_) => Cause::ReversePathFilter,
         Refusal::Other(_) => Cause::NoInterface,
     };
-    // The library's texts say what to do behind a semicolon.
-    let (words, fix) = text.split_once("; ").unwrap_or((text, ""));
     let fix = match cause {
         Cause::MissingRoute => format!("{fix}, or `ip route add 224.0.0.0/4 dev INTERFACE`"),
-        _ => fix.to_owned(),
+        _ => fix.clone(),
     };
-    Finding::new(cause, words.to_owned(), fix)
+    Finding::new(cause, words.clone(), fix)
 }
 
 /// What keeps a named host's packets from arriving; nothing when they do.

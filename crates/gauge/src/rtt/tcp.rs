@@ -33,7 +33,7 @@ impl Tcp {
     pub(super) fn connect(peer: SocketAddr, limit: Duration) -> Result<Self, Error> {
         let stream = TcpStream::connect_timeout(&peer, limit).map_err(|error| {
             SystemError::system("connect to the reflector at", peer, &error)
-                .remedy("start `towline rtt reflect --over tcp` there")
+                .advise("start `towline rtt reflect --over tcp` there")
         })?;
         let refused = |error: io::Error| SystemError::system("measure over TCP with", peer, &error);
         Ok(Self::new(stream).map_err(refused)?)

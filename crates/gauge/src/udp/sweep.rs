@@ -366,7 +366,7 @@ fn connect(address: SocketAddr, is_stopped: &dyn Fn() -> bool) -> io::Result<Tcp
 impl Peer {
     fn open(address: SocketAddr, is_stopped: &dyn Fn() -> bool) -> Result<Self, Error> {
         let stream = connect(address, is_stopped).map_err(|error| {
-            SystemError::system("reach the server at", address, &error).remedy(
+            SystemError::system("reach the server at", address, &error).advise(
                 "start `towline udp serve` there, and let its port through firewalls, TCP and UDP",
             )
         })?;

@@ -102,7 +102,7 @@ impl Tree {
             }
             let target = format!("{unreadable_count} of what is to be sent");
             return Err(SystemError::refused("read", target, cause)
-                .remedy("make them readable for this user or exclude them"));
+                .advise("make them readable for this user or exclude them"));
         }
         let plan = Plan::build(identity(), entries, &PlanLimits::default())
             .map_err(|error| SystemError::refused("plan", "the transfer", error))?;
@@ -141,7 +141,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         };
         let name = path.file_name().or(whole.file_name()).ok_or_else(|| {
             let cause = "it has no name to be delivered under";
-            SystemError::refused("send", path.display(), cause).remedy("name what is in it instead")
+            SystemError::refused("send", path.display(), cause).advise("name what is in it instead")
         })?;
         self.root(name, path, Root::Path(whole.clone()))?;
         let mut parents = std::mem::take(&mut self.parents);

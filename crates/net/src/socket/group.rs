@@ -112,14 +112,14 @@ impl Group {
         let remedy = "write the address, or check the name with `getent hosts`";
         let mut found = (name.as_str(), self.port)
             .to_socket_addrs()
-            .map_err(|error| SystemError::system("look up", name, &error).remedy(remedy))?;
+            .map_err(|error| SystemError::system("look up", name, &error).advise(remedy))?;
         let address = found.next().ok_or_else(|| {
-            SystemError::refused("look up", name, "it has no address").remedy(remedy)
+            SystemError::refused("look up", name, "it has no address").advise(remedy)
         })?;
         if address.ip().is_multicast() {
             let cause = format!("the name stands for the group {}", address.ip());
             return Err(SystemError::refused("use", name, cause)
-                .remedy("write groups as addresses, so that everyone means the same"));
+                .advise("write groups as addresses, so that everyone means the same"));
         }
         Ok(address)
     }
@@ -160,7 +160,7 @@ impl FromStr for Group {
 
     fn from_str(text: &str) -> Result<Self, SystemError> {
         let refuse =
-            |cause: &str| SystemError::refused("use group", quoted(text), cause).remedy(FORMS);
+            |cause: &str| SystemError::refused("use group", quoted(text), cause).advise(FORMS);
         let parts: Vec<&str> = text.split('@').collect();
         let (source, target, interface) = match parts[..] {
             [target] => (None, target, None),
@@ -239,7 +239,7 @@ impl fmt::Display for Group {
 impl Target {
     fn of(ip: IpAddr, text: &str) -> Result<Self, SystemError> {
         let refuse =
-            |cause: &str| SystemError::refused("use group", quoted(text), cause).remedy(FORMS);
+            |cause: &str| SystemError::refused("use group", quoted(text), cause).advise(FORMS);
         match ip {
             IpAddr::V6(v6) if v6.is_multicast() && matches!(scope(v6), 0 | 15) => {
                 Err(refuse("its scope is reserved"))

@@ -88,7 +88,7 @@ impl FromStr for WaitStrategy {
         }
         .ok_or_else(|| {
             SystemError::refused("use wait strategy", text, "there is no such strategy")
-                .remedy("write block, busy, busy:N (looks before sleeping) or spin")
+                .advise("write block, busy, busy:N (looks before sleeping) or spin")
         })
     }
 }

@@ -42,7 +42,7 @@ impl Readiness {
     pub(super) fn new(strategy: WaitStrategy) -> Result<Self, SystemError> {
         let fault = |error: std::io::Error| {
             SystemError::system("wait for", "sockets", &error)
-                .remedy("raise the limit of open files (ulimit -n)")
+                .advise("raise the limit of open files (ulimit -n)")
         };
         let readiness = Self {
             epoll: Epoll::new(EVENTS_MAX).map_err(fault)?,

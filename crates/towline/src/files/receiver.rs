@@ -245,7 +245,7 @@ fn check_directory(path: &Path) -> Result<(), SystemError> {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => {
             let error = SystemError::refused("receive into", path.display(), "it is no directory");
-            Err(error.remedy("name a directory"))
+            Err(error.advise("name a directory"))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => check_directory(parent),
@@ -259,7 +259,7 @@ fn check_directory(path: &Path) -> Result<(), SystemError> {
 fn make_directory(path: &Path) -> Result<(), Error> {
     let remedy = "receive into a directory that this user may write";
     let failed =
-        |error: &io::Error| SystemError::system("write into", path.display(), error).remedy(remedy);
+        |error: &io::Error| SystemError::system("write into", path.display(), error).advise(remedy);
     fs::create_dir_all(path).map_err(|error| failed(&error))?;
     // Where the store stages what arrives: nobody takes what a kill leaves there for received.
     let staging = path.join(".towline");

@@ -182,7 +182,7 @@ impl Spool {
             .open(&path);
         let failed = |error: &io::Error| {
             SystemError::system("make a file in", directory.display(), error)
-                .remedy("set TMPDIR to a directory that has room")
+                .advise("set TMPDIR to a directory that has room")
         };
         let file = made.map_err(|error| failed(&error))?;
         fs::remove_file(&path).map_err(|error| failed(&error))?;

@@ -131,7 +131,7 @@ impl FileStore {
     pub fn open(directory: &Path, options: impl Into<StoreOptions>) -> Result<Self, SystemError> {
         let remedy = "receive into a directory that this user may write";
         std::fs::create_dir_all(directory).map_err(|error| {
-            SystemError::system("make", directory.display(), &error).remedy(remedy)
+            SystemError::system("make", directory.display(), &error).advise(remedy)
         })?;
         let opened = Directory::open(directory)
             .map_err(|error| SystemError::system("open", directory.display(), &error))?;

@@ -117,13 +117,13 @@ impl FromStr for Faults {
 fn refuse(word: &str, cause: &str) -> SystemError {
     let names: Vec<&str> = Faults::ALL.iter().map(|(name, _)| *name).collect();
     SystemError::refused("inject", format!("{word:?}"), cause)
-        .remedy(format!("write any of {}, with commas", names.join(", ")))
+        .advise(format!("write any of {}, with commas", names.join(", ")))
 }
 
 fn chance(text: &str) -> Result<Chance, SystemError> {
     text.parse().map_err(|_| {
         SystemError::refused("use chance", format!("{text:?}"), "it is not a probability")
-            .remedy("write 5%, 0.1%, 1/1000 or 0.05")
+            .advise("write 5%, 0.1%, 1/1000 or 0.05")
     })
 }
 

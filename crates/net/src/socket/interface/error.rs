@@ -1,24 +1,23 @@
 //! Why no interface can be used, each reason with its remedy.
 
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr};
+
+use crate::{Remedy, error::hint};
 
 /// Why an interface cannot be used, or none could be chosen.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfaceError {
     /// The kernel did not answer.
-    #[error("cannot read the network interfaces: {reason}")]
     System {
         /// The operation and its error.
         reason: String,
     },
     /// What was asked for is not a name, an address or a prefix.
-    #[error("`{text}` is no interface: write a name, an address, or a prefix such as 10.77.0.0/24")]
     Syntax {
         /// What was asked for.
         text: String,
     },
     /// Nothing matches what was asked for.
-    #[error("no interface matches {wanted}; there are {}", list(known))]
     Unknown {
         /// What was asked for.
         wanted: String,
@@ -26,7 +25,6 @@ pub enum InterfaceError {
         known: Vec<String>,
     },
     /// Several interfaces match what was asked for.
-    #[error("{wanted} is ambiguous: it matches {}; use a name", list(matches))]
     Ambiguous {
         /// What was asked for.
         wanted: String,
@@ -34,22 +32,16 @@ pub enum InterfaceError {
         matches: Vec<String>,
     },
     /// The interface does not carry multicast.
-    #[error("{name} cannot carry multicast; choose another, or `ip link set {name} multicast on`")]
     NoMulticast {
         /// The interface.
         name: String,
     },
     /// The interface is switched off.
-    #[error("{name} is down; `ip link set {name} up` switches it on")]
     Down {
         /// The interface.
         name: String,
     },
     /// The interface has no usable address of the family.
-    #[error(
-        "{name} has no usable {family} address, which {destination} needs{}",
-        because(detail)
-    )]
     NoAddress {
         /// The interface.
         name: String,
@@ -61,10 +53,6 @@ pub enum InterfaceError {
         detail: Option<String>,
     },
     /// The kernel knows no way to the destination, and no single interface suggests itself.
-    #[error(
-        "no route to {destination}{}",
-        way_out(*destination, candidates)
-    )]
     NoRoute {
         /// The group or host to reach.
         destination: IpAddr,
@@ -72,12 +60,6 @@ pub enum InterfaceError {
         candidates: Vec<String>,
     },
     /// Packets from the interface's network would be dropped, because the way back is another.
-    #[error(
-        "{name} has no return path: packets to {peer} {} and strict reverse-path filtering drops \
-         what arrives from there; correct the route, or run \
-         `sysctl -w net.ipv4.conf.{name}.rp_filter=2`",
-        leave_by(via.as_ref())
-    )]
     NoReturnPath {
         /// The interface.
         name: String,
@@ -88,32 +70,102 @@ pub enum InterfaceError {
     },
 }
 
+impl InterfaceError {
+    /// What is wrong, without the remedy.
+    #[must_use]
+    pub fn problem(&self) -> String {
+        match self {
+            Self::System { reason } => format!("cannot read the network interfaces: {reason}"),
+            Self::Syntax { text } => format!(
+                "`{text}` is no interface: write a name, an address, or a prefix such as \
+                 10.77.0.0/24"
+            ),
+            Self::Unknown { wanted, known } => {
+                format!("no interface matches {wanted}; there are {}", list(known))
+            }
+            Self::Ambiguous { wanted, matches } => {
+                format!("{wanted} is ambiguous: it matches {}", list(matches))
+            }
+            Self::NoMulticast { name } => format!("{name} cannot carry multicast"),
+            Self::Down { name } => format!("{name} is down"),
+            Self::NoAddress {
+                name,
+                family,
+                destination,
+                detail,
+            } => format!(
+                "{name} has no usable {family} address, which {destination} needs{}",
+                because(detail)
+            ),
+            Self::NoRoute {
+                destination,
+                candidates,
+            } if candidates.is_empty() && destination.is_multicast() => {
+                let family = if destination.is_ipv4() {
+                    "IPv4"
+                } else {
+                    "IPv6"
+                };
+                format!(
+                    "no route to {destination}, and no interface that is up carries multicast and \
+                     has an {family} address"
+                )
+            }
+            Self::NoRoute { destination, .. } => format!("no route to {destination}"),
+            Self::NoReturnPath { name, peer, via } => format!(
+                "{name} has no return path: packets to {peer} {} and strict reverse-path filtering \
+                 drops what arrives from there",
+                leave_by(via.as_ref())
+            ),
+        }
+    }
+
+    /// What to do about it, when something can be done.
+    #[must_use]
+    pub fn remedy(&self) -> Option<Remedy> {
+        Some(match self {
+            Self::System { .. }
+            | Self::Syntax { .. }
+            | Self::Unknown { .. }
+            | Self::NoAddress { .. } => return None,
+            Self::Ambiguous { .. } => "use a name".into(),
+            Self::NoMulticast { name } => {
+                format!("choose another, or `ip link set {name} multicast on`").into()
+            }
+            Self::Down { name } => format!("`ip link set {name} up` switches it on").into(),
+            Self::NoRoute {
+                destination,
+                candidates,
+            } => match (candidates.is_empty(), destination.is_multicast()) {
+                (false, _) => Remedy::ChooseInterface {
+                    candidates: candidates.clone(),
+                },
+                (true, true) => Remedy::SetUpInterface,
+                (true, false) => "check the address, or add a route with `ip route add`".into(),
+            },
+            Self::NoReturnPath { name, .. } => {
+                format!("correct the route, or run `sysctl -w net.ipv4.conf.{name}.rp_filter=2`")
+                    .into()
+            }
+        })
+    }
+}
+
+impl fmt::Display for InterfaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem())?;
+        f.write_str(&hint(self.remedy().as_ref()))
+    }
+}
+
+impl std::error::Error for InterfaceError {}
+
 fn list(names: &[String]) -> String {
     if names.is_empty() {
         "none".to_owned()
     } else {
         names.join(", ")
     }
-}
-
-/// What to do where the kernel has no route.
-fn way_out(destination: IpAddr, candidates: &[String]) -> String {
-    if !candidates.is_empty() {
-        let names = candidates.join(", ");
-        return format!("; several interfaces could do it, choose one with --iface: {names}");
-    }
-    if !destination.is_multicast() {
-        return ": check the address, or add a route with `ip route add`".to_owned();
-    }
-    let family = if destination.is_ipv4() {
-        "IPv4"
-    } else {
-        "IPv6"
-    };
-    format!(
-        ", and no interface that is up carries multicast and has an {family} address: set one up \
-         (`towline ifaces` shows what there is), or stay on this machine with --iface lo"
-    )
 }
 
 fn because(detail: &Option<String>) -> String {

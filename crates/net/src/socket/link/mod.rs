@@ -80,7 +80,7 @@ impl Links {
         let fault = |error: io::Error| {
             let fault = SystemError::system("accept control connections on", address, &error);
             match error.kind() {
-                io::ErrorKind::AddrInUse => fault.remedy(
+                io::ErrorKind::AddrInUse => fault.advise(
                     "another program listens there: choose another control port, or 0 for any",
                 ),
                 _ => fault,

@@ -19,7 +19,7 @@ use base::{PathId, Socket};
 use sys::{Family, Interest, PathMtu, UdpSocket, errno};
 
 use crate::{
-    SystemError,
+    Missing, Remedy, SystemError,
     socket::{SocketOptions, tally::Tally},
 };
 
@@ -186,7 +186,7 @@ impl UdpSetup {
         let destination = self.destination.ip();
         if self.destination.port() == 0 {
             return Err(SystemError::refused("use", self.destination, "port 0")
-                .remedy("name a port from 1 to 65535"));
+                .advise("name a port from 1 to 65535"));
         }
         if destination.is_ipv4() != self.local.is_ipv4() {
             let cause = format!(
@@ -194,7 +194,7 @@ impl UdpSetup {
                 self.local
             );
             return Err(SystemError::refused("use", self.destination, cause)
-                .remedy("choose an interface that has an address of the group's family"));
+                .advise("choose an interface that has an address of the group's family"));
         }
         if destination.is_unspecified() || self.local.is_multicast() {
             return Err(SystemError::refused(
@@ -233,8 +233,11 @@ impl UdpSetup {
                 .set_multicast_interface(self.interface, self.local)
                 .map_err(|e| {
                     let target = format!("from {} (interface {})", self.local, self.interface);
-                    SystemError::system("send multicast", target, &e)
-                        .remedy("choose another interface; `towline ifaces` lists them")
+                    SystemError::system("send multicast", target, &e).advise(
+                        Remedy::ListInterfaces {
+                            missing: Missing::UsableInterface,
+                        },
+                    )
                 })?;
             set(
                 "set the hop limit of",
@@ -331,18 +334,15 @@ fn set(
 fn bind_fault(role: Role, bound: SocketAddr, error: &std::io::Error) -> SystemError {
     let fault = SystemError::system("bind", bound, error);
     match (error.kind(), role) {
-        (std::io::ErrorKind::AddrInUse, Role::Source) => fault.remedy(
-            "another sender on this host uses this address and port: stop it, or give this one \
-             another port (-g GROUP:PORT, as its receivers) or address (-i ADDRESS)",
-        ),
-        (std::io::ErrorKind::AddrInUse, Role::Receiver) => fault.remedy(
+        (std::io::ErrorKind::AddrInUse, Role::Source) => fault.advise(Remedy::StopOtherSender),
+        (std::io::ErrorKind::AddrInUse, Role::Receiver) => fault.advise(
             "another program on this host has the port for itself: stop it, or choose another port",
         ),
-        (std::io::ErrorKind::AddrNotAvailable, _) => {
-            fault.remedy("this host has no such address; `towline ifaces` lists those it has")
-        }
+        (std::io::ErrorKind::AddrNotAvailable, _) => fault.advise(Remedy::ListInterfaces {
+            missing: Missing::Address,
+        }),
         (std::io::ErrorKind::PermissionDenied, _) => {
-            fault.remedy("ports below 1024 need CAP_NET_BIND_SERVICE: choose a higher one")
+            fault.advise("ports below 1024 need CAP_NET_BIND_SERVICE: choose a higher one")
         }
         _ => fault,
     }
@@ -357,10 +357,10 @@ fn join_fault(setup: &UdpSetup, source: Option<IpAddr>, error: &std::io::Error) 
     let fault = SystemError::system("join", target, error);
     match error.raw_os_error() {
         Some(errno::ENOBUFS) => fault
-            .remedy("this host is in too many groups: raise sysctl net.ipv4.igmp_max_memberships"),
-        Some(errno::ENODEV) => {
-            fault.remedy("there is no such interface; `towline ifaces` lists them")
-        }
+            .advise("this host is in too many groups: raise sysctl net.ipv4.igmp_max_memberships"),
+        Some(errno::ENODEV) => fault.advise(Remedy::ListInterfaces {
+            missing: Missing::Interface,
+        }),
         _ => fault,
     }
 }

@@ -335,7 +335,7 @@ fn a_receiver_that_is_gone_does_not_stop_the_source() {
 fn an_unknown_interface_or_address_is_explained() {
     let setup = UdpSetup::new(Role::Receiver, group(16), 9999, LOCAL);
     let error = UdpIo::open(setup).unwrap_err().to_string();
-    assert!(error.contains("towline ifaces"), "{error}");
+    assert!(error.contains("choose another interface"), "{error}");
     let setup = UdpSetup::new(Role::Source, group(16), LOOPBACK, [192, 0, 2, 1].into());
     let error = UdpIo::open(setup).unwrap_err().to_string();
     assert!(error.contains("no such address"), "{error}");

@@ -1,0 +1,73 @@
+//! The remedies of the library's errors, in the words of this command: with its flags.
+
+use towline::{Missing, Remedy};
+
+/// An error as a person reads it.
+pub(super) fn worded(problem: String, remedy: Option<&Remedy>) -> String {
+    match remedy {
+        Some(remedy) => format!("{problem}; {}", words(remedy)),
+        None => problem,
+    }
+}
+
+fn words(remedy: &Remedy) -> String {
+    match remedy {
+        Remedy::ChooseInterface { candidates } => format!(
+            "several interfaces could do it, choose one with --iface: {}",
+            candidates.join(", ")
+        ),
+        Remedy::ListInterfaces { missing } => match missing {
+            Missing::Interface => "there is no such interface; `towline ifaces` lists them".into(),
+            Missing::UsableInterface => {
+                "choose another interface; `towline ifaces` lists them".into()
+            }
+            Missing::Address => {
+                "this host has no such address; `towline ifaces` lists those it has".into()
+            }
+        },
+        Remedy::SetUpInterface => "set one up (`towline ifaces` shows what there is), or stay on \
+                                   this machine with --iface lo"
+            .into(),
+        Remedy::StopOtherSender => "another sender on this host uses this address and port: stop \
+                                    it, or give this one another port (-g GROUP:PORT, as its \
+                                    receivers) or address (-i ADDRESS)"
+            .into(),
+        Remedy::NameSenders => "name the senders with --from ADDRESS[/BITS], everybody with \
+                                --from any, or give both ends a --key-file"
+            .into(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remedies_that_mean_a_flag_name_it() {
+        let candidates = vec!["eth0".to_owned(), "eth1".to_owned()];
+        let missing = Missing::Address;
+        let remedies = [
+            (
+                Remedy::ChooseInterface { candidates },
+                "--iface: eth0, eth1",
+            ),
+            (Remedy::ListInterfaces { missing }, "`towline ifaces`"),
+            (Remedy::SetUpInterface, "--iface lo"),
+            (Remedy::StopOtherSender, "-g GROUP:PORT"),
+            (Remedy::NameSenders, "--from any"),
+        ];
+        for (remedy, flag) in remedies {
+            let text = worded("cannot".into(), Some(&remedy));
+            assert!(
+                text.starts_with("cannot; ") && text.contains(flag),
+                "{text}"
+            );
+            let plain = remedy.to_string();
+            assert!(
+                !plain.contains("--") && !plain.contains("towline"),
+                "{plain}"
+            );
+        }
+    }
+}
