@@ -17,6 +17,9 @@ pub(crate) use load::{LoadCommand, LoadRecvArgs, LoadSendArgs, SizeRange};
 mod message;
 pub(crate) use message::{FailOn, PolicyArg, PublishArgs, SubscribeArgs};
 
+mod mirror;
+use mirror::mirror;
+
 mod mtu;
 pub(crate) use mtu::MtuArgs;
 

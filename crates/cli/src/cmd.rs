@@ -5,8 +5,9 @@ use crate::{
     args::{Command, LoadCommand, RttCommand, UdpCommand},
     failure::{Failure, Verdict},
     plan::{
-        DemoPlan, LoadRecvPlan, LoadSendPlan, PublishPlan, RecvPlan, RttPlotPlan, RttReflectPlan,
-        RttRunPlan, SendPlan, SubscribePlan, UdpRunPlan,
+        CapturePlan, ClockPlan, DemoPlan, LoadRecvPlan, LoadSendPlan, MtuPlan, PublishPlan,
+        ReachPlan, RecvPlan, ReplayPlan, RttPlotPlan, RttReflectPlan, RttRunPlan, SendPlan,
+        StatsPlan, StatsSweepPlan, SubscribePlan, UdpRunPlan, UdpServePlan,
     },
     report::Output,
 };
@@ -83,19 +84,22 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Sub(args) => subscribe::run(&SubscribePlan::new(args)?, output),
         Command::Load(LoadCommand::Send(args)) => load_send::run(&LoadSendPlan::new(args)?, output),
         Command::Load(LoadCommand::Recv(args)) => load_recv::run(&LoadRecvPlan::new(args)?, output),
-        Command::Capture(args) => capture::run(args, output),
-        Command::Replay(args) => replay::run(args, output),
-        Command::Stats(args) => stats::run(args, output),
+        Command::Capture(args) => capture::run(&CapturePlan::new(args)?, output),
+        Command::Replay(args) => replay::run(&ReplayPlan::new(args)?, output),
+        Command::Stats(args) => match args.sweep {
+            Some(by) => stats::sweep(&StatsSweepPlan::new(args, by)?, output),
+            None => stats::run(&StatsPlan::new(args)?, output),
+        },
         Command::Rtt(RttCommand::Reflect(args)) => {
             rtt::reflect(&RttReflectPlan::new(args)?, output)
         }
         Command::Rtt(RttCommand::Run(args)) => rtt::run(&RttRunPlan::new(args)?, output),
         Command::Rtt(RttCommand::Plot(args)) => rtt::plot(&RttPlotPlan::new(args)?, output),
-        Command::Mtu(args) => mtu::run(args, output),
-        Command::Udp(UdpCommand::Serve(args)) => udp::serve(args, output),
+        Command::Mtu(args) => mtu::run(&MtuPlan::new(args), output),
+        Command::Udp(UdpCommand::Serve(args)) => udp::serve(&UdpServePlan::new(args), output),
         Command::Udp(UdpCommand::Run(args)) => udp::run(&UdpRunPlan::new(args)?, output),
-        Command::Reach(args) => reach::run(args, output),
-        Command::Clock(args) => clock::run(args, output),
+        Command::Reach(args) => reach::run(&ReachPlan::new(args)?, output),
+        Command::Clock(args) => clock::run(&ClockPlan::new(args), output),
         Command::Ifaces(args) => ifaces::run(args, output),
         Command::Top(args) => top::run(args, output),
         Command::Stat(args) => stat::run(args, output),

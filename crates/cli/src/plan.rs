@@ -1,11 +1,17 @@
 //! What a command will do: flags and configuration file brought together, defaults filled in, and
 //! everything that concerns more than one of them checked. Nothing has been opened yet.
 
+mod capture;
+pub(crate) use capture::{CapturePlan, ReplayPlan, StatsPlan, StatsSweepPlan};
+
 mod load;
 pub(crate) use load::{LoadRecvPlan, LoadSendPlan};
 
 mod message;
 pub(crate) use message::{PublishPlan, SubscribePlan};
+
+mod path;
+pub(crate) use path::{ClockPlan, MtuPlan, ReachPlan};
 
 mod rtt;
 pub(crate) use rtt::{PicturePlan, RttPlotPlan, RttReflectPlan, RttRunPlan};
@@ -20,7 +26,7 @@ mod transfer;
 pub(crate) use transfer::{DemoPlan, RecvPlan, SendPlan};
 
 mod udp;
-pub(crate) use udp::UdpRunPlan;
+pub(crate) use udp::{UdpRunPlan, UdpServePlan};
 
 #[cfg(test)]
 mod tests;

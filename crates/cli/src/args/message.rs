@@ -5,7 +5,7 @@ use std::{num::NonZeroU64, time::Duration};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::{Receiving, Sending, SessionArgs, duration, long};
+use super::{Receiving, Sending, SessionArgs, duration, long, mirror};
 use crate::framing::Framing;
 
 /// Send messages from standard input to a group.
@@ -71,25 +71,15 @@ pub(crate) struct SubscribeArgs {
     pub(crate) session: SessionArgs<Receiving>,
 }
 
-/// What becomes of a receiver that cannot keep up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum PolicyArg {
-    /// It holds back the sender, and so all others.
-    Wait,
-    /// It loses messages, and is told how many.
-    Lose,
-    /// It is dropped from the session, and told.
-    Drop,
-}
-
-impl From<PolicyArg> for towline::Policy {
-    fn from(policy: PolicyArg) -> Self {
-        match policy {
-            PolicyArg::Wait => Self::Wait,
-            PolicyArg::Lose => Self::Lose,
-            PolicyArg::Drop => Self::Drop,
-        }
+mirror! {
+    /// What becomes of a receiver that cannot keep up.
+    PolicyArg of towline::Policy {
+        /// It holds back the sender, and so all others.
+        Wait,
+        /// It loses messages, and is told how many.
+        Lose,
+        /// It is dropped from the session, and told.
+        Drop,
     }
 }
 

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use gauge::rtt::{self, Engine, Scheduling, Wait};
 use serde::Serialize;
 
-use super::{bit_rate, bytes, count, duration};
+use super::{bit_rate, bytes, count, duration, mirror};
 
 /// Measure round trips, and draw them.
 #[derive(Debug, Subcommand)]
@@ -170,74 +170,43 @@ pub(crate) struct PictureArgs {
     pub(crate) map: bool,
 }
 
-/// What carries messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum OverArg {
-    /// Datagrams
-    Udp,
-    /// One connection
-    Tcp,
-    /// PGM (RFC 3208) over UDP, through a group
-    Pgm,
-}
-
-impl From<OverArg> for rtt::Transport {
-    fn from(over: OverArg) -> Self {
-        match over {
-            OverArg::Udp => Self::Udp,
-            OverArg::Tcp => Self::Tcp,
-            OverArg::Pgm => Self::Pgm,
-        }
+mirror! {
+    /// What carries messages.
+    OverArg of rtt::Transport {
+        /// Datagrams
+        Udp,
+        /// One connection
+        Tcp,
+        /// PGM (RFC 3208) over UDP, through a group
+        Pgm,
     }
 }
 
-/// How a thread waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum WaitArg {
-    /// Asleep until a packet is there or a message is due
-    Block,
-    /// Asleep until shortly before a message is due
-    Busy,
-    /// Never asleep: takes a whole processor
-    Spin,
-}
-
-impl From<WaitArg> for Wait {
-    fn from(wait: WaitArg) -> Self {
-        match wait {
-            WaitArg::Block => Self::Block,
-            WaitArg::Busy => Self::Busy,
-            WaitArg::Spin => Self::Spin,
-        }
+mirror! {
+    /// How a thread waits.
+    WaitArg of Wait {
+        /// Asleep until a packet is there or a message is due
+        Block,
+        /// Asleep until shortly before a message is due
+        Busy,
+        /// Never asleep: takes a whole processor
+        Spin,
     }
 }
 
-/// Which calls move packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum EngineArg {
-    /// One datagram a call
-    Recv,
-    /// One datagram a call, waits by epoll
-    Epoll,
-    /// Many datagrams a call
-    Mmsg,
-    /// Requests and completions through rings; recv where the kernel refuses them
-    #[value(name = "io_uring")]
-    #[serde(rename = "io_uring")]
-    IoUring,
-}
-
-impl From<EngineArg> for Engine {
-    fn from(engine: EngineArg) -> Self {
-        match engine {
-            EngineArg::Recv => Self::Recv,
-            EngineArg::Epoll => Self::Epoll,
-            EngineArg::Mmsg => Self::Mmsg,
-            EngineArg::IoUring => Self::IoUring,
-        }
+mirror! {
+    /// Which calls move packets.
+    EngineArg of Engine {
+        /// One datagram a call
+        Recv,
+        /// One datagram a call, waits by epoll
+        Epoll,
+        /// Many datagrams a call
+        Mmsg,
+        /// Requests and completions through rings; recv where the kernel refuses them
+        #[value(name = "io_uring")]
+        #[serde(rename = "io_uring")]
+        IoUring,
     }
 }
 

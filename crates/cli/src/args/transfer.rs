@@ -2,11 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum, error::Error};
-use serde::Serialize;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
 use towline::{Allowed, Existing, SlowPolicy};
 
-use super::{Receiving, Sending, SessionArgs, bytes, check_name, duration, long};
+use super::{Receiving, Sending, SessionArgs, bytes, check_name, duration, long, mirror};
 
 /// Send files or trees; done when every receiver has confirmed them.
 #[derive(Debug, Args)]
@@ -53,25 +52,15 @@ pub(crate) struct SendArgs {
     pub(crate) session: SessionArgs<Sending>,
 }
 
-/// What is done about a receiver that holds all others back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum SlowArg {
-    /// All go at its pace
-    Wait,
-    /// It gets the rest by itself, at its own pace
-    Demote,
-    /// It is given up: exit code 1 if it is expected
-    Drop,
-}
-
-impl From<SlowArg> for SlowPolicy {
-    fn from(slow: SlowArg) -> Self {
-        match slow {
-            SlowArg::Wait => Self::Wait,
-            SlowArg::Demote => Self::Demote,
-            SlowArg::Drop => Self::Drop,
-        }
+mirror! {
+    /// What is done about a receiver that holds all others back.
+    SlowArg of SlowPolicy {
+        /// All go at its pace
+        Wait,
+        /// It gets the rest by itself, at its own pace
+        Demote,
+        /// It is given up: exit code 1 if it is expected
+        Drop,
     }
 }
 
@@ -175,25 +164,16 @@ pub(crate) struct RecvArgs {
     pub(crate) session: SessionArgs<Receiving>,
 }
 
-/// What becomes of a file that is there already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum ExistingArg {
-    /// The transfer is refused before any byte of it arrives
-    Refuse,
-    /// It is replaced when the transfer is complete
-    Replace,
-    /// As replace, but what is there with the same size, time and content is not transferred again
-    SkipUnchanged,
-}
-
-impl From<ExistingArg> for Existing {
-    fn from(existing: ExistingArg) -> Self {
-        match existing {
-            ExistingArg::Refuse => Self::Refuse,
-            ExistingArg::Replace => Self::Replace,
-            ExistingArg::SkipUnchanged => Self::SkipUnchanged,
-        }
+mirror! {
+    /// What becomes of a file that is there already.
+    ExistingArg of Existing {
+        /// The transfer is refused before any byte of it arrives
+        Refuse,
+        /// It is replaced when the transfer is complete
+        Replace,
+        /// As replace, but what is there with the same size, time and content is not transferred
+        /// again
+        SkipUnchanged,
     }
 }
 

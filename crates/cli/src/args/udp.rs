@@ -2,12 +2,11 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use gauge::udp::{Direction, Mode, PORT, Profile};
-use serde::Serialize;
 use towline::Group;
 
-use super::{bytes, count, duration, rtt};
+use super::{bytes, count, duration, mirror, rtt};
 
 /// Measure what a path carries, by size of datagram.
 #[derive(Debug, Subcommand)]
@@ -91,66 +90,37 @@ pub(crate) struct UdpRunArgs {
     pub(crate) to: Vec<PathBuf>,
 }
 
-/// How datagrams are handed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ModeArg {
-    /// `send` and `recv`
-    One,
-    /// `sendmmsg` and `recvmmsg`
-    Batch,
-    /// UDP segmentation offload at the sender, coalescing at the receiver
-    Gso,
-}
-
-/// Who sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum DirectionArg {
-    /// This host
-    There,
-    /// The server
-    Back,
-    /// Both at once
-    Both,
-}
-
-/// How sockets are set up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ProfileArg {
-    /// The system's default buffers
-    Standard,
-    /// Buffers of 8 MiB, as far as the system permits
-    Tuned,
-}
-
-impl From<ModeArg> for Mode {
-    fn from(mode: ModeArg) -> Self {
-        match mode {
-            ModeArg::One => Self::One,
-            ModeArg::Batch => Self::Batch,
-            ModeArg::Gso => Self::Gso,
-        }
+mirror! {
+    /// How datagrams are handed over.
+    ModeArg of Mode {
+        /// `send` and `recv`
+        One,
+        /// `sendmmsg` and `recvmmsg`
+        Batch,
+        /// UDP segmentation offload at the sender, coalescing at the receiver
+        Gso,
     }
 }
 
-impl From<DirectionArg> for Direction {
-    fn from(direction: DirectionArg) -> Self {
-        match direction {
-            DirectionArg::There => Self::There,
-            DirectionArg::Back => Self::Back,
-            DirectionArg::Both => Self::Both,
-        }
+mirror! {
+    /// Who sends.
+    DirectionArg of Direction {
+        /// This host
+        There,
+        /// The server
+        Back,
+        /// Both at once
+        Both,
     }
 }
 
-impl From<ProfileArg> for Profile {
-    fn from(profile: ProfileArg) -> Self {
-        match profile {
-            ProfileArg::Standard => Self::Standard,
-            ProfileArg::Tuned => Self::Tuned,
-        }
+mirror! {
+    /// How sockets are set up.
+    ProfileArg of Profile {
+        /// The system's default buffers
+        Standard,
+        /// Buffers of 8 MiB, as far as the system permits
+        Tuned,
     }
 }
 

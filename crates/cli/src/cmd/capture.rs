@@ -3,54 +3,44 @@
 use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
 use capture::{
-    CaptureError, Ended, Filter, Limits, LiveOptions, SendOptions, Session, Sink, SinkAddress,
-    Source, SourceAddress, Workers, become_user, drop_capabilities, keep_file_capabilities, sink,
+    CaptureError, Ended, Filter, LiveOptions, SendOptions, Session, Sink, SinkAddress, Source,
+    SourceAddress, Workers, become_user, drop_capabilities, keep_file_capabilities, sink,
     sink::RotatingSink, source, source::RingSource,
 };
-use serde_json::json;
 
 use crate::{
-    args::{CaptureArgs, FailOn},
+    args::FailOn,
     failure::{Failure, Verdict},
     interrupt::Interrupt,
+    plan::CapturePlan,
     report::{CaptureReport, Output, last_second},
 };
 
-pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failure> {
-    let plan = json!({
-        "sources": args.sources.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "sink": args.output.to_string(),
-        "ring_bytes": args.live.ring,
-        "packets": args.count,
-        "segments": args.segment,
-        "filter": args.filter,
-        "workers": args.workers,
-    });
-    if output.shows_only("capture", &plan)? {
+pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failure> {
+    if output.shows_only("capture", plan)? {
         return Ok(Verdict::Done);
     }
-    refuse_to_overwrite_a_source(args)?;
+    refuse_to_overwrite_a_source(plan)?;
     let interrupt = Interrupt::install()?;
-    let filter = args.filter.as_deref().map(Filter::compile).transpose()?;
+    let filter = plan.filter.as_deref().map(Filter::compile).transpose()?;
     let live = LiveOptions {
         filter: filter.clone(),
-        has_room_for_super_packets: args.segment,
-        ..args.live.options()
+        ..plan.live.clone()
     };
     // Before it happens: who is logged in through the interface sees nothing any more.
-    warn_of_taking(&args.sources, output);
+    warn_of_taking(&plan.sources, output);
     let mut sessions = Vec::new();
-    for (sources, sink) in open(args, &live)? {
-        let mut session = Session::new(sources, sink, limits(args, &live))?;
+    for (sources, sink) in open(plan, &live)? {
+        let mut session = Session::new(sources, sink, plan.limits)?;
         if let Some(filter) = &filter {
             session.set_filter(filter.clone())?;
         }
         sessions.push(session);
     }
     let mut workers = Workers::new(sessions);
-    if !args.keep_privileges {
+    if !plan.keeps_privileges {
         // A kernel that does not let go of them is no reason to capture nothing.
-        let _kept = match args.rotation() {
+        let _kept = match plan.rotation {
             None => drop_capabilities(),
             Some(_) => keep_file_capabilities(),
         };
@@ -69,16 +59,16 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
         .take_remarks()
         .iter()
         .for_each(|remark| output.note(remark));
-    let report = CaptureReport::new(args, &workers, ended.as_ref().ok());
+    let report = CaptureReport::new(plan, &workers, ended.as_ref().ok());
     // With the packets on standard output, the account belongs beside them.
-    if output.is_json() && args.output.is_standard_output() {
+    if output.is_json() && plan.sink.is_standard_output() {
         output.note(&report.one_line());
     } else {
         output.finish(&report)?;
     }
     match (ended?, workers.take_failure()) {
         (Ended::Sink, Some(failure)) => Err(failure.into()),
-        _ => Ok(Verdict::of(match args.fail_on {
+        _ => Ok(Verdict::of(match plan.fail_on {
             FailOn::None => true,
             FailOn::Loss => !workers.account().is_lossy(),
             FailOn::Any => !workers.account().is_lossy() && !report.has_gaps(),
@@ -87,21 +77,21 @@ pub(super) fn run(args: &CaptureArgs, output: &Output) -> Result<Verdict, Failur
 }
 
 /// A file that is read and written at once would be emptied before it was read.
-fn refuse_to_overwrite_a_source(args: &CaptureArgs) -> Result<(), Failure> {
-    let (SinkAddress::Pcap(target) | SinkAddress::Pcapng(target)) = &args.output else {
+fn refuse_to_overwrite_a_source(plan: &CapturePlan) -> Result<(), Failure> {
+    let (SinkAddress::Pcap(target) | SinkAddress::Pcapng(target)) = &plan.sink else {
         return Ok(());
     };
     // What is not there yet, as most that is written, is no other file either.
     let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    let target = identity(target).filter(|_| !args.output.is_standard_output());
+    let target = identity(target).filter(|_| !plan.sink.is_standard_output());
     let is_target = |source: &&SourceAddress| match source {
         SourceAddress::File(path) => target.is_some() && identity(path) == target,
         _ => false,
     };
-    match args.sources.iter().find(is_target) {
+    match plan.sources.iter().find(is_target) {
         Some(source) => Err(Failure::usage(format!(
             "{source} and {} are one file, which would be emptied before it is read: write another",
-            args.output
+            plan.sink
         ))),
         None => Ok(()),
     }
@@ -121,39 +111,34 @@ pub(super) fn warn_of_taking(sources: &[SourceAddress], output: &Output) {
 type Ends = (Vec<Box<dyn Source>>, Box<dyn Sink>);
 
 /// The ends of each worker's session.
-fn open(args: &CaptureArgs, live: &LiveOptions) -> Result<Vec<Ends>, Failure> {
-    if args.workers > 1 {
-        return open_shared(args, live);
+fn open(plan: &CapturePlan, live: &LiveOptions) -> Result<Vec<Ends>, Failure> {
+    if plan.workers > 1 {
+        return open_shared(plan, live);
     }
-    let sources = args.sources.iter();
+    let sources = plan.sources.iter();
     let sources = sources.map(|address| source::open(address, live));
     let sources = sources.collect::<Result<Vec<_>, _>>()?;
-    change_user(args)?;
-    Ok(vec![(sources, open_sink(args, &args.output)?)])
+    change_user(plan)?;
+    Ok(vec![(sources, open_sink(plan, &plan.sink)?)])
 }
 
-fn open_shared(args: &CaptureArgs, live: &LiveOptions) -> Result<Vec<Ends>, Failure> {
-    let [SourceAddress::Ring(name)] = args.sources.as_slice() else {
-        let text = "--workers share the packets of one ring:IF, and of nothing else";
-        return Err(Failure::usage(text.to_owned()));
+fn open_shared(plan: &CapturePlan, live: &LiveOptions) -> Result<Vec<Ends>, Failure> {
+    let [SourceAddress::Ring(name)] = plan.sources.as_slice() else {
+        unreachable!("the plan shares nothing but one ring");
     };
-    if args.output.is_standard_output() {
-        let text = "each of several workers writes a file of its own: name one instead of '-'";
-        return Err(Failure::usage(text.to_owned()));
-    }
-    let sources = RingSource::open_shared(name, live, args.workers.into())?;
-    change_user(args)?;
+    let sources = RingSource::open_shared(name, live, plan.workers.into())?;
+    change_user(plan)?;
     let ends = sources.into_iter().enumerate().map(|(number, source)| {
         let source: Box<dyn Source> = Box::new(source);
-        let sink = open_sink(args, &args.output.numbered(number))?;
+        let sink = open_sink(plan, &plan.sink.numbered(number))?;
         Ok((vec![source], sink))
     });
     ends.collect()
 }
 
 /// Goes on as the user that was asked for, if one was.
-fn change_user(args: &CaptureArgs) -> Result<(), Failure> {
-    let Some(name) = &args.user else {
+fn change_user(plan: &CapturePlan) -> Result<(), Failure> {
+    let Some(name) = &plan.user else {
         return Ok(());
     };
     become_user(name).map_err(|cause| match cause.kind() {
@@ -162,26 +147,15 @@ fn change_user(args: &CaptureArgs) -> Result<(), Failure> {
     })
 }
 
-fn open_sink(args: &CaptureArgs, address: &SinkAddress) -> Result<Box<dyn Sink>, CaptureError> {
-    let mut sink = match args.rotation() {
+fn open_sink(plan: &CapturePlan, address: &SinkAddress) -> Result<Box<dyn Sink>, CaptureError> {
+    let mut sink = match plan.rotation {
         Some(rotation) => Box::new(RotatingSink::open(address, rotation)?),
         None => sink::open(address, &SendOptions::default())?,
     };
-    if let Some(comment) = &args.comment {
+    if let Some(comment) = &plan.comment {
         sink.describe(comment)?;
     }
     Ok(sink)
-}
-
-fn limits(args: &CaptureArgs, live: &LiveOptions) -> Limits {
-    Limits {
-        packets: args.count,
-        duration: args.time,
-        snap_len: Some(live.snap_len),
-        segments: args.segment,
-        checks_sequence: args.check_gen,
-        ..Limits::default()
-    }
 }
 
 impl From<CaptureError> for Failure {

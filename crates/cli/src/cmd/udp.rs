@@ -1,30 +1,22 @@
 //! `towline udp`: the server, and the sweep.
 
-use gauge::udp::{ServeSpec, Server, draw};
+use gauge::udp::{Server, draw};
 use measure::Format;
-use serde::Serialize;
 
 use super::rtt::{check_drawable, write_drawing};
 use crate::{
-    args::UdpServeArgs,
     failure::{Failure, Verdict},
     interrupt::Interrupt,
-    plan::UdpRunPlan,
+    plan::{UdpRunPlan, UdpServePlan},
     report::{Output, UdpReport, UdpServeReport},
 };
 
-#[derive(Serialize)]
-struct ServePlan {
-    listen: std::net::SocketAddr,
-}
-
-pub(super) fn serve(args: &UdpServeArgs, output: &Output) -> Result<Verdict, Failure> {
-    let listen = args.listen;
-    if output.shows_only("udp-serve", &ServePlan { listen })? {
+pub(super) fn serve(plan: &UdpServePlan, output: &Output) -> Result<Verdict, Failure> {
+    if output.shows_only("udp-serve", plan)? {
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;
-    let server = Server::open(ServeSpec { listen })?;
+    let server = Server::open(plan.spec())?;
     output.note(&format!("serving at {}; Ctrl-C ends it", server.local()));
     let trials = server.run(&|| interrupt.is_requested(), &mut |text| output.note(text))?;
     output.finish(&UdpServeReport { trials })?;

@@ -1,16 +1,37 @@
-//! `udp run`: what belongs together.
+//! `udp serve` and `udp run`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use gauge::udp::{Load, PORT, RATES, SIZES, Sweep};
+use gauge::udp::{Load, PORT, RATES, SIZES, ServeSpec, Sweep};
 use measure::Format;
 use serde::Serialize;
 use towline::resolve;
 
 use crate::{
-    args::{DirectionArg, ModeArg, ProfileArg, UdpRunArgs},
+    args::{DirectionArg, ModeArg, ProfileArg, UdpRunArgs, UdpServeArgs},
     failure::Failure,
 };
+
+/// A server of sweeps.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct UdpServePlan {
+    listen: SocketAddr,
+}
+
+impl UdpServePlan {
+    pub(crate) const fn new(args: &UdpServeArgs) -> Self {
+        Self {
+            listen: args.listen,
+        }
+    }
+
+    /// What the library is to do.
+    pub(crate) const fn spec(&self) -> ServeSpec {
+        ServeSpec {
+            listen: self.listen,
+        }
+    }
+}
 
 /// A sweep.
 #[derive(Clone, Debug, Serialize)]
@@ -29,7 +50,7 @@ pub(crate) struct UdpRunPlan {
     seed: u64,
     pub(crate) to: Vec<PathBuf>,
     #[serde(skip)]
-    address: Option<std::net::SocketAddr>,
+    address: Option<SocketAddr>,
 }
 
 impl UdpRunPlan {

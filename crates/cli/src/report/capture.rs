@@ -9,7 +9,7 @@ use capture::{
 use serde::Serialize;
 
 use super::{Document, quantity};
-use crate::args::{CaptureArgs, ReplayArgs};
+use crate::plan::{CapturePlan, ReplayPlan};
 
 /// `capture`.
 #[derive(Clone, Debug, Serialize)]
@@ -223,21 +223,21 @@ pub(crate) struct GapErrorReport {
 }
 
 impl ReplayReport {
-    pub(crate) fn new(args: &ReplayArgs, session: &mut Session, ended: Option<&Ended>) -> Self {
+    pub(crate) fn new(plan: &ReplayPlan, session: &mut Session, ended: Option<&Ended>) -> Self {
         let dropped_by_interface = session.dropped_later();
         let elapsed_s = session.elapsed().as_secs_f64();
         let account = session.account();
         let frame_bytes = account.delivered_bytes as f64 / account.delivered.max(1) as f64;
-        let speed = args.output.interface().and_then(LinkSpeed::find);
+        let speed = plan.sink.interface().and_then(LinkSpeed::find);
         let has_sent = account.delivered > 0;
-        let asked_packets_per_s = match args.pace() {
+        let asked_packets_per_s = match plan.limits.pace {
             Pace::Packets(rate) => Some(rate as f64),
             Pace::Bits(bits) if has_sent => Some(bits as f64 / 8.0 / frame_bytes),
             Pace::Bits(_) | Pace::Stamps(_) | Pace::TopSpeed => None,
         };
         Self {
-            sources: args.sources.iter().map(ToString::to_string).collect(),
-            sink: args.output.to_string(),
+            sources: plan.sources.iter().map(ToString::to_string).collect(),
+            sink: plan.sink.to_string(),
             ended_by: end_name(ended),
             elapsed_s,
             bits_per_s: quantity::per_second(account.delivered_bytes * 8, elapsed_s),
@@ -399,12 +399,12 @@ impl From<&Second> for SecondReport {
 }
 
 impl CaptureReport {
-    pub(crate) fn new(args: &CaptureArgs, workers: &Workers, ended: Option<&Ended>) -> Self {
+    pub(crate) fn new(plan: &CapturePlan, workers: &Workers, ended: Option<&Ended>) -> Self {
         let account = workers.account();
         let losses = account.losses;
         Self {
-            sources: args.sources.iter().map(ToString::to_string).collect(),
-            sink: args.output.to_string(),
+            sources: plan.sources.iter().map(ToString::to_string).collect(),
+            sink: plan.sink.to_string(),
             ended_by: end_name(ended),
             elapsed_s: workers.elapsed().as_secs_f64(),
             unit: account.unit.name(),
@@ -434,7 +434,7 @@ impl CaptureReport {
             sink_residual: account.sink_residual(),
             generated: workers.sequence().as_ref().map(SequenceReport::from),
             delivered_by_worker: workers.accounts().map(|one| one.delivered).collect(),
-            taken_from_host: args
+            taken_from_host: plan
                 .sources
                 .iter()
                 .filter_map(|source| source.taken().map(str::to_owned))

@@ -10,7 +10,7 @@ use gauge::sweep::{CaptureSweep, SweepRow};
 use serde::Serialize;
 
 use super::{Document, capture::account_end, quantity};
-use crate::args::StatsArgs;
+use crate::plan::StatsPlan;
 
 /// `stats`.
 #[derive(Clone, Debug, Serialize)]
@@ -82,7 +82,7 @@ pub(crate) struct StepRow {
 }
 
 impl StatsReport {
-    pub(crate) fn new(args: &StatsArgs, session: &Session, summary: &Summary) -> Self {
+    pub(crate) fn new(plan: &StatsPlan, session: &Session, summary: &Summary) -> Self {
         let account = session.account();
         let span_ns = summary.stamps_ns.map_or(0, |(first, last)| last - first);
         let span_s = span_ns as f64 / 1e9;
@@ -95,7 +95,7 @@ impl StatsReport {
             rows.iter().map(row).collect()
         };
         Self {
-            sources: args.sources.iter().map(ToString::to_string).collect(),
+            sources: plan.sources.iter().map(ToString::to_string).collect(),
             unit: account.unit.name(),
             packets: summary.all.packets,
             bytes: summary.all.bytes,

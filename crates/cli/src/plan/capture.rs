@@ -1,0 +1,235 @@
+//! `capture`, `replay` and `stats`.
+
+use std::{fmt::Display, path::PathBuf, time::Duration};
+
+use capture::{
+    Edits, Limits, LiveOptions, SendOptions, SinkAddress, SourceAddress, sink::Rotation,
+};
+use gauge::sweep::{CaptureSweep, SweepBy};
+use measure::Format;
+use serde::{Serialize, Serializer};
+
+use crate::{
+    args::{CaptureArgs, FailOn, ReplayArgs, StatsArgs, SweptSize},
+    failure::Failure,
+};
+
+/// A capture.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct CapturePlan {
+    #[serde(serialize_with = "texts")]
+    pub(crate) sources: Vec<SourceAddress>,
+    #[serde(serialize_with = "text")]
+    pub(crate) sink: SinkAddress,
+    ring_bytes: u64,
+    packets: Option<u64>,
+    segments: bool,
+    pub(crate) filter: Option<String>,
+    pub(crate) workers: u16,
+    #[serde(skip)]
+    pub(crate) live: LiveOptions,
+    #[serde(skip)]
+    pub(crate) limits: Limits,
+    /// When files follow each other, if they do.
+    #[serde(skip)]
+    pub(crate) rotation: Option<Rotation>,
+    #[serde(skip)]
+    pub(crate) comment: Option<String>,
+    #[serde(skip)]
+    pub(crate) keeps_privileges: bool,
+    #[serde(skip)]
+    pub(crate) user: Option<String>,
+    #[serde(skip)]
+    pub(crate) fail_on: FailOn,
+}
+
+impl CapturePlan {
+    pub(crate) fn new(args: &CaptureArgs) -> Result<Self, Failure> {
+        if args.workers > 1 {
+            if !matches!(args.sources.as_slice(), [SourceAddress::Ring(_)]) {
+                let text = "--workers share the packets of one ring:IF, and of nothing else";
+                return Err(Failure::usage(text));
+            }
+            if args.output.is_standard_output() {
+                let text =
+                    "each of several workers writes a file of its own: name one instead of '-'";
+                return Err(Failure::usage(text));
+            }
+        }
+        let live = LiveOptions {
+            has_room_for_super_packets: args.segment,
+            ..args.live.options()
+        };
+        let limits = Limits {
+            packets: args.count,
+            duration: args.time,
+            snap_len: Some(live.snap_len),
+            segments: args.segment,
+            checks_sequence: args.check_gen,
+            ..Limits::default()
+        };
+        Ok(Self {
+            sources: args.sources.clone(),
+            sink: args.output.clone(),
+            ring_bytes: args.live.ring,
+            packets: args.count,
+            segments: args.segment,
+            filter: args.filter.clone(),
+            workers: args.workers,
+            live,
+            limits,
+            rotation: args.rotation(),
+            comment: args.comment.clone(),
+            keeps_privileges: args.keep_privileges,
+            user: args.user.clone(),
+            fail_on: args.fail_on,
+        })
+    }
+}
+
+/// A replay.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ReplayPlan {
+    #[serde(serialize_with = "texts")]
+    pub(crate) sources: Vec<SourceAddress>,
+    #[serde(serialize_with = "text")]
+    pub(crate) sink: SinkAddress,
+    pace: String,
+    packets: Option<u64>,
+    #[serde(skip)]
+    pub(crate) limits: Limits,
+    #[serde(skip)]
+    pub(crate) send: SendOptions,
+    #[serde(skip)]
+    pub(crate) edits: Edits,
+    /// How often all is sent; 0 for endless.
+    #[serde(skip)]
+    pub(crate) rounds: u64,
+}
+
+impl ReplayPlan {
+    pub(crate) fn new(args: &ReplayArgs) -> Result<Self, Failure> {
+        if !matches!(args.output, SinkAddress::Ring(_) | SinkAddress::Int(_)) {
+            return Err(Failure::usage(format!(
+                "{} is no interface to replay on: it is ring:IF or int:IF",
+                args.output
+            )));
+        }
+        if let Some(live) = args.sources.iter().find(|source| source.is_live()) {
+            return Err(Failure::usage(format!(
+                "{live} cannot be replayed: capture it to a file first"
+            )));
+        }
+        let limits = Limits {
+            packets: args.count,
+            duration: args.time,
+            pace: args.pace(),
+            burst: args.burst,
+            ..Limits::default()
+        };
+        Ok(Self {
+            sources: args.sources.clone(),
+            sink: args.output.clone(),
+            pace: format!("{:?}", limits.pace),
+            packets: args.count,
+            limits,
+            send: args.send_options(),
+            edits: args.edits.edits(),
+            rounds: args.rounds,
+        })
+    }
+}
+
+/// Counting.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct StatsPlan {
+    #[serde(serialize_with = "texts")]
+    pub(crate) sources: Vec<SourceAddress>,
+    pub(crate) filters: Vec<String>,
+    packets: Option<u64>,
+    segments: bool,
+    #[serde(skip)]
+    pub(crate) live: LiveOptions,
+    #[serde(skip)]
+    pub(crate) limits: Limits,
+    /// No packet is looked into.
+    #[serde(skip)]
+    pub(crate) is_summary: bool,
+    #[serde(skip)]
+    pub(crate) talkers: usize,
+    #[serde(skip)]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+impl StatsPlan {
+    pub(crate) fn new(args: &StatsArgs) -> Result<Self, Failure> {
+        if let Some(path) = &args.plot
+            && Format::of(path) != Some(Format::Svg)
+        {
+            let text = "is no FILE.svg: the rate over time is drawn as SVG only";
+            return Err(Failure::usage(format!("{} {text}", path.display())));
+        }
+        Ok(Self {
+            sources: args.sources.clone(),
+            filters: args.filter.clone(),
+            packets: args.count,
+            segments: args.segment,
+            live: LiveOptions {
+                has_room_for_super_packets: args.segment,
+                ..args.live.options()
+            },
+            limits: Limits {
+                packets: args.count,
+                duration: args.time,
+                segments: args.segment,
+                ..Limits::default()
+            },
+            is_summary: args.summary,
+            talkers: args.talkers,
+            plot: args.plot.clone(),
+        })
+    }
+}
+
+/// What captures lose and cost, to be measured.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct StatsSweepPlan {
+    #[serde(flatten)]
+    pub(crate) sweep: CaptureSweep,
+    #[serde(skip)]
+    pub(crate) picture: Option<(PathBuf, Format)>,
+}
+
+impl StatsSweepPlan {
+    pub(crate) fn new(args: &StatsArgs, by: SweptSize) -> Result<Self, Failure> {
+        let picture = match args.plot.as_deref().map(|path| (path, Format::of(path))) {
+            None => None,
+            Some((path, Some(format))) if format.is_picture() => Some((path.to_owned(), format)),
+            Some((path, _)) => {
+                let (path, names) = (path.display(), Format::PICTURE_NAMES);
+                return Err(Failure::usage(format!("{path} is no picture: {names}")));
+            }
+        };
+        let sweep = CaptureSweep {
+            by: match by {
+                SweptSize::RingSize => SweepBy::RingSize,
+                SweptSize::PacketSize => SweepBy::PacketSize,
+            },
+            packets_per_s: args.pps,
+            time: args.time.unwrap_or(SWEEP_TIME),
+            ring_bytes: args.live.options().ring_bytes,
+        };
+        Ok(Self { sweep, picture })
+    }
+}
+
+fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn texts<T: Display, S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter().map(ToString::to_string))
+}
+
+/// At each size.
+const SWEEP_TIME: Duration = Duration::from_secs(2);
