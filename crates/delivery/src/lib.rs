@@ -24,11 +24,16 @@
 #[cfg(test)]
 mod fabric;
 
+mod control;
+pub use control::{Key, LinkCommand};
+
 mod content;
 pub use content::{Content, ContentError};
 
-mod link;
-pub use link::LinkCommand;
+mod events;
+
+mod feedback;
+pub use feedback::{StreamCounts, StreamState};
 
 #[cfg(any(test, feature = "memory"))]
 pub mod memory;
@@ -48,7 +53,7 @@ pub use rate::{RateCause, RateConfig, RateControl, RateLimit, RateReport};
 mod receiver;
 pub use receiver::{
     BlockVerdict, Offer, PlanReceiver, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent,
-    ReceiverProgress, StreamCounts,
+    ReceiverProgress,
 };
 
 mod registry;
@@ -57,10 +62,7 @@ pub use registry::{
 };
 
 mod reporter;
-pub use reporter::{ReceiverStats, Reporter, ReporterConfig, ReporterCounters, ReporterEvent};
-
-mod seal;
-pub use seal::Key;
+pub use reporter::{Reporter, ReporterConfig, ReporterCounters, ReporterEvent};
 
 mod sender;
 pub use sender::{

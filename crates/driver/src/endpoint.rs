@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use base::{Arrival, Budget, Instant, LinkEvent, LinkId, Outcome, Run};
-use delivery::LinkCommand;
+use delivery::{LinkCommand, StreamCounts, StreamState};
+use pgm::Position;
 
 /// One end of a session, as a pure state machine. The method names and the drain order are those of
 /// every sans-IO type (see `base`); control connections enter and leave the same way as packets.
@@ -50,5 +51,22 @@ pub trait Handle<S: ?Sized>: Endpoint {
     /// is the back-pressure, and goes on with timers, reports and control connections.
     fn is_full(&self, _sink: &S) -> bool {
         false
+    }
+}
+
+/// What the reports tell of a packet stream that has come as far as `at`.
+pub(crate) const fn stream_of(at: &Position, host_drops: u64, is_caught_up: bool) -> StreamState {
+    StreamState {
+        contiguous: at.contiguous,
+        lead: at.lead,
+        held: (at.lead + 1).saturating_sub(at.contiguous + at.missing),
+        counts: StreamCounts {
+            bytes: at.bytes_with_headers(),
+            missed: at.arrived.missed,
+            repairs_asked: at.arrived.repairs_asked,
+            repairs_got: at.arrived.repairs,
+        },
+        host_drops,
+        is_caught_up,
     }
 }

@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
-use delivery::{LinkCommand, ReceiverStats, Reporter, ReporterConfig, ReporterEvent};
-use pgm::{Mode, Position, Ready, Receiver};
+use delivery::{LinkCommand, Reporter, ReporterConfig, ReporterEvent};
+use pgm::{Mode, Ready, Receiver};
 use wire::{
     object::{ErrorCode, Refusal},
     pgm::{Packed, Tsi},
 };
 
-use crate::{Endpoint, Handle, Receiving};
+use crate::{Endpoint, Handle, Receiving, endpoint::stream_of};
 
 /// Takes what a [`Subscriber`] receives. Messages of one session come in order.
 pub trait MessageSink {
@@ -297,7 +297,7 @@ impl Subscriber {
         if let Some(reporter) = &mut self.reporter {
             // The last report tells what this turn has given out too: `drain` is still to come.
             if let Some(at) = self.receiver.position(session) {
-                reporter.position(now, session, at.contiguous, at.lead);
+                reporter.observe(now, session, &stream_of(&at, self.host_drops, false));
             }
             reporter.session_over(now, session);
         }
@@ -335,17 +335,6 @@ fn give<S: MessageSink + ?Sized>(
     count
 }
 
-/// What the next report tells of a session besides its place.
-fn stats_of(at: &Position, host_drops: u64) -> ReceiverStats {
-    ReceiverStats {
-        held: (at.lead + 1).saturating_sub(at.contiguous + at.missing),
-        bytes: at.bytes_with_headers(),
-        host_drops,
-        lost: 0,
-        missed: at.arrived.missed,
-    }
-}
-
 impl<S: MessageSink + ?Sized> Handle<S> for Subscriber {
     #[inline]
     fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8], sink: &mut S) {
@@ -369,16 +358,13 @@ impl<S: MessageSink + ?Sized> Handle<S> for Subscriber {
         let seen = self.receiver.counters().seen_packets;
         let is_empty = std::mem::replace(&mut self.seen_packets, seen) == seen;
         if let Some(reporter) = &mut self.reporter {
-            if is_empty {
-                reporter.caught_up(now);
-            }
             for session in self.receiver.sessions() {
                 let Some(at) = self.receiver.position(session) else {
                     continue;
                 };
                 if at.mark.is_some() {
-                    reporter.stats(now, session, &stats_of(&at, self.host_drops));
-                    reporter.position(now, session, at.contiguous, at.lead);
+                    let stream = stream_of(&at, self.host_drops, is_empty);
+                    reporter.observe(now, session, &stream);
                 }
             }
         }

@@ -13,7 +13,7 @@ use base::{Instant, LinkEvent, LinkId};
 use delivery::{
     Entry, Key, LinkCommand, Plan, PlanLimits, PlanOutcome, PlanReceiver, PlanReceiverConfig,
     PlanSender, PlanSenderConfig, Registry, RegistryConfig, Reporter, ReporterConfig,
-    ReporterEvent,
+    ReporterEvent, StreamState,
     memory::{MemoryContent, MemoryStore},
 };
 use wire::{
@@ -160,7 +160,7 @@ fn receiver_with(config: PlanReceiverConfig, data: &[u8]) -> PlanReceiver<Memory
             Operation::Greet(now, link, _) => {
                 let header = BlockHeader::data(ObjectId::CONTENT, 0).to_bytes();
                 receiver.handle_block(now, &[&header[..], content.bytes()].concat());
-                receiver.position(now, link.0.into(), 9);
+                receiver.observe(now, &StreamState::at(link.0.into(), 9));
             }
             Operation::Time(now) => receiver.handle_timeout(now),
             Operation::Block(now, bytes) => {
@@ -208,7 +208,9 @@ pub fn reporter(data: &[u8]) {
                 reporter.handle_link(now, link, LinkEvent::Data, &truth);
             }
             Operation::Link(_, _, event, bytes) => reporter.handle_link(now, link, event, bytes),
-            Operation::Greet(_, _, number) => reporter.position(now, session, number.into(), 99),
+            Operation::Greet(_, _, number) => {
+                reporter.observe(now, session, &StreamState::at(number.into(), 99));
+            }
             Operation::Time(_) => reporter.handle_timeout(now),
             Operation::Block(..) => {
                 reporter.session_over(now, session);

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{window::CubicWindow, *};
-use crate::reporter::arrival::ArrivalMeter;
+use crate::feedback::ArrivalMeter;
 
 /// What runs, and through what.
 #[derive(Clone, Debug)]

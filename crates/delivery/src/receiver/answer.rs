@@ -6,11 +6,32 @@ use base::Instant;
 use wire::object::{Message, ObjectId, PassEnd, RangeList, Ranges};
 
 use super::{PlanReceiver, Step};
-use crate::{RangeSet, Store};
+use crate::{RangeSet, Store, feedback::share};
+
+/// What the sender was told of what is held and lacking, and what it waits to be told.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    pass: Option<PendingPass>,
+    /// The pass that was answered last.
+    last_pass: u32,
+    /// HAVE was said on this connection. A proof before it would come from one that, as far as the
+    /// sender knows, holds nothing.
+    pub(super) is_have_told: bool,
+    /// The last answer was COMPLETE: a slab that turns out bad is asked for unasked.
+    pub(super) is_complete_told: bool,
+}
+
+impl Answers {
+    /// The sender waits for no answer, and what was said to it does not count.
+    pub(super) const fn forget(&mut self) {
+        self.pass = None;
+        self.is_complete_told = false;
+    }
+}
 
 /// A pass that has ended and was not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PendingPass {
+struct PendingPass {
     number: u32,
     /// The position that the packet stream has to pass first; low 32 bits.
     position: Option<u32>,
@@ -26,16 +47,16 @@ impl<S: Store> PlanReceiver<S> {
             .welcome
             .as_ref()
             .map_or(1, |welcome| welcome.receiver_count);
-        let jitter = JITTER_MAX.min(Duration::from_micros(u64::from(count) * 200));
+        let jitter = JITTER_MAX.min(share(count));
         let settle = match end.pass {
             0 => self.config.settle_timeout.min(MANIFEST_SETTLE),
             _ => self.config.settle_timeout,
         };
-        self.pass = Some(PendingPass {
+        self.answers.pass = Some(PendingPass {
             number: end.pass,
             position: end.position.map(|position| position as u32),
             settle_at: now + settle,
-            answer_at: now + self.rng.duration_up_to(jitter),
+            answer_at: now + self.caller.rng.duration_up_to(jitter),
         });
         self.try_answer(now);
     }
@@ -45,9 +66,7 @@ impl<S: Store> PlanReceiver<S> {
         let Some(last) = pass.position else {
             return true;
         };
-        // Serial arithmetic: both ends agree on the low 32 bits only.
-        let is_past = |next: u32| next.wrapping_sub(last) as i32 > 0;
-        self.is_stream_over || self.settled.is_some_and(is_past) || !self.lacks_anything()
+        self.stream.is_past(last) || !self.lacks_anything()
     }
 
     fn lacks_anything(&self) -> bool {
@@ -57,12 +76,14 @@ impl<S: Store> PlanReceiver<S> {
         }
     }
 
-    /// When the pass is to be looked at again; `None` while the store is waited for.
-    pub(super) fn answer_due(&self, pass: &PendingPass) -> Option<Instant> {
-        if matches!(self.step, Step::Offered | Step::Preparing) || self.dialler.link().is_none() {
+    /// When a pass that waits for an answer is to be looked at again; `None` while the store is
+    /// waited for.
+    pub(super) fn answer_due(&self) -> Option<Instant> {
+        let pass = self.answers.pass?;
+        if matches!(self.step, Step::Offered | Step::Preparing) || self.link().is_none() {
             return None;
         }
-        let settle = if self.is_settled(pass) {
+        let settle = if self.is_settled(&pass) {
             pass.answer_at
         } else {
             pass.settle_at
@@ -72,32 +93,32 @@ impl<S: Store> PlanReceiver<S> {
 
     /// Answers the pending pass, if it is time.
     pub(super) fn try_answer(&mut self, now: Instant) {
-        let Some(pass) = self.pass else {
+        let Some(pass) = self.answers.pass else {
             return;
         };
-        if self.answer_due(&pass).is_none_or(|due| due > now) {
+        if self.answer_due().is_none_or(|due| due > now) {
             return;
         }
         if !self.is_settled(&pass) {
             self.counters.settled_late += 1;
         }
-        self.pass = None;
+        self.answers.pass = None;
         self.answer(now, pass.number);
     }
 
     fn answer(&mut self, now: Instant, pass: u32) {
         self.counters.answers += 1;
-        self.last_pass = pass;
-        self.is_complete_told = false;
+        self.answers.last_pass = pass;
+        self.answers.is_complete_told = false;
         match self.step {
-            Step::Joining | Step::Offered | Step::Preparing | Step::Over => {}
+            Step::Joining | Step::Offered | Step::Preparing | Step::Over { .. } => {}
             Step::Manifest => self.send_lacking(now, pass),
             Step::Receiving | Step::Committing | Step::Delivered if pass == 0 => {
                 self.send_standing(now);
             }
             Step::Receiving if self.lacks_anything() => self.send_lacking(now, pass),
             Step::Receiving | Step::Committing | Step::Delivered => {
-                self.is_complete_told = true;
+                self.answers.is_complete_told = true;
                 self.tell(now, &Message::Complete { pass });
             }
         }
@@ -105,8 +126,8 @@ impl<S: Store> PlanReceiver<S> {
 
     /// Asks for what turned out wrong after everything seemed complete.
     pub(super) fn answer_again(&mut self, now: Instant) {
-        if self.pass.is_none() && self.dialler.link().is_some() {
-            self.answer(now, self.last_pass);
+        if self.answers.pass.is_none() && self.link().is_some() {
+            self.answer(now, self.answers.last_pass);
         }
     }
 
@@ -142,7 +163,7 @@ impl<S: Store> PlanReceiver<S> {
                 break;
             }
         }
-        self.is_have_told = true;
+        self.answers.is_have_told = true;
         self.scratch = scratch;
     }
 

@@ -4,6 +4,8 @@ use std::{net::SocketAddr, ops::Range, time::Duration};
 
 use wire::object::{DoneNumbers, ErrorCode, Phase, Progressed};
 
+#[cfg(doc)]
+use crate::LinkCommand;
 use crate::{HASH_LEN, Hash, Key, PlanId, PlanLimits};
 
 base::counters! {
@@ -37,6 +39,9 @@ base::counters! {
 /// Everything a plan receiver can be told, with its defaults.
 #[derive(Clone, Debug)]
 pub struct PlanReceiverConfig {
+    /// By which its connections are asked for: the key of [`LinkCommand::Open`]. Unique among the
+    /// receivers that share a back end. Default 0.
+    pub number: u32,
     /// What this receiver is called; unique among the receivers of a session. Cut to 255 bytes.
     pub name: String,
     /// Tells two runs of this receiver apart: random.
@@ -67,6 +72,7 @@ impl PlanReceiverConfig {
     #[must_use]
     pub fn new(name: impl Into<String>, instance: u64) -> Self {
         Self {
+            number: 0,
             name: name.into(),
             instance,
             seed: instance,
@@ -118,28 +124,6 @@ pub enum BlockVerdict {
     Duplicate,
     /// It is not kept; a counter says why.
     Refused,
-}
-
-/// What has arrived of one packet stream since it was found, and what was missing at first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamCounts {
-    /// Bytes, headers included.
-    pub bytes: u64,
-    /// Positions noticed as missing, each once.
-    pub missed: u64,
-    /// Repairs asked for, repeats included.
-    pub repairs_asked: u64,
-    /// Repairs received.
-    pub repairs_got: u64,
-}
-
-impl std::ops::AddAssign for StreamCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.bytes += other.bytes;
-        self.missed += other.missed;
-        self.repairs_asked += other.repairs_asked;
-        self.repairs_got += other.repairs_got;
-    }
 }
 
 /// Something that happened in a transfer.

@@ -5,28 +5,19 @@ use std::{net::SocketAddr, time::Duration};
 
 use base::{Instant, LinkEvent, LinkId, earliest};
 use wire::object::{
-    Block, Decoder, ErrorCode, Hello, MANIFEST_HEADER_LEN, Message, PassEnd, Refusal, Seals,
-    VERSION, Welcome,
+    Block, Decoder, ErrorCode, MANIFEST_HEADER_LEN, Message, PassEnd, Refusal, Seals, Welcome,
 };
 
 use super::{BlockVerdict, Offer, PlanReceiver, PlanReceiverEvent, Step, objects::Bytes};
 use crate::{
     PlanId, Store,
-    seal::{Nonce, Role},
+    control::{Answer, Call, Links, NameTaken, Talks},
 };
 
-/// The way to the sender.
+/// The sender that was named.
 #[derive(Debug)]
-pub(super) struct Dialler {
-    peer: Option<SocketAddr>,
-    session: u64,
-    state: State,
-    key: u32,
-    attempts: u32,
-    /// The sender has said that a receiver of this name is there.
-    is_duplicate: bool,
-    /// Which was told.
-    is_taken_told: bool,
+pub(super) struct Sender {
+    call: Call,
     /// Since when there has been no connection that was welcomed.
     lost_at: Instant,
     /// What the sender said when it gave this receiver up: it is not dialled in that session again,
@@ -34,50 +25,23 @@ pub(super) struct Dialler {
     given_up: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum State {
-    /// Nobody to dial.
-    Idle,
-    /// Dials at this time.
-    Waiting { until: Instant },
-    /// A request for a connection is out.
-    Dialling,
-    /// The greeting is out, or will be once the connection opens. With a key, `nonce` is what was
-    /// said in it, until the sender has shown that it has the key.
-    Greeting { link: LinkId, nonce: Option<Nonce> },
-    /// The sender has taken this receiver in.
-    Open { link: LinkId },
+/// Whether the connection is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Reading {
+    /// It is, and was since it last rested.
+    #[default]
+    On,
+    /// It is again, and nothing has come since it rested: it does not rest again before.
+    Due,
+    /// It is left unread until then, or until the store has caught up.
+    Rests { until: Instant },
 }
 
-impl Default for Dialler {
-    fn default() -> Self {
-        Self {
-            peer: None,
-            session: 0,
-            state: State::Idle,
-            key: 0,
-            attempts: 0,
-            is_duplicate: false,
-            is_taken_told: false,
-            lost_at: Instant::ZERO,
-            given_up: None,
-        }
-    }
-}
-
-impl Dialler {
-    /// The connection on which the sender has taken this receiver in.
-    pub(super) const fn link(&self) -> Option<LinkId> {
-        match self.state {
-            State::Open { link } => Some(link),
-            _ => None,
-        }
-    }
-
-    const fn any_link(&self) -> Option<LinkId> {
-        match self.state {
-            State::Open { link } | State::Greeting { link, .. } => Some(link),
-            _ => None,
+impl Reading {
+    pub(super) const fn rests_until(self) -> Option<Instant> {
+        match self {
+            Self::Rests { until } => Some(until),
+            Self::On | Self::Due => None,
         }
     }
 }
@@ -87,53 +51,45 @@ impl<S: Store> PlanReceiver<S> {
     /// came from with the mark's control port. The caller has checked that the address is unicast
     /// and the SPM's own. Ignored while a sender is named: [`PlanReceiver::session`] says who.
     pub fn dial(&mut self, now: Instant, peer: SocketAddr, session: u64, receiver_count: u32) {
-        if self.dialler.peer.is_some() || self.step == Step::Over {
-            return;
+        if self.sender.is_none() && !self.is_over() {
+            self.sender = Some(self.sender_at(now, peer, session, receiver_count));
         }
-        let jitter = DIAL_JITTER_MAX.min(Duration::from_millis(receiver_count.into()));
-        let until = now + self.rng.duration_up_to(jitter);
-        self.dialler.peer = Some(peer);
-        self.dialler.session = session;
-        self.dialler.state = State::Waiting { until };
-        self.dialler.lost_at = now;
+    }
+
+    fn sender_at(&mut self, now: Instant, peer: SocketAddr, session: u64, count: u32) -> Sender {
+        let number = self.config.number;
+        Sender {
+            call: self.caller.call(now, (peer, session), number, count),
+            lost_at: now,
+            given_up: None,
+        }
     }
 
     /// The sender was restarted, or is reached another way: the same plan goes on in this session.
     /// What is held stays; what was in doubt between the two ends is said anew. Ignored when the
     /// transfer is over.
     pub fn redirect(&mut self, now: Instant, peer: SocketAddr, session: u64) {
-        if self.step == Step::Over {
+        if self.is_over() {
             return;
         }
         self.hang_up();
         self.counters.redirected += 1;
-        self.dialler = Dialler {
-            peer: Some(peer),
-            session,
-            state: State::Waiting { until: now },
-            key: self.dialler.key,
-            attempts: 0,
-            is_duplicate: false,
-            is_taken_told: false,
-            lost_at: now,
-            given_up: None,
-        };
-        self.is_complete_told = false;
-        self.forget_stream();
+        self.sender = Some(self.sender_at(now, peer, session, 0));
+        self.forget_stream(now);
     }
 
     /// The plan that the sender offers, while the owner is to say whether it is wanted: by
     /// [`PlanReceiver::accept`] or [`PlanReceiver::decline`].
     #[must_use]
     pub fn offer(&self) -> Option<Offer> {
-        let (Step::Offered, Some(welcome), Some(peer)) =
-            (self.step, &self.welcome, self.dialler.peer)
+        let (Step::Offered, Some(welcome), Some((peer, session))) =
+            (self.step, &self.welcome, self.session())
         else {
             return None;
         };
         Some(Offer {
             peer,
-            session: self.dialler.session,
+            session,
             plan: PlanId(welcome.plan),
             manifest_bytes: welcome.manifest_bytes,
         })
@@ -157,23 +113,23 @@ impl<S: Store> PlanReceiver<S> {
     /// Leaves the sender without a word, as if the connection were lost: another receiver of this
     /// process goes on with the plan. The transfer is over.
     pub fn withdraw(&mut self, now: Instant) {
-        if let Some(link) = self.dialler.any_link() {
-            self.links.abort(link);
+        if let Some(link) = self.any_link() {
+            self.caller.links.abort(link);
         }
         self.over(now);
     }
 
     /// The sender has taken this receiver in, and the connection is up.
     #[must_use]
-    pub const fn is_connected(&self) -> bool {
-        self.dialler.link().is_some()
+    pub fn is_connected(&self) -> bool {
+        self.link().is_some()
     }
 
     /// The sender has given this receiver up, which keeps what it holds and waits for a new session
     /// of the same plan: [`PlanReceiver::redirect`].
     #[must_use]
-    pub const fn is_given_up(&self) -> bool {
-        self.dialler.given_up.is_some()
+    pub fn is_given_up(&self) -> bool {
+        self.sender.as_ref().is_some_and(|s| s.given_up.is_some())
     }
 
     /// The plan that the sender named when it took this receiver in.
@@ -194,68 +150,82 @@ impl<S: Store> PlanReceiver<S> {
     /// take this receiver in: another one may be named.
     #[must_use]
     pub fn session(&self) -> Option<(SocketAddr, u64)> {
-        self.dialler.peer.map(|peer| (peer, self.dialler.session))
+        let sender = self.sender.as_ref();
+        sender.map(|sender| (sender.call.peer, sender.call.session))
     }
 
     /// Handles what happened on a control connection; `data` holds the bytes of
     /// [`LinkEvent::Data`].
     pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
         match event {
-            LinkEvent::Opened => self.hello(now, link),
-            LinkEvent::Data => self.read(now, link, data),
-            LinkEvent::Writable => self.links.writable(link),
+            LinkEvent::Opened => {
+                if let Some(sender) = &mut self.sender {
+                    self.caller.hello(now, &mut sender.call, link);
+                }
+            }
+            LinkEvent::Data => {
+                if matches!(self.reading, Reading::Due) {
+                    self.reading = Reading::On;
+                }
+                self.read(now, link, data);
+            }
+            LinkEvent::Writable => self.caller.links.writable(link),
             LinkEvent::Closed => {
-                self.links.forget(link);
+                self.caller.links.forget(link);
                 self.lost(now, link);
             }
             LinkEvent::Accepted { .. } => {
-                self.links.insert(link);
-                self.links.abort(link);
+                self.caller.link_opened(None, link);
             }
         }
     }
 
     /// The back end gave the connection asked for with `key` this number.
     pub fn link_opened(&mut self, key: u32, link: LinkId) {
-        self.links.insert(link);
-        if key == self.dialler.key && matches!(self.dialler.state, State::Dialling) {
-            self.links.greeted(link);
-            self.dialler.state = State::Greeting { link, nonce: None };
-        } else {
-            self.links.abort(link);
-        }
+        let sender = self.sender.as_mut().filter(|_| key == self.config.number);
+        self.caller
+            .link_opened(sender.map(|sender| &mut sender.call), link);
     }
 
-    pub(super) fn dialler_due(&self) -> Option<Instant> {
-        let give_up = self.give_up_at();
-        match self.dialler.state {
-            State::Waiting { until } => earliest(Some(until), give_up),
-            State::Dialling | State::Greeting { .. } => give_up,
-            State::Idle if self.is_given_up() => give_up,
-            State::Idle | State::Open { .. } => None,
-        }
+    /// The connection on which the sender has taken this receiver in.
+    pub(super) fn link(&self) -> Option<LinkId> {
+        self.sender.as_ref()?.call.link()
+    }
+
+    fn any_link(&self) -> Option<LinkId> {
+        self.sender.as_ref()?.call.any_link()
+    }
+
+    pub(super) fn call_due(&self) -> Option<Instant> {
+        let sender = self.sender.as_ref()?;
+        let is_waiting = sender.call.is_looking() || sender.given_up.is_some();
+        let give_up = is_waiting.then(|| self.give_up_at(sender)).flatten();
+        earliest(sender.call.due(), give_up)
     }
 
     /// Not while the store commits: it may be done after it was called a failure.
-    fn give_up_at(&self) -> Option<Instant> {
-        (self.step != Step::Committing).then(|| self.dialler.lost_at + self.config.give_up_after)
+    fn give_up_at(&self, sender: &Sender) -> Option<Instant> {
+        (self.step != Step::Committing).then(|| sender.lost_at + self.config.give_up_after)
     }
 
     /// The store is done: a sender that is not connected is looked for from now on, as it wants the
     /// proof.
     pub(super) fn look_on(&mut self, now: Instant) {
-        if self.dialler.link().is_none() {
-            self.dialler.lost_at = now;
+        if let Some(sender) = self.sender.as_mut().filter(|s| s.call.link().is_none()) {
+            sender.lost_at = now;
         }
     }
 
-    pub(super) fn check_dialler(&mut self, now: Instant) {
-        let is_looking = self.dialler_due().is_some();
-        if is_looking && self.give_up_at().is_some_and(|at| at <= now) {
+    pub(super) fn check_call(&mut self, now: Instant) {
+        let Some(sender) = &self.sender else {
+            return;
+        };
+        let is_waiting = sender.call.is_looking() || sender.given_up.is_some();
+        if is_waiting && self.give_up_at(sender).is_some_and(|at| at <= now) {
             if self.welcome.is_none() {
-                return self.look_elsewhere("it does not answer");
+                return self.look_elsewhere(now, "it does not answer");
             }
-            let text = match &self.dialler.given_up {
+            let text = match &sender.given_up {
                 Some(why) => {
                     let seconds = self.config.give_up_after.as_secs();
                     format!("given up by the sender ({why}), which is not back after {seconds} s")
@@ -264,227 +234,99 @@ impl<S: Store> PlanReceiver<S> {
             };
             return self.failed(now, ErrorCode::TimedOut, &text);
         }
-        let (State::Waiting { until }, Some(peer)) = (self.dialler.state, self.dialler.peer) else {
-            return;
-        };
-        if until <= now {
-            self.dialler.key = self.dialler.key.wrapping_add(1);
-            self.dialler.state = State::Dialling;
-            self.dialler.attempts = self.dialler.attempts.saturating_add(1);
-            self.links.open(peer, self.dialler.key);
+        if let Some(sender) = &mut self.sender
+            && self.caller.dial(now, &mut sender.call)
+        {
             self.counters.dialled += 1;
         }
     }
 
     /// Queues a message for the sender; a sender that does not read loses the connection.
     pub(super) fn tell(&mut self, now: Instant, message: &Message<'_>) {
-        if let Some(link) = self.dialler.link()
-            && !self.links.queue(link, message)
+        if let Some(link) = self.link()
+            && !self.caller.links.queue(link, message)
         {
-            self.links.abort(link);
+            self.caller.links.abort(link);
             self.lost(now, link);
         }
     }
 
     /// Closes the connection after what is queued, and dials no more.
     pub(super) fn hang_up(&mut self) {
-        if let Some(link) = self.dialler.any_link() {
-            self.links.close(link);
+        self.feedback.disconnected();
+        if let Some(sender) = &mut self.sender {
+            self.caller.hang_up(&mut sender.call);
         }
-        self.links.withdraw(self.dialler.key);
-        self.dialler.state = State::Idle;
     }
 
     /// The sender does not take this receiver in: another one may be named. A mark is easily forged
     /// and an earlier transfer may just be closing, so neither ends the wait for a sender.
-    fn look_elsewhere(&mut self, text: &str) {
-        if let Some(link) = self.dialler.any_link() {
-            self.links.close(link);
-        }
-        self.links.withdraw(self.dialler.key);
+    fn look_elsewhere(&mut self, now: Instant, text: &str) {
+        self.hang_up();
         self.counters.senders_passed_over += 1;
-        if let Some(peer) = self.dialler.peer {
-            let text = text.to_owned();
+        if let Some(sender) = self.sender.take() {
+            let (peer, text) = (sender.call.peer, text.to_owned());
             self.events
                 .push_back(PlanReceiverEvent::PassedOver { peer, text });
         }
-        self.dialler = Dialler {
-            // A connection that opens late is told apart by its key.
-            key: self.dialler.key,
-            ..Dialler::default()
-        };
-        self.forget_stream();
-    }
-
-    fn hello(&mut self, now: Instant, link: LinkId) {
-        if self.dialler.any_link() != Some(link) {
-            return;
-        }
-        let (instance, seed) = (self.config.instance, self.config.seed);
-        let unique = [instance, seed, self.dialler.key.into(), now.as_nanos()];
-        let key = self.config.key.as_ref();
-        let nonce = key.map(|key| key.nonce(Role::Receiver, &unique));
-        self.dialler.state = State::Greeting { link, nonce };
-        self.greet(now, link, nonce);
-    }
-
-    fn greet(&mut self, now: Instant, link: LinkId, nonce: Option<Nonce>) {
-        let hello = Message::Hello(Hello {
-            version_min: VERSION,
-            version_max: VERSION,
-            instance: self.config.instance,
-            session: self.dialler.session,
-            name: &self.config.name,
-            nonce,
-        });
-        if !self.links.queue(link, &hello) {
-            self.links.abort(link);
-            self.lost(now, link);
-        }
-    }
-
-    /// Takes the first message of a sender that is to have the key: nothing is believed before it
-    /// has shown that. False when the message is not whole yet.
-    fn challenged(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
-        let (Some(key), State::Greeting { nonce, .. }) = (&self.config.key, self.dialler.state)
-        else {
-            return false;
-        };
-        let (frame, own) = match (decoder.next_frame(), nonce) {
-            (Ok(Some(frame)), Some(own)) => (frame, own),
-            (Ok(_), _) => return false,
-            (Err(_), _) => {
-                self.not_believed(now, link, "it does not speak this protocol");
-                return true;
-            }
-        };
-        let challenge = match frame.message() {
-            Ok(Message::Challenge(challenge)) => challenge,
-            Ok(Message::Refused { text, .. }) => {
-                self.not_believed(now, link, text);
-                return true;
-            }
-            _ => {
-                self.not_believed(now, link, "it shows no key");
-                return true;
-            }
-        };
-        let mut seal = key.seal(Role::Receiver, self.dialler.session, &own, &challenge.nonce);
-        if seal.is_genuine(&frame) {
-            self.links.seal(link, seal);
-            self.dialler.state = State::Greeting { link, nonce: None };
-            self.greet(now, link, nonce);
-        } else {
-            // It cannot be told under a key, and changes nothing at an end that has the right one.
-            let reason = Refusal::WrongKey;
-            let text = reason.to_string();
-            let text = text.as_str();
-            if self.links.queue(link, &Message::Refused { reason, text }) {
-                self.links.close(link);
-            }
-            self.not_believed(now, link, "it has another key");
-        }
-        true
+        self.forget_stream(now);
     }
 
     /// Whoever is at the other end has not shown that it has the key: it is not the sender.
     fn not_believed(&mut self, now: Instant, link: LinkId, text: &str) {
         self.counters.not_believed += 1;
         if self.welcome.is_none() {
-            return self.look_elsewhere(text);
+            return self.look_elsewhere(now, text);
         }
         self.lost(now, link);
-        self.links.close(link);
+        self.caller.links.close(link);
     }
 
     /// The connection is over without a word: dials again after a while.
     fn lost(&mut self, now: Instant, link: LinkId) {
-        if self.dialler.any_link() != Some(link) {
+        let sender = self.sender.as_mut();
+        let Some(sender) = sender.filter(|sender| sender.call.any_link() == Some(link)) else {
             return;
-        }
-        if self.dialler.link().is_some() {
-            self.dialler.lost_at = now;
-            self.dialler.attempts = 0;
+        };
+        if self.caller.redial(now, &mut sender.call) {
+            sender.lost_at = now;
             self.counters.connections_lost += 1;
         }
-        self.pass = None;
-        self.is_complete_told = false;
-        let ceiling = REDIAL_MIN * 2_u32.saturating_pow(self.dialler.attempts.min(5));
-        let until = now + REDIAL_MIN + self.rng.duration_up_to(ceiling);
-        self.dialler.state = State::Waiting { until };
+        self.answers.forget();
+        self.feedback.disconnected();
     }
 
     /// Leaves the connection unread while the disk is behind: blocks that find no room would have
     /// to be sent again. A disk that hangs is not waited for without a look now and then, or the
     /// sender would take the connection for dead.
     pub(super) fn check_reading(&mut self, now: Instant) {
-        let Some(link) = self.dialler.link() else {
-            self.reading_rests_until = None;
+        let Some(link) = self.link() else {
+            if let Reading::Rests { .. } = self.reading {
+                self.reading = Reading::Due;
+            }
             return;
         };
         let is_behind = self.store.as_ref().is_some_and(Store::is_behind);
-        match self.reading_rests_until {
-            None if is_behind && self.has_read && self.links.pause(link, true) => {
+        match self.reading {
+            Reading::On if is_behind && self.caller.links.pause(link, true) => {
                 self.counters.reads_rested += 1;
-                self.reading_rests_until = Some(now + READING_RESTS_MAX);
+                let until = now + READING_RESTS_MAX;
+                self.reading = Reading::Rests { until };
             }
-            Some(until) if !is_behind || until <= now => {
-                self.links.pause(link, false);
-                self.reading_rests_until = None;
-                // It rests again only after it was read.
-                self.has_read = false;
+            Reading::Rests { until } if !is_behind || until <= now => {
+                self.caller.links.pause(link, false);
+                self.reading = Reading::Due;
             }
             _ => {}
         }
     }
 
-    fn read(&mut self, now: Instant, link: LinkId, data: &[u8]) {
-        let Some(mut decoder) = self.links.take_decoder(link) else {
-            return;
-        };
-        self.has_read = true;
-        decoder.push(data);
-        loop {
-            if self.is_unproven(link) {
-                if !self.challenged(now, link, &mut decoder) {
-                    break self.links.put_decoder(link, decoder);
-                }
-                if !self.links.is_open(link) {
-                    break;
-                }
-                continue;
-            }
-            match self.links.next_message(link, &mut decoder) {
-                Ok(Some(message)) => self.message(now, link, &message),
-                Ok(None) => break self.links.put_decoder(link, decoder),
-                Err(_) => break self.violation(now, link),
-            }
-            if !self.links.is_open(link) {
-                break;
-            }
-        }
-    }
-
-    /// True while the sender at the other end has still to show that it has the key.
-    fn is_unproven(&self, link: LinkId) -> bool {
-        match self.dialler.state {
-            State::Greeting {
-                link: asked,
-                nonce: Some(_),
-            } => asked == link,
-            _ => false,
-        }
-    }
-
     fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>) {
-        if self.dialler.any_link() != Some(link) {
-            return;
-        }
         match message {
-            Message::Welcome(welcome) => self.welcomed(now, link, welcome),
-            Message::Refused { reason, text } => self.refused(now, link, *reason, text),
-            Message::Error { text, .. } if self.welcome.is_none() => self.look_elsewhere(text),
-            Message::Bye if self.welcome.is_none() => self.look_elsewhere("it has left"),
+            Message::Error { text, .. } if self.welcome.is_none() => {
+                self.look_elsewhere(now, text);
+            }
+            Message::Bye if self.welcome.is_none() => self.look_elsewhere(now, "it has left"),
             Message::Error { code, text }
                 if *code == ErrorCode::TimedOut || self.step == Step::Committing =>
             {
@@ -492,7 +334,6 @@ impl<S: Store> PlanReceiver<S> {
             }
             Message::Error { code, text } => self.failed(now, *code, &format!("sender: {text}")),
             Message::Bye => self.left(now, ErrorCode::Cancelled, "the sender has left"),
-            _ if self.dialler.link().is_none() => self.violation(now, link),
             Message::Block(block) => self.block(now, block),
             Message::PassEnd(end) => self.pass_ended(now, end),
             Message::Seals(seals) => self.seals_known(now, link, seals),
@@ -502,15 +343,7 @@ impl<S: Store> PlanReceiver<S> {
         }
     }
 
-    fn welcomed(&mut self, now: Instant, link: LinkId, welcome: &Welcome) {
-        let is_ours = welcome.session == self.dialler.session && welcome.version == VERSION;
-        if !is_ours || self.dialler.link().is_some() {
-            return self.violation(now, link);
-        }
-        self.dialler.state = State::Open { link };
-        self.dialler.attempts = 0;
-        self.dialler.is_duplicate = false;
-        self.dialler.is_taken_told = false;
+    fn welcomed(&mut self, now: Instant, welcome: &Welcome) {
         if self
             .welcome
             .as_ref()
@@ -521,7 +354,8 @@ impl<S: Store> PlanReceiver<S> {
             return self.left(now, code, text);
         }
         self.welcome = Some(*welcome);
-        self.is_have_told = false;
+        self.feedback.welcomed(welcome);
+        self.answers.is_have_told = false;
         match self.step {
             Step::Joining if self.store.is_some() => self.joined(now),
             Step::Joining => self.step = Step::Offered,
@@ -533,7 +367,7 @@ impl<S: Store> PlanReceiver<S> {
                 let (pass, position) = (0, None);
                 self.pass_ended(now, &PassEnd { pass, position });
             }
-            Step::Offered | Step::Over => {}
+            Step::Offered | Step::Over { .. } => {}
         }
         self.send_progress(now);
     }
@@ -561,31 +395,32 @@ impl<S: Store> PlanReceiver<S> {
     }
 
     fn refused(&mut self, now: Instant, link: LinkId, reason: Refusal, text: &str) {
-        // A connection of ours that the sender still believes in goes away by itself. A sender that
-        // was restarted at the same port is heard of by its new session's mark.
+        let Some(sender) = &mut self.sender else {
+            return;
+        };
+        let mut is_passing = reason == Refusal::WrongSession && self.welcome.is_some();
         if reason == Refusal::DuplicateName {
-            self.name_taken();
+            let taken = sender.call.name_taken(now);
+            if taken == NameTaken::First {
+                // Before it is known whether the other one of this name lives.
+                let peer = sender.call.peer;
+                self.events.push_back(PlanReceiverEvent::NameTaken { peer });
+            }
+            is_passing = taken != NameTaken::ForGood || self.welcome.is_some();
         }
-        let is_passing = matches!(reason, Refusal::DuplicateName | Refusal::WrongSession);
-        if is_passing && self.welcome.is_some() {
-            self.links.abort(link);
+        // A sender that was restarted at the same port is heard of by its new session's mark.
+        if is_passing {
+            self.caller.links.abort(link);
             return self.lost(now, link);
         }
-        // To the sender, one that was killed may look alive for some seconds.
-        let has_waited = now.since(self.dialler.lost_at) >= DUPLICATE_PATIENCE;
-        if reason == Refusal::DuplicateName && !has_waited {
-            self.dialler.is_duplicate = true;
-            self.links.abort(link);
-            return self.lost(now, link);
-        }
+        // Over, after that: the other one was alive, and is done.
+        let is_duplicate = sender.call.is_name_taken();
         let is_passing = matches!(
             reason,
             Refusal::Over | Refusal::Full | Refusal::WrongSession
         );
-        // Over, after that: the other one was alive, and is done.
-        let is_duplicate = self.dialler.is_duplicate;
         if is_passing && self.welcome.is_none() && !is_duplicate {
-            return self.look_elsewhere(text);
+            return self.look_elsewhere(now, text);
         }
         if reason == Refusal::Over && self.welcome.is_some() && !is_duplicate {
             return self.given_up(now, ErrorCode::TimedOut, text);
@@ -606,15 +441,6 @@ impl<S: Store> PlanReceiver<S> {
         }
     }
 
-    /// Tells once, before it is known whether the other one of this name lives.
-    fn name_taken(&mut self) {
-        let is_told = std::mem::replace(&mut self.dialler.is_taken_told, true);
-        if let (false, Some(peer)) = (is_told, self.dialler.peer) {
-            let event = PlanReceiverEvent::NameTaken { peer };
-            self.events.push_back(event);
-        }
-    }
-
     /// The sender does not wait for this receiver any longer. Nothing is wrong at this end, and
     /// whoever sends again sends the same plan: what is held is kept for that.
     fn given_up(&mut self, now: Instant, code: ErrorCode, text: &str) {
@@ -626,10 +452,11 @@ impl<S: Store> PlanReceiver<S> {
         }
         self.counters.given_up += 1;
         self.hang_up();
-        self.dialler.given_up = Some(text.to_owned());
-        self.dialler.lost_at = now;
-        self.pass = None;
-        self.is_complete_told = false;
+        if let Some(sender) = &mut self.sender {
+            sender.given_up = Some(text.to_owned());
+            sender.lost_at = now;
+        }
+        self.answers.forget();
         let text = text.to_owned();
         self.events.push_back(PlanReceiverEvent::GivenUp { text });
     }
@@ -664,16 +491,32 @@ impl<S: Store> PlanReceiver<S> {
 
     fn violation(&mut self, now: Instant, link: LinkId) {
         self.counters.violations += 1;
-        self.links.abort(link);
+        self.caller.links.abort(link);
         self.lost(now, link);
+    }
+}
+
+impl<S: Store> Talks for PlanReceiver<S> {
+    fn links(&mut self) -> &mut Links {
+        &mut self.caller.links
+    }
+
+    fn step(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
+        let Some(sender) = &mut self.sender else {
+            return false;
+        };
+        match self.caller.next(&mut sender.call, link, decoder) {
+            Answer::Nothing => return false,
+            Answer::Handshake => {}
+            Answer::Welcomed(welcome) => self.welcomed(now, &welcome),
+            Answer::Refused { reason, text } => self.refused(now, link, reason, text),
+            Answer::Unproven { text, .. } => self.not_believed(now, link, text),
+            Answer::Said(message) => self.message(now, link, &message),
+            Answer::Violation => self.violation(now, link),
+        }
+        true
     }
 }
 
 /// A connection that is left unread is looked at so often: well below the patience of its peer.
 const READING_RESTS_MAX: Duration = Duration::from_secs(1);
-/// Greetings of many receivers are spread over one millisecond for each, at most over this.
-const DIAL_JITTER_MAX: Duration = Duration::from_secs(2);
-const REDIAL_MIN: Duration = Duration::from_millis(50);
-/// A sender that heard nothing of a receiver for 5 s lets its successor in; the last wait between
-/// two attempts comes on top.
-const DUPLICATE_PATIENCE: Duration = Duration::from_secs(7);

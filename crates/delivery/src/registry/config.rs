@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::RateConfig;
+use crate::{Key, RateConfig};
 
 /// What happens when a receiver is slower than the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum Policy {
 pub struct RegistryConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session: u64,
+    /// With a key, only receivers that have it are taken in, and believed. Default: none.
+    pub key: Option<Key>,
     /// What happens to slow receivers.
     pub policy: Policy,
     /// How many receivers are to join before anything may be forgotten. Default 0.
@@ -48,6 +50,7 @@ impl RegistryConfig {
     pub const fn new(session: u64) -> Self {
         Self {
             session,
+            key: None,
             policy: Policy::Wait,
             expected: 0,
             receivers_max: 4096,
@@ -59,21 +62,9 @@ impl RegistryConfig {
         }
     }
 
-    /// Connections served at once: room for greetings beside the receivers.
-    pub(super) const fn connections_max(&self) -> usize {
-        self.receivers_max as usize + GREETINGS_MAX
-    }
-
     /// Names remembered after their receivers have left.
     pub(super) const fn names_max(&self) -> usize {
         4 * self.receivers_max as usize
-    }
-
-    /// Reports of all receivers together arrive at most every 0.2 ms.
-    pub(super) fn report_interval_us(&self, receiver_count: u32) -> u32 {
-        let shared = u64::from(receiver_count) * 200;
-        let least = u64::try_from(self.report_interval.as_micros()).unwrap_or(u64::MAX);
-        u32::try_from(shared.max(least)).unwrap_or(u32::MAX)
     }
 
     /// How often slowness is looked at.
@@ -91,5 +82,5 @@ impl RegistryConfig {
     }
 }
 
-const GREETINGS_MAX: usize = 256;
+/// The longest lag under [`Policy::Drop`] unless another is set.
 const DROP_AFTER: Duration = Duration::from_secs(2);

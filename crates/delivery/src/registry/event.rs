@@ -9,6 +9,7 @@ base::counters! {
     pub struct RegistryCounters: "registry" {
         reports: Events, "position reports taken";
         reports_ahead: Events, "position reports beyond what was sent; cut to it";
+        challenged: Events, "receivers asked to show that they have the key";
         refused: Events, "connections refused";
         greetings_late: Events, "connections closed because no greeting came";
         violations: Events, "connections closed because the peer broke the protocol";

@@ -5,9 +5,9 @@
 //! who are slow.
 //!
 //! ```text
-//!   Accepted --> Greeting --HELLO--> Tracked --BYE, close, reset--> gone (Left)
-//!                   |                   |---too slow by policy----> gone (Dropped, and told)
-//!                   '--late, wrong----> gone (Refused, and told)
+//!   HELLO --> Tracked --BYE, close, reset--> gone (Left)
+//!     |          '------too slow by policy-> gone (Dropped, and told)
+//!     '--full, name taken--> Refused, and told
 //! ```
 //!
 //! Invariants: `order` holds exactly the tracked receivers, by position; a receiver's position
@@ -23,19 +23,18 @@ use std::{
 use base::{Instant, LinkEvent, LinkId, earliest};
 use wire::{
     Sqn,
-    object::{ErrorCode, Hello, Message, Pos, Refusal, VERSION, Welcome},
+    object::{Decoder, ErrorCode, Hello, Message, Pos, Refusal, VERSION, Welcome},
 };
 
 use crate::{
-    RateControl, RateLimit, RateReport,
-    link::{LinkCommand, Links},
+    LinkCommand, RateControl, RateLimit,
+    control::{Links, Listener, SILENCE_MAX, Talks, Word},
+    events::Events,
+    feedback::{RoundTrip, interval_us, rate_report},
 };
 
 mod config;
 pub use config::{Policy, RegistryConfig};
-
-pub(crate) mod round_trip;
-use round_trip::RoundTrip;
 
 mod event;
 pub use event::{LeaveReason, ReceiverStatus, RegistryCounters, RegistryEvent};
@@ -44,8 +43,7 @@ pub use event::{LeaveReason, ReceiverStatus, RegistryCounters, RegistryEvent};
 #[derive(Debug)]
 pub struct Registry {
     config: RegistryConfig,
-    links: Links,
-    greeting: BTreeMap<LinkId, Greeting>,
+    listener: Listener,
     tracked: BTreeMap<LinkId, Tracked>,
     order: BTreeSet<(u64, LinkId)>,
     lead: Option<u64>,
@@ -58,16 +56,9 @@ pub struct Registry {
     /// The longest round trip to a receiver, renewed with every check.
     round_trip: Option<Duration>,
     rate: Option<RateControl>,
-    events: VecDeque<RegistryEvent>,
+    events: Events<RegistryEvent>,
     counters: RegistryCounters,
     is_closed: bool,
-}
-
-/// A connection that has not said who it is.
-#[derive(Debug)]
-struct Greeting {
-    peer: SocketAddr,
-    deadline: Instant,
 }
 
 /// A receiver that was taken in.
@@ -82,6 +73,7 @@ struct Tracked {
     contiguous: u64,
     pos: Pos,
     has_reported: bool,
+    heard_at: Instant,
     progress_at: Instant,
     is_stalled: bool,
     round_trip: RoundTrip,
@@ -91,11 +83,13 @@ impl Registry {
     /// A registry without receivers.
     #[must_use]
     pub fn new(config: RegistryConfig) -> Self {
+        let max = config.receivers_max;
+        let listener = Listener::new(config.session, max, config.greeting_timeout)
+            .with_key(config.key.clone());
         Self {
             rate: None,
             config,
-            links: Links::default(),
-            greeting: BTreeMap::new(),
+            listener,
             tracked: BTreeMap::new(),
             order: BTreeSet::new(),
             lead: None,
@@ -103,7 +97,7 @@ impl Registry {
             slots: BTreeMap::new(),
             check_at: None,
             round_trip: None,
-            events: VecDeque::new(),
+            events: Events::default(),
             counters: RegistryCounters::default(),
             is_closed: false,
         }
@@ -115,10 +109,9 @@ impl Registry {
         match event {
             LinkEvent::Accepted { peer } => self.accept(now, link, peer),
             LinkEvent::Data => self.read(now, link, data),
-            LinkEvent::Writable => self.links.writable(link),
+            LinkEvent::Writable => self.listener.links.writable(link),
             LinkEvent::Closed => {
-                self.links.forget(link);
-                self.greeting.remove(&link);
+                self.listener.forget(link);
                 self.remove(link, LeaveReason::Closed);
             }
             LinkEvent::Opened => {}
@@ -147,12 +140,7 @@ impl Registry {
             return;
         }
         self.check_at = None;
-        let is_late = |greeting: &Greeting| greeting.deadline <= now;
-        while let Some((&link, _)) = self.greeting.iter().find(|(_, greeting)| is_late(greeting)) {
-            self.greeting.remove(&link);
-            self.counters.greetings_late += 1;
-            self.links.abort(link);
-        }
+        self.counters.greetings_late += self.listener.expire(now);
         if let Some(lead) = self.lead {
             if self.history.len() == HISTORY_MAX {
                 self.history.pop_front();
@@ -173,16 +161,9 @@ impl Registry {
     /// Ends the session: tells every receiver and closes the connections.
     pub fn close(&mut self, _now: Instant) {
         self.is_closed = true;
-        for &link in self.greeting.keys() {
-            self.links.abort(link);
-        }
-        self.greeting.clear();
+        self.listener.close_greeting();
         for &link in self.tracked.keys() {
-            if self.links.queue(link, &Message::Bye) {
-                self.links.close(link);
-            } else {
-                self.links.abort(link);
-            }
+            self.listener.links.close_with(link, &Message::Bye);
         }
         self.tracked.clear();
         self.order.clear();
@@ -190,17 +171,17 @@ impl Registry {
 
     /// The next thing to do on a control connection.
     pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
-        self.links.poll()
+        self.listener.links.poll()
     }
 
     /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
     pub fn link_sent(&mut self, link: LinkId, taken: usize) {
-        self.links.sent(link, taken);
+        self.listener.links.sent(link, taken);
     }
 
     /// The next event about a receiver.
     pub fn pop_event(&mut self) -> Option<RegistryEvent> {
-        self.events.pop_front()
+        self.events.pop()
     }
 
     /// When [`Registry::handle_timeout`] is due.
@@ -287,60 +268,28 @@ impl Registry {
     /// True when nothing is left to be sent on any connection.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.links.is_idle()
+        self.listener.links.is_idle()
     }
 
     fn accept(&mut self, now: Instant, link: LinkId, peer: SocketAddr) {
-        self.links.insert(link);
-        if self.is_closed || self.links.len() > self.config.connections_max() {
-            let reason = if self.is_closed {
-                Refusal::Over
-            } else {
-                Refusal::Full
-            };
-            self.refuse(link, peer, reason);
-            return;
+        if let Err(reason) = self.listener.accept(now, link, peer, self.is_closed) {
+            return self.refused(peer, reason);
         }
-        let deadline = now + self.config.greeting_timeout;
-        self.greeting.insert(link, Greeting { peer, deadline });
-        self.check_at = earliest(self.check_at, Some(deadline));
-    }
-
-    fn read(&mut self, now: Instant, link: LinkId, data: &[u8]) {
-        let Some(mut decoder) = self.links.take_decoder(link) else {
-            return;
-        };
-        decoder.push(data);
-        loop {
-            self.links.limit(link, &mut decoder);
-            match decoder.next_message() {
-                Ok(Some(message)) => self.message(now, link, &message),
-                Ok(None) => break self.links.put_decoder(link, decoder),
-                Err(error) => break self.violation(link, &error.to_string()),
-            }
-            if !self.links.is_open(link) {
-                break;
-            }
-        }
+        self.check_at = earliest(self.check_at, self.listener.next_deadline());
     }
 
     fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>) {
-        if let Some(greeting) = self.greeting.get(&link) {
-            let peer = greeting.peer;
-            match message {
-                Message::Hello(hello) => self.greet(now, link, peer, hello),
-                _ => self.refuse(link, peer, Refusal::Protocol),
-            }
-            return;
+        if let Some(tracked) = self.tracked.get_mut(&link) {
+            tracked.heard_at = now;
         }
         match message {
             Message::Pos(pos) => self.report(now, link, pos),
             Message::Bye => {
-                self.links.close(link);
+                self.listener.links.close(link);
                 self.remove(link, LeaveReason::Bye);
             }
             Message::Error { code, text } => {
-                self.links.close(link);
+                self.listener.links.close(link);
                 let text = (*text).to_owned();
                 self.remove(link, LeaveReason::Error { code: *code, text });
             }
@@ -356,9 +305,9 @@ impl Registry {
     }
 
     fn greet(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &Hello<'_>) {
-        if let Some(reason) = self.refusal(hello) {
-            self.refuse(link, peer, reason);
-            return;
+        if let Err(reason) = self.make_room(now, hello) {
+            self.listener.refuse(link, reason);
+            return self.refused(peer, reason);
         }
         let slot = self.slot_of(hello.name);
         let receiver_count = self.config.expected.max(self.receiver_count() + 1);
@@ -368,23 +317,27 @@ impl Registry {
             plan: [0; 16],
             session: self.config.session,
             receiver_count,
-            report_interval_us: self.config.report_interval_us(receiver_count),
+            report_interval_us: interval_us(receiver_count, self.config.report_interval),
             report_sqns: self.config.report_sqns,
             manifest_bytes: 0,
             is_late: false,
         });
-        self.greeting.remove(&link);
-        if !self.links.queue(link, &welcome) {
-            self.links.abort(link);
-            return;
+        self.listener.admit(link);
+        if !self.listener.links.queue(link, &welcome) {
+            return self.listener.close(link);
         }
-        self.links.greeted(link);
         self.slots.insert(hello.name.to_owned(), slot);
         // It knows better: its old connection is dead. Where it stands is not forgotten.
-        let old = self.earlier(hello);
+        let old = self.earlier(hello.name).map(|(old, _)| old);
         if let Some(earlier) = old.and_then(|old| self.take(old)) {
             self.order.insert((earlier.contiguous, link));
-            self.tracked.insert(link, Tracked { peer, ..earlier });
+            let heard_at = now;
+            let tracked = Tracked {
+                peer,
+                heard_at,
+                ..earlier
+            };
+            self.tracked.insert(link, tracked);
         } else {
             self.order.insert((0, link));
             self.tracked
@@ -394,7 +347,7 @@ impl Registry {
         }
         if let Some(old) = old {
             self.counters.reconnected += 1;
-            self.links.abort(old);
+            self.listener.close(old);
         }
         self.schedule(now);
     }
@@ -404,47 +357,37 @@ impl Registry {
         self.slots.get(name).copied().unwrap_or(fresh)
     }
 
-    fn refusal(&self, hello: &Hello<'_>) -> Option<Refusal> {
-        if !(hello.version_min..=hello.version_max).contains(&VERSION) {
-            return Some(Refusal::Version);
-        }
-        if hello.session != self.config.session {
-            return Some(Refusal::WrongSession);
-        }
-        if self.earlier(hello).is_some() {
-            return None;
+    /// Makes room for one that greets, or says why there is none. One of its name that was silent
+    /// for long is dead: its successor takes its place.
+    fn make_room(&mut self, now: Instant, hello: &Hello<'_>) -> Result<(), Refusal> {
+        let earlier = self.earlier(hello.name);
+        if let Some((old, tracked)) = earlier
+            && tracked.instance != hello.instance
+        {
+            if now.since(tracked.heard_at) < SILENCE_MAX {
+                return Err(Refusal::DuplicateName);
+            }
+            self.listener.close(old);
+            self.remove(old, LeaveReason::Closed);
+            return Ok(());
         }
         let is_known = self.slots.contains_key(hello.name);
-        if self.tracked.len() >= self.config.receivers_max as usize
-            || (!is_known && self.slots.len() >= self.config.names_max())
-        {
-            return Some(Refusal::Full);
+        let is_full = self.tracked.len() >= self.config.receivers_max as usize
+            || (!is_known && self.slots.len() >= self.config.names_max());
+        if earlier.is_none() && is_full {
+            return Err(Refusal::Full);
         }
-        let is_taken = self
-            .tracked
-            .values()
-            .any(|tracked| tracked.name == hello.name);
-        is_taken.then_some(Refusal::DuplicateName)
+        Ok(())
     }
 
-    /// The connection that the receiver which greets had before, when that is still believed in.
-    fn earlier(&self, hello: &Hello<'_>) -> Option<LinkId> {
-        let is_same =
-            |tracked: &Tracked| tracked.name == hello.name && tracked.instance == hello.instance;
+    /// The receiver of this name that is believed to be there, and its connection.
+    fn earlier(&self, name: &str) -> Option<(LinkId, &Tracked)> {
         let mut all = self.tracked.iter();
-        all.find_map(|(&link, tracked)| is_same(tracked).then_some(link))
+        all.find_map(|(&link, tracked)| (tracked.name == name).then_some((link, tracked)))
     }
 
-    fn refuse(&mut self, link: LinkId, peer: SocketAddr, reason: Refusal) {
-        self.greeting.remove(&link);
+    fn refused(&mut self, peer: SocketAddr, reason: Refusal) {
         self.counters.refused += 1;
-        let text = reason.to_string();
-        let text = text.as_str();
-        if self.links.queue(link, &Message::Refused { reason, text }) {
-            self.links.close(link);
-        } else {
-            self.links.abort(link);
-        }
         self.event(RegistryEvent::Refused { peer, reason });
     }
 
@@ -516,11 +459,8 @@ impl Registry {
         let behind = self.behind(&self.tracked[&link]);
         let text = "too slow for the sender's policy";
         let code = ErrorCode::TooSlow;
-        if self.links.queue(link, &Message::Error { code, text }) {
-            self.links.close(link);
-        } else {
-            self.links.abort(link);
-        }
+        let links = &mut self.listener.links;
+        links.close_with(link, &Message::Error { code, text });
         if let Some(tracked) = self.take(link) {
             self.counters.dropped += 1;
             let Tracked { slot, name, .. } = tracked;
@@ -551,12 +491,7 @@ impl Registry {
     fn violation(&mut self, link: LinkId, text: &str) {
         self.counters.violations += 1;
         let code = ErrorCode::Protocol;
-        if self.links.queue(link, &Message::Error { code, text }) {
-            self.links.close(link);
-        } else {
-            self.links.abort(link);
-        }
-        self.greeting.remove(&link);
+        self.listener.break_off(link, text);
         let text = text.to_owned();
         self.remove(link, LeaveReason::Error { code, text });
     }
@@ -591,21 +526,35 @@ impl Registry {
     }
 
     fn schedule(&mut self, now: Instant) {
-        let greeting = self
-            .greeting
-            .values()
-            .map(|greeting| greeting.deadline)
-            .min();
+        let greeting = self.listener.next_deadline();
         let check = (!self.tracked.is_empty()).then(|| now + self.config.check_interval());
         self.check_at = earliest(self.check_at, earliest(greeting, check));
     }
 
     fn event(&mut self, event: RegistryEvent) {
-        if self.events.len() == EVENTS_MAX {
-            self.counters.events_lost += 1;
-            self.events.pop_front();
+        self.counters.events_lost += self.events.push(event);
+    }
+}
+
+impl Talks for Registry {
+    fn links(&mut self) -> &mut Links {
+        &mut self.listener.links
+    }
+
+    fn step(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
+        match self.listener.next(now, link, decoder) {
+            Word::Nothing => return false,
+            Word::Challenged => self.counters.challenged += 1,
+            Word::Hello { peer, hello } => self.greet(now, link, peer, &hello),
+            Word::Refused { peer, reason } => self.refused(peer, reason),
+            Word::Said(message) => self.message(now, link, &message),
+            Word::Violation(text) => self.violation(link, &text),
+            Word::Forged => {
+                self.counters.violations += 1;
+                self.remove(link, LeaveReason::Closed);
+            }
         }
-        self.events.push_back(event);
+        true
     }
 }
 
@@ -619,24 +568,11 @@ impl Tracked {
             contiguous: 0,
             pos: Pos::default(),
             has_reported: false,
+            heard_at: now,
             progress_at: now,
             is_stalled: false,
             round_trip: RoundTrip::default(),
         }
-    }
-}
-
-/// What a report says of the rate.
-pub(crate) fn rate_report(pos: &Pos, round_trip: Duration, answer: Option<Duration>) -> RateReport {
-    RateReport {
-        echo: Instant::from_nanos(pos.echo_us.saturating_mul(1000)),
-        round_trip,
-        answer: answer.unwrap_or_default(),
-        delivery: pos.rate,
-        queue_delay: Duration::from_micros(pos.queue_delay_us.into()),
-        lead: pos.lead,
-        missed: pos.naks,
-        host_drops: pos.host_drops,
     }
 }
 
@@ -646,9 +582,6 @@ const HISTORY_MAX: usize = 256;
 
 /// Without progress for so long, a receiver that is behind is called stalled.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
-
-/// Events kept for an owner that does not take them.
-const EVENTS_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,14 @@
 use std::net::IpAddr;
 
 use base::Rng;
-use wire::pgm::{Mark, Profile};
+use wire::{
+    object::HELLO_LEN_MAX,
+    pgm::{Mark, Profile},
+};
 
 use super::*;
 use crate::{
-    Reporter, ReporterConfig, ReporterEvent,
+    Key, Reporter, ReporterConfig, ReporterEvent, StreamState,
     fabric::{Fabric, Linked, linked},
 };
 
@@ -84,12 +87,8 @@ impl World {
             self.fabric.deliver(self.now, node, reporter, 1000);
             reporter.mark(self.now, 9, Fabric::address(0).ip(), &mark);
             // Receivers number positions from their own origin: only the low 32 bits agree.
-            reporter.position(
-                self.now,
-                9,
-                self.positions[index] - (1 << 32),
-                self.lead - (1 << 32),
-            );
+            let at = StreamState::at(self.positions[index] - (1 << 32), self.lead - (1 << 32));
+            reporter.observe(self.now, 9, &at);
             if reporter.next_timeout().is_some_and(|due| due <= self.now) {
                 reporter.handle_timeout(self.now);
             }
@@ -283,13 +282,150 @@ fn a_receiver_started_anew_takes_the_place_of_the_dead_one_of_its_name() {
     world.run(1_000);
     let told = world.reporters[1].pop_event();
     assert_eq!(told, Some(ReporterEvent::NameTaken { session: 9 }));
-    world.run(20_000);
-    assert_eq!(world.reporters[1].pop_event(), None, "told once");
-    // The sender's system gives the connection up.
-    world.fabric.cut(1);
-    world.run(10_000);
+    assert_eq!(world.registry.receiver_count(), 1, "the first");
+    world.events();
+    // One that lives would have reported by now.
+    world.run(6_000);
+    let told = world.reporters[1].pop_event();
+    let joined = ReporterEvent::Joined {
+        session: 9,
+        slot: 0,
+    };
+    assert_eq!(told, Some(joined), "told once that the name is taken");
     assert!(world.reporters[1].is_reporting(9));
     assert_eq!(world.registry.receiver_count(), 1);
+    let events = world.events();
+    let is_change = |event: &&RegistryEvent| !matches!(event, RegistryEvent::Refused { .. });
+    let changes: Vec<_> = events.iter().filter(is_change).collect();
+    assert!(
+        matches!(
+            changes[..],
+            [
+                RegistryEvent::Left {
+                    reason: LeaveReason::Closed,
+                    ..
+                },
+                RegistryEvent::Joined { slot: 0, .. }
+            ]
+        ),
+        "{changes:?}"
+    );
+}
+
+/// One receiver and a sender with these keys.
+fn keyed(sender: Option<&str>, receiver: Option<&str>) -> World {
+    let key = |secret: Option<&str>| secret.map(|secret| Key::derive(secret.as_bytes()));
+    let mut world = World::new(1, Policy::Wait);
+    let mut config = RegistryConfig::new(SESSION);
+    config.expected = 1;
+    config.key = key(sender);
+    world.registry = Registry::new(config);
+    let mut config = ReporterConfig::new("r1", 1);
+    config.key = key(receiver);
+    world.reporters[0] = Reporter::new(config);
+    world
+}
+
+#[test]
+fn with_one_key_at_both_ends_a_receiver_joins_reports_and_comes_back() {
+    let mut world = keyed(Some("secret"), Some("secret"));
+    world.run(60);
+    assert_eq!(world.registry.receiver_count(), 1);
+    world.lead = FIRST + 99;
+    world.positions = vec![FIRST + 40];
+    world.run(60);
+    assert_eq!(world.registry.hold(), Some(FIRST + 40));
+    world.fabric.cut(1);
+    world.run(2_000);
+    assert_eq!(world.registry.hold(), Some(FIRST + 40));
+    assert_eq!(world.registry.counters().challenged, 2);
+    assert_eq!(world.registry.counters().refused, 0);
+}
+
+#[test]
+fn without_the_right_key_nobody_joins_and_nothing_is_reported() {
+    for (sender, receiver, reason) in [
+        (Some("secret"), Some("other"), Refusal::WrongKey),
+        (Some("secret"), None, Refusal::KeyRequired),
+        (None, Some("secret"), Refusal::NoKey),
+    ] {
+        let mut world = keyed(sender, receiver);
+        world.run(5_000);
+        assert_eq!(world.registry.receiver_count(), 0, "{reason:?}");
+        assert_eq!(
+            world.registry.hold(),
+            Some(0),
+            "who is expected is not here"
+        );
+        let counters = *world.registry.counters();
+        assert_eq!((counters.refused, counters.reports), (1, 0), "{reason:?}");
+        let peer = Fabric::address(1);
+        assert_eq!(world.events(), [RegistryEvent::Refused { peer, reason }]);
+        let reporter = &mut world.reporters[0];
+        let told = reporter.pop_event();
+        let is_told =
+            matches!(&told, Some(ReporterEvent::Refused { reason: r, .. }) if *r == reason);
+        assert!(is_told, "{told:?}");
+        let believed = u64::from(receiver.is_some());
+        assert_eq!(reporter.counters().not_believed, believed, "{reason:?}");
+        assert_eq!(reporter.counters().reports, 0);
+    }
+}
+
+#[test]
+fn a_greeting_that_was_heard_and_is_played_again_is_refused_and_counted() {
+    let mut world = keyed(Some("secret"), Some("secret"));
+    let mut bytes = Vec::new();
+    Message::Hello(Hello {
+        version_min: VERSION,
+        version_max: VERSION,
+        instance: 1,
+        session: SESSION,
+        name: "r1",
+        nonce: Some([9; 16]),
+    })
+    .emit(&mut bytes);
+    let link = world.fabric.dial(7, 0);
+    world.fabric.send(7, link, bytes.clone(), false);
+    world.run(10);
+    let answer: Vec<u8> = (world.fabric.take(7).into_iter())
+        .flat_map(|(_, data)| data)
+        .collect();
+    let mut decoder = Decoder::new(HELLO_LEN_MAX);
+    decoder.push(&answer);
+    let frame = decoder.next_frame().unwrap().unwrap();
+    assert!(frame.is_tagged() && matches!(frame.message(), Ok(Message::Challenge(_))));
+    // The tagged greeting of another connection stands for what somebody has recorded.
+    wire::object::tag_frame(&mut bytes, 0, |_| [3; 32]);
+    world.fabric.send(7, link, bytes, false);
+    world.run(60);
+    let peer = Fabric::address(7);
+    let reason = Refusal::WrongKey;
+    let refused = RegistryEvent::Refused { peer, reason };
+    let events = world.events();
+    assert_eq!(events.iter().filter(|event| **event == refused).count(), 1);
+    assert_eq!(world.registry.counters().refused, 1);
+    assert_eq!(world.registry.receiver_count(), 1, "the one with the key");
+}
+
+#[test]
+fn words_put_into_a_connection_end_it_and_are_not_believed() {
+    let mut world = keyed(Some("secret"), Some("secret"));
+    world.run(60);
+    let mut bye = Vec::new();
+    Message::Bye.emit(&mut bye);
+    let now = world.now;
+    for link in (1..6).map(LinkId) {
+        world.registry.handle_link(now, link, LinkEvent::Data, &bye);
+    }
+    assert_eq!(world.registry.counters().violations, 1);
+    let closed = |event: &RegistryEvent| {
+        let reason = LeaveReason::Closed;
+        matches!(event, RegistryEvent::Left { reason: r, .. } if *r == reason)
+    };
+    assert!(world.events().iter().any(closed), "and no good-bye");
+    world.run(2_000);
+    assert_eq!(world.registry.receiver_count(), 1, "it comes back");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What a reporter is told and what it tells.
 
-use wire::object::{ErrorCode, Pos, Refusal};
+use wire::object::{ErrorCode, Refusal};
+
+use crate::Key;
 
 base::counters! {
     /// What a reporter has counted.
@@ -10,6 +12,7 @@ base::counters! {
         reports: Events, "position reports queued";
         reports_skipped: Events, "position reports left out because the sender does not read them";
         marks_refused: Events, "marks that named no address to dial, or came beyond the limit";
+        not_believed: Events, "senders that did not show that they have the key";
         messages_ignored: Events, "control messages without a meaning here";
         violations: Events, "connections closed because the sender broke the protocol";
         events_lost: Events, "events overwritten because nobody took them";
@@ -23,8 +26,11 @@ pub struct ReporterConfig {
     pub name: String,
     /// Tells two runs of this receiver apart: random.
     pub instance: u64,
-    /// Seed of the jitter.
+    /// Seed of the jitter, and with the instance of what makes the keys of a connection its own:
+    /// random.
     pub seed: u64,
+    /// With a key, only a sender that has it is believed and reported to. Default: none.
+    pub key: Option<Key>,
     /// The most sessions reported on at once. Default 1024.
     pub sessions_max: usize,
 }
@@ -37,6 +43,7 @@ impl ReporterConfig {
             name: name.into(),
             instance,
             seed: instance,
+            key: None,
             sessions_max: 1024,
         }
     }
@@ -53,13 +60,14 @@ pub enum ReporterEvent {
         slot: u32,
     },
     /// The sender has a receiver of this name already. It may be one that died without a word and
-    /// that the sender still believes in, so this receiver goes on trying, for 40 s;
+    /// that the sender still believes in, so this receiver goes on trying, for 7 s;
     /// [`ReporterEvent::Joined`] or [`ReporterEvent::Refused`] says how that ends. Told once.
     NameTaken {
         /// In which session.
         session: u32,
     },
-    /// The sender does not take this receiver in.
+    /// The sender does not take this receiver in; or it has not shown that it has the key, and this
+    /// receiver does not believe it.
     Refused {
         /// In which session.
         session: u32,
@@ -82,28 +90,4 @@ pub enum ReporterEvent {
         /// Which.
         session: u32,
     },
-}
-
-/// What a session suffers, beside its position. Totals since the session was found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverStats {
-    /// Positions received beyond the first gap.
-    pub held: u64,
-    /// Bytes that arrived, headers included.
-    pub bytes: u64,
-    /// Packets the kernel dropped for want of buffer space.
-    pub host_drops: u64,
-    /// Positions lost for good.
-    pub lost: u64,
-    /// Positions that were missed, each once.
-    pub missed: u64,
-}
-
-impl ReceiverStats {
-    pub(crate) const fn apply(&self, pos: &mut Pos) {
-        pos.held = self.held;
-        pos.host_drops = self.host_drops;
-        pos.lost = self.lost;
-        pos.naks = self.missed;
-    }
 }

@@ -1,124 +1,87 @@
-//! The receiver's side of reports on message sessions: dials senders that ask for it and says where
+//! The receiver's side of reports on message sessions: calls senders that ask for it and says where
 //! this receiver stands.
 //!
 //! It does not receive packets; its owner tells it what marks were heard and how far each session
-//! has come. It dials nobody but the unicast address from which a mark came.
+//! has come. It calls nobody but the unicast address from which a mark came.
 //!
 //! ```text
-//!   mark --> Waiting(until) --> Dialling --Opened, HELLO--> Greeting --WELCOME--> Reporting --+
-//!               ^                   |                          |                      |       |
-//!               '--- closed --------'--------------------------'----------------------'       |
-//!            Refused or dropped: Silent until the session is over      session over: POS, BYE <'
+//!   mark --> call ... WELCOME --> POS, POS, ... --session over--> POS, BYE
+//!     refused or dropped: silent until the session is over
 //! ```
 //!
-//! Invariants: at most one connection or request per session; a report is sent on change and at
-//! least once a second, or at the interval where that is longer; all receivers of a session
-//! together report every 0.2 ms at most, but for the one that holds the rest back.
+//! Invariants: one call a session; a report is sent on change and at least once a second, or at the
+//! interval where that is longer; with a key, nothing is reported to a sender that has not shown it.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     net::{IpAddr, SocketAddr},
     ops::Bound,
-    time::Duration,
 };
 
-use base::{Instant, LinkEvent, LinkId, Rng};
+use base::{Instant, LinkEvent, LinkId};
 use wire::{
-    object::{Hello, Message, Pos, Refusal, VERSION, Welcome},
+    object::{Decoder, Message, Pos, Refusal, Welcome},
     pgm::{Mark, Profile},
 };
 
-use crate::link::{LinkCommand, Links};
-
-pub(crate) mod arrival;
-use arrival::Heard;
+use crate::{
+    LinkCommand, StreamState,
+    control::{Answer, Call, Caller, Identity, Links, NameTaken, Talks},
+    events::Events,
+    feedback::{Feedback, Habit},
+};
 
 mod config;
-pub use config::{ReceiverStats, ReporterConfig, ReporterCounters, ReporterEvent};
+pub use config::{ReporterConfig, ReporterCounters, ReporterEvent};
 
 /// Reports on the sessions that a receiver follows.
 #[derive(Debug)]
 pub struct Reporter {
-    config: ReporterConfig,
-    rng: Rng,
-    links: Links,
+    caller: Caller,
+    /// By the owner's index, which is also what a connection is asked for by.
     sessions: BTreeMap<u32, Session>,
+    sessions_max: usize,
     by_link: BTreeMap<LinkId, u32>,
-    keys: BTreeMap<u32, u32>,
-    key: u32,
-    events: VecDeque<ReporterEvent>,
+    events: Events<ReporterEvent>,
     counters: ReporterCounters,
     is_leaving: bool,
-    /// When nothing waited in the receive socket.
-    empty_at: Instant,
 }
 
 /// One sender that asks for reports.
 #[derive(Debug)]
 struct Session {
-    peer: SocketAddr,
-    session_id: u64,
-    state: State,
-    attempts: u32,
-    /// Since when the sender has said that our name is taken.
-    taken_since: Option<Instant>,
-    heard: Heard,
-    pos: Pos,
-    has_position: bool,
-    sent: Pos,
-    sent_at: Instant,
-    /// On this connection.
-    has_reported: bool,
-    /// Receivers of the session, as far as is known: they share the sender's time.
-    count: u32,
-    /// A report that is due waits until then, as all receivers see the same packet at once.
-    held_until: Option<Instant>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum State {
-    /// Dials at this time.
-    Waiting { until: Instant },
-    /// A request for a connection is out.
-    Dialling { key: u32 },
-    /// The greeting is out, or will be once the connection opens.
-    Greeting { link: LinkId },
-    /// Taken in.
-    Reporting {
-        link: LinkId,
-        slot: u32,
-        interval: Duration,
-        sqns: u32,
-    },
-    /// The sender does not want this receiver.
-    Silent,
+    call: Call,
+    /// It has taken this receiver in before.
+    is_known: bool,
+    feedback: Feedback,
 }
 
 impl Reporter {
     /// A reporter without sessions.
     #[must_use]
     pub fn new(config: ReporterConfig) -> Self {
+        let identity = Identity {
+            name: config.name,
+            instance: config.instance,
+            seed: config.seed,
+            key: config.key,
+        };
         Self {
-            rng: Rng::new(config.seed),
-            config,
-            links: Links::default(),
+            caller: Caller::new(identity),
             sessions: BTreeMap::new(),
+            sessions_max: config.sessions_max,
             by_link: BTreeMap::new(),
-            keys: BTreeMap::new(),
-            key: 0,
-            events: VecDeque::new(),
+            events: Events::default(),
             counters: ReporterCounters::default(),
             is_leaving: false,
-            empty_at: Instant::ZERO,
         }
     }
 
     /// A mark was heard on `session` from `source`, the address that is also the SPM's path NLA.
     pub fn mark(&mut self, now: Instant, session: u32, source: IpAddr, mark: &Mark) {
         if let Some(known) = self.sessions.get_mut(&session) {
-            if known.session_id == mark.session_id {
-                known.heard.mark(now, mark, self.empty_at);
-                known.count = mark.receiver_count.min(COUNT_MAX);
+            if known.call.session == mark.session_id {
+                known.feedback.mark(now, mark);
                 return;
             }
             self.session_over(now, session);
@@ -126,63 +89,41 @@ impl Reporter {
         if self.is_leaving || !self.is_wanted(source, mark) {
             return;
         }
-        let jitter = DIAL_JITTER_MAX.min(Duration::from_millis(mark.receiver_count.into()));
-        let until = now + self.rng.duration_up_to(jitter);
-        let peer = SocketAddr::new(source, mark.control_port);
-        let fresh = Session::new(now, peer, mark, until);
+        let to = (SocketAddr::new(source, mark.control_port), mark.session_id);
+        let call = self.caller.call(now, to, session, mark.receiver_count);
+        let mut feedback = Feedback::new(now, Habit::Messages);
+        feedback.mark(now, mark);
+        let fresh = Session {
+            call,
+            is_known: false,
+            feedback,
+        };
         self.sessions.insert(session, fresh);
     }
 
-    /// How far `session` has come: `contiguous` is the next position the application has not been
-    /// given, `lead` the highest that is known to exist. Cheap; to be called once a turn.
-    pub fn position(&mut self, now: Instant, session: u32, contiguous: u64, lead: u64) {
+    /// Takes what the packet stream of `session` tells. Cheap; to be called once a turn.
+    pub fn observe(&mut self, now: Instant, session: u32, stream: &StreamState) {
         if let Some(known) = self.sessions.get_mut(&session) {
-            known.pos.contiguous = contiguous;
-            known.pos.lead = lead;
-            known.has_position = true;
-            if known.report_at().is_some_and(|at| at <= now) {
+            known.feedback.observe(now, stream, false);
+            if known.feedback.due().is_some_and(|due| due <= now) {
                 self.check_report(now, session);
             }
         }
     }
 
-    /// Nothing waits in the receive socket: what comes next was not kept waiting by this host.
-    pub const fn caught_up(&mut self, now: Instant) {
-        self.empty_at = now;
-    }
-
-    /// What `session` suffers, for the next report. Cheap; to be called once a turn, before
-    /// [`Reporter::position`].
-    pub fn stats(&mut self, now: Instant, session: u32, stats: &ReceiverStats) {
-        if let Some(known) = self.sessions.get_mut(&session) {
-            stats.apply(&mut known.pos);
-            known.heard.arrived(now, stats.bytes);
-        }
-    }
-
     /// The session ended, expired or was reset: a last report, good-bye.
     pub fn session_over(&mut self, now: Instant, session: u32) {
-        if matches!(self.state(session), Some(State::Reporting { .. })) {
-            self.report(now, session);
-        }
-        let Some(known) = self.sessions.remove(&session) else {
+        let Some(mut known) = self.sessions.remove(&session) else {
             return;
         };
-        match known.state {
-            State::Reporting { link, .. } | State::Greeting { link } => {
-                self.by_link.remove(&link);
-                if self.links.queue(link, &Message::Bye) {
-                    self.links.close(link);
-                } else {
-                    self.links.abort(link);
-                }
-            }
-            State::Dialling { key } => {
-                self.keys.remove(&key);
-                self.links.withdraw(key);
-            }
-            State::Waiting { .. } | State::Silent => {}
+        if let (Some(link), Some(pos)) = (known.call.link(), known.feedback.report(now)) {
+            self.report(link, pos);
         }
+        if let Some(link) = known.call.any_link() {
+            self.by_link.remove(&link);
+            self.caller.links.close_with(link, &Message::Bye);
+        }
+        self.caller.hang_up(&mut known.call);
     }
 
     /// Leaves all sessions. [`Reporter::is_idle`] says when the good-byes are out.
@@ -197,16 +138,20 @@ impl Reporter {
     /// [`LinkEvent::Data`].
     pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
         match event {
-            LinkEvent::Opened => self.hello(now, link),
+            LinkEvent::Opened => {
+                let session = self.by_link.get(&link);
+                if let Some(known) = session.and_then(|session| self.sessions.get_mut(session)) {
+                    self.caller.hello(now, &mut known.call, link);
+                }
+            }
             LinkEvent::Data => self.read(now, link, data),
-            LinkEvent::Writable => self.links.writable(link),
+            LinkEvent::Writable => self.caller.links.writable(link),
             LinkEvent::Closed => {
-                self.links.forget(link);
+                self.caller.links.forget(link);
                 self.lost(now, link);
             }
             LinkEvent::Accepted { .. } => {
-                self.links.insert(link);
-                self.links.abort(link);
+                self.caller.link_opened(None, link);
             }
         }
     }
@@ -215,64 +160,60 @@ impl Reporter {
     pub fn handle_timeout(&mut self, now: Instant) {
         // By successor, because the body changes the map. Every timer of the receiver comes here.
         let mut after = Bound::Unbounded;
-        while let Some((&session, known)) = self.sessions.range((after, Bound::Unbounded)).next() {
+        while let Some((&session, known)) =
+            self.sessions.range_mut((after, Bound::Unbounded)).next()
+        {
             after = Bound::Excluded(session);
-            if known.due().is_none_or(|due| due > now) {
-                continue;
-            }
-            match known.state {
-                State::Waiting { .. } => self.dial(session),
-                State::Reporting { .. } => self.check_report(now, session),
-                State::Dialling { .. } | State::Greeting { .. } | State::Silent => {}
+            if self.caller.dial(now, &mut known.call) {
+                self.counters.dialled += 1;
+            } else if known.feedback.due().is_some_and(|due| due <= now) {
+                self.check_report(now, session);
             }
         }
     }
 
     /// The next thing to do on a control connection.
     pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
-        self.links.poll()
+        self.caller.links.poll()
     }
 
     /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
     pub fn link_sent(&mut self, link: LinkId, taken: usize) {
-        self.links.sent(link, taken);
+        self.caller.links.sent(link, taken);
     }
 
     /// The back end gave the connection asked for with `key` this number.
     pub fn link_opened(&mut self, key: u32, link: LinkId) {
-        self.links.insert(link);
-        let session = self.keys.remove(&key);
-        let known = session.and_then(|session| self.sessions.get_mut(&session));
-        let (Some(known), Some(session)) = (known, session) else {
-            self.links.abort(link);
-            return;
-        };
-        self.links.greeted(link);
-        known.state = State::Greeting { link };
-        self.by_link.insert(link, session);
+        let call = self.sessions.get_mut(&key).map(|known| &mut known.call);
+        if self.caller.link_opened(call, link) {
+            self.by_link.insert(link, key);
+        }
     }
 
     /// The next event.
     pub fn pop_event(&mut self) -> Option<ReporterEvent> {
-        self.events.pop_front()
+        self.events.pop()
     }
 
     /// When [`Reporter::handle_timeout`] is due.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.sessions.values().filter_map(Session::due).min()
+        let all = self.sessions.values();
+        all.filter_map(|known| known.call.due().or_else(|| known.feedback.due()))
+            .min()
     }
 
     /// True when the sender of `session` has taken this receiver in.
     #[must_use]
     pub fn is_reporting(&self, session: u32) -> bool {
-        matches!(self.state(session), Some(State::Reporting { .. }))
+        let known = self.sessions.get(&session);
+        known.is_some_and(|known| known.call.link().is_some())
     }
 
     /// True when nothing is left to be sent on any connection.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.links.is_idle()
+        self.caller.links.is_idle()
     }
 
     /// What has been counted.
@@ -281,185 +222,98 @@ impl Reporter {
         &self.counters
     }
 
-    fn state(&self, session: u32) -> Option<State> {
-        self.sessions.get(&session).map(|known| known.state)
-    }
-
     fn is_wanted(&mut self, source: IpAddr, mark: &Mark) -> bool {
         if mark.profile != Profile::Messages || mark.control_port == 0 || mark.check(0).is_err() {
             return false;
         }
-        if self.sessions.len() >= self.config.sessions_max || !is_unicast(source) {
+        if self.sessions.len() >= self.sessions_max || !is_unicast(source) {
             self.counters.marks_refused += 1;
             return false;
         }
         true
     }
 
-    fn dial(&mut self, session: u32) {
-        let Some(known) = self.sessions.get_mut(&session) else {
-            return;
-        };
-        self.key = self.key.wrapping_add(1);
-        known.state = State::Dialling { key: self.key };
-        known.attempts = known.attempts.saturating_add(1);
-        self.keys.insert(self.key, session);
-        self.links.open(known.peer, self.key);
-        self.counters.dialled += 1;
-    }
-
-    fn hello(&mut self, now: Instant, link: LinkId) {
-        let known = self
-            .by_link
-            .get(&link)
-            .and_then(|session| self.sessions.get(session));
-        let Some(known) = known else {
-            return;
-        };
-        let hello = Message::Hello(Hello {
-            version_min: VERSION,
-            version_max: VERSION,
-            instance: self.config.instance,
-            session: known.session_id,
-            name: &self.config.name,
-            nonce: None,
-        });
-        if !self.links.queue(link, &hello) {
-            self.links.abort(link);
-            self.lost(now, link);
-        }
-    }
-
-    fn read(&mut self, now: Instant, link: LinkId, data: &[u8]) {
-        let Some(mut decoder) = self.links.take_decoder(link) else {
-            return;
-        };
-        decoder.push(data);
-        loop {
-            self.links.limit(link, &mut decoder);
-            match decoder.next_message() {
-                Ok(Some(message)) => self.message(now, link, &message),
-                Ok(None) => break self.links.put_decoder(link, decoder),
-                Err(_) => {
-                    self.counters.violations += 1;
-                    self.links.abort(link);
-                    break self.lost(now, link);
-                }
-            }
-            if !self.links.is_open(link) {
-                break;
-            }
-        }
-    }
-
-    fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>) {
-        let Some(&session) = self.by_link.get(&link) else {
-            return;
-        };
+    fn message(&mut self, link: LinkId, session: u32, message: &Message<'_>) {
         match message {
-            Message::Welcome(welcome) => self.welcomed(now, link, session, welcome),
-            // The sender may not know yet that the one before us is dead.
-            Message::Refused { reason, .. }
-                if *reason == Refusal::DuplicateName && self.may_try_again(now, session) =>
-            {
-                self.links.close(link);
-                self.lost(now, link);
-            }
-            Message::Refused { reason, text } => {
-                let (reason, text) = (*reason, (*text).to_owned());
-                self.silence(
-                    link,
-                    session,
-                    ReporterEvent::Refused {
-                        session,
-                        reason,
-                        text,
-                    },
-                );
-            }
             Message::Error { code, text } => {
                 let (code, text) = (*code, (*text).to_owned());
-                self.silence(
-                    link,
+                let event = ReporterEvent::Dropped {
                     session,
-                    ReporterEvent::Dropped {
-                        session,
-                        code,
-                        text,
-                    },
-                );
+                    code,
+                    text,
+                };
+                self.silence(link, session, event);
             }
             Message::Bye => self.silence(link, session, ReporterEvent::Closed { session }),
             _ => self.counters.messages_ignored += 1,
         }
     }
 
-    fn welcomed(&mut self, now: Instant, link: LinkId, session: u32, welcome: &Welcome) {
-        let Some(known) = self.sessions.get_mut(&session) else {
-            return;
-        };
-        if welcome.session != known.session_id || welcome.version != VERSION {
-            self.counters.violations += 1;
-            self.links.abort(link);
-            self.lost(now, link);
-            return;
+    fn welcomed(&mut self, now: Instant, session: u32, welcome: &Welcome) {
+        if let Some(known) = self.sessions.get_mut(&session) {
+            known.is_known = true;
+            known.feedback.welcomed(welcome);
+            let slot = welcome.slot;
+            self.event(ReporterEvent::Joined { session, slot });
+            self.check_report(now, session);
         }
-        let asked = Duration::from_micros(welcome.report_interval_us.into());
-        known.state = State::Reporting {
-            link,
-            slot: welcome.slot,
-            interval: asked.clamp(REPORT_INTERVAL_MIN, REPORT_INTERVAL_MAX),
-            sqns: welcome.report_sqns,
-        };
-        known.attempts = 0;
-        known.taken_since = None;
-        known.count = known.count.max(welcome.receiver_count.min(COUNT_MAX));
-        known.has_reported = false;
-        known.held_until = None;
-        let slot = welcome.slot;
-        self.event(ReporterEvent::Joined { session, slot });
-        self.check_report(now, session);
     }
 
-    /// Whether the one that has our name may be a dead one that the sender still believes in: our
-    /// own former connection it takes for ours, but one of a former run, on a host that was cut off
-    /// or lost its power, it cannot tell from one that lives. A person may, and is told at once.
-    fn may_try_again(&mut self, now: Instant, session: u32) -> bool {
-        let Some(known) = self.sessions.get_mut(&session) else {
-            return false;
+    fn refused(&mut self, now: Instant, link: LinkId, session: u32, reason: Refusal, text: &str) {
+        if reason == Refusal::DuplicateName {
+            let known = self.sessions.get_mut(&session);
+            let taken = known.map_or(NameTaken::ForGood, |known| known.call.name_taken(now));
+            if taken == NameTaken::First {
+                self.event(ReporterEvent::NameTaken { session });
+            }
+            if taken != NameTaken::ForGood {
+                self.caller.links.close(link);
+                return self.lost(now, link);
+            }
+        }
+        let text = text.to_owned();
+        let event = ReporterEvent::Refused {
+            session,
+            reason,
+            text,
         };
-        let Some(since) = known.taken_since else {
-            known.taken_since = Some(now);
-            self.event(ReporterEvent::NameTaken { session });
-            return true;
-        };
-        now.since(since) < DUPLICATE_PATIENCE
+        self.silence(link, session, event);
+    }
+
+    /// Whoever is at the other end has not shown that it has the key. One that has before is looked
+    /// for again: somebody stands between.
+    fn unproven(&mut self, now: Instant, link: LinkId, session: u32, reason: Refusal, text: &str) {
+        self.counters.not_believed += 1;
+        if self.sessions.get(&session).is_some_and(|s| s.is_known) {
+            self.caller.links.close(link);
+            return self.lost(now, link);
+        }
+        self.refused(now, link, session, reason, text);
     }
 
     /// The sender is done with this receiver: no further dialling in this session.
     fn silence(&mut self, link: LinkId, session: u32, event: ReporterEvent) {
         self.by_link.remove(&link);
-        self.links.close(link);
         if let Some(known) = self.sessions.get_mut(&session) {
-            known.state = State::Silent;
+            self.caller.hang_up(&mut known.call);
+            known.feedback.disconnected();
         }
         self.event(event);
     }
 
+    fn violation(&mut self, now: Instant, link: LinkId) {
+        self.counters.violations += 1;
+        self.caller.links.abort(link);
+        self.lost(now, link);
+    }
+
     /// The connection is over without a word: dials again after a while.
     fn lost(&mut self, now: Instant, link: LinkId) {
-        let Some(session) = self.by_link.remove(&link) else {
-            return;
-        };
-        let Some(known) = self.sessions.get_mut(&session) else {
-            return;
-        };
-        if matches!(known.state, State::Reporting { .. }) {
-            self.counters.connections_lost += 1;
+        let session = self.by_link.remove(&link);
+        if let Some(known) = session.and_then(|session| self.sessions.get_mut(&session)) {
+            self.counters.connections_lost += u64::from(self.caller.redial(now, &mut known.call));
+            known.feedback.disconnected();
         }
-        let ceiling = REDIAL_MIN * 2_u32.saturating_pow(known.attempts.min(6));
-        let until = now + REDIAL_MIN + self.rng.duration_up_to(ceiling);
-        known.state = State::Waiting { until };
     }
 
     /// Reports if that is due, after a moment of this receiver's own where there are many.
@@ -467,143 +321,50 @@ impl Reporter {
         let Some(known) = self.sessions.get_mut(&session) else {
             return;
         };
-        let is_due = |known: &Session| known.report_at().is_some_and(|at| at <= now);
-        if is_due(known) && known.held_until.is_none() {
-            let spread = known.spread();
-            let wait = match spread.is_zero() {
-                true => spread,
-                false => self.rng.duration_up_to(spread),
-            };
-            known.held_until = Some(now + wait);
-        }
-        if is_due(known) {
-            self.report(now, session);
+        if let Some(pos) = known.feedback.poll(now, &mut self.caller.rng)
+            && let Some(link) = known.call.link()
+        {
+            self.report(link, pos);
         }
     }
 
-    fn report(&mut self, now: Instant, session: u32) {
-        let Some(known) = self.sessions.get_mut(&session) else {
-            return;
-        };
-        let State::Reporting { link, .. } = known.state else {
-            return;
-        };
-        if !known.has_position {
-            return;
-        }
-        known.heard.report(now, &mut known.pos);
-        let pos = known.pos;
-        known.sent = pos;
-        known.sent_at = now;
-        known.has_reported = true;
-        known.held_until = None;
-        // A sender that does not read its reports is given up; it is dialled again later.
-        if self
-            .links
-            .queued(link)
-            .is_some_and(|queued| queued > REPORTS_QUEUED_MAX)
-        {
+    /// A sender that does not read its reports is given up; it is dialled again later.
+    fn report(&mut self, link: LinkId, pos: Pos) {
+        let queued = self.caller.links.queued(link);
+        if queued.is_some_and(|queued| queued > REPORTS_QUEUED_MAX) {
             self.counters.reports_skipped += 1;
-        } else if self.links.queue(link, &Message::Pos(pos)) {
+        } else if self.caller.links.queue(link, &Message::Pos(pos)) {
             self.counters.reports += 1;
         }
     }
 
     fn event(&mut self, event: ReporterEvent) {
-        if self.events.len() == EVENTS_MAX {
-            self.counters.events_lost += 1;
-            self.events.pop_front();
-        }
-        self.events.push_back(event);
+        self.counters.events_lost += self.events.push(event);
     }
 }
 
-impl Session {
-    fn new(now: Instant, peer: SocketAddr, mark: &Mark, until: Instant) -> Self {
-        Self {
-            peer,
-            session_id: mark.session_id,
-            state: State::Waiting { until },
-            attempts: 0,
-            taken_since: None,
-            heard: Heard::first(now, mark),
-            pos: Pos::default(),
-            has_position: false,
-            sent: Pos::default(),
-            sent_at: Instant::ZERO,
-            has_reported: false,
-            count: mark.receiver_count.min(COUNT_MAX),
-            held_until: None,
-        }
+impl Talks for Reporter {
+    fn links(&mut self) -> &mut Links {
+        &mut self.caller.links
     }
 
-    /// What a report of this receiver may take of the sender's time, whatever makes it due.
-    fn share(&self) -> Duration {
-        REPORT_SHARE * self.count
-    }
-
-    /// Over how long reports are spread that become due at once; a few need not be.
-    fn spread(&self) -> Duration {
-        let State::Reporting { slot, .. } = self.state else {
-            return Duration::ZERO;
+    fn step(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
+        let Some(&session) = self.by_link.get(&link) else {
+            return false;
         };
-        if self.share() < URGENT_INTERVAL || self.heard.is_limiting(slot) {
-            Duration::ZERO
-        } else {
-            self.share()
+        let Some(known) = self.sessions.get_mut(&session) else {
+            return false;
+        };
+        match self.caller.next(&mut known.call, link, decoder) {
+            Answer::Nothing => return false,
+            Answer::Handshake => {}
+            Answer::Welcomed(welcome) => self.welcomed(now, session, &welcome),
+            Answer::Refused { reason, text } => self.refused(now, link, session, reason, text),
+            Answer::Unproven { reason, text } => self.unproven(now, link, session, reason, text),
+            Answer::Said(message) => self.message(link, session, &message),
+            Answer::Violation => self.violation(now, link),
         }
-    }
-
-    /// When this session next has something to do by itself.
-    fn due(&self) -> Option<Instant> {
-        match self.state {
-            State::Waiting { until } => Some(until),
-            State::Reporting { .. } => self.report_at(),
-            State::Dialling { .. } | State::Greeting { .. } | State::Silent => None,
-        }
-    }
-
-    /// When the next report is due with what is known; `None` before the first position.
-    fn report_at(&self) -> Option<Instant> {
-        let State::Reporting {
-            slot,
-            interval,
-            sqns,
-            ..
-        } = self.state
-        else {
-            return None;
-        };
-        if !self.has_position {
-            return None;
-        }
-        let moved = self.pos.contiguous.saturating_sub(self.sent.contiguous);
-        let is_limiting = self.heard.is_limiting(slot);
-        let interval = interval.max(self.share());
-        let share = if is_limiting {
-            self.share().min(URGENT_INTERVAL)
-        } else {
-            self.share()
-        };
-        // What is missed tells the sender as much: repairs that are lost as well move nothing.
-        let after = if moved == 0 && self.pos.naks == self.sent.naks {
-            KEEP_ALIVE.max(interval)
-        } else if sqns > 0 && moved >= u64::from(sqns) {
-            REPORT_INTERVAL_MIN.max(share)
-        } else if is_limiting || self.heard.has_new_rate() || self.pos.contiguous > self.pos.lead {
-            // The one that holds the rest back, and one that has just caught up, are waited for;
-            // and all of them where the sender wants to know what its new rate does.
-            interval.min(URGENT_INTERVAL.max(share))
-        } else {
-            interval
-        };
-        let due = if self.has_reported {
-            self.sent_at + after
-        } else {
-            Instant::ZERO
-        };
-        let held_until = self.held_until.filter(|_| !is_limiting);
-        Some(held_until.map_or(due, |until| due.max(until)))
+        true
     }
 }
 
@@ -613,23 +374,8 @@ fn is_unicast(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && !is_broadcast
 }
 
-/// Greetings of many receivers spread over one millisecond for each, at most this long.
-const DIAL_JITTER_MAX: Duration = Duration::from_secs(2);
-/// A sender lets go of a connection after 30 s of silence; the last wait between two attempts comes
-/// on top.
-const DUPLICATE_PATIENCE: Duration = Duration::from_secs(40);
-const REDIAL_MIN: Duration = Duration::from_millis(100);
-const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(1);
-const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(5);
-const URGENT_INTERVAL: Duration = Duration::from_millis(5);
-const KEEP_ALIVE: Duration = Duration::from_secs(1);
-/// One report of all receivers in so long.
-const REPORT_SHARE: Duration = Duration::from_micros(200);
-/// Receivers that a sender is believed to have: with more, reports would be further apart than
-/// [`REPORT_INTERVAL_MAX`].
-const COUNT_MAX: u32 = 25_000;
+/// Bytes of reports queued beyond which none is added: the sender does not read them.
 const REPORTS_QUEUED_MAX: usize = 4096;
-const EVENTS_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,9 @@
 //! When reports are sent. What they cause is tested with the registry.
 
+use wire::object::VERSION;
+
 use super::*;
+use crate::control::REDIAL_MIN;
 
 const SOURCE: &str = "10.0.0.1";
 const LINK: LinkId = LinkId(4);
@@ -66,9 +69,9 @@ fn sent(reporter: &mut Reporter) -> usize {
 fn reports_come_on_change_and_at_least_once_a_second() {
     let mut reporter = reporting();
     assert_eq!(reporter.next_timeout(), None, "no position is known");
-    reporter.position(at(0), 0, 10, 50);
+    reporter.observe(at(0), 0, &StreamState::at(10, 50));
     assert!(sent(&mut reporter) > 0, "the first at once");
-    reporter.position(at(20), 0, 20, 50);
+    reporter.observe(at(20), 0, &StreamState::at(20, 50));
     assert_eq!(sent(&mut reporter), 0);
     assert_eq!(reporter.next_timeout(), Some(at(50)));
     reporter.handle_timeout(at(50));
@@ -84,11 +87,11 @@ fn reports_come_on_change_and_at_least_once_a_second() {
 fn who_moves_far_or_limits_or_has_caught_up_reports_sooner() {
     for (limiting, contiguous, expected) in [(9, 120, 1), (2, 20, 5), (9, 51, 5), (9, 20, 50)] {
         let mut reporter = reporting();
-        reporter.position(at(0), 0, 10, 50);
+        reporter.observe(at(0), 0, &StreamState::at(10, 50));
         reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(limiting));
         let lead = contiguous.max(51) - 1;
         let lead = if contiguous == 120 { 500 } else { lead };
-        reporter.position(at(0), 0, contiguous, lead);
+        reporter.observe(at(0), 0, &StreamState::at(contiguous, lead));
         assert_eq!(
             reporter.next_timeout(),
             Some(at(expected)),
@@ -112,7 +115,7 @@ fn a_thousand_that_see_the_same_packets_report_within_the_bound_of_all_together(
         let lead = if ms < 2000 { contiguous + 9 } else { 75_009 };
         let mut count = 0;
         for reporter in &mut group {
-            reporter.position(at(ms), 0, contiguous, lead);
+            reporter.observe(at(ms), 0, &StreamState::at(contiguous, lead));
             reporter.handle_timeout(at(ms));
             count += u64::from(sent(reporter) > 0);
         }
@@ -135,7 +138,7 @@ fn a_thousand_that_see_the_same_packets_report_within_the_bound_of_all_together(
 fn a_sender_that_does_not_read_costs_no_memory() {
     let mut reporter = reporting();
     for n in 0..10_000 {
-        reporter.position(at(60 * n), 0, 10 + n, 1 << 30);
+        reporter.observe(at(60 * n), 0, &StreamState::at(10 + n, 1 << 30));
     }
     assert!(reporter.counters().reports_skipped > 9_000);
     let Some(LinkCommand::Send { bytes, .. }) = reporter.poll_link() else {
@@ -209,7 +212,7 @@ fn a_name_that_stays_taken_is_believed_once_a_dead_connection_would_be_gone() {
         "{told:?}"
     );
     assert_eq!(reporter.next_timeout(), None, "no more of it");
-    assert!(ended >= at(40_000) && refusals < 30, "{ended:?} {refusals}");
+    assert!(ended >= at(7_000) && refusals < 20, "{ended:?} {refusals}");
 }
 
 #[test]
@@ -227,14 +230,49 @@ fn a_name_taken_by_our_own_dead_connection_is_waited_for_after_dials_that_failed
         manifest_bytes: 0,
         is_late: false,
     };
-    // The link is cut for two seconds; the sender lets go of the old connection after thirty.
+    // The link is cut for two seconds; the sender lets go of the old connection five later.
     let (welcomed, _) = dialled(&mut reporter, |now| {
-        let answer = match now < at(32_000) {
+        let answer = match now < at(7_000) {
             true => TAKEN,
             false => Message::Welcome(welcome),
         };
         (now >= at(2_000)).then_some(answer)
     });
     assert!(reporter.is_reporting(0), "{:?}", reporter.pop_event());
-    assert!(reporter.counters().dialled > 5 && welcomed >= at(32_000));
+    assert!(reporter.counters().dialled > 5 && welcomed >= at(7_000));
+}
+
+#[test]
+fn a_sender_that_shows_no_key_is_not_reported_to_by_one_that_has_one() {
+    let mut config = ReporterConfig::new("r", 1);
+    config.key = Some(crate::Key::derive(b"secret"));
+    let mut reporter = Reporter::new(config);
+    reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(u32::MAX));
+    // As senders answer that know of no keys for messages.
+    let welcome = Welcome {
+        version: VERSION,
+        slot: 0,
+        plan: [0; 16],
+        session: 5,
+        receiver_count: 1,
+        report_interval_us: 50_000,
+        report_sqns: 100,
+        manifest_bytes: 0,
+        is_late: false,
+    };
+    let (_, answers) = dialled(&mut reporter, |_| Some(Message::Welcome(welcome)));
+    assert_eq!(answers, 1, "it is not dialled again");
+    reporter.observe(at(10), 0, &StreamState::at(10, 50));
+    assert_eq!(sent(&mut reporter), 0);
+    assert!(!reporter.is_reporting(0));
+    assert_eq!(reporter.counters().not_believed, 1);
+    let told = reporter.pop_event();
+    let is_told = matches!(
+        told,
+        Some(ReporterEvent::Refused {
+            reason: Refusal::NoKey,
+            ..
+        })
+    );
+    assert!(is_told, "{told:?}");
 }

@@ -1,10 +1,10 @@
 //! The control connections of a plan sender: who may join, and what their messages mean.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
 use base::{Instant, LinkEvent, LinkId};
 use wire::object::{
-    Challenge, Done, ErrorCode, Hello, Message, ObjectId, PassEnd, RangeList, Refusal, VERSION,
+    Decoder, Done, ErrorCode, Hello, Message, ObjectId, PassEnd, RangeList, Refusal, VERSION,
     Welcome,
 };
 
@@ -14,16 +14,11 @@ use super::{
     member::{Member, State},
     pass::Place,
 };
-use crate::{Content, link::LinkFault, seal::Role};
-
-/// A connection that has not said who it is.
-#[derive(Debug)]
-pub(super) struct Greeting {
-    peer: SocketAddr,
-    deadline: Instant,
-    /// It was asked to show that it has the key, by greeting again.
-    is_challenged: bool,
-}
+use crate::{
+    Content,
+    control::{Links, SILENCE_MAX, Talks, Word},
+    feedback::interval_us,
+};
 
 impl<C: Content> PlanSender<C> {
     /// Handles what happened on a control connection; `data` holds the bytes of
@@ -33,10 +28,9 @@ impl<C: Content> PlanSender<C> {
         match event {
             LinkEvent::Accepted { peer } => self.accept(now, link, peer),
             LinkEvent::Data => self.read(now, link, data),
-            LinkEvent::Writable => self.links.writable(link),
+            LinkEvent::Writable => self.listener.links.writable(link),
             LinkEvent::Closed => {
-                self.links.forget(link);
-                self.greeting.remove(&link);
+                self.listener.forget(link);
                 if let Some(slot) = self.by_link.remove(&link) {
                     self.gone(now, slot);
                 }
@@ -46,58 +40,14 @@ impl<C: Content> PlanSender<C> {
     }
 
     fn accept(&mut self, now: Instant, link: LinkId, peer: SocketAddr) {
-        self.links.insert(link);
-        if self.is_finished() {
-            self.refuse(link, peer, Refusal::Over);
-        } else if self.links.len() > self.config.receivers_max as usize + GREETINGS_MAX {
-            self.refuse(link, peer, Refusal::Full);
-        } else {
-            let deadline = now + self.config.greeting_timeout;
-            let fresh = Greeting {
-                peer,
-                deadline,
-                is_challenged: false,
-            };
-            self.greeting.insert(link, fresh);
-        }
-    }
-
-    pub(super) fn expire_greetings(&mut self, now: Instant) {
-        let is_late = |greeting: &Greeting| greeting.deadline <= now;
-        while let Some((&link, _)) = self.greeting.iter().find(|(_, greeting)| is_late(greeting)) {
-            self.greeting.remove(&link);
-            self.counters.greetings_late += 1;
-            self.links.abort(link);
-        }
-    }
-
-    fn read(&mut self, now: Instant, link: LinkId, data: &[u8]) {
-        let Some(mut decoder) = self.links.take_decoder(link) else {
-            return;
-        };
-        decoder.push(data);
-        loop {
-            match self.links.next_message(link, &mut decoder) {
-                Ok(Some(message)) => self.message(now, link, &message),
-                Ok(None) => break self.links.put_decoder(link, decoder),
-                Err(LinkFault::Seal) => break self.wrong_key(now, link),
-                Err(error) => break self.violation(now, link, &error.to_string()),
-            }
-            if !self.links.is_open(link) {
-                break;
-            }
+        let is_over = self.is_finished();
+        if let Err(reason) = self.listener.accept(now, link, peer, is_over) {
+            self.refused(peer, reason);
         }
     }
 
     fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>) {
         let Some(&slot) = self.by_link.get(&link) else {
-            let Some(greeting) = self.greeting.remove(&link) else {
-                return;
-            };
-            match message {
-                Message::Hello(hello) => self.greeted(now, link, greeting, hello),
-                _ => self.refuse(link, greeting.peer, Refusal::Protocol),
-            }
             return;
         };
         self.members[slot].heard_at = now;
@@ -132,73 +82,37 @@ impl<C: Content> PlanSender<C> {
         }
     }
 
-    /// A greeting: to be challenged first where there is a key.
-    fn greeted(&mut self, now: Instant, link: LinkId, greeting: Greeting, hello: &Hello<'_>) {
-        let peer = greeting.peer;
-        let (key, nonce) = match (&self.config.key, hello.nonce) {
-            (None, None) => return self.greet(now, link, peer, hello),
-            (Some(_), _) if greeting.is_challenged => return self.greet(now, link, peer, hello),
-            (None, Some(_)) => return self.refuse(link, peer, Refusal::NoKey),
-            (Some(_), None) => return self.refuse(link, peer, Refusal::KeyRequired),
-            (Some(key), Some(nonce)) => (key, nonce),
-        };
-        self.counters.challenged += 1;
-        let session = self.config.session;
-        let unique = [session, self.counters.challenged, now.as_nanos()];
-        let own = key.nonce(Role::Sender, &unique);
-        self.links
-            .seal(link, key.seal(Role::Sender, session, &nonce, &own));
-        let challenge = Message::Challenge(Challenge { nonce: own });
-        if self.links.queue(link, &challenge) {
-            let is_challenged = true;
-            self.greeting.insert(
-                link,
-                Greeting {
-                    is_challenged,
-                    ..greeting
-                },
-            );
-        } else {
-            self.links.abort(link);
-        }
-    }
-
-    /// What came on the connection was not sealed with the key: whoever said it is not the one who
+    /// What came on the connection was not tagged with the key: whoever said it is not the one who
     /// was taken in, and that one may come back.
-    fn wrong_key(&mut self, now: Instant, link: LinkId) {
-        self.links.abort(link);
+    fn forged(&mut self, now: Instant, link: LinkId) {
+        self.counters.violations += 1;
         if let Some(slot) = self.by_link.remove(&link) {
-            self.counters.violations += 1;
-            return self.gone(now, slot);
-        }
-        if let Some(Greeting { peer, .. }) = self.greeting.remove(&link) {
-            self.counters.refused += 1;
-            let reason = Refusal::WrongKey;
-            self.event(PlanSenderEvent::Refused { peer, reason });
+            self.gone(now, slot);
         }
     }
 
     fn greet(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &Hello<'_>) {
         let slot = match self.admit(now, peer, hello) {
             Ok(slot) => slot,
-            Err(reason) => return self.refuse(link, peer, reason),
+            Err(reason) => {
+                self.listener.refuse(link, reason);
+                return self.refused(peer, reason);
+            }
         };
         let joined = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
         let receiver_count = self.config.expected_count().max(joined);
-        let shared_us = u64::from(receiver_count) * 200;
-        let least_us = u64::try_from(self.config.report_interval.as_micros()).unwrap_or(u64::MAX);
         let welcome = Message::Welcome(Welcome {
             version: VERSION,
             slot: u32::try_from(slot).unwrap_or(u32::MAX),
             plan: self.plan.id().0,
             session: self.config.session,
             receiver_count,
-            report_interval_us: u32::try_from(shared_us.max(least_us)).unwrap_or(u32::MAX),
+            report_interval_us: interval_us(receiver_count, self.config.report_interval),
             report_sqns: self.config.report_sqns,
             manifest_bytes: self.plan.manifest().len() as u64,
             is_late: self.stage != Stage::Gathering,
         });
-        self.links.greeted(link);
+        self.listener.admit(link);
         self.by_link.insert(link, slot);
         let member = &mut self.members[slot];
         member.link = Some(link);
@@ -216,12 +130,6 @@ impl<C: Content> PlanSender<C> {
         peer: SocketAddr,
         hello: &Hello<'_>,
     ) -> Result<usize, Refusal> {
-        if !(hello.version_min..=hello.version_max).contains(&VERSION) {
-            return Err(Refusal::Version);
-        }
-        if hello.session != self.config.session {
-            return Err(Refusal::WrongSession);
-        }
         let Some(&slot) = self.by_name.get(hello.name) else {
             return self.enrol(now, peer, hello);
         };
@@ -238,7 +146,7 @@ impl<C: Content> PlanSender<C> {
             Some(old) => {
                 // The receiver knows better: its old connection is dead.
                 self.by_link.remove(&old);
-                self.links.abort(old);
+                self.listener.close(old);
                 member.disconnect(now);
             }
             None => {}
@@ -300,15 +208,8 @@ impl<C: Content> PlanSender<C> {
         Ok(slot)
     }
 
-    fn refuse(&mut self, link: LinkId, peer: SocketAddr, reason: Refusal) {
+    fn refused(&mut self, peer: SocketAddr, reason: Refusal) {
         self.counters.refused += 1;
-        let text = reason.to_string();
-        let text = text.as_str();
-        if self.links.queue(link, &Message::Refused { reason, text }) {
-            self.links.close(link);
-        } else {
-            self.links.abort(link);
-        }
         self.event(PlanSenderEvent::Refused { peer, reason });
     }
 
@@ -451,7 +352,7 @@ impl<C: Content> PlanSender<C> {
 
     fn bye(&mut self, now: Instant, slot: usize, link: LinkId) {
         self.by_link.remove(&link);
-        self.links.close(link);
+        self.listener.links.close(link);
         self.members[slot].disconnect(now);
         self.filling.remove(&slot);
         self.failed(
@@ -480,8 +381,8 @@ impl<C: Content> PlanSender<C> {
         let Some(link) = self.members[slot].link else {
             return;
         };
-        if !self.links.queue(link, message) {
-            self.links.abort(link);
+        if !self.listener.links.queue(link, message) {
+            self.listener.close(link);
             self.by_link.remove(&link);
             self.members[slot].disconnect(now);
             self.filling.remove(&slot);
@@ -499,8 +400,7 @@ impl<C: Content> PlanSender<C> {
             return self.violate(now, slot, text);
         }
         self.counters.violations += 1;
-        self.greeting.remove(&link);
-        self.links.abort(link);
+        self.listener.break_off(link, text);
     }
 
     fn object_bytes(&self, object: ObjectId) -> u64 {
@@ -513,8 +413,21 @@ impl<C: Content> PlanSender<C> {
     }
 }
 
-/// A receiver that was not heard for so long does not keep its successor out.
-const SILENCE_MAX: Duration = Duration::from_secs(5);
+impl<C: Content> Talks for PlanSender<C> {
+    fn links(&mut self) -> &mut Links {
+        &mut self.listener.links
+    }
 
-/// Connections served beside those of the receivers.
-const GREETINGS_MAX: usize = 256;
+    fn step(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
+        match self.listener.next(now, link, decoder) {
+            Word::Nothing => return false,
+            Word::Challenged => self.counters.challenged += 1,
+            Word::Hello { peer, hello } => self.greet(now, link, peer, &hello),
+            Word::Refused { peer, reason } => self.refused(peer, reason),
+            Word::Said(message) => self.message(now, link, &message),
+            Word::Violation(text) => self.violation(now, link, &text),
+            Word::Forged => self.forged(now, link),
+        }
+        true
+    }
+}

@@ -79,7 +79,7 @@ impl<C: Content> PlanSender<C> {
         };
         self.filling.remove(&slot);
         if let Some(link) = member.link {
-            self.links.close(link);
+            self.listener.links.close(link);
             self.by_link.remove(&link);
             member.disconnect(now);
         }
@@ -129,12 +129,10 @@ impl<C: Content> PlanSender<C> {
             );
             if let Some(link) = self.members[slot].link {
                 self.tell(now, slot, &Message::Bye);
-                self.links.close(link);
+                self.listener.links.close(link);
             }
         }
-        for link in std::mem::take(&mut self.greeting).into_keys() {
-            self.links.abort(link);
-        }
+        self.listener.close_greeting();
         self.filling.clear();
         self.event(PlanSenderEvent::Finished);
     }

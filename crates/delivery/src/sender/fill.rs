@@ -18,7 +18,10 @@ impl<C: Content> PlanSender<C> {
     fn top_up_one(&mut self, slot: usize) {
         loop {
             let member = &self.members[slot];
-            let Some(queued) = member.link.and_then(|link| self.links.queued(link)) else {
+            let Some(queued) = member
+                .link
+                .and_then(|link| self.listener.links.queued(link))
+            else {
                 self.filling.remove(&slot);
                 return;
             };

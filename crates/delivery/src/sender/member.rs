@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     RangeSet, RateCause, RateReport,
-    registry::{rate_report, round_trip::RoundTrip},
+    feedback::{RoundTrip, rate_report},
 };
 
 /// A receiver that was taken in, until the end of the transfer.

@@ -21,7 +21,7 @@
 //! changes once it is final.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
@@ -32,7 +32,9 @@ use wire::{
     object::{BlockHeader, ErrorCode, ObjectId},
 };
 
-use crate::{Content, Hash, LinkCommand, Plan, RateControl, RateLimit, link::Links};
+use crate::{
+    Content, Hash, LinkCommand, Plan, RateControl, RateLimit, control::Listener, events::Events,
+};
 
 mod config;
 pub use config::{
@@ -41,7 +43,6 @@ pub use config::{
 };
 
 mod control;
-use control::Greeting;
 
 mod end;
 
@@ -66,8 +67,7 @@ pub struct PlanSender<C> {
     config: PlanSenderConfig,
     plan: Arc<Plan>,
     window: Window<C>,
-    links: Links,
-    greeting: BTreeMap<LinkId, Greeting>,
+    listener: Listener,
     /// By slot.
     members: Vec<Member>,
     by_link: BTreeMap<LinkId, usize>,
@@ -92,7 +92,7 @@ pub struct PlanSender<C> {
     rate: Option<RateControl>,
     /// Where a block is put together on its way to a connection.
     scratch: Vec<u8>,
-    events: VecDeque<PlanSenderEvent>,
+    events: Events<PlanSenderEvent>,
     counters: PlanSenderCounters,
 }
 
@@ -142,8 +142,12 @@ impl<C: Content> PlanSender<C> {
         Self {
             window: Window::new(Arc::clone(&plan), content),
             plan,
-            links: Links::default(),
-            greeting: BTreeMap::new(),
+            listener: Listener::new(
+                config.session,
+                config.receivers_max,
+                config.greeting_timeout,
+            )
+            .with_key(config.key.clone()),
             members: Vec::new(),
             by_link: BTreeMap::new(),
             by_name: BTreeMap::new(),
@@ -161,7 +165,7 @@ impl<C: Content> PlanSender<C> {
             round_trip: None,
             rate: config.rate.map(|rate| RateControl::new(rate, now)),
             scratch: Vec::new(),
-            events: VecDeque::new(),
+            events: Events::default(),
             counters: PlanSenderCounters::default(),
             config,
         }
@@ -314,12 +318,12 @@ impl<C: Content> PlanSender<C> {
         let active = self.members.iter().filter(|member| member.is_active());
         self.round_trip = active.filter_map(|m| m.round_trip.least()).max();
         self.forget_unfollowed();
-        self.expire_greetings(now);
+        self.counters.greetings_late += self.listener.expire(now);
         match self.stage {
             Stage::Gathering if now >= self.join_deadline => self.gathered(now),
             Stage::Answering { deadline } if now >= deadline => self.stop_waiting(now),
             Stage::Closing { deadline } => {
-                if now >= deadline || self.links.len() == 0 {
+                if now >= deadline || self.listener.links.len() == 0 {
                     self.stage = Stage::Closed;
                 }
                 // Whoever sends a file waits for this.
@@ -364,23 +368,23 @@ impl<C: Content> PlanSender<C> {
     /// The next thing to do on a control connection.
     pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
         self.top_up();
-        self.links.poll()
+        self.listener.links.poll()
     }
 
     /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
     pub fn link_sent(&mut self, link: LinkId, taken: usize) {
-        self.links.sent(link, taken);
+        self.listener.links.sent(link, taken);
     }
 
     /// A sender dials nobody.
     pub fn link_opened(&mut self, _key: u32, link: LinkId) {
-        self.links.insert(link);
-        self.links.abort(link);
+        self.listener.links.insert(link);
+        self.listener.links.abort(link);
     }
 
     /// The next event.
     pub fn pop_event(&mut self) -> Option<PlanSenderEvent> {
-        self.events.pop_front()
+        self.events.pop()
     }
 
     /// When [`PlanSender::handle_timeout`] is due.
@@ -509,11 +513,7 @@ impl<C: Content> PlanSender<C> {
     }
 
     fn event(&mut self, event: PlanSenderEvent) {
-        if self.events.len() == EVENTS_MAX {
-            self.counters.events_lost += 1;
-            self.events.pop_front();
-        }
-        self.events.push_back(event);
+        self.counters.events_lost += self.events.push(event);
     }
 }
 
@@ -528,6 +528,3 @@ const HOLD_PATIENCE: Duration = Duration::from_secs(1);
 /// Silence after which a receiver whose disk was behind is not thought to be waiting for it: it
 /// reports once a second.
 const DISK_PATIENCE: Duration = Duration::from_millis(2_500);
-
-/// Events kept for an owner that does not take them.
-const EVENTS_MAX: usize = 16_384;

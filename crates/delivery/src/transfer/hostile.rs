@@ -100,7 +100,7 @@ fn a_sender_that_does_not_take_it_in_does_not_end_the_wait_for_another() {
         let mut receiver = PlanReceiver::new(config, MemoryStore::default(), now());
         receiver.dial(now(), first, 1, 0);
         greet(&mut receiver, LINK);
-        receiver.position(now(), 7, 7);
+        receiver.observe(now(), &StreamState::at(7, 7));
         receiver.session_over(now());
         match &word {
             Some(word) => receiver.handle_link(now(), LINK, LinkEvent::Data, &frame(word)),

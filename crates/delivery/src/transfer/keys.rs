@@ -125,8 +125,8 @@ fn a_greeting_that_was_heard_and_is_played_again_gets_no_place() {
     let mut decoder = Decoder::new(HELLO_LEN_MAX);
     decoder.push(&answer);
     let frame = decoder.next_frame().unwrap().unwrap();
-    assert!(frame.is_sealed() && matches!(frame.message(), Ok(Message::Challenge(_))));
-    wire::object::seal_frame(&mut bytes, 0, |_| [3; 32]);
+    assert!(frame.is_tagged() && matches!(frame.message(), Ok(Message::Challenge(_))));
+    wire::object::tag_frame(&mut bytes, 0, |_| [3; 32]);
     world.fabric.send(7, link, bytes, false);
     let outcome = world.run(MINUTE);
     assert!(outcome.is_proven(), "{outcome:#?}");

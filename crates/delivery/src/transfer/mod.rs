@@ -7,7 +7,7 @@ use base::{Instant, Rng};
 
 use crate::{
     BlockVerdict, Entry, Plan, PlanOutcome, PlanReceiver, PlanReceiverConfig, PlanReceiverEvent,
-    PlanSender, PlanSenderConfig, PlanSenderEvent, StreamCounts,
+    PlanSender, PlanSenderConfig, PlanSenderEvent, StreamCounts, StreamState,
     fabric::{Fabric, linked},
     memory::{MemoryContent, MemoryStore},
 };
@@ -273,10 +273,12 @@ impl World {
             .unwrap_or(settled)
             .min(settled);
         // Receivers number positions from an origin of their own.
-        node.receiver.arrived(now, &node.stream);
-        node.receiver
-            .position(now, settled - (1 << 32), lead - (1 << 32));
-        node.receiver.host_drops(node.host_drops);
+        let stream = StreamState {
+            counts: node.stream,
+            host_drops: node.host_drops,
+            ..StreamState::at(settled - (1 << 32), lead - (1 << 32))
+        };
+        node.receiver.observe(now, &stream);
         self.fabric
             .deliver(now, index + 1, &mut node.receiver, 1000);
         if node.receiver.next_timeout().is_some_and(|due| due <= now) {

@@ -7,15 +7,16 @@ use wire::{
     object::{
         Block, BlockHeader, Challenge, Done, DoneNumbers, ErrorCode, Hello, Message, ObjectId,
         PassEnd, Phase, Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, Welcome,
-        seal_frame,
+        tag_frame,
     },
     pgm::{Mark, Profile},
 };
 
 use super::*;
 use crate::{
-    Key, PlanLimits, hash_bytes,
-    seal::{Role, Seal},
+    Key, PlanLimits,
+    control::{Role, Tags},
+    hash_bytes,
 };
 
 const TEXT: &str = include_str!("../../../../docs/src/protocol.md");
@@ -124,11 +125,11 @@ fn show(text: &mut String, title: &str, bytes: &[u8]) {
     }
 }
 
-fn frame(message: &Message<'_>, seal: Option<&mut Seal>) -> Vec<u8> {
+fn frame(message: &Message<'_>, tags: Option<&mut Tags>) -> Vec<u8> {
     let mut bytes = Vec::new();
     message.emit(&mut bytes);
-    if let Some(seal) = seal {
-        seal_frame(&mut bytes, 0, |covered| seal.tag(covered));
+    if let Some(tags) = tags {
+        tag_frame(&mut bytes, 0, |covered| tags.tag(covered));
     }
     bytes
 }
@@ -153,8 +154,8 @@ fn written() -> String {
         "\n\n```text\n",
     ));
     let key = Key::derive(b"secret");
-    let mut sender = key.seal(Role::Sender, 42, &NONCE_R, &NONCE_S);
-    let mut receiver = key.seal(Role::Receiver, 42, &NONCE_R, &NONCE_S);
+    let mut sender = key.tags(Role::Sender, 42, &NONCE_R, &NONCE_S);
+    let mut receiver = key.tags(Role::Receiver, 42, &NONCE_R, &NONCE_S);
     let greeting = hello(Some(NONCE_R));
     show(&mut text, "HELLO (receiver)", &frame(&greeting, None));
     let challenge = Message::Challenge(Challenge { nonce: NONCE_S });
@@ -279,7 +280,7 @@ fn the_sender_learns_the_round_trip_from_the_times_that_reports_repeat() {
     assert_eq!(world.sender.round_trip(), None);
     let mut mark = Mark::new(Profile::Objects, SESSION);
     mark.tx_time_us = world.now.as_nanos() / 1000;
-    world.nodes[0].receiver.heard_mark(world.now, &mark);
+    world.nodes[0].receiver.mark(world.now, &mark);
     let is_known = |world: &World| world.sender.round_trip().is_some();
     assert!(world.run_until(Duration::from_secs(60), is_known));
     let round_trip = world.sender.round_trip().unwrap();

@@ -17,14 +17,14 @@
 //! `plans_max` transfers and `prospects_max` connections beside them.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     net::{IpAddr, SocketAddr},
 };
 
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
 use delivery::{
     LinkCommand, Offer, PlanReceiver, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent,
-    ReceiverProgress, Store, StreamCounts,
+    ReceiverProgress, Store,
 };
 use pgm::{Mode, Position, Ready, Receiver};
 use wire::{
@@ -32,7 +32,7 @@ use wire::{
     pgm::{Mark, Profile},
 };
 
-use crate::{Endpoint, Handle, Receiving};
+use crate::{Endpoint, Handle, Receiving, endpoint::stream_of};
 
 mod intake;
 pub use intake::{
@@ -47,13 +47,9 @@ pub struct ObjectReceiver<I: Intake> {
     intake: I,
     config: ObjectReceiverConfig,
     transfers: Vec<Transfer<I::Store>>,
-    by_link: BTreeMap<LinkId, u32>,
-    /// Requests for connections that the back end has not numbered: whose, and by which key.
-    opening: BTreeMap<u32, (u32, u32)>,
     /// Connections that belong to nobody.
     strays: VecDeque<LinkId>,
     next_number: u32,
-    next_key: u32,
     /// Whose control connections are served next.
     turn: usize,
     known: VecDeque<Known>,
@@ -122,11 +118,8 @@ impl<I: Intake> ObjectReceiver<I> {
             intake,
             config,
             transfers: Vec::new(),
-            by_link: BTreeMap::new(),
-            opening: BTreeMap::new(),
             strays: VecDeque::new(),
             next_number: 0,
-            next_key: 0,
             turn: 0,
             known: VecDeque::new(),
             is_cancelled: false,
@@ -272,7 +265,7 @@ impl<I: Intake> ObjectReceiver<I> {
                     if let Some(transfer) = all.find(|t| t.session == Some(session)) {
                         transfer.session = None;
                         if let Some(at) = self.receiver.position(session) {
-                            transfer.plan.arrived(now, &counts_of(&at));
+                            transfer.observe(now, &at, self.host_drops, false);
                         }
                         transfer.plan.session_over(now);
                     }
@@ -305,7 +298,7 @@ impl<I: Intake> ObjectReceiver<I> {
                 transfer.session = Some(session);
                 transfer.plan.session_back();
             }
-            transfer.plan.heard_mark(now, mark);
+            transfer.plan.mark(now, mark);
             if transfer.state == State::Accepted {
                 // It answered from the address of the packets: no forgery.
                 self.receiver.vouch(session);
@@ -372,6 +365,7 @@ impl<I: Intake> ObjectReceiver<I> {
         let number = self.next_number;
         self.next_number = self.next_number.wrapping_add(1);
         let mut config = self.config.plan.clone();
+        config.number = number;
         config.seed = config.seed.wrapping_add(number.into());
         let mut plan = PlanReceiver::prospect(config, now);
         plan.dial(now, sender.address, sender.session, receiver_count);
@@ -609,14 +603,8 @@ impl<I: Intake> ObjectReceiver<I> {
             let Some(session) = transfer.session else {
                 continue;
             };
-            if is_empty {
-                transfer.plan.caught_up(now);
-            }
             if let Some(at) = self.receiver.position(session) {
-                transfer.plan.arrived(now, &counts_of(&at));
-                let host_drops = self.host_drops.saturating_sub(transfer.host_drops_before);
-                transfer.plan.host_drops(host_drops);
-                transfer.plan.position(now, at.contiguous, at.lead);
+                transfer.observe(now, &at, self.host_drops, is_empty);
             }
         }
     }
@@ -638,13 +626,12 @@ impl<I: Intake> ObjectReceiver<I> {
     }
 }
 
-/// What a transfer's report tells of its packet stream.
-const fn counts_of(at: &Position) -> StreamCounts {
-    StreamCounts {
-        bytes: at.bytes_with_headers(),
-        missed: at.arrived.missed,
-        repairs_asked: at.arrived.repairs_asked,
-        repairs_got: at.arrived.repairs,
+impl<S: Store> Transfer<S> {
+    /// Tells the plan where its packet stream is, and what the kernel has dropped in all.
+    fn observe(&mut self, now: Instant, at: &Position, host_drops: u64, is_caught_up: bool) {
+        let host_drops = host_drops.saturating_sub(self.host_drops_before);
+        let stream = stream_of(at, host_drops, is_caught_up);
+        self.plan.observe(now, &stream);
     }
 }
 
@@ -679,15 +666,10 @@ impl<I: Intake> Handle<()> for ObjectReceiver<I> {
 
 impl<I: Intake> Endpoint for ObjectReceiver<I> {
     fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
-        let number = self.by_link.get(&link).copied();
-        if event == LinkEvent::Closed {
-            self.by_link.remove(&link);
-        }
-        let whose = |t: &Transfer<I::Store>| Some(t.number) == number;
-        if let Some(index) = self.transfers.iter().position(whose) {
-            self.transfers[index]
-                .plan
-                .handle_link(now, link, event, data);
+        let is_its = |t: &Transfer<I::Store>| t.plan.has_link(link);
+        if let Some(index) = self.transfers.iter().position(is_its) {
+            let plan = &mut self.transfers[index].plan;
+            plan.handle_link(now, link, event, data);
             self.settle(now, index);
         } else if matches!(event, LinkEvent::Accepted { .. }) {
             self.strays.push_back(link);
@@ -702,40 +684,20 @@ impl<I: Intake> Endpoint for ObjectReceiver<I> {
         let mut order = (0..count).map(|n| (self.turn + n) % count);
         let index = order.find(|&index| self.transfers[index].plan.has_link_command())?;
         self.turn = index + 1;
-        let transfer = &mut self.transfers[index];
-        let number = transfer.number;
-        match transfer.plan.poll_link()? {
-            LinkCommand::Open { peer, key } => {
-                let asked = self.next_key;
-                self.next_key = self.next_key.wrapping_add(1);
-                self.opening.insert(asked, (number, key));
-                Some(LinkCommand::Open { peer, key: asked })
-            }
-            LinkCommand::Close { link } => {
-                self.by_link.remove(&link);
-                Some(LinkCommand::Close { link })
-            }
-            other @ (LinkCommand::Send { .. } | LinkCommand::Pause { .. }) => Some(other),
-        }
+        self.transfers[index].plan.poll_link()
     }
 
     fn link_sent(&mut self, link: LinkId, taken: usize) {
-        if let Some(&number) = self.by_link.get(&link)
-            && let Some(transfer) = self.by_number(number)
-        {
+        let mut all = self.transfers.iter_mut();
+        if let Some(transfer) = all.find(|t| t.plan.has_link(link)) {
             transfer.plan.link_sent(link, taken);
         }
     }
 
     fn link_opened(&mut self, key: u32, link: LinkId) {
-        let whose = self.opening.remove(&key);
-        if let Some((number, key)) = whose
-            && let Some(transfer) = self.by_number(number)
-        {
-            transfer.plan.link_opened(key, link);
-            self.by_link.insert(link, number);
-        } else {
-            self.strays.push_back(link);
+        match self.by_number(key) {
+            Some(transfer) => transfer.plan.link_opened(key, link),
+            None => self.strays.push_back(link),
         }
     }
 

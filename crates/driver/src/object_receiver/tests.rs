@@ -353,19 +353,11 @@ fn a_restarted_senders_plan_goes_on_with_what_is_held() {
     // The restart: another port, another session. It is asked what it has, then taken over.
     spm(&mut receiver, at(1), 1, (2, 1), 6);
     assert!(!open(&mut receiver, at(1), 10).is_empty());
-    let asked = receiver
-        .transfers
-        .iter()
-        .find(|t| t.sender == sender(1, 6))
-        .unwrap()
-        .number;
-    let link = *receiver
-        .by_link
-        .iter()
-        .find(|(_, number)| **number == asked)
-        .unwrap()
-        .0;
-    say(&mut receiver, link.0, &welcome(6, &plan));
+    let mut all = receiver.transfers.iter();
+    let asked = all.find(|t| t.sender == sender(1, 6)).unwrap();
+    let mut links = (10..20).filter(|&link| asked.plan.has_link(LinkId(link)));
+    let link = links.next().unwrap();
+    say(&mut receiver, link, &welcome(6, &plan));
     receiver.drain(at(1), &mut ());
     assert_eq!(receiver.counters.plans_continued, 1);
     assert_eq!(receiver.transfers().count(), 1);

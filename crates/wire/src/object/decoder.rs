@@ -48,7 +48,7 @@ impl Decoder {
     /// When the stream cannot be followed further: the connection is to be closed.
     pub fn next_message(&mut self) -> Result<Option<Message<'_>>, StreamError> {
         match self.next_frame()? {
-            Some(frame) if frame.is_sealed() => Err(StreamError::Sealed),
+            Some(frame) if frame.is_tagged() => Err(StreamError::Tagged),
             Some(frame) => frame.message().map(Some),
             None => Ok(None),
         }
@@ -94,25 +94,25 @@ pub struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// True when a tag stands behind the body.
     #[must_use]
-    pub const fn is_sealed(&self) -> bool {
-        self.flags() & SEALED != 0
+    pub const fn is_tagged(&self) -> bool {
+        self.flags() & TAGGED != 0
     }
 
     /// What the tag covers, header and body, and the tag; `None` without one.
     #[must_use]
     pub fn split_tag(&self) -> Option<(&'a [u8], &'a [u8; TAG_LEN])> {
         let (covered, tag) = self.bytes.split_last_chunk::<TAG_LEN>()?;
-        (self.is_sealed() && covered.len() >= FRAME_HEADER_LEN).then_some((covered, tag))
+        (self.is_tagged() && covered.len() >= FRAME_HEADER_LEN).then_some((covered, tag))
     }
 
-    /// The message; of a sealed frame, whoever has checked the tag may believe it.
+    /// The message; of a tagged frame, whoever has checked the tag may believe it.
     ///
     /// # Errors
     /// When the stream cannot be followed further: the connection is to be closed.
     pub fn message(&self) -> Result<Message<'a>, StreamError> {
         let covered = match self.split_tag() {
             Some((covered, _)) => covered,
-            None if self.is_sealed() => return Err(StreamError::Sealed),
+            None if self.is_tagged() => return Err(StreamError::Tagged),
             None => self.bytes,
         };
         let kind = u16::from_be_bytes([covered[4], covered[5]]);
@@ -132,21 +132,21 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Seals the frame at the end of `out` that begins at `start`: `tag` is given what it covers.
+/// Tags the frame at the end of `out` that begins at `start`: `tag` is given what it covers.
 ///
 /// **Panics** (bug): when no whole frame begins there.
-pub fn seal_frame(out: &mut Vec<u8>, start: usize, tag: impl FnOnce(&[u8]) -> [u8; TAG_LEN]) {
+pub fn tag_frame(out: &mut Vec<u8>, start: usize, tag: impl FnOnce(&[u8]) -> [u8; TAG_LEN]) {
     let len = out.len() - start - FRAME_HEADER_LEN + TAG_LEN;
     let len = u32::try_from(len).expect("a body is bounded");
     out[start..start + 4].copy_from_slice(&len.to_be_bytes());
-    let flags = u16::from_be_bytes([out[start + 6], out[start + 7]]) | SEALED;
+    let flags = u16::from_be_bytes([out[start + 6], out[start + 7]]) | TAGGED;
     out[start + 6..start + 8].copy_from_slice(&flags.to_be_bytes());
     let tag = tag(&out[start..]);
     out.extend_from_slice(&tag);
 }
 
 /// A tag stands behind the body.
-const SEALED: u16 = 0x0002;
+const TAGGED: u16 = 0x0002;
 
 /// Why a stream cannot be followed further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ pub enum StreamError {
         kind: u16,
     },
     /// A message with a tag where none is expected, or too short for one.
-    Sealed,
+    Tagged,
     /// A message whose fields are not as the format demands.
     Message(ParseError),
 }
@@ -184,7 +184,7 @@ impl fmt::Display for StreamError {
                     "control message kind {kind} must be understood and is not known here"
                 )
             }
-            Self::Sealed => f.write_str("a control message is sealed with a key, unexpectedly"),
+            Self::Tagged => f.write_str("a control message is tagged with a key, unexpectedly"),
             Self::Message(error) => write!(f, "control message: {error}"),
         }
     }

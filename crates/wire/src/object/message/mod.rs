@@ -12,8 +12,8 @@
 //!
 //! ```text
 //!   receiver                                   sender
-//!   HELLO ------------------------------------> (with a key: CHALLENGE, sealed)
-//!   (with a key: HELLO again, sealed) --------> WELCOME or REFUSED
+//!   HELLO ------------------------------------> (with a key: CHALLENGE, tagged)
+//!   (with a key: HELLO again, tagged) --------> WELCOME or REFUSED
 //!   (NEED manifest) HAVE ---------------------> BLOCK...  PASS_END
 //!   PROGRESS / POS ...                          SEALS, BLOCK..., PASS_END
 //!   NEED... or COMPLETE ----------------------> the next pass
@@ -41,7 +41,7 @@ pub use ranges::{RangeList, Ranges};
 pub enum Message<'a> {
     /// A receiver says who it is; the first message on a connection.
     Hello(Hello<'a>),
-    /// The sender shows that it has the key, and asks the receiver to: by its greeting, sealed.
+    /// The sender shows that it has the key, and asks the receiver to: by its greeting, tagged.
     Challenge(Challenge),
     /// The sender takes it in.
     Welcome(Welcome),

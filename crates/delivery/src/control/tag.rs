@@ -1,28 +1,29 @@
 //! A pre-shared key on a control connection: both ends show that they have it, and every message
 //! that follows carries a tag.
 //!
-//! It does not hide what is said, and does not protect the packet stream: that carries only what is
-//! checked against the plan's id and the seals' hash, which both come sealed.
+//! It does not hide what is said, and does not protect the packet stream. Of a transfer that carries
+//! only what is checked against the plan's id and the seals' hash, which both come tagged; messages
+//! are as open as without a key, and only joining and reporting takes one.
 //!
 //! ```text
 //!   receiver                                      sender
 //!   HELLO{nonce r} ----------------------------->
-//!        <--------------------- CHALLENGE{nonce s}, sealed: the sender has the key
-//!   HELLO again, sealed: the receiver has it ---> only now is anything kept of it
-//!        <------------------------------ WELCOME, sealed, and so on
+//!        <--------------------- CHALLENGE{nonce s}, tagged: the sender has the key
+//!   HELLO again, tagged: the receiver has it ---> only now is anything kept of it
+//!        <------------------------------ WELCOME, tagged, and so on
 //!
 //!   key  --keyed hash of (role, session, r, s)-->  one key for each direction
 //!   tag  =  keyed hash of (number of the message in its direction, header, body)
 //! ```
 //!
-//! Invariant: a message that was not sealed by the other end for this place in this connection is
+//! Invariant: a message that was not tagged by the other end for this place in this connection is
 //! never handed on.
 
 use std::fmt;
 
 use wire::object::{Frame, NONCE_LEN, TAG_LEN};
 
-/// A secret that the two ends of a transfer share.
+/// A secret that the two ends of a session share.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key([u8; 32]);
 
@@ -30,7 +31,7 @@ pub struct Key([u8; 32]);
 pub(crate) type Nonce = [u8; NONCE_LEN];
 
 /// The keys of one connection, as one of its ends uses them.
-pub(crate) struct Seal {
+pub(crate) struct Tags {
     own: Direction,
     peer: Direction,
 }
@@ -74,7 +75,7 @@ impl Key {
     }
 
     /// The keys of a connection, for the end that `role` names.
-    pub(crate) fn seal(&self, role: Role, session: u64, receiver: &Nonce, sender: &Nonce) -> Seal {
+    pub(crate) fn tags(&self, role: Role, session: u64, receiver: &Nonce, sender: &Nonce) -> Tags {
         let direction = |from: &[u8]| {
             let mut hasher = blake3::Hasher::new_keyed(&self.0);
             hasher.update(from);
@@ -85,11 +86,11 @@ impl Key {
         };
         let (from_sender, from_receiver) = (direction(b"from sender"), direction(b"from receiver"));
         match role {
-            Role::Sender => Seal {
+            Role::Sender => Tags {
                 own: from_sender,
                 peer: from_receiver,
             },
-            Role::Receiver => Seal {
+            Role::Receiver => Tags {
                 own: from_receiver,
                 peer: from_sender,
             },
@@ -103,7 +104,7 @@ impl fmt::Debug for Key {
     }
 }
 
-impl Seal {
+impl Tags {
     /// The tag of the next message of this end.
     pub(crate) fn tag(&mut self, covered: &[u8]) -> [u8; TAG_LEN] {
         *self.own.next(covered).as_bytes()
@@ -119,9 +120,9 @@ impl Seal {
     }
 }
 
-impl fmt::Debug for Seal {
+impl fmt::Debug for Tags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Seal(..)")
+        f.write_str("Tags(..)")
     }
 }
 
@@ -139,39 +140,39 @@ const CONTEXT: &str = "towline 2026-11-21 object control connection version 1";
 
 #[cfg(test)]
 mod tests {
-    use wire::object::{BODY_LEN_MAX, Decoder, Message, seal_frame};
+    use wire::object::{BODY_LEN_MAX, Decoder, Message, tag_frame};
 
     use super::*;
 
-    fn ends(key: &Key, other: &Key) -> (Seal, Seal) {
+    fn ends(key: &Key, other: &Key) -> (Tags, Tags) {
         let (r, s) = ([1; NONCE_LEN], [2; NONCE_LEN]);
-        let sender = key.seal(Role::Sender, 5, &r, &s);
-        (sender, other.seal(Role::Receiver, 5, &r, &s))
+        let sender = key.tags(Role::Sender, 5, &r, &s);
+        (sender, other.tags(Role::Receiver, 5, &r, &s))
     }
 
-    fn sealed(seal: &mut Seal, message: &Message<'_>) -> Vec<u8> {
+    fn tagged(tags: &mut Tags, message: &Message<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
         message.emit(&mut bytes);
-        seal_frame(&mut bytes, 0, |covered| seal.tag(covered));
+        tag_frame(&mut bytes, 0, |covered| tags.tag(covered));
         bytes
     }
 
     /// True when each of these is taken for the next message.
-    fn accepts(seal: &mut Seal, frames: &[Vec<u8>]) -> bool {
+    fn accepts(tags: &mut Tags, frames: &[Vec<u8>]) -> bool {
         let mut decoder = Decoder::new(BODY_LEN_MAX);
         frames.iter().all(|bytes| {
             decoder.push(bytes);
             let frame = decoder.next_frame().unwrap().unwrap();
-            seal.is_genuine(&frame) && frame.message() == Ok(Message::Complete { pass: 7 })
+            tags.is_genuine(&frame) && frame.message() == Ok(Message::Complete { pass: 7 })
         })
     }
 
     #[test]
-    fn what_one_end_seals_the_other_accepts_in_order_and_once() {
+    fn what_one_end_tags_the_other_accepts_in_order_and_once() {
         let key = Key::derive(b"secret");
         let (mut sender, _) = ends(&key, &key);
         let message = Message::Complete { pass: 7 };
-        let frames = [sealed(&mut sender, &message), sealed(&mut sender, &message)];
+        let frames = [tagged(&mut sender, &message), tagged(&mut sender, &message)];
         let [first, second] = frames.clone();
         let takes = |frames: &[Vec<u8>]| accepts(&mut ends(&key, &key).1, frames);
         assert!(takes(&frames));
@@ -184,20 +185,20 @@ mod tests {
     fn another_key_session_nonce_or_direction_and_any_turned_bit_are_noticed() {
         let key = Key::derive(b"secret");
         let message = Message::Complete { pass: 7 };
-        let frame = sealed(&mut ends(&key, &key).0, &message);
+        let frame = tagged(&mut ends(&key, &key).0, &message);
         assert!(!accepts(
             &mut ends(&key, &Key::derive(b"other")).1,
             std::slice::from_ref(&frame)
         ));
         let (r, s) = ([1; NONCE_LEN], [2; NONCE_LEN]);
         let other = [
-            key.seal(Role::Receiver, 6, &r, &s),
-            key.seal(Role::Receiver, 5, &s, &s),
-            key.seal(Role::Receiver, 5, &r, &r),
-            key.seal(Role::Sender, 5, &r, &s),
+            key.tags(Role::Receiver, 6, &r, &s),
+            key.tags(Role::Receiver, 5, &s, &s),
+            key.tags(Role::Receiver, 5, &r, &r),
+            key.tags(Role::Sender, 5, &r, &s),
         ];
-        for mut seal in other {
-            assert!(!accepts(&mut seal, std::slice::from_ref(&frame)));
+        for mut tags in other {
+            assert!(!accepts(&mut tags, std::slice::from_ref(&frame)));
         }
         for bit in 0..frame.len() * 8 {
             let mut turned = frame.clone();

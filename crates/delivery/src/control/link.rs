@@ -15,9 +15,9 @@ use std::{
 };
 
 use base::LinkId;
-use wire::object::{BODY_LEN_MAX, Decoder, HELLO_LEN_MAX, Message, StreamError, seal_frame};
+use wire::object::{BODY_LEN_MAX, Decoder, HELLO_LEN_MAX, Message, StreamError, tag_frame};
 
-use crate::seal::Seal;
+use super::tag::Tags;
 
 /// What a machine wants done with control connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +66,8 @@ pub(crate) struct Links {
 #[derive(Debug)]
 struct Link {
     decoder: Option<Decoder>,
-    /// With it, every message is sealed from here on.
-    seal: Option<Seal>,
+    /// With it, every message is tagged from here on.
+    tags: Option<Tags>,
     body_len_max: usize,
     out: Vec<u8>,
     head: usize,
@@ -91,7 +91,7 @@ impl Links {
     pub(crate) fn insert(&mut self, link: LinkId) {
         let fresh = Link {
             decoder: Some(Decoder::new(HELLO_LEN_MAX)),
-            seal: None,
+            tags: None,
             body_len_max: HELLO_LEN_MAX,
             out: Vec::new(),
             head: 0,
@@ -109,15 +109,15 @@ impl Links {
         }
     }
 
-    /// From here on every message on the link is sealed, in both directions.
-    pub(crate) fn seal(&mut self, link: LinkId, seal: Seal) {
+    /// From here on every message on the link is tagged, in both directions.
+    pub(crate) fn tag(&mut self, link: LinkId, tags: Tags) {
         if let Some(entry) = self.links.get_mut(&link) {
-            entry.seal = Some(seal);
+            entry.tags = Some(tags);
         }
     }
 
-    /// The next message of a link whose decoder was taken. On a link with a seal, only what the
-    /// peer sealed for this place.
+    /// The next message of a link whose decoder was taken. On a link with tags, only what the
+    /// peer tagged for this place.
     pub(crate) fn next_message<'d>(
         &mut self,
         link: LinkId,
@@ -127,14 +127,14 @@ impl Links {
             return Ok(None);
         };
         decoder.set_body_len_max(entry.body_len_max);
-        let Some(seal) = &mut entry.seal else {
+        let Some(tags) = &mut entry.tags else {
             return decoder.next_message().map_err(LinkFault::Stream);
         };
         let Some(frame) = decoder.next_frame().map_err(LinkFault::Stream)? else {
             return Ok(None);
         };
-        if !seal.is_genuine(&frame) {
-            return Err(LinkFault::Seal);
+        if !tags.is_genuine(&frame) {
+            return Err(LinkFault::Tag);
         }
         frame.message().map(Some).map_err(LinkFault::Stream)
     }
@@ -164,18 +164,16 @@ impl Links {
         entry.decoder.take()
     }
 
-    /// Sets the decoder to the limit that holds for the link at this moment.
-    pub(crate) fn limit(&self, link: LinkId, decoder: &mut Decoder) {
-        if let Some(entry) = self.links.get(&link) {
-            decoder.set_body_len_max(entry.body_len_max);
+    /// Gives the decoder back; dropped when the link is gone or closes.
+    pub(crate) fn put_decoder(&mut self, link: LinkId, decoder: Decoder) {
+        if let Some(entry) = self.links.get_mut(&link).filter(|entry| !entry.is_closing) {
+            entry.decoder = Some(decoder);
         }
     }
 
-    /// Gives the decoder back; dropped when the link is gone.
-    pub(crate) fn put_decoder(&mut self, link: LinkId, decoder: Decoder) {
-        if let Some(entry) = self.links.get_mut(&link) {
-            entry.decoder = Some(decoder);
-        }
+    /// True for a connection of this machine, closing ones included.
+    pub(crate) fn contains(&self, link: LinkId) -> bool {
+        self.links.contains_key(&link)
     }
 
     /// Queues a message. False when the link is gone or its queue is full: the peer does not read,
@@ -191,8 +189,8 @@ impl Links {
         entry.compact();
         let start = entry.out.len();
         message.emit(&mut entry.out);
-        if let Some(seal) = &mut entry.seal {
-            seal_frame(&mut entry.out, start, |covered| seal.tag(covered));
+        if let Some(tags) = &mut entry.tags {
+            tag_frame(&mut entry.out, start, |covered| tags.tag(covered));
         }
         if !entry.is_blocked {
             self.sendable.insert(link);
@@ -228,6 +226,15 @@ impl Links {
         entry.decoder = None;
         if entry.queued() == 0 {
             self.finish(link);
+        }
+    }
+
+    /// Closes the link behind a last message; at once when the peer does not read.
+    pub(crate) fn close_with(&mut self, link: LinkId, message: &Message<'_>) {
+        if self.queue(link, message) {
+            self.close(link);
+        } else {
+            self.abort(link);
         }
     }
 
@@ -317,9 +324,9 @@ pub(crate) enum LinkFault {
     /// They are malformed.
     #[error("{0}")]
     Stream(StreamError),
-    /// They are not sealed with the key that both ends should have.
-    #[error("a control message is not sealed with this end's key")]
-    Seal,
+    /// They are not tagged with the key that both ends should have.
+    #[error("a control message is not tagged with this end's key")]
+    Tag,
 }
 
 impl Link {

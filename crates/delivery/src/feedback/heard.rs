@@ -35,17 +35,6 @@ impl Heard {
         }
     }
 
-    /// The first mark of a sender: nothing to compare it with is known.
-    pub(crate) const fn first(now: Instant, mark: &Mark) -> Self {
-        Self {
-            echo_us: mark.tx_time_us,
-            echo_at: now,
-            limiting: mark.limiting_receiver,
-            rate: mark.announced_rate,
-            ..Self::nothing(now)
-        }
-    }
-
     /// A mark came; the socket was last seen empty at `empty_at`.
     pub(crate) fn mark(&mut self, now: Instant, mark: &Mark, empty_at: Instant) {
         self.limiting = mark.limiting_receiver;

@@ -1,0 +1,334 @@
+//! The dialling end: finds its way to a sender, greets it, and finds out whether it is taken in.
+
+use std::{net::SocketAddr, time::Duration};
+
+use base::{Instant, LinkId, Rng};
+use wire::object::{Decoder, Hello, Message, Refusal, VERSION, Welcome};
+
+use super::{
+    link::Links,
+    tag::{Key, Nonce, Role},
+};
+
+/// Who this receiver is, to every sender.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    /// Cut to 255 bytes.
+    pub(crate) name: String,
+    /// Tells two runs of this receiver apart.
+    pub(crate) instance: u64,
+    /// Of the jitter, and with the instance of what makes the keys of a connection its own.
+    pub(crate) seed: u64,
+    /// With a key, only a sender that has it is believed.
+    pub(crate) key: Option<Key>,
+}
+
+/// What all calls of one receiver share.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    identity: Identity,
+    pub(crate) links: Links,
+    pub(crate) rng: Rng,
+    /// Greetings so far: each has a nonce of its own.
+    greetings: u64,
+}
+
+/// The way to one sender.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) peer: SocketAddr,
+    /// The sender's session, as its mark says.
+    pub(crate) session: u64,
+    /// By which its owner recognises a request for a connection.
+    id: u32,
+    state: State,
+    /// Since the last connection that was welcomed.
+    attempts: u32,
+    /// Since when the sender has said that a receiver of this name is there.
+    taken_since: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Dials at this time.
+    Waiting { until: Instant },
+    /// A request for a connection is out.
+    Dialling,
+    /// The connection is under way.
+    Connecting { link: LinkId },
+    /// The greeting is out. With a key, `nonce` is what was said in it, until the sender has shown
+    /// that it has the key.
+    Greeting { link: LinkId, nonce: Option<Nonce> },
+    /// The sender has taken this receiver in.
+    Open { link: LinkId },
+    /// It is not dialled again.
+    Silent,
+}
+
+/// What a message of the sender means to the end that dialled.
+#[derive(Debug)]
+pub(crate) enum Answer<'d> {
+    /// None is whole.
+    Nothing,
+    /// It was part of the greeting.
+    Handshake,
+    /// The sender takes this receiver in.
+    Welcomed(Welcome),
+    /// The sender does not.
+    Refused { reason: Refusal, text: &'d str },
+    /// Whoever is at the other end has not shown that it has the key: it is not the sender.
+    Unproven { reason: Refusal, text: &'d str },
+    /// Something else; before the sender has taken this receiver in, ERROR or BYE.
+    Said(Message<'d>),
+    /// It breaks the protocol.
+    Violation,
+}
+
+/// How a refusal for a name that is taken is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameTaken {
+    /// The other one may be dead: its owner is told, and it is tried again.
+    First,
+    /// The same, and its owner knows.
+    Again,
+    /// The other one lives.
+    ForGood,
+}
+
+impl Caller {
+    pub(crate) fn new(identity: Identity) -> Self {
+        Self {
+            links: Links::default(),
+            rng: Rng::new(identity.seed),
+            identity,
+            greetings: 0,
+        }
+    }
+
+    /// A call to `peer`, one of `receivers` that hear of it at the same moment.
+    pub(crate) fn call(&mut self, now: Instant, to: (SocketAddr, u64), id: u32, n: u32) -> Call {
+        let jitter = DIAL_JITTER_MAX.min(Duration::from_millis(n.into()));
+        let until = now + self.rng.duration_up_to(jitter);
+        let (peer, session) = to;
+        Call {
+            peer,
+            session,
+            id,
+            state: State::Waiting { until },
+            attempts: 0,
+            taken_since: None,
+        }
+    }
+
+    /// Asks for a connection if it is time; true when it was.
+    pub(crate) fn dial(&mut self, now: Instant, call: &mut Call) -> bool {
+        if call.due().is_none_or(|due| due > now) {
+            return false;
+        }
+        call.state = State::Dialling;
+        call.attempts = call.attempts.saturating_add(1);
+        self.links.open(call.peer, call.id);
+        true
+    }
+
+    /// The back end gave the connection that was asked for this number; false when nobody wants it
+    /// any more.
+    pub(crate) fn link_opened(&mut self, call: Option<&mut Call>, link: LinkId) -> bool {
+        self.links.insert(link);
+        let call = call.filter(|call| matches!(call.state, State::Dialling));
+        let Some(call) = call else {
+            self.links.abort(link);
+            return false;
+        };
+        self.links.greeted(link);
+        call.state = State::Connecting { link };
+        true
+    }
+
+    /// The connection is up: greets the sender.
+    pub(crate) fn hello(&mut self, now: Instant, call: &mut Call, link: LinkId) {
+        if !matches!(call.state, State::Connecting { link: asked } if asked == link) {
+            return;
+        }
+        self.greetings += 1;
+        let Identity { instance, seed, .. } = self.identity;
+        let unique = [instance, seed, self.greetings, now.as_nanos()];
+        let key = self.identity.key.as_ref();
+        let nonce = key.map(|key| key.nonce(Role::Receiver, &unique));
+        call.state = State::Greeting { link, nonce };
+        self.greet(call, link, nonce);
+    }
+
+    fn greet(&mut self, call: &Call, link: LinkId, nonce: Option<Nonce>) {
+        let hello = Message::Hello(Hello {
+            version_min: VERSION,
+            version_max: VERSION,
+            instance: self.identity.instance,
+            session: call.session,
+            name: &self.identity.name,
+            nonce,
+        });
+        let is_queued = self.links.queue(link, &hello);
+        debug_assert!(is_queued, "a fresh link has room for a greeting");
+    }
+
+    /// Takes the next message of a call's connection.
+    pub(crate) fn next<'d>(
+        &mut self,
+        call: &mut Call,
+        link: LinkId,
+        decoder: &'d mut Decoder,
+    ) -> Answer<'d> {
+        if call.any_link() != Some(link) {
+            return Answer::Nothing;
+        }
+        if let State::Greeting {
+            nonce: Some(own), ..
+        } = call.state
+        {
+            return self.challenged(call, link, &own, decoder);
+        }
+        let message = match self.links.next_message(link, decoder) {
+            Ok(Some(message)) => message,
+            Ok(None) => return Answer::Nothing,
+            Err(_) => return Answer::Violation,
+        };
+        match (call.state, message) {
+            (_, Message::Refused { reason, text }) => Answer::Refused { reason, text },
+            (State::Greeting { .. }, Message::Welcome(welcome))
+                if welcome.session == call.session && welcome.version == VERSION =>
+            {
+                call.state = State::Open { link };
+                call.attempts = 0;
+                call.taken_since = None;
+                Answer::Welcomed(welcome)
+            }
+            (_, Message::Welcome(_)) => Answer::Violation,
+            (State::Open { .. }, message)
+            | (_, message @ (Message::Error { .. } | Message::Bye)) => Answer::Said(message),
+            _ => Answer::Violation,
+        }
+    }
+
+    /// Takes the first message of a sender that is to have the key: nothing is believed before it
+    /// has shown that.
+    fn challenged<'d>(
+        &mut self,
+        call: &mut Call,
+        link: LinkId,
+        own: &Nonce,
+        decoder: &'d mut Decoder,
+    ) -> Answer<'d> {
+        let unproven = |reason, text| Answer::Unproven { reason, text };
+        let frame = match decoder.next_frame() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Answer::Nothing,
+            Err(_) => return unproven(Refusal::NoKey, "it does not speak this protocol"),
+        };
+        let challenge = match frame.message() {
+            Ok(Message::Challenge(challenge)) => challenge,
+            Ok(Message::Refused { reason, text }) => return unproven(reason, text),
+            _ => return unproven(Refusal::NoKey, "it shows no key"),
+        };
+        let key = self.identity.key.as_ref().expect("a nonce goes with a key");
+        let mut tags = key.tags(Role::Receiver, call.session, own, &challenge.nonce);
+        if tags.is_genuine(&frame) {
+            self.links.tag(link, tags);
+            call.state = State::Greeting { link, nonce: None };
+            self.greet(call, link, Some(*own));
+            return Answer::Handshake;
+        }
+        // It cannot be told under a key, and changes nothing at an end that has the right one.
+        let reason = Refusal::WrongKey;
+        let text = reason.to_string();
+        let text = text.as_str();
+        self.links
+            .close_with(link, &Message::Refused { reason, text });
+        unproven(reason, "it has another key")
+    }
+
+    /// The connection is over without a word: dials again after a while. True when the sender had
+    /// taken this receiver in on it.
+    pub(crate) fn redial(&mut self, now: Instant, call: &mut Call) -> bool {
+        let ceiling = REDIAL_MIN * 2_u32.pow(call.attempts.min(REDIAL_DOUBLINGS));
+        let until = now + REDIAL_MIN + self.rng.duration_up_to(ceiling);
+        let was_open = call.link().is_some();
+        call.state = State::Waiting { until };
+        was_open
+    }
+
+    /// Closes the connection after what is queued, and dials no more.
+    pub(crate) fn hang_up(&mut self, call: &mut Call) {
+        if let Some(link) = call.any_link() {
+            self.links.close(link);
+        }
+        self.links.withdraw(call.id);
+        call.state = State::Silent;
+    }
+}
+
+impl Call {
+    /// The connection on which the sender has taken this receiver in.
+    pub(crate) const fn link(&self) -> Option<LinkId> {
+        match self.state {
+            State::Open { link } => Some(link),
+            _ => None,
+        }
+    }
+
+    /// The connection, whatever was said on it.
+    pub(crate) const fn any_link(&self) -> Option<LinkId> {
+        match self.state {
+            State::Open { link } | State::Greeting { link, .. } | State::Connecting { link } => {
+                Some(link)
+            }
+            _ => None,
+        }
+    }
+
+    /// When it is dialled.
+    pub(crate) const fn due(&self) -> Option<Instant> {
+        match self.state {
+            State::Waiting { until } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// True while it is, or is going to be, dialled or greeted.
+    pub(crate) const fn is_looking(&self) -> bool {
+        !matches!(self.state, State::Open { .. } | State::Silent)
+    }
+
+    /// The sender says that it has a receiver of this name. Our own former connection it takes for
+    /// ours; one of a former run, on a host that was cut off or lost its power, it cannot tell from
+    /// one that lives until that was silent for a while.
+    pub(crate) fn name_taken(&mut self, now: Instant) -> NameTaken {
+        let Some(since) = self.taken_since else {
+            self.taken_since = Some(now);
+            return NameTaken::First;
+        };
+        if now.since(since) < DUPLICATE_PATIENCE {
+            NameTaken::Again
+        } else {
+            NameTaken::ForGood
+        }
+    }
+
+    /// The last that this sender said of the name was that it is taken.
+    pub(crate) const fn is_name_taken(&self) -> bool {
+        self.taken_since.is_some()
+    }
+}
+
+/// All receivers hear the same mark at once: their greetings are spread over one millisecond for
+/// each, at most over this.
+const DIAL_JITTER_MAX: Duration = Duration::from_secs(2);
+/// The shortest wait before a lost sender is dialled again. A sender of files waits 10 s for a
+/// receiver that lost its connection, one of messages holds nothing back for it: the sooner the
+/// better, and with the doublings 4,096 receivers dial a sender that is gone 5,000 times a second.
+pub(crate) const REDIAL_MIN: Duration = Duration::from_millis(50);
+/// The longest wait is the shortest and a draw from 2^5 times that: 1.65 s.
+const REDIAL_DOUBLINGS: u32 = 5;
+/// A sender that heard nothing of a receiver for 5 s lets its successor in
+/// ([`SILENCE_MAX`](super::listen)); the last wait between two attempts comes on top.
+const DUPLICATE_PATIENCE: Duration = Duration::from_secs(7);

@@ -1,0 +1,251 @@
+//! The listening end: takes connections, has them greet, and hands on what those say that were
+//! taken in.
+
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+
+use base::{Instant, LinkId};
+use wire::object::{Challenge, Decoder, ErrorCode, Hello, Message, Refusal, VERSION};
+
+use super::{
+    link::{LinkFault, Links},
+    tag::{Key, Role},
+};
+
+/// The listening end of a session's control connections.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    session: u64,
+    key: Option<Key>,
+    /// The longest time from connection to greeting.
+    greeting_timeout: Duration,
+    /// Connections served at once.
+    links_max: usize,
+    pub(crate) links: Links,
+    /// Connections that have not been taken in.
+    greeting: BTreeMap<LinkId, Greeting>,
+    challenged: u64,
+}
+
+/// A connection that has not said who it is.
+#[derive(Clone, Copy, Debug)]
+struct Greeting {
+    peer: SocketAddr,
+    deadline: Instant,
+    /// It was asked to show that it has the key, by greeting again.
+    is_challenged: bool,
+}
+
+/// What a message means to the end that listens.
+#[derive(Debug)]
+pub(crate) enum Word<'d> {
+    /// None is whole.
+    Nothing,
+    /// The peer was asked to show that it has the key.
+    Challenged,
+    /// A greeting that may be answered by [`Listener::admit`] or [`Listener::refuse`].
+    Hello { peer: SocketAddr, hello: Hello<'d> },
+    /// The peer was refused.
+    Refused { peer: SocketAddr, reason: Refusal },
+    /// Something that one said who was taken in.
+    Said(Message<'d>),
+    /// The messages of the link cannot be followed further.
+    Violation(String),
+    /// It came on the link of one that was taken in, and was not tagged with the key: whoever said
+    /// it is not the one who was taken in. The link is closed.
+    Forged,
+}
+
+impl Listener {
+    pub(crate) fn new(session: u64, receivers_max: u32, greeting_timeout: Duration) -> Self {
+        Self {
+            session,
+            key: None,
+            greeting_timeout,
+            links_max: receivers_max as usize + GREETINGS_MAX,
+            links: Links::default(),
+            greeting: BTreeMap::new(),
+            challenged: 0,
+        }
+    }
+
+    /// With a key, only receivers that have it are taken in, and believed.
+    pub(crate) fn with_key(mut self, key: Option<Key>) -> Self {
+        self.key = key;
+        self
+    }
+
+    /// Takes a connection, unless the session is over; else why not.
+    pub(crate) fn accept(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        peer: SocketAddr,
+        is_over: bool,
+    ) -> Result<(), Refusal> {
+        self.links.insert(link);
+        let reason = match () {
+            () if is_over => Refusal::Over,
+            () if self.links.len() > self.links_max => Refusal::Full,
+            () => {
+                let fresh = Greeting {
+                    peer,
+                    deadline: now + self.greeting_timeout,
+                    is_challenged: false,
+                };
+                self.greeting.insert(link, fresh);
+                return Ok(());
+            }
+        };
+        self.refuse(link, reason);
+        Err(reason)
+    }
+
+    /// Takes the next message of a connection.
+    pub(crate) fn next<'d>(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        decoder: &'d mut Decoder,
+    ) -> Word<'d> {
+        let greeting = self.greeting.get(&link).copied();
+        let message = match self.links.next_message(link, decoder) {
+            Ok(Some(message)) => message,
+            Ok(None) => return Word::Nothing,
+            Err(LinkFault::Tag) => {
+                self.close(link);
+                return match greeting {
+                    Some(Greeting { peer, .. }) => {
+                        let reason = Refusal::WrongKey;
+                        Word::Refused { peer, reason }
+                    }
+                    None => Word::Forged,
+                };
+            }
+            Err(error) => return Word::Violation(error.to_string()),
+        };
+        let Some(greeting) = greeting else {
+            return Word::Said(message);
+        };
+        let peer = greeting.peer;
+        let reason = match message {
+            Message::Hello(hello) => match self.check(now, link, greeting, &hello) {
+                Ok(true) => return Word::Hello { peer, hello },
+                Ok(false) => return Word::Challenged,
+                Err(reason) => reason,
+            },
+            _ => Refusal::Protocol,
+        };
+        self.refuse(link, reason);
+        Word::Refused { peer, reason }
+    }
+
+    /// Looks at a greeting: true when it is all that is asked for, false when the peer is to show
+    /// that it has the key.
+    fn check(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        greeting: Greeting,
+        hello: &Hello<'_>,
+    ) -> Result<bool, Refusal> {
+        match (&self.key, hello.nonce) {
+            (None, None) => {}
+            (Some(_), _) if greeting.is_challenged => {}
+            (None, Some(_)) => return Err(Refusal::NoKey),
+            (Some(_), None) => return Err(Refusal::KeyRequired),
+            (Some(key), Some(nonce)) => {
+                self.challenged += 1;
+                let unique = [self.session, self.challenged, now.as_nanos()];
+                let own = key.nonce(Role::Sender, &unique);
+                let tags = key.tags(Role::Sender, self.session, &nonce, &own);
+                self.links.tag(link, tags);
+                let challenge = Message::Challenge(Challenge { nonce: own });
+                let is_queued = self.links.queue(link, &challenge);
+                debug_assert!(is_queued, "a fresh link has room for a challenge");
+                let is_challenged = true;
+                let greeting = Greeting {
+                    is_challenged,
+                    ..greeting
+                };
+                self.greeting.insert(link, greeting);
+                return Ok(false);
+            }
+        }
+        if !(hello.version_min..=hello.version_max).contains(&VERSION) {
+            return Err(Refusal::Version);
+        }
+        if hello.session != self.session {
+            return Err(Refusal::WrongSession);
+        }
+        Ok(true)
+    }
+
+    /// The peer that greeted is taken in: from here on its messages are its owner's.
+    pub(crate) fn admit(&mut self, link: LinkId) {
+        self.greeting.remove(&link);
+        self.links.greeted(link);
+    }
+
+    /// The peer is not taken in, and told why.
+    pub(crate) fn refuse(&mut self, link: LinkId, reason: Refusal) {
+        self.greeting.remove(&link);
+        let text = reason.to_string();
+        let text = text.as_str();
+        self.links
+            .close_with(link, &Message::Refused { reason, text });
+    }
+
+    /// The peer broke the protocol: it is told how, and the connection closes.
+    pub(crate) fn break_off(&mut self, link: LinkId, text: &str) {
+        self.greeting.remove(&link);
+        let code = ErrorCode::Protocol;
+        self.links.close_with(link, &Message::Error { code, text });
+    }
+
+    /// Closes a connection without a word.
+    pub(crate) fn close(&mut self, link: LinkId) {
+        self.greeting.remove(&link);
+        self.links.abort(link);
+    }
+
+    /// The back end says that the connection is over.
+    pub(crate) fn forget(&mut self, link: LinkId) {
+        self.links.forget(link);
+        self.greeting.remove(&link);
+    }
+
+    /// Closes the connections that have not greeted in time; how many they were.
+    pub(crate) fn expire(&mut self, now: Instant) -> u64 {
+        self.close_those(|greeting| greeting.deadline <= now)
+    }
+
+    /// Closes all connections that have not greeted.
+    pub(crate) fn close_greeting(&mut self) {
+        self.close_those(|_| true);
+    }
+
+    fn close_those(&mut self, is_meant: impl Fn(&Greeting) -> bool) -> u64 {
+        let (mut count, links) = (0, &mut self.links);
+        self.greeting.retain(|&link, greeting| {
+            let is_meant = is_meant(greeting);
+            if is_meant {
+                links.abort(link);
+                count += 1;
+            }
+            !is_meant
+        });
+        count
+    }
+
+    /// When the next connection is to have greeted.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.greeting.values().map(|g| g.deadline).min()
+    }
+}
+
+/// Connections served beside those of the receivers: room for greetings.
+const GREETINGS_MAX: usize = 256;
+
+/// A receiver that was not heard for so long does not keep its successor out: one that lives
+/// reports once a second, or where there are many at its interval, of 2 s at most.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(5);

@@ -1,0 +1,33 @@
+//! What a machine tells its owner, in a bounded queue.
+
+use std::collections::VecDeque;
+
+/// Events of a machine; the oldest are overwritten when their owner does not take them.
+#[derive(Debug)]
+pub(crate) struct Events<T>(VecDeque<T>);
+
+impl<T> Default for Events<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<T> Events<T> {
+    /// Adds an event; how many were overwritten for it.
+    pub(crate) fn push(&mut self, event: T) -> u64 {
+        let is_full = self.0.len() == EVENTS_MAX;
+        if is_full {
+            self.0.pop_front();
+        }
+        self.0.push_back(event);
+        u64::from(is_full)
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.0.pop_front()
+    }
+}
+
+/// Each of 4,096 receivers, the most by default, may join, be lost, come back and end before the
+/// owner looks.
+const EVENTS_MAX: usize = 4 * 4096;

@@ -1,0 +1,255 @@
+//! When a receiver reports where it stands in a packet stream.
+
+use std::time::Duration;
+
+use base::{Instant, Rng};
+use wire::{
+    object::{Pos, Welcome},
+    pgm::Mark,
+};
+
+use super::{Heard, StreamState};
+
+/// What a receiver reports of one packet stream, and when.
+#[derive(Debug)]
+pub(crate) struct Feedback {
+    habit: Habit,
+    heard: Heard,
+    /// When nothing waited in the receive socket.
+    empty_at: Instant,
+    /// What the sender asked for on this connection; none while there is no connection.
+    terms: Option<Terms>,
+    /// Receivers of the session, as far as is known: they share the sender's time.
+    count: u32,
+    /// None before the first position.
+    pos: Option<Pos>,
+    /// The last report on this connection.
+    sent: Option<Pos>,
+    timing: Timing,
+}
+
+/// In what the reports of the two kinds of session differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Habit {
+    /// Of messages: a report also says that the receiver lives. Whoever does not hold the sender
+    /// back is asked about its rate only when that has changed.
+    Messages,
+    /// Of files: PROGRESS says that the receiver lives. A rate that is limited is every receiver's,
+    /// and the sender wants to know at each moment what it does.
+    Objects,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    slot: u32,
+    interval: Duration,
+    /// It reports at the latest after this many positions; 0 for never.
+    sqns: u64,
+}
+
+/// When something that is said again and again was said last, and until when it waits that is due,
+/// as all receivers see the same packet at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    said_at: Instant,
+    held_until: Option<Instant>,
+}
+
+impl Timing {
+    pub(crate) const fn new(said_at: Instant) -> Self {
+        Self {
+            said_at,
+            held_until: None,
+        }
+    }
+
+    /// When it is due, `after` the last time.
+    pub(crate) fn due(&self, after: Duration) -> Instant {
+        let due = self.said_at + after;
+        self.held_until.map_or(due, |until| due.max(until))
+    }
+
+    /// Whether it is to be said now: when it first is due it waits for a draw from `spread`.
+    pub(crate) fn is_due(
+        &mut self,
+        now: Instant,
+        after: Duration,
+        spread: Duration,
+        rng: &mut Rng,
+    ) -> bool {
+        if self.due(after) > now {
+            return false;
+        }
+        if self.held_until.is_none() && !spread.is_zero() {
+            self.held_until = Some(now + rng.duration_up_to(spread));
+        }
+        self.due(after) <= now
+    }
+
+    pub(crate) const fn said(&mut self, now: Instant) {
+        *self = Self::new(now);
+    }
+}
+
+impl Feedback {
+    /// Of a packet stream of which nothing is known.
+    pub(crate) const fn new(now: Instant, habit: Habit) -> Self {
+        Self {
+            habit,
+            heard: Heard::nothing(now),
+            empty_at: now,
+            terms: None,
+            count: 0,
+            pos: None,
+            sent: None,
+            timing: Timing::new(Instant::ZERO),
+        }
+    }
+
+    /// A mark of the sender came: the reports repeat when it left and tell how long it was under
+    /// way, and the sender learns the round trip and what its rate does.
+    pub(crate) fn mark(&mut self, now: Instant, mark: &Mark) {
+        self.heard.mark(now, mark, self.empty_at);
+        self.count = mark.receiver_count;
+        if self.is_limiting() {
+            self.timing.held_until = None;
+        }
+    }
+
+    /// The sender has taken this receiver in: it is told at once where it stands.
+    pub(crate) fn welcomed(&mut self, welcome: &Welcome) {
+        self.count = self.count.max(welcome.receiver_count);
+        self.terms = Some(Terms {
+            slot: welcome.slot,
+            interval: interval(welcome),
+            sqns: welcome.report_sqns.into(),
+        });
+        self.sent = None;
+        self.timing = Timing::new(Instant::ZERO);
+    }
+
+    /// There is nobody to report to.
+    pub(crate) const fn disconnected(&mut self) {
+        self.terms = None;
+    }
+
+    /// Takes what the stream tells. While the sender is to wait, the place does not move.
+    pub(crate) fn observe(&mut self, now: Instant, stream: &StreamState, is_waiting: bool) {
+        self.heard.arrived(now, stream.counts.bytes);
+        if stream.is_caught_up {
+            self.empty_at = now;
+        }
+        if is_waiting && self.pos.is_none() {
+            return;
+        }
+        let pos = self.pos.get_or_insert_default();
+        stream.apply(pos);
+        if !is_waiting {
+            pos.contiguous = stream.contiguous;
+        }
+    }
+
+    /// Over how long things are spread that all receivers want to say at once; a few need not be.
+    pub(crate) fn spread(&self) -> Duration {
+        match share(self.count) {
+            share if share < INTERVAL_MIN => Duration::ZERO,
+            share => share,
+        }
+    }
+
+    /// When the next report is due with what is known.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.after().map(|after| self.timing.due(after))
+    }
+
+    /// The report that is to leave now, if one is.
+    pub(crate) fn poll(&mut self, now: Instant, rng: &mut Rng) -> Option<Pos> {
+        let after = self.after()?;
+        let spread = match self.is_limiting() {
+            true => Duration::ZERO,
+            false => self.spread(),
+        };
+        self.timing.is_due(now, after, spread, rng).then_some(())?;
+        self.report(now)
+    }
+
+    /// A report that leaves now, whether or not it is due; `None` while nothing is known or nobody
+    /// is there to be told.
+    pub(crate) fn report(&mut self, now: Instant) -> Option<Pos> {
+        self.terms?;
+        let pos = self.pos.as_mut()?;
+        self.heard.report(now, pos);
+        self.sent = Some(*pos);
+        self.timing.said(now);
+        self.pos
+    }
+
+    /// True for the one that holds the rest back, or sets the rate.
+    fn is_limiting(&self) -> bool {
+        self.terms
+            .is_some_and(|terms| self.heard.is_limiting(terms.slot))
+    }
+
+    /// How long after the last report the next one is due.
+    fn after(&self) -> Option<Duration> {
+        let (terms, pos) = (self.terms?, self.pos?);
+        let Some(sent) = self.sent else {
+            return Some(Duration::ZERO);
+        };
+        let share = match self.is_limiting() {
+            true => share(self.count).min(INTERVAL_MIN),
+            false => share(self.count),
+        };
+        let interval = terms.interval.max(share);
+        let moved = pos.contiguous.saturating_sub(sent.contiguous);
+        // What is missed tells the sender as much: repairs that are lost as well move nothing.
+        if moved == 0 && pos.naks == sent.naks {
+            return (self.habit == Habit::Messages).then(|| KEEP_ALIVE.max(interval));
+        }
+        if terms.sqns > 0 && moved >= terms.sqns {
+            return Some(FAR_INTERVAL_MIN.max(share));
+        }
+        // The one that holds the rest back, and one that has just caught up, are waited for; and
+        // all of them where the sender wants to know what its rate does.
+        let is_caught_up = pos.contiguous > pos.lead;
+        let is_asked =
+            self.heard.has_new_rate() || self.habit == Habit::Objects && self.heard.is_limited();
+        if self.is_limiting() || is_caught_up || is_asked {
+            return Some(interval.min(INTERVAL_MIN.max(share)));
+        }
+        Some(interval)
+    }
+}
+
+/// How often a sender asks to be told.
+pub(crate) fn interval(welcome: &Welcome) -> Duration {
+    let asked = Duration::from_micros(welcome.report_interval_us.into());
+    asked.clamp(INTERVAL_MIN, INTERVAL_MAX)
+}
+
+/// What one report of all of `count` receivers may take of the sender's time, whatever makes it
+/// due.
+pub(crate) fn share(count: u32) -> Duration {
+    INTERVAL_MAX.min(SHARE.saturating_mul(count))
+}
+
+/// The report interval that a sender asks `count` receivers for, `least` where they are few.
+pub(crate) fn interval_us(count: u32, least: Duration) -> u32 {
+    let interval = SHARE.saturating_mul(count).max(least);
+    u32::try_from(interval.as_micros()).unwrap_or(u32::MAX)
+}
+
+/// One report in so long, of all receivers together: a sender is not asked to read more than 5,000
+/// a second, however many receivers it has.
+const SHARE: Duration = Duration::from_micros(200);
+/// The shortest interval between the reports of one receiver that has moved, and how soon those
+/// report that are waited for. A few whose shares come to less, 25, need not be spread.
+pub(crate) const INTERVAL_MIN: Duration = Duration::from_millis(5);
+/// What a sender of 10,000 receivers asks for; with more, reports come more often than it would
+/// like. It is well below the 5 s of silence after which a successor is let in.
+const INTERVAL_MAX: Duration = Duration::from_secs(2);
+/// A receiver that has moved as far as the sender said reports sooner than others: waiting for it
+/// would limit the rate.
+const FAR_INTERVAL_MIN: Duration = Duration::from_millis(1);
+/// A report at least so often, so that the sender sees a living peer.
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(1);

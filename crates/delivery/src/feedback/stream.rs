@@ -1,0 +1,63 @@
+//! What a packet stream tells of itself once a turn.
+
+use wire::object::Pos;
+
+/// Where the packet stream of one session stands, and what it has suffered since it was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamState {
+    /// The next position that the application has not been given: everything before was delivered
+    /// or is lost for good.
+    pub contiguous: u64,
+    /// The highest position known to exist.
+    pub lead: u64,
+    /// Positions received beyond the first gap.
+    pub held: u64,
+    /// What has arrived.
+    pub counts: StreamCounts,
+    /// Packets the kernel dropped for want of buffer space.
+    pub host_drops: u64,
+    /// Nothing waits in the receive socket: what comes next was not kept waiting by this host.
+    pub is_caught_up: bool,
+}
+
+/// What has arrived of one packet stream since it was found, and what was missing at first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamCounts {
+    /// Bytes, headers included.
+    pub bytes: u64,
+    /// Positions noticed as missing, each once.
+    pub missed: u64,
+    /// Repairs asked for, repeats included.
+    pub repairs_asked: u64,
+    /// Repairs received.
+    pub repairs_got: u64,
+}
+
+impl std::ops::AddAssign for StreamCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.missed += other.missed;
+        self.repairs_asked += other.repairs_asked;
+        self.repairs_got += other.repairs_got;
+    }
+}
+
+impl StreamState {
+    /// One that stands at `contiguous` and has suffered nothing.
+    #[must_use]
+    pub fn at(contiguous: u64, lead: u64) -> Self {
+        Self {
+            contiguous,
+            lead,
+            ..Self::default()
+        }
+    }
+
+    /// Completes a report but for its place.
+    pub(super) const fn apply(&self, pos: &mut Pos) {
+        pos.lead = self.lead;
+        pos.held = self.held;
+        pos.host_drops = self.host_drops;
+        pos.naks = self.counts.missed;
+    }
+}

@@ -1,0 +1,263 @@
+//! The bytes of a plan on their way into the store: blocks of its objects, slabs that are hashed and
+//! compared, the commit.
+
+use std::sync::Arc;
+
+use base::Instant;
+use wire::object::{Done, DoneNumbers, ErrorCode, Message, ObjectId};
+
+use super::{
+    BlockVerdict, PlanReceiver, PlanReceiverEvent, Step,
+    objects::{Compared, Contents},
+};
+use crate::{Plan, PlanError, PlanId, RangeSet, Store};
+
+impl<S: Store> PlanReceiver<S> {
+    /// Keeps a piece of an object, wherever it came from.
+    pub(super) fn take(
+        &mut self,
+        now: Instant,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+    ) -> BlockVerdict {
+        match object {
+            ObjectId::CONTENT => self.take_content(now, offset, data),
+            ObjectId::MANIFEST => {
+                let Some(manifest) = &mut self.manifest else {
+                    return self.unplaced();
+                };
+                let put = manifest.put(offset, data);
+                let is_whole = manifest.is_whole();
+                if put == Some(true) && is_whole {
+                    self.manifest_whole(now);
+                }
+                self.verdict(put)
+            }
+            ObjectId::SEALS => {
+                // Later ones are not those that the content was compared with.
+                let (Some(contents), Step::Preparing | Step::Receiving) =
+                    (&mut self.contents, self.step)
+                else {
+                    return self.unplaced();
+                };
+                let put = contents.seals.put(offset, data);
+                if put == Some(true) {
+                    self.check_seals(now);
+                }
+                self.verdict(put)
+            }
+            _ => self.verdict(None),
+        }
+    }
+
+    #[inline]
+    fn take_content(&mut self, now: Instant, offset: u64, data: &[u8]) -> BlockVerdict {
+        let (Some(contents), Some(store), Step::Receiving) =
+            (&mut self.contents, &mut self.store, self.step)
+        else {
+            return self.unplaced();
+        };
+        let end = offset.checked_add(data.len() as u64);
+        let Some(end) = end.filter(|&end| end <= contents.plan.content_bytes()) else {
+            return self.verdict(None);
+        };
+        // What is held may be verified already: nothing is written over it.
+        let (mut at, mut rest, mut is_new) = (offset, data, false);
+        loop {
+            let gap = contents.held.missing_in(at..end).next();
+            let Some(gap) = gap else {
+                break;
+            };
+            let behind = rest.split_at((gap.start - at) as usize).1;
+            let (piece, behind) = behind.split_at((gap.end - gap.start) as usize);
+            if !store.write(gap.start, piece) {
+                self.counters.blocks_store_full += 1;
+                return BlockVerdict::Refused;
+            }
+            at = gap.end;
+            if !contents.note(gap) {
+                self.counters.blocks_unnoted += 1;
+                return BlockVerdict::Refused;
+            }
+            (rest, is_new) = (behind, true);
+        }
+        if !is_new {
+            return self.verdict(Some(false));
+        }
+        if contents.next_unasked().is_some() {
+            self.poll_store(now);
+        }
+        BlockVerdict::Taken
+    }
+
+    const fn verdict(&mut self, put: Option<bool>) -> BlockVerdict {
+        match put {
+            Some(true) => BlockVerdict::Taken,
+            Some(false) => {
+                self.counters.blocks_duplicate += 1;
+                BlockVerdict::Duplicate
+            }
+            None => {
+                self.counters.blocks_refused += 1;
+                BlockVerdict::Refused
+            }
+        }
+    }
+
+    /// A block of an object that this receiver has no place for yet, or any more.
+    const fn unplaced(&mut self) -> BlockVerdict {
+        if matches!(
+            self.step,
+            Step::Joining | Step::Offered | Step::Manifest | Step::Preparing
+        ) {
+            self.counters.blocks_early += 1;
+        } else {
+            self.counters.blocks_duplicate += 1;
+        }
+        BlockVerdict::Refused
+    }
+
+    fn manifest_whole(&mut self, now: Instant) {
+        let (Some(manifest), Some(welcome)) = (&mut self.manifest, &self.welcome) else {
+            return;
+        };
+        if Plan::id_of(manifest.bytes()) != PlanId(welcome.plan) {
+            // Somebody else's blocks were in it: the connection will bring the right ones.
+            manifest.discard();
+            self.counters.manifests_bad += 1;
+            return;
+        }
+        let bytes = manifest.take();
+        self.manifest = None;
+        match Plan::from_manifest(bytes, &self.config.limits) {
+            Ok(plan) => self.plan_known(now, Arc::new(plan)),
+            Err(error) => self.plan_refused(now, &error),
+        }
+    }
+
+    fn plan_known(&mut self, now: Instant, plan: Arc<Plan>) {
+        self.events.push_back(PlanReceiverEvent::PlanKnown {
+            entries: plan.entry_count(),
+            bytes: plan.content_bytes(),
+        });
+        self.contents = Some(Contents::new(Arc::clone(&plan), self.config.ranges_max));
+        self.step = Step::Preparing;
+        if let Some(store) = &mut self.store {
+            store.prepare(&plan);
+        }
+        self.poll_store(now);
+    }
+
+    fn plan_refused(&mut self, now: Instant, error: &PlanError) {
+        self.fail(now, ErrorCode::PlanRefused, &error.to_string());
+    }
+
+    pub(super) fn prepared(&mut self, now: Instant, held: &RangeSet) {
+        let (Some(contents), Step::Preparing) = (&mut self.contents, self.step) else {
+            return;
+        };
+        self.step = Step::Receiving;
+        let len = contents.plan.content_bytes();
+        for range in held.iter().filter(|range| range.end <= len) {
+            contents.note(range);
+        }
+        self.try_answer(now);
+    }
+
+    /// Asks the store for the hashes of whole slabs, as many as it takes.
+    pub(super) fn ask_store(&mut self) {
+        if self.step != Step::Receiving {
+            return;
+        }
+        let (Some(contents), Some(store)) = (&mut self.contents, &mut self.store) else {
+            return;
+        };
+        while let Some(slab) = contents.next_unasked() {
+            if !store.seal(slab) {
+                return;
+            }
+            contents.asked();
+        }
+    }
+
+    pub(super) fn check_seals(&mut self, now: Instant) {
+        let Some(contents) = &mut self.contents else {
+            return;
+        };
+        match contents.check_seals() {
+            Some(true) => {
+                for slab in 0..contents.plan.slab_count() {
+                    let compared = self.contents.as_mut().map(|c| c.compare(slab));
+                    self.compared(now, slab, compared.unwrap_or(Compared::Open));
+                }
+                self.check_verified(now);
+            }
+            Some(false) => self.counters.seals_bad += 1,
+            None => {}
+        }
+    }
+
+    pub(super) fn compared(&mut self, now: Instant, slab: u32, compared: Compared) {
+        let Compared::Bad(times) = compared else {
+            return;
+        };
+        self.counters.slabs_bad += 1;
+        let Some(plan) = self.plan() else {
+            return;
+        };
+        let file = &plan.files()[plan.slab(slab).file as usize];
+        let path = plan.path_of(file).escape_ascii().to_string();
+        if times >= self.config.slab_attempts_max {
+            let text = format!("{path}: the content came out wrong {times} times");
+            return self.fail(now, ErrorCode::HashMismatch, &text);
+        }
+        self.events
+            .push_back(PlanReceiverEvent::SlabBad { slab, path });
+    }
+
+    /// Goes on to the commit once every slab is verified; asks again for those that were wrong.
+    pub(super) fn check_verified(&mut self, now: Instant) {
+        let (Some(contents), Step::Receiving) = (&self.contents, self.step) else {
+            return;
+        };
+        if contents.is_verified() {
+            self.step = Step::Committing;
+            if let Some(store) = &mut self.store {
+                store.commit();
+            }
+            self.poll_store(now);
+        } else if self.answers.is_complete_told && contents.is_quiet() && !contents.is_whole() {
+            self.answer_again(now);
+        }
+    }
+
+    pub(super) fn committed(&mut self, now: Instant) {
+        let (Some(contents), Step::Committing) = (&self.contents, self.step) else {
+            return;
+        };
+        let streams = self.stream.totals();
+        let numbers = DoneNumbers {
+            bytes: contents.plan.content_bytes(),
+            lost: streams.missed,
+            repairs_asked: streams.repairs_asked,
+            repairs_got: streams.repairs_got,
+            time_ns: u64::try_from(now.since(self.started_at).as_nanos()).unwrap_or(u64::MAX),
+        };
+        let root = contents.plan.tree_root(contents.seals.bytes());
+        self.step = Step::Delivered;
+        let done = Done { root, numbers };
+        self.done = Some(done);
+        self.events
+            .push_back(PlanReceiverEvent::Delivered { root, numbers });
+        if self.is_given_up() {
+            // Nobody wants to know any more.
+            return self.over(now);
+        }
+        self.look_on(now);
+        // Without content all is in place before the end of pass 0 is answered: with that, then.
+        if self.answers.is_have_told {
+            self.tell(now, &Message::Done(done));
+        }
+    }
+}
