@@ -24,7 +24,7 @@ impl<C: Content> PlanSender<C> {
     /// Handles what happened on a control connection; `data` holds the bytes of
     /// [`LinkEvent::Data`].
     pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
-        self.now = now;
+        self.clock.now = now;
         match event {
             LinkEvent::Accepted { peer } => self.accept(now, link, peer),
             LinkEvent::Data => self.read(now, link, data),
@@ -63,11 +63,11 @@ impl<C: Content> PlanSender<C> {
             Message::Pos(pos) => {
                 let member = &mut self.members[slot];
                 let report = member.place(now, pos);
-                self.round_trip = self.round_trip.max(member.round_trip.least());
+                self.round_trip = self.round_trip.max(member.stream.round_trip.least());
                 if let Some(control) = self.rate.as_mut().filter(|_| member.is_followed()) {
                     control.report(now, u32::try_from(slot).unwrap_or(u32::MAX), &report);
                     if let Some(limit) = control.limit() {
-                        self.members[limit.slot as usize].sets_rate = Some(limit.cause);
+                        self.members[limit.slot as usize].stream.sets_rate = Some(limit.cause);
                     }
                 }
             }
@@ -117,7 +117,7 @@ impl<C: Content> PlanSender<C> {
         let member = &mut self.members[slot];
         member.link = Some(link);
         member.peer = peer;
-        member.progress_at = now;
+        member.told.progress_at = now;
         self.tell(now, slot, &welcome);
         self.check_paused();
         self.gathered(now);
@@ -220,27 +220,27 @@ impl<C: Content> PlanSender<C> {
         if list.object != ObjectId::CONTENT || list.ranges.iter().any(|range| range.end > len) {
             return self.violate(now, slot, "HAVE names bytes that do not exist");
         }
-        if std::mem::replace(&mut member.is_have_whole, list.is_last) {
-            member.have.clear();
+        if std::mem::replace(&mut member.lists.is_have_whole, list.is_last) {
+            member.lists.have.clear();
         }
         for range in list.ranges.iter() {
             // A list longer than the bound is cut: what is not noted is sent again.
-            let _is_noted = member.have.insert(range, |_| {}).is_ok();
+            let _is_noted = member.lists.have.insert(range, |_| {}).is_ok();
         }
         if !list.is_last || member.is_final() {
             return;
         }
         member.state = State::Ready;
-        member.owes_answer = false;
-        member.is_awaited = false;
-        member.progress_at = now;
+        member.part.owes_answer = false;
+        member.part.is_awaited = false;
+        member.told.progress_at = now;
         member.stream_at_join = self.counters.content_block_bytes;
-        member.fill_bytes = 0;
+        member.fills.bytes = 0;
         let number = self.pass.number;
         match self.stage {
             Stage::Sending | Stage::Hashing | Stage::Draining if number > 0 => {
-                member.is_awaited = true;
-                member.is_in_pass = true;
+                member.part.is_awaited = true;
+                member.part.is_in_pass = true;
             }
             Stage::Answering { .. } | Stage::Idle if number > 0 => {
                 let end = PassEnd {
@@ -262,11 +262,11 @@ impl<C: Content> PlanSender<C> {
         if member.state == State::Joining && list.object != ObjectId::MANIFEST {
             return self.violate(now, slot, "NEED of content from one that holds no manifest");
         }
-        if std::mem::replace(&mut member.is_need_whole, list.is_last) {
-            member.need.clear();
+        if std::mem::replace(&mut member.lists.is_need_whole, list.is_last) {
+            member.lists.need.clear();
         }
         let has_end = list.ranges.iter().any(|range| range.end > len);
-        let Some(set) = member.need.of_mut(list.object).filter(|_| !has_end) else {
+        let Some(set) = member.lists.need.of_mut(list.object).filter(|_| !has_end) else {
             return self.violate(now, slot, "NEED names bytes that do not exist");
         };
         // Seals that do not exist yet are announced when they do, and asked for then.
@@ -277,14 +277,14 @@ impl<C: Content> PlanSender<C> {
         if !list.is_last || member.is_final() {
             return;
         }
-        member.owes_answer = false;
+        member.part.owes_answer = false;
         if member.state == State::Joining {
             return self.need_manifest(slot);
         }
         member.state = State::Ready;
-        member.is_awaited = false;
-        if member.need.bytes() < member.need_before {
-            member.progress_at = now;
+        member.part.is_awaited = false;
+        if member.lists.need.bytes() < member.lists.need_before {
+            member.told.progress_at = now;
         }
         if member.is_alone() {
             self.serve(slot);
@@ -297,10 +297,10 @@ impl<C: Content> PlanSender<C> {
     /// A receiver without the manifest gets it over its connection.
     fn need_manifest(&mut self, slot: usize) {
         let member = &mut self.members[slot];
-        std::mem::swap(&mut member.fills, &mut member.need);
-        member.need.clear();
-        member.fill_at = Place::START;
-        member.after_fills = Some(PassEnd {
+        std::mem::swap(&mut member.fills.needs, &mut member.lists.need);
+        member.lists.need.clear();
+        member.fills.at = Place::START;
+        member.fills.after = Some(PassEnd {
             pass: 0,
             position: None,
         });
@@ -313,10 +313,10 @@ impl<C: Content> PlanSender<C> {
             return;
         }
         member.state = State::Complete;
-        member.owes_answer = false;
-        member.is_awaited = false;
-        member.need.clear();
-        member.progress_at = now;
+        member.part.owes_answer = false;
+        member.part.is_awaited = false;
+        member.lists.need.clear();
+        member.told.progress_at = now;
         self.check_answers(now);
     }
 
@@ -340,9 +340,9 @@ impl<C: Content> PlanSender<C> {
         }
         member.state = State::Done(Box::new(*done));
         member.done_at = now;
-        member.is_awaited = false;
-        member.progress.held = done.numbers.bytes;
-        member.progress.verified = done.numbers.bytes;
+        member.part.is_awaited = false;
+        member.told.progress.held = done.numbers.bytes;
+        member.told.progress.verified = done.numbers.bytes;
         self.filling.remove(&slot);
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
         self.event(PlanSenderEvent::Done { slot });

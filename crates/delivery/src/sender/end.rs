@@ -33,9 +33,9 @@ impl<C: Content> PlanSender<C> {
             return;
         }
         let is_sending = self.stage == Stage::Sending && self.pass.number > 0;
-        let is_fed = member.is_in_pass
+        let is_fed = member.part.is_in_pass
             && is_sending
-            && now.since(self.committed_at) < Duration::from_secs(1);
+            && now.since(self.clock.committed_at) < Duration::from_secs(1);
         let is_first = match self.stage {
             Stage::Gathering => true,
             Stage::Sending | Stage::Draining => self.pass.number == 0,
@@ -44,15 +44,15 @@ impl<C: Content> PlanSender<C> {
         let is_filled = self.filling.contains(&slot);
         let owes = match member.state {
             State::Joining => !is_first,
-            State::Ready => member.owes_answer || is_fed || is_filled,
+            State::Ready => member.part.owes_answer || is_fed || is_filled,
             State::Complete => true,
             State::Done(_) | State::Failed { .. } => false,
         };
         if !owes {
-            member.progress_at = now;
-        } else if now.since(member.progress_at) >= self.config.progress_timeout {
+            member.told.progress_at = now;
+        } else if now.since(member.told.progress_at) >= self.config.progress_timeout {
             let seconds = self.config.progress_timeout.as_secs();
-            let text = format!("no progress for {seconds} s while {}", member.phase);
+            let text = format!("no progress for {seconds} s while {}", member.told.phase);
             self.fail(now, slot, ErrorCode::TimedOut, &text);
         }
     }
@@ -109,7 +109,7 @@ impl<C: Content> PlanSender<C> {
             return;
         }
         let mut expected = self.members.iter().filter(|member| member.is_expected);
-        let nobody_misses = self.has_expected() || now >= self.join_deadline;
+        let nobody_misses = self.has_expected() || now >= self.clock.join_deadline;
         if nobody_misses && expected.all(Member::is_final) {
             self.finish(now);
         }
@@ -119,7 +119,7 @@ impl<C: Content> PlanSender<C> {
         self.stage = Stage::Closing {
             deadline: now + self.config.linger,
         };
-        self.tick_at = now;
+        self.clock.tick_at = now;
         for slot in 0..self.members.len() {
             self.fail(
                 now,

@@ -28,7 +28,7 @@ impl<C: Content> PlanSender<C> {
             if queued >= QUEUED_MAX {
                 return;
             }
-            let Some((object, range)) = member.fills.next_after(member.fill_at) else {
+            let Some((object, range)) = member.fills.needs.next_after(member.fills.at) else {
                 break;
             };
             let len = (range.end - range.start).min(BLOCK_DATA_MAX as u64);
@@ -37,22 +37,22 @@ impl<C: Content> PlanSender<C> {
             }
         }
         self.filling.remove(&slot);
-        let now = self.now;
+        let now = self.clock.now;
         let has_seals = self.pass.number == 0 || self.window.seals_hash().is_some();
         let member = &mut self.members[slot];
-        member.fills.clear();
-        if member.after_fills.is_some_and(|end| end.pass > 0) && !has_seals {
-            member.waits_for_seals = true;
+        member.fills.needs.clear();
+        if member.fills.after.is_some_and(|end| end.pass > 0) && !has_seals {
+            member.fills.waits_for_seals = true;
             return;
         }
-        if let Some(end) = member.after_fills.take() {
+        if let Some(end) = member.fills.after.take() {
             self.send_pass_end(now, slot, end);
         }
     }
 
     /// Queues one block; false when that ended the receiver's part or the whole transfer.
     fn send_block(&mut self, slot: usize, object: ObjectId, offset: u64, len: u64) -> bool {
-        let now = self.now;
+        let now = self.clock.now;
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(usize::try_from(len).expect("a block is short"), 0);
         let read = self.window.copy_apart(object, offset, &mut scratch);
@@ -71,9 +71,9 @@ impl<C: Content> PlanSender<C> {
                 self.counters.fill_bytes += len;
                 if object == ObjectId::CONTENT {
                     self.counters.content_fill_bytes += len;
-                    self.members[slot].fill_bytes += len;
+                    self.members[slot].fills.bytes += len;
                 }
-                self.members[slot].fill_at = Place {
+                self.members[slot].fills.at = Place {
                     object,
                     offset: offset + len,
                 };

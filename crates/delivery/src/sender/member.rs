@@ -24,6 +24,25 @@ pub(super) struct Member {
     pub(super) link: Option<LinkId>,
     pub(super) gone_at: Instant,
     pub(super) state: State,
+    pub(super) lists: Lists,
+    pub(super) fills: Fills,
+    pub(super) part: Part,
+    /// It gets everything over its connection.
+    pub(super) demoted: Option<Demotion>,
+    /// A proof that came before the sender had read everything itself.
+    pub(super) early: Option<Box<Done>>,
+    /// When it was last heard.
+    pub(super) heard_at: Instant,
+    pub(super) done_at: Instant,
+    /// What the packet stream had carried of content when it joined.
+    pub(super) stream_at_join: u64,
+    pub(super) told: Told,
+    pub(super) stream: Standing,
+}
+
+/// What it said that it holds, and lacks.
+#[derive(Debug)]
+pub(super) struct Lists {
     /// What it held when it had the manifest.
     pub(super) have: RangeSet,
     pub(super) is_have_whole: bool,
@@ -32,42 +51,53 @@ pub(super) struct Member {
     pub(super) is_need_whole: bool,
     /// Bytes it asked for the time before: a pass that brought little demotes it.
     pub(super) need_before: u64,
-    /// What goes over its own connection, and how far that is.
-    pub(super) fills: Needs,
-    pub(super) fill_at: Place,
-    pub(super) after_fills: Option<PassEnd>,
+}
+
+/// What goes over its own connection, and how far that is.
+#[derive(Debug)]
+pub(super) struct Fills {
+    pub(super) needs: Needs,
+    pub(super) at: Place,
+    /// What it is told behind the last of them.
+    pub(super) after: Option<PassEnd>,
+    /// It has all it asked for, but the end of the pass cannot be told before all is hashed.
+    pub(super) waits_for_seals: bool,
+    /// Bytes of content sent to it alone since it joined.
+    pub(super) bytes: u64,
+}
+
+/// Its part in the pass in hand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Part {
     /// It is told when the pass ends; the pass waits for its answer if it is expected.
     pub(super) is_awaited: bool,
     /// It has been told that a pass ended and has not answered.
     pub(super) owes_answer: bool,
     /// The pass in hand holds something for it.
     pub(super) is_in_pass: bool,
-    /// It gets everything over its connection.
-    pub(super) demoted: Option<Demotion>,
-    /// It has all it asked for, but the end of the pass cannot be told before all is hashed.
-    pub(super) waits_for_seals: bool,
-    /// A proof that came before the sender had read everything itself.
-    pub(super) early: Option<Box<Done>>,
-    /// When it was last heard.
-    pub(super) heard_at: Instant,
-    pub(super) done_at: Instant,
-    /// Since when it has held all others back.
-    pub(super) slow_since: Option<Instant>,
-    /// What the packet stream had carried of content when it joined.
-    pub(super) stream_at_join: u64,
-    /// Bytes of content sent to it alone since.
-    pub(super) fill_bytes: u64,
+}
+
+/// How far it said it is, and when that last showed progress.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
     pub(super) phase: Phase,
     pub(super) progress: Progressed,
+    pub(super) progress_at: Instant,
+    /// Since when its store has been at work, with no bytes to count.
+    working_since: Option<Instant>,
+}
+
+/// Where it is in the packet stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Standing {
     pub(super) pos: Pos,
     pub(super) round_trip: RoundTrip,
     /// Why the rate is, or was, what it takes.
     pub(super) sets_rate: Option<RateCause>,
-    pub(super) progress_at: Instant,
-    /// Since when its store has been at work, with no bytes to count.
-    pub(super) working_since: Option<Instant>,
-    /// When its place in the packet stream last moved; `None` before its first report.
+    /// When its place last moved; `None` before its first report.
     pub(super) moved_at: Option<Instant>,
+    /// Since when it has held all others back.
+    pub(super) slow_since: Option<Instant>,
 }
 
 /// How far a member is.
@@ -101,33 +131,33 @@ impl Member {
             link: None,
             gone_at: now,
             state: State::Joining,
-            have: RangeSet::new(ranges_max),
-            is_have_whole: true,
-            need: Needs::new(ranges_max),
-            is_need_whole: true,
-            need_before: u64::MAX,
-            fills: Needs::new(ranges_max),
-            fill_at: Place::START,
-            after_fills: None,
-            is_awaited: false,
-            owes_answer: false,
-            is_in_pass: false,
+            lists: Lists {
+                have: RangeSet::new(ranges_max),
+                is_have_whole: true,
+                need: Needs::new(ranges_max),
+                is_need_whole: true,
+                need_before: u64::MAX,
+            },
+            fills: Fills {
+                needs: Needs::new(ranges_max),
+                at: Place::START,
+                after: None,
+                waits_for_seals: false,
+                bytes: 0,
+            },
+            part: Part::default(),
             demoted: None,
-            waits_for_seals: false,
             early: None,
             heard_at: now,
             done_at: now,
-            slow_since: None,
             stream_at_join: 0,
-            fill_bytes: 0,
-            phase: Phase::Joining,
-            progress: Progressed::default(),
-            pos: Pos::default(),
-            round_trip: RoundTrip::default(),
-            sets_rate: None,
-            progress_at: now,
-            working_since: None,
-            moved_at: None,
+            told: Told {
+                phase: Phase::Joining,
+                progress: Progressed::default(),
+                progress_at: now,
+                working_since: None,
+            },
+            stream: Standing::default(),
         }
     }
 
@@ -135,16 +165,14 @@ impl Member {
     pub(super) fn disconnect(&mut self, now: Instant) {
         self.link = None;
         self.gone_at = now;
-        self.is_awaited = false;
-        self.owes_answer = false;
-        self.is_in_pass = false;
-        self.after_fills = None;
-        self.fills.clear();
-        self.need.clear();
-        self.is_need_whole = true;
-        self.is_have_whole = true;
-        self.waits_for_seals = false;
-        self.slow_since = None;
+        self.part = Part::default();
+        self.fills.after = None;
+        self.fills.needs.clear();
+        self.fills.waits_for_seals = false;
+        self.lists.need.clear();
+        self.lists.is_need_whole = true;
+        self.lists.is_have_whole = true;
+        self.stream.slow_since = None;
     }
 
     pub(super) const fn is_alone(&self) -> bool {
@@ -167,47 +195,59 @@ impl Member {
 
     /// Notes its place in the packet stream; what the report says of the rate.
     pub(super) fn place(&mut self, now: Instant, pos: &Pos) -> RateReport {
-        if self.moved_at.is_none() || pos.contiguous != self.pos.contiguous {
-            self.moved_at = Some(now);
+        if self.stream.moved_at.is_none() || pos.contiguous != self.stream.pos.contiguous {
+            self.stream.moved_at = Some(now);
         }
-        self.pos = *pos;
-        let answer = self.round_trip.report(now, pos);
-        rate_report(pos, self.round_trip.least().unwrap_or_default(), answer)
+        self.stream.pos = *pos;
+        let answer = self.stream.round_trip.report(now, pos);
+        rate_report(
+            pos,
+            self.stream.round_trip.least().unwrap_or_default(),
+            answer,
+        )
     }
 
     /// The packet stream is for it, and goes no faster than it can take.
     pub(super) const fn is_followed(&self) -> bool {
-        self.is_active() && self.is_in_pass && self.is_expected
+        self.is_active() && self.part.is_in_pass && self.is_expected
     }
 
     /// Notes a report, and the time if it shows progress. A store at work shows none for a while,
     /// and its owner reports nevertheless: that counts as progress for `work_max`.
     pub(super) fn note(&mut self, now: Instant, report: &Progress, work_max: Duration) {
         let is_working = matches!(report.phase, Phase::Committing | Phase::Preparing);
-        let has_more = report.numbers.held > self.progress.held
-            || report.numbers.verified > self.progress.verified;
-        if report.phase != self.phase || !is_working {
-            self.working_since = None;
+        let has_more = report.numbers.held > self.told.progress.held
+            || report.numbers.verified > self.told.progress.verified;
+        if report.phase != self.told.phase || !is_working {
+            self.told.working_since = None;
         }
-        let since = *self.working_since.get_or_insert(now);
-        if has_more || report.phase != self.phase || (is_working && now.since(since) < work_max) {
-            self.progress_at = now;
+        let since = *self.told.working_since.get_or_insert(now);
+        if has_more
+            || report.phase != self.told.phase
+            || (is_working && now.since(since) < work_max)
+        {
+            self.told.progress_at = now;
         }
-        self.progress = report.numbers;
-        self.phase = report.phase;
+        self.told.progress = report.numbers;
+        self.told.phase = report.phase;
     }
 
     /// What its reports show to be in short supply: of what was counted, the most.
     pub(super) fn limited_by(&self) -> Limit {
-        let host = self.pos.host_drops;
+        let host = self.stream.pos.host_drops;
         // What the kernel dropped was missed as well.
-        let network = self.progress.lost.max(self.pos.lost).saturating_sub(host);
-        let is_storing = matches!(self.phase, Phase::Preparing | Phase::Committing);
-        let disk = self.progress.store_waits;
+        let network = self
+            .told
+            .progress
+            .lost
+            .max(self.stream.pos.lost)
+            .saturating_sub(host);
+        let is_storing = matches!(self.told.phase, Phase::Preparing | Phase::Committing);
+        let disk = self.told.progress.store_waits;
         let most = host.max(network).max(disk);
         match () {
             () if is_storing && !self.is_final() => Limit::Disk,
-            () if most == 0 => match self.sets_rate {
+            () if most == 0 => match self.stream.sets_rate {
                 Some(RateCause::Network) => Limit::Network,
                 Some(RateCause::Host) => Limit::Host,
                 None => Limit::Rate,
@@ -229,7 +269,7 @@ impl Member {
                 text: text.clone(),
             },
             State::Joining | State::Ready | State::Complete => ReceiverState::Active {
-                phase: self.phase,
+                phase: self.told.phase,
                 is_connected: self.link.is_some(),
             },
         };
@@ -240,11 +280,11 @@ impl Member {
             is_expected: self.is_expected,
             demoted: self.demoted,
             limited_by: self.limited_by(),
-            held_at_join: self.have.bytes(),
-            sent_since_join: stream_bytes - self.stream_at_join + self.fill_bytes,
+            held_at_join: self.lists.have.bytes(),
+            sent_since_join: stream_bytes - self.stream_at_join + self.fills.bytes,
             state,
-            progress: self.progress,
-            pos: self.pos,
+            progress: self.told.progress,
+            pos: self.stream.pos,
         }
     }
 }

@@ -76,17 +76,11 @@ pub struct PlanSender<C> {
     filling: BTreeSet<usize>,
     stage: Stage,
     pass: Pass,
-    join_deadline: Instant,
     root: Option<Hash>,
     failure: Option<(ErrorCode, String)>,
-    committed_at: Instant,
     /// No expected receiver is connected: nothing is sent.
     is_paused: bool,
-    /// When slow receivers are looked for next.
-    slow_at: Instant,
-    /// The last time that was handed in.
-    now: Instant,
-    tick_at: Instant,
+    clock: Clock,
     /// The longest round trip to a receiver, renewed with every tick.
     round_trip: Option<Duration>,
     rate: Option<RateControl>,
@@ -94,6 +88,20 @@ pub struct PlanSender<C> {
     scratch: Vec<u8>,
     events: Events<PlanSenderEvent>,
     counters: PlanSenderCounters,
+}
+
+/// When things were, and are due.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    /// The last time that was handed in.
+    now: Instant,
+    /// When deadlines are looked at next.
+    tick_at: Instant,
+    join_deadline: Instant,
+    /// When blocks were last handed to the packet stream.
+    committed_at: Instant,
+    /// When slow receivers are looked for next.
+    slow_at: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +138,13 @@ impl<C: Content> PlanSender<C> {
     /// A sender of `plan`; the join deadline runs from `now`.
     #[must_use]
     pub fn new(config: PlanSenderConfig, plan: Arc<Plan>, content: C, now: Instant) -> Self {
-        let join_deadline = now + config.join_timeout;
+        let clock = Clock {
+            now,
+            tick_at: now + TICK,
+            join_deadline: now + config.join_timeout,
+            committed_at: now,
+            slow_at: now,
+        };
         let pass = Pass {
             number: 0,
             needs: Needs::new(config.ranges_max),
@@ -154,14 +168,10 @@ impl<C: Content> PlanSender<C> {
             filling: BTreeSet::new(),
             stage: Stage::Gathering,
             pass,
-            join_deadline,
+            clock,
             root,
             failure: None,
-            committed_at: now,
             is_paused: false,
-            slow_at: now,
-            now,
-            tick_at: now + TICK,
             round_trip: None,
             rate: config.rate.map(|rate| RateControl::new(rate, now)),
             scratch: Vec::new(),
@@ -238,7 +248,7 @@ impl<C: Content> PlanSender<C> {
         if block.object == ObjectId::CONTENT {
             self.counters.content_block_bytes += bytes;
         }
-        self.committed_at = now;
+        self.clock.committed_at = now;
         self.advance(now);
     }
 
@@ -291,14 +301,22 @@ impl<C: Content> PlanSender<C> {
             return None;
         }
         let is_awake = |member: &&Member, at: Instant| {
-            let has_moved = self.now.since(at) < HOLD_PATIENCE;
-            let is_at_disk = member.progress.store_waits > 0;
-            has_moved || is_at_disk && self.now.since(member.heard_at) < DISK_PATIENCE
+            let has_moved = self.clock.now.since(at) < HOLD_PATIENCE;
+            let is_at_disk = member.told.progress.store_waits > 0;
+            has_moved || is_at_disk && self.clock.now.since(member.heard_at) < DISK_PATIENCE
         };
         let held_by = self.members.iter().filter(|member| {
-            member.is_followed() && member.moved_at.is_some_and(|at| is_awake(member, at))
+            member.is_followed()
+                && member
+                    .stream
+                    .moved_at
+                    .is_some_and(|at| is_awake(member, at))
         });
-        let position = |member: &Member| Sqn::of(member.pos.contiguous).extend(lead).min(lead + 1);
+        let position = |member: &Member| {
+            Sqn::of(member.stream.pos.contiguous)
+                .extend(lead)
+                .min(lead + 1)
+        };
         held_by.map(position).min()
     }
 
@@ -306,28 +324,28 @@ impl<C: Content> PlanSender<C> {
     pub fn handle_timeout(&mut self, now: Instant) {
         let is_deadline = self
             .stage_deadline()
-            .is_some_and(|at| at <= now && at > self.now);
-        self.now = now;
+            .is_some_and(|at| at <= now && at > self.clock.now);
+        self.clock.now = now;
         if self.stage == Stage::Hashing {
             self.hash(now);
         }
-        if now < self.tick_at && !is_deadline {
+        if now < self.clock.tick_at && !is_deadline {
             return;
         }
-        self.tick_at = now + TICK;
+        self.clock.tick_at = now + TICK;
         let active = self.members.iter().filter(|member| member.is_active());
-        self.round_trip = active.filter_map(|m| m.round_trip.least()).max();
+        self.round_trip = active.filter_map(|m| m.stream.round_trip.least()).max();
         self.forget_unfollowed();
         self.counters.greetings_late += self.listener.expire(now);
         match self.stage {
-            Stage::Gathering if now >= self.join_deadline => self.gathered(now),
+            Stage::Gathering if now >= self.clock.join_deadline => self.gathered(now),
             Stage::Answering { deadline } if now >= deadline => self.stop_waiting(now),
             Stage::Closing { deadline } => {
                 if now >= deadline || self.listener.links.len() == 0 {
                     self.stage = Stage::Closed;
                 }
                 // Whoever sends a file waits for this.
-                self.tick_at = now + CLOSING_TICK;
+                self.clock.tick_at = now + CLOSING_TICK;
                 return;
             }
             _ => {}
@@ -395,8 +413,8 @@ impl<C: Content> PlanSender<C> {
             Stage::Hashing => Some(Instant::ZERO),
             // A deadline that has passed without effect is looked at again with the next tick.
             _ => earliest(
-                Some(self.tick_at),
-                self.stage_deadline().filter(|&at| at > self.now),
+                Some(self.clock.tick_at),
+                self.stage_deadline().filter(|&at| at > self.clock.now),
             ),
         }
     }
@@ -404,7 +422,7 @@ impl<C: Content> PlanSender<C> {
     /// When the stage ends if nothing else ends it.
     const fn stage_deadline(&self) -> Option<Instant> {
         match self.stage {
-            Stage::Gathering => Some(self.join_deadline),
+            Stage::Gathering => Some(self.clock.join_deadline),
             Stage::Answering { deadline } | Stage::Closing { deadline } => Some(deadline),
             _ => None,
         }

@@ -25,19 +25,19 @@ impl<C: Content> PlanSender<C> {
     /// Says whether the packet stream, whose highest position is `lead`, waits for receivers. To be
     /// called once a turn.
     pub fn stream_waits(&mut self, now: Instant, lead: u64, is_waiting: bool) {
-        if self.config.slow == SlowPolicy::Wait || now < self.slow_at {
+        if self.config.slow == SlowPolicy::Wait || now < self.clock.slow_at {
             return;
         }
-        self.slow_at = now + TICK;
+        self.clock.slow_at = now + TICK;
         let is_waiting = is_waiting && self.may_send_content();
         let slow = is_waiting.then(|| self.holds_back(lead)).flatten();
         for slot in 0..self.members.len() {
             let member = &mut self.members[slot];
             if Some(slot) != slow {
-                member.slow_since = None;
+                member.stream.slow_since = None;
                 continue;
             }
-            let since = *member.slow_since.get_or_insert(now);
+            let since = *member.stream.slow_since.get_or_insert(now);
             if now.since(since) >= self.config.slow_after {
                 self.act_on_slow(now, slot);
             }
@@ -47,12 +47,12 @@ impl<C: Content> PlanSender<C> {
     /// The receiver that the others wait for.
     fn holds_back(&self, lead: u64) -> Option<usize> {
         let followed = self.members.iter().enumerate().filter(|(_, member)| {
-            let has_place = member.moved_at.is_some();
+            let has_place = member.stream.moved_at.is_some();
             member.is_followed() && has_place
         });
         let mut behind: Vec<(u64, usize)> = followed
             .map(|(slot, member)| {
-                let at = wire::Sqn::of(member.pos.contiguous)
+                let at = wire::Sqn::of(member.stream.pos.contiguous)
                     .extend(lead)
                     .min(lead + 1);
                 (lead + 1 - at, slot)
@@ -72,9 +72,9 @@ impl<C: Content> PlanSender<C> {
         }
         self.demote_one(slot, Demotion::Slow);
         let member = &mut self.members[slot];
-        member.slow_since = None;
-        member.is_in_pass = false;
-        member.is_awaited = false;
+        member.stream.slow_since = None;
+        member.part.is_in_pass = false;
+        member.part.is_awaited = false;
         // It says what it lacks at once, and gets that beside the pass.
         let end = PassEnd {
             pass: self.pass.number,
@@ -103,10 +103,10 @@ impl<C: Content> PlanSender<C> {
         }
         let last = alive.max_by_key(|(_, member)| {
             let is_done = matches!(member.state, State::Done(_));
-            let lost = member.progress.lost;
+            let lost = member.told.progress.lost;
             (
                 !is_done,
-                std::cmp::Reverse(member.progress.held),
+                std::cmp::Reverse(member.told.progress.held),
                 member.done_at,
                 lost,
             )

@@ -19,7 +19,7 @@ impl<C: Content> PlanSender<C> {
         let active = self.members.iter().filter(|member| member.is_active());
         let joined = active.clone().count();
         let awaited = active.filter(|member| member.is_expected).count();
-        let is_due = now >= self.join_deadline;
+        let is_due = now >= self.clock.join_deadline;
         let expected = self.config.expected_count() as usize;
         let is_full = expected > 0 && awaited >= expected;
         if !is_due && !is_full {
@@ -32,8 +32,8 @@ impl<C: Content> PlanSender<C> {
         let whole = RangeSet::whole(self.plan.manifest().len() as u64, self.config.ranges_max);
         self.pass.needs.set(ObjectId::MANIFEST, whole);
         for member in self.members.iter_mut().filter(|member| member.is_active()) {
-            member.is_awaited = true;
-            member.is_in_pass = true;
+            member.part.is_awaited = true;
+            member.part.is_in_pass = true;
         }
         // One receiver gets it over its connection: it asks for it after an empty pass.
         if joined == 1 {
@@ -96,7 +96,7 @@ impl<C: Content> PlanSender<C> {
         self.pass.has_seals = true;
         self.stage = Stage::Sending;
         for slot in 0..self.members.len() {
-            if std::mem::take(&mut self.members[slot].waits_for_seals) {
+            if std::mem::take(&mut self.members[slot].fills.waits_for_seals) {
                 self.filling.insert(slot);
             }
             if let Some(done) = self.members[slot].early.take() {
@@ -117,9 +117,9 @@ impl<C: Content> PlanSender<C> {
         };
         for slot in 0..self.members.len() {
             let member = &mut self.members[slot];
-            if member.is_awaited && member.is_active() {
+            if member.part.is_awaited && member.is_active() {
                 if self.filling.contains(&slot) {
-                    member.after_fills = Some(end);
+                    member.fills.after = Some(end);
                 } else {
                     self.send_pass_end(now, slot, end);
                 }
@@ -135,15 +135,15 @@ impl<C: Content> PlanSender<C> {
         }
         self.tell(now, slot, &Message::PassEnd(end));
         let member = &mut self.members[slot];
-        member.owes_answer = true;
-        member.progress_at = now;
+        member.part.owes_answer = true;
+        member.told.progress_at = now;
     }
 
     /// The answers that are still out are taken when they come.
     pub(super) fn stop_waiting(&mut self, now: Instant) {
         for member in &mut self.members {
-            if member.is_awaited {
-                member.is_awaited = false;
+            if member.part.is_awaited {
+                member.part.is_awaited = false;
                 self.counters.answers_late += 1;
             }
         }
@@ -158,7 +158,7 @@ impl<C: Content> PlanSender<C> {
         if self
             .members
             .iter()
-            .any(|member| member.is_awaited && member.is_expected)
+            .any(|member| member.part.is_awaited && member.is_expected)
         {
             return;
         }
@@ -169,7 +169,7 @@ impl<C: Content> PlanSender<C> {
         let is_joining = |member: &Member| member.is_expected && member.state == State::Joining;
         let has_all = self.has_expected() && !self.members.iter().any(is_joining);
         let has_one = self.members.iter().any(Member::is_ready);
-        if has_one && (has_all || now >= self.join_deadline) {
+        if has_one && (has_all || now >= self.clock.join_deadline) {
             self.start_content(now);
         }
     }
@@ -183,17 +183,17 @@ impl<C: Content> PlanSender<C> {
         let ready = self.members.iter().filter(|member| member.is_ready());
         let ready = ready.filter(|member| member.is_expected || !has_expected);
         let lacks: Vec<RangeSet> = ready
-            .map(|member| RangeSet::covering(member.have.missing(len), len, max))
+            .map(|member| RangeSet::covering(member.lists.have.missing(len), len, max))
             .collect();
         let (common, _) = split(&lacks.iter().collect::<Vec<_>>(), 0, max);
         self.pass.number = 1;
         self.pass.needs.clear();
         self.pass.needs.set(ObjectId::CONTENT, common);
         for member in self.members.iter_mut().filter(|member| member.is_ready()) {
-            member.is_awaited = true;
-            member.need_before = len - member.have.bytes();
-            member.is_in_pass = member.need_before > 0;
-            member.progress_at = now;
+            member.part.is_awaited = true;
+            member.lists.need_before = len - member.lists.have.bytes();
+            member.part.is_in_pass = member.lists.need_before > 0;
+            member.told.progress_at = now;
         }
         self.start_pass(now, 0);
     }
@@ -204,7 +204,7 @@ impl<C: Content> PlanSender<C> {
         let wanting: Vec<usize> = (0..self.members.len())
             .filter(|&slot| {
                 let member = &self.members[slot];
-                member.is_ready() && member.is_need_whole && !member.need.is_empty()
+                member.is_ready() && member.lists.is_need_whole && !member.lists.need.is_empty()
             })
             .collect();
         if wanting.is_empty() {
@@ -223,12 +223,12 @@ impl<C: Content> PlanSender<C> {
         for object in [ObjectId::MANIFEST, ObjectId::CONTENT, ObjectId::SEALS] {
             let wanted: Vec<&RangeSet> = together
                 .iter()
-                .map(|&slot| self.members[slot].need.of(object))
+                .map(|&slot| self.members[slot].lists.need.of(object))
                 .collect();
             let (common, lone) = split(&wanted, few, max);
             self.pass.needs.set(object, common);
             for (&slot, lone) in together.iter().zip(lone) {
-                self.members[slot].fills.set(object, lone);
+                self.members[slot].fills.needs.set(object, lone);
             }
         }
         let mut fill_bytes = 0;
@@ -254,11 +254,11 @@ impl<C: Content> PlanSender<C> {
     pub(super) fn demote(&mut self, wanting: &[usize]) {
         for &slot in wanting {
             let member = &mut self.members[slot];
-            let bytes = member.need.bytes();
+            let bytes = member.lists.need.bytes();
             // Who lacked nothing was sent nothing.
-            let had_need = member.need_before > 0 && !member.is_alone();
-            let is_unreached = had_need && bytes / 3 > member.need_before / 4;
-            member.need_before = bytes;
+            let had_need = member.lists.need_before > 0 && !member.is_alone();
+            let is_unreached = had_need && bytes / 3 > member.lists.need_before / 4;
+            member.lists.need_before = bytes;
             if is_unreached {
                 self.demote_one(slot, Demotion::Unreached);
             }
@@ -279,20 +279,20 @@ impl<C: Content> PlanSender<C> {
         let member = &mut self.members[slot];
         // A guest is never waited for, and what it lacks is not sent to everybody.
         let is_apart = member.is_alone() || !member.is_expected;
-        member.is_in_pass = !is_apart && member.need.overlaps(&self.pass.needs);
+        member.part.is_in_pass = !is_apart && member.lists.need.overlaps(&self.pass.needs);
         if is_apart {
-            std::mem::swap(&mut member.fills, &mut member.need);
+            std::mem::swap(&mut member.fills.needs, &mut member.lists.need);
         }
-        member.is_awaited = member.is_in_pass;
-        member.need.clear();
-        member.fill_at = Place::START;
-        member.after_fills = (!member.is_in_pass).then_some(PassEnd {
+        member.part.is_awaited = member.part.is_in_pass;
+        member.lists.need.clear();
+        member.fills.at = Place::START;
+        member.fills.after = (!member.part.is_in_pass).then_some(PassEnd {
             pass,
             position: None,
         });
-        if !member.fills.is_empty() || member.after_fills.is_some() {
+        if !member.fills.needs.is_empty() || member.fills.after.is_some() {
             self.filling.insert(slot);
         }
-        self.members[slot].fills.bytes()
+        self.members[slot].fills.needs.bytes()
     }
 }
