@@ -62,6 +62,7 @@ impl PublisherBuilder {
     pub fn open(self) -> Result<Publisher, Error> {
         let (mut opened, sending) = self.session.open_sending()?;
         let mut config = RegistryConfig::new(sending.identity.session);
+        config.key.clone_from(&self.session.key);
         config.policy = self.policy;
         config.expected = self.expected;
         config.stall_timeout = self.stall_timeout;

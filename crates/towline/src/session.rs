@@ -12,7 +12,7 @@ use net::{
 };
 use pgm::{Config, ConfigBuilder, ConfigError};
 
-use crate::{Error, Snapshot};
+use crate::{Error, Key, Snapshot};
 
 /// The choices common to every kind of session. Built with chained setters; opening a session
 /// checks them together.
@@ -24,6 +24,7 @@ pub struct SessionBuilder {
     pub(crate) config: ConfigBuilder,
     pub(crate) faults: Faults,
     pub(crate) name: Option<String>,
+    pub(crate) key: Option<Key>,
     pub(crate) reports: bool,
     pub(crate) pgm_port: Option<u16>,
     pub(crate) control_port: u16,
@@ -40,6 +41,7 @@ impl SessionBuilder {
             config: Config::builder(),
             faults: Faults::NONE,
             name: None,
+            key: None,
             reports: true,
             pgm_port: None,
             control_port: 0,
@@ -92,6 +94,16 @@ impl SessionBuilder {
     #[must_use]
     pub fn name(mut self, name: Option<String>) -> Self {
         self.name = name.or(self.name);
+        self
+    }
+
+    /// Takes only peers that have this key too: a sender takes in, and believes, only receivers
+    /// that prove to have it, and a receiver reports only to a sender that does. Of files every
+    /// byte is then proven to come from such an end; messages themselves are as open as without a
+    /// key, and nothing is encrypted. Default none.
+    #[must_use]
+    pub fn key(mut self, key: Option<Key>) -> Self {
+        self.key = key;
         self
     }
 

@@ -33,7 +33,9 @@ impl Subscriber {
         let reporter = if session.reports {
             let own = || default_name(&std::process::id().to_string());
             let name = session.name.clone().unwrap_or_else(own);
-            Some(ReporterConfig::new(name, random_u64()?))
+            let mut config = ReporterConfig::new(name, random_u64()?);
+            config.key.clone_from(&session.key);
+            Some(config)
         } else {
             None
         };

@@ -10,9 +10,10 @@ use std::{
 
 use sys::poll::{Epoll, Interest};
 use towline::{
-    Error, Expectation, FileReceiver, FileSender, FileSet, Group, ObjectReceiverEvent,
-    PlanReceiverEvent, PlanSenderEvent, Publisher, PublisherThread, Received, SessionBuilder,
-    SessionEvent, Status, Subscriber, SubscriberThread, TransferThread,
+    Error, Expectation, FileReceiver, FileSender, FileSet, Group, Key, ObjectReceiverEvent,
+    PlanReceiverEvent, PlanSenderEvent, Publisher, PublisherThread, Received, Refusal,
+    RegistryEvent, SessionBuilder, SessionEvent, Status, Subscriber, SubscriberThread,
+    TransferThread,
 };
 
 /// Groups differ between tests, so that they can run side by side.
@@ -41,6 +42,42 @@ fn await_end(subscriber: &mut Subscriber) {
             Some(Received::Event(SessionEvent::Ended { .. })) => return,
             Some(_) => {}
             None => panic!("the end was not told"),
+        }
+    }
+}
+
+#[test]
+fn with_a_key_only_those_join_who_have_it() {
+    let key = |secret: &[u8]| Some(Key::derive(secret));
+    for (ours, theirs, refusal) in [
+        (key(b"secret"), key(b"secret"), None),
+        (key(b"secret"), key(b"another"), Some(Refusal::WrongKey)),
+        (key(b"secret"), None, Some(Refusal::KeyRequired)),
+        (None, key(b"secret"), Some(Refusal::NoKey)),
+    ] {
+        let mut subscriber = Subscriber::open(&session(12, 17512).key(theirs)).unwrap();
+        let publisher = Publisher::builder(session(12, 17512).key(ours));
+        let mut publisher = publisher.expect(1).open().unwrap();
+        let (mut told, mut refused, mut has_joined) = (None, None, false);
+        let end = Instant::now() + Duration::from_secs(10);
+        while !(has_joined || told.is_some() && refused.is_some()) && Instant::now() < end {
+            publisher.turn().unwrap();
+            match publisher.pop_event() {
+                Some(RegistryEvent::Joined { .. }) => has_joined = true,
+                Some(RegistryEvent::Refused { reason, .. }) => refused = Some(reason),
+                _ => {}
+            }
+            let received = subscriber.recv(Some(Duration::from_millis(1))).unwrap();
+            if let Some(Received::Event(SessionEvent::Refused { reason, .. })) = received {
+                told = Some(reason);
+            }
+        }
+        assert_eq!((told, refused), (refusal, refusal));
+        assert_eq!(has_joined, refusal.is_none(), "{refusal:?}");
+        if refusal.is_none() {
+            publisher.send(b"for those who have it").unwrap();
+            publisher.flush().unwrap();
+            assert_eq!(messages(&mut subscriber, 1), [b"for those who have it"]);
         }
     }
 }

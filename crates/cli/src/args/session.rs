@@ -350,6 +350,16 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         check: check_name,
     },
     SessionOption {
+        name: "key_file",
+        short: None,
+        value: Some("FILE"),
+        default: None,
+        role: Role::Both,
+        help: "Take only peers that prove to have the key of this file too: 16 bytes or more, mode \
+               0600; it hides nothing",
+        check: |_| Ok(()),
+    },
+    SessionOption {
         name: "faults",
         short: None,
         value: Some("FAULTS"),
@@ -361,7 +371,7 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
 ];
 
 /// Options that the short help shows; `--help` shows all.
-const SHORT_HELP: [&str; 3] = ["group", "iface", "name"];
+const SHORT_HELP: [&str; 4] = ["group", "iface", "name", "key_file"];
 const CONFIG: &str = "config";
 const NETWORK: &str = "Network";
 

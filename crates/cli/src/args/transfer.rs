@@ -45,9 +45,6 @@ pub(crate) struct SendArgs {
     /// What to do about a receiver that holds all others back for 5 s
     #[arg(long, value_enum, value_name = "WHAT", default_value = "wait")]
     pub(crate) slow: SlowArg,
-    /// Serve only receivers that have the key of this file too: 16 bytes or more, mode 0600
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) session: SessionArgs<Sending>,
 }
@@ -157,9 +154,6 @@ pub(crate) struct RecvArgs {
     /// --serve only that transfer is given up, and the service goes on
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Believe only senders that have the key of this file too: 16 bytes or more, mode 0600
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) session: SessionArgs<Receiving>,
 }

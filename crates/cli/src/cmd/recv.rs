@@ -59,7 +59,6 @@ fn open(plan: &RecvPlan) -> Result<FileReceiver, Failure> {
     };
     let builder = FileReceiver::builder(plan.session.session(), target)
         .allow(plan.allowed.iter().copied())
-        .key(plan.key.clone())
         .serve(plan.is_serving)
         .patience(plan.timeout.unwrap_or_default());
     Ok(builder.open()?)

@@ -33,7 +33,6 @@ pub(super) fn run(plan: &SendPlan, output: &Output) -> Result<Verdict, Failure> 
         join_timeout: plan.join_timeout,
         progress_timeout: plan.timeout,
         slow: plan.slow.into(),
-        key: plan.key.clone(),
     };
     let mut sender = FileSender::open(&plan.session.session(), files, &expectation)?;
     for warning in sender.take_warnings() {

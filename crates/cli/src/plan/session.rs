@@ -1,10 +1,10 @@
 //! What every end of a session needs to know.
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use towline::{
-    Config, Faults, Group, PARAMETERS, Selector, SessionBuilder, SocketOptions, WaitStrategy,
+    Config, Faults, Group, Key, PARAMETERS, Selector, SessionBuilder, SocketOptions, WaitStrategy,
 };
 
 use super::Settings;
@@ -37,6 +37,10 @@ pub(crate) struct SessionPlan {
     pub(crate) control_port: u16,
     /// What this end is called in reports; `None` leaves it to the library.
     pub(crate) name: Option<String>,
+    /// Where the key is that both ends have.
+    pub(crate) key_file: Option<PathBuf>,
+    #[serde(skip)]
+    pub(crate) key: Option<Key>,
     /// Faults to inject.
     #[serde(serialize_with = "text")]
     pub(crate) faults: Faults,
@@ -57,6 +61,7 @@ impl SessionPlan {
             .parse("group", str::parse)?
             .ok_or_else(|| Failure::usage("which group? as in --group 239.192.0.1:7500"))?;
         let defaults = SocketOptions::default();
+        let key_file: Option<PathBuf> = settings.parse("key_file", str::parse)?;
         let plan = Self {
             interface: settings.parse("iface", str::parse)?,
             pgm_port: settings.parse("pgm_port", str::parse)?,
@@ -68,6 +73,8 @@ impl SessionPlan {
             wait: settings.parse("wait", str::parse)?.unwrap_or(defaults.wait),
             control_port: settings.parse("control_port", str::parse)?.unwrap_or(0),
             name: settings.parse("name", |text| check_name(text).map(|()| text.to_owned()))?,
+            key: key_file.as_deref().map(towline::read_key).transpose()?,
+            key_file,
             faults: settings.parse("faults", str::parse)?.unwrap_or_default(),
             config: settings.config()?,
             group,
@@ -93,6 +100,7 @@ impl SessionPlan {
             .pgm_port(self.pgm_port)
             .control_port(self.control_port)
             .name(self.name.clone())
+            .key(self.key.clone())
     }
 
     /// The interface may stand in the group and in its own option, but not differ.

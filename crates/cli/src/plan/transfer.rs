@@ -1,15 +1,10 @@
 //! `send`, `recv` and `demo`.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-    str::FromStr as _,
-    time::Duration,
-};
+use std::{fmt, path::PathBuf, str::FromStr as _, time::Duration};
 
 use clap::ValueEnum as _;
 use serde::{Serialize, Serializer};
-use towline::{Allowed, Key, Selection};
+use towline::{Allowed, Selection};
 
 use super::{SessionPlan, Settings};
 use crate::{
@@ -35,9 +30,6 @@ pub(crate) struct SendPlan {
     pub(crate) join_timeout: Duration,
     pub(crate) timeout: Duration,
     pub(crate) slow: SlowArg,
-    pub(crate) key_file: Option<PathBuf>,
-    #[serde(skip)]
-    pub(crate) key: Option<Key>,
     pub(crate) session: SessionPlan,
 }
 
@@ -91,8 +83,6 @@ impl SendPlan {
             join_timeout: args.join_for.unwrap_or(args.join_timeout),
             timeout: args.timeout,
             slow: args.slow,
-            key: key(args.key_file.as_deref())?,
-            key_file: args.key_file.clone(),
             session,
         })
     }
@@ -124,9 +114,6 @@ pub(crate) struct RecvPlan {
     /// A program and its arguments, run after each transfer.
     pub(crate) exec: Vec<String>,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) key_file: Option<PathBuf>,
-    #[serde(skip)]
-    pub(crate) key: Option<Key>,
     pub(crate) session: SessionPlan,
 }
 
@@ -152,10 +139,6 @@ impl RecvPlan {
             Some(exec) => words(&exec).map_err(|text| Failure::usage(format!("--exec: {text}")))?,
             None => Vec::new(),
         };
-        let key_file = match &args.key_file {
-            Some(path) => Some(path.clone()),
-            None => text("key_file")?.map(PathBuf::from),
-        };
         let allowed = match args.from.as_slice() {
             [] => settings.parse("from", sources)?.unwrap_or_default(),
             from => from.to_vec(),
@@ -176,15 +159,9 @@ impl RecvPlan {
                 Some(timeout) => Some(timeout),
                 None => settings.parse("timeout", duration)?,
             },
-            key: key(key_file.as_deref())?,
-            key_file,
             session: SessionPlan::of(&settings)?,
         })
     }
-}
-
-fn key(path: Option<&Path>) -> Result<Option<Key>, Failure> {
-    Ok(path.map(towline::read_key).transpose()?)
 }
 
 fn sources(text: &str) -> Result<Vec<Allowed>, String> {
@@ -221,15 +198,7 @@ fn texts<T: fmt::Display, S: Serializer>(list: &[T], serializer: S) -> Result<S:
 }
 
 /// Keys that the configuration file may have for `recv` besides those of its session.
-const OWN_KEYS: [&str; 7] = [
-    "directory",
-    "existing",
-    "serve",
-    "from",
-    "key_file",
-    "exec",
-    "timeout",
-];
+const OWN_KEYS: [&str; 6] = ["directory", "existing", "serve", "from", "exec", "timeout"];
 
 /// The main job on this machine.
 #[derive(Clone, Debug, Serialize)]

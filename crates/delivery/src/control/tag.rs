@@ -1,9 +1,9 @@
 //! A pre-shared key on a control connection: both ends show that they have it, and every message
 //! that follows carries a tag.
 //!
-//! It does not hide what is said, and does not protect the packet stream. Of a transfer that carries
-//! only what is checked against the plan's id and the seals' hash, which both come tagged; messages
-//! are as open as without a key, and only joining and reporting takes one.
+//! It does not hide what is said, and does not protect the packet stream. Of a transfer that
+//! carries only what is checked against the plan's id and the seals' hash, which both come tagged;
+//! messages are as open as without a key, and only joining and reporting takes one.
 //!
 //! ```text
 //!   receiver                                      sender

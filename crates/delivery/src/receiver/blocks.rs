@@ -1,5 +1,5 @@
-//! The bytes of a plan on their way into the store: blocks of its objects, slabs that are hashed and
-//! compared, the commit.
+//! The bytes of a plan on their way into the store: blocks of its objects, slabs that are hashed
+//! and compared, the commit.
 
 use std::sync::Arc;
 

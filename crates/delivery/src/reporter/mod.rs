@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Invariants: one call a session; a report is sent on change and at least once a second, or at the
-//! interval where that is longer; with a key, nothing is reported to a sender that has not shown it.
+//! interval where that is longer; with a key, nothing is reported to a sender that does not show
+//! it.
 
 use std::{
     collections::BTreeMap,

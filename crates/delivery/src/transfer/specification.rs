@@ -161,12 +161,12 @@ fn written() -> String {
     let challenge = Message::Challenge(Challenge { nonce: NONCE_S });
     show(
         &mut text,
-        "CHALLENGE (sender), sealed",
+        "CHALLENGE (sender), tagged",
         &frame(&challenge, Some(&mut sender)),
     );
     show(
         &mut text,
-        "HELLO (receiver), sealed",
+        "HELLO (receiver), tagged",
         &frame(&greeting, Some(&mut receiver)),
     );
     text.push_str("```\n");

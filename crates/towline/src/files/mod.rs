@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use delivery::{Key, SlowPolicy};
+use delivery::SlowPolicy;
 
 mod intake;
 pub use intake::{FileIntake, ReceiverStore, Target};
@@ -36,8 +36,6 @@ pub struct Expectation {
     pub progress_timeout: Duration,
     /// What is done about one that holds all others back.
     pub slow: SlowPolicy,
-    /// With a key, only receivers that have it are taken in.
-    pub key: Option<Key>,
 }
 
 impl Default for Expectation {
@@ -49,7 +47,6 @@ impl Default for Expectation {
             join_timeout: Duration::from_secs(30),
             progress_timeout: Duration::from_secs(30),
             slow: SlowPolicy::Wait,
-            key: None,
         }
     }
 }

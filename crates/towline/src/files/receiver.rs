@@ -10,7 +10,7 @@ use std::{
 };
 
 use base::Io as _;
-use delivery::{Key, PlanReceiverConfig, ReceiverProgress};
+use delivery::{PlanReceiverConfig, ReceiverProgress};
 use driver::{ObjectReceiver, ObjectReceiverConfig, ObjectReceiverEvent};
 use net::{Existing, SystemError};
 
@@ -28,7 +28,6 @@ pub struct FileReceiverBuilder {
     session: SessionBuilder,
     target: Target,
     allowed: Vec<Allowed>,
-    key: Option<Key>,
     is_serving: bool,
     patience: Duration,
 }
@@ -39,13 +38,6 @@ impl FileReceiverBuilder {
     #[must_use]
     pub fn allow(mut self, allowed: impl IntoIterator<Item = Allowed>) -> Self {
         self.allowed.extend(allowed);
-        self
-    }
-
-    /// Believes only senders that have this key too. Default none.
-    #[must_use]
-    pub fn key(mut self, key: Option<Key>) -> Self {
-        self.key = key;
         self
     }
 
@@ -80,7 +72,7 @@ impl FileReceiverBuilder {
         opened.io.inner_mut().coalesce(COALESCE_MAX);
         let sources = Sources::new(
             &self.allowed,
-            self.key.is_some(),
+            self.session.key.is_some(),
             &self.session.group,
             &opened.adapter,
             opened.local,
@@ -98,7 +90,7 @@ impl FileReceiverBuilder {
             waker: Arc::new(opened.io.inner().waker()?),
         };
         let mut plan = PlanReceiverConfig::new(name, random_u64()?);
-        plan.key = self.key;
+        plan.key = self.session.key;
         plan.give_up_after = self.patience;
         let config = if self.is_serving {
             ObjectReceiverConfig::serving(plan)
@@ -146,7 +138,6 @@ impl FileReceiver {
             session,
             target,
             allowed: Vec::new(),
-            key: None,
             is_serving: false,
             patience: PATIENCE_MIN,
         }

@@ -44,7 +44,7 @@ impl FileSender {
         config.join_timeout = expectation.join_timeout;
         config.progress_timeout = expectation.progress_timeout;
         config.slow = expectation.slow;
-        config.key.clone_from(&expectation.key);
+        config.key.clone_from(&session.key);
         config.expected_names.clone_from(&expectation.names);
         let endpoint = ObjectSender::open(&sending, config, plan, content, opened.io.now());
         let mut end = opened.end(endpoint);
