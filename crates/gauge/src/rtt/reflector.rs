@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd as _,
     sync::{
         Arc,
@@ -13,7 +13,7 @@ use std::{
 
 use measure::{ClockWord, Probe, ProbeKind};
 use net::SystemError;
-use sys::datagram;
+use sys::{datagram, errno};
 
 use super::{
     Engine, Transport, Wait,
@@ -107,8 +107,15 @@ impl Reflector {
     /// When the socket is beyond use.
     pub fn run(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<ReflectCounts, Error> {
         let (wait, listen) = (self.spec.wait, self.spec.listen);
-        answer(&mut *self.carrier, wait, &mut self.counts, is_stopped)
-            .map_err(|error| SystemError::system("reflect at", listen, &error))?;
+        let rooms = Rooms::new(BATCH);
+        answer(
+            &mut *self.carrier,
+            rooms,
+            wait,
+            &mut self.counts,
+            is_stopped,
+        )
+        .map_err(|error| SystemError::system("reflect at", listen, &error))?;
         Ok(self.counts)
     }
 
@@ -133,7 +140,8 @@ pub fn reflect_over(
         let mut carrier = Pgm::at(listen)?;
         let mut counts = ReflectCounts::default();
         let refused = |error: io::Error| SystemError::system("reflect at", listen, &error);
-        answer(&mut carrier, wait, &mut counts, is_stopped).map_err(refused)?;
+        let rooms = Rooms::new(1);
+        answer(&mut carrier, rooms, wait, &mut counts, is_stopped).map_err(refused)?;
         return Ok(counts);
     }
     let refused = |error: io::Error| SystemError::system("listen at", listen, &error);
@@ -152,43 +160,83 @@ fn reflect_tcp(
     let mut total = ReflectCounts::default();
     thread::scope(|scope| {
         let mut clients = Vec::new();
-        while !is_stopped() {
-            if !datagram::wait_readable(listener.as_fd(), LOOK)? || clients.len() >= CLIENTS_MAX {
-                let is_over = |it: &mut thread::ScopedJoinHandle<'_, _>| it.is_finished();
-                for client in clients.extract_if(.., is_over) {
-                    total.add(&client.join().unwrap_or_default());
-                }
-                continue;
+        let result = loop {
+            if is_stopped() {
+                break Ok(());
             }
-            let Ok((stream, _)) = listener.accept() else {
-                continue;
+            let stream = match next_client(listener, clients.len() < CLIENTS_MAX) {
+                Ok(Some(stream)) => stream,
+                Ok(None) => {
+                    let is_over = |it: &mut thread::ScopedJoinHandle<'_, _>| it.is_finished();
+                    for client in clients.extract_if(.., is_over) {
+                        total.add(&client.join().unwrap_or_default());
+                    }
+                    continue;
+                }
+                Err(error) => break Err(error),
             };
             let is_over = &is_over;
             clients.push(scope.spawn(move || {
                 let mut counts = ReflectCounts::default();
                 if let Ok(mut carrier) = Tcp::new(stream) {
                     // It ends when the client leaves.
-                    drop(answer(&mut carrier, wait, &mut counts, is_over));
+                    let rooms = Rooms::new(1);
+                    drop(answer(&mut carrier, rooms, wait, &mut counts, is_over));
                 }
                 counts
             }));
-        }
+        };
+        // Also when the listener has failed: the scope waits for every client's thread.
         stop.store(true, Ordering::Relaxed);
         for client in clients {
             total.add(&client.join().unwrap_or_default());
         }
-        Ok(total)
+        result.map(|()| total)
     })
 }
 
-/// Answers what `carrier` brings, until the caller says stop or it brings nothing more.
+/// Waits for the next client, at most [`LOOK`]. `None` when nobody came, when there is no room for
+/// more, and when an error concerns one connection or the moment.
+///
+/// # Errors
+/// When the listener is beyond use.
+fn next_client(listener: &TcpListener, has_room: bool) -> io::Result<Option<TcpStream>> {
+    let is_there = datagram::wait_readable(listener.as_fd(), LOOK)?;
+    if !is_there {
+        return Ok(None);
+    }
+    if !has_room {
+        // Whoever waits keeps the listener readable, so that only this rests.
+        thread::sleep(LOOK);
+        return Ok(None);
+    }
+    match listener.accept() {
+        Ok((stream, _)) => Ok(Some(stream)),
+        Err(error) if is_beyond_use(&error) => Err(error),
+        Err(_) => {
+            // Without descriptors or memory the client goes on waiting, and accept refuses at once.
+            thread::sleep(LOOK);
+            Ok(None)
+        }
+    }
+}
+
+/// Whether accept refused because the listener is not one (any more).
+fn is_beyond_use(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(errno::EBADF | errno::EINVAL | errno::ENOTSOCK)
+    )
+}
+
+/// Answers what `carrier` brings into `rooms`, until the caller says stop or nothing more comes.
 fn answer(
     carrier: &mut dyn Carrier,
+    mut rooms: Rooms,
     wait: Wait,
     counts: &mut ReflectCounts,
     is_stopped: &dyn Fn() -> bool,
 ) -> io::Result<()> {
-    let mut rooms = Rooms::new(BATCH);
     let waits_itself = wait == Wait::Block && carrier.waits_itself();
     while !is_stopped() {
         let received = if waits_itself {
@@ -267,3 +315,51 @@ fn tell_clock(message: &mut [u8]) {
 
 const BACKLOG: u16 = 16;
 const CLIENTS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::{Ipv4Addr, Shutdown},
+        os::fd::OwnedFd,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_broken_listener_ends_the_reflector_and_its_clients() {
+        let listener = sys::tcp::listen((Ipv4Addr::LOCALHOST, 0).into(), BACKLOG).unwrap();
+        let address = listener.local_addr().unwrap();
+        let twin = TcpStream::from(OwnedFd::from(listener.try_clone().unwrap()));
+        thread::scope(|scope| {
+            let reflecting = scope.spawn(|| reflect_tcp(&listener, Wait::Block, &|| false));
+            let mut client = TcpStream::connect(address).unwrap();
+            let mut message = [0; 40];
+            let probe = Probe {
+                kind: ProbeKind::Hello,
+                token: 1,
+                sequence: 0,
+            };
+            probe.emit(&mut message);
+            client.write_all(&message).unwrap();
+            client.read_exact(&mut message).unwrap();
+            // The client stays: without the stop its thread would wait for it for ever.
+            twin.shutdown(Shutdown::Both).unwrap();
+            let error = reflecting.join().unwrap().unwrap_err();
+            assert!(is_beyond_use(&error), "{error}");
+            assert_eq!(client.read(&mut message).unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn an_error_of_one_connection_or_moment_leaves_the_listener() {
+        use io::ErrorKind as Kind;
+        for kind in [Kind::ConnectionAborted, Kind::Interrupted, Kind::WouldBlock] {
+            assert!(!is_beyond_use(&kind.into()), "{kind}");
+        }
+        for code in [errno::EMFILE, errno::ENFILE, errno::ENETDOWN, errno::EPROTO] {
+            let error = io::Error::from_raw_os_error(code);
+            assert!(!is_beyond_use(&error), "{error}");
+        }
+    }
+}
