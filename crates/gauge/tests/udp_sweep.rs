@@ -93,13 +93,22 @@ fn a_server_that_starts_a_moment_later_is_met() {
     });
 }
 
-const TRIES: usize = 6;
+const TRIES: usize = 10;
+/// A receiver that begins later than this finds a queue, and with it a rate that no link had. It
+/// and the bucket's 5 ms are less than 3 % of a trial.
+const LATE_NS: u64 = 6_000_000;
 /// Whole Ethernet frames of datagrams of 1,000 bytes, without preamble: what TBF counts.
 const FRAME_BITS: f64 = (1_000 + 28 + 14) as f64 * 8.0;
 
 /// What a flow is of a link of `bits_per_s`.
 fn share(flow: &Flow, bits_per_s: f64) -> f64 {
     flow.received_per_s * FRAME_BITS / bits_per_s
+}
+
+/// Whether other work on this machine kept the receiver from the first datagrams: it then counted
+/// for a shorter time than the sender sent, and its rate says nothing.
+const fn is_disturbed(flow: &Flow) -> bool {
+    flow.receipt.lasted_ns + LATE_NS < flow.dispatch.lasted_ns
 }
 
 #[test]
@@ -120,11 +129,14 @@ fn a_limited_link_is_found_within_three_percent() {
             (sweep.modes, sweep.profiles) = (vec![mode], vec![profile]);
             sweep.duration = Duration::from_millis(600);
             // Others use this machine: a sender that is held up all the time finds less, and tries
-            // again. More than the link nobody finds.
+            // again. More than the link nobody finds who counted all the time.
             let is_found = (0..TRIES).any(|_| {
                 let report = swept(&lab, &sweep);
                 let row = &report.rows[0];
                 let share = share(&row.flows[0], 50e6);
+                if is_disturbed(&row.flows[0]) {
+                    return false;
+                }
                 assert!(share <= 1.03, "{share} of the link: {row:?}");
                 share >= 0.97 && row.limit == Limit::SenderInterface
             });
@@ -132,12 +144,13 @@ fn a_limited_link_is_found_within_three_percent() {
         }
         // The other direction is not limited, and that is a finding.
         (sweep.directions, sweep.sizes) = (vec![Direction::There, Direction::Back], vec![1_000]);
-        let report = swept(&lab, &sweep);
-        assert!(
-            report.remarks[0].contains("the directions differ"),
-            "{report:?}"
-        );
-        assert!(report.rows[1].flows[0].is_back);
+        let is_told = (0..TRIES).any(|_| {
+            let report = swept(&lab, &sweep);
+            assert!(report.rows[1].flows[0].is_back);
+            let mut remarks = report.remarks.iter();
+            remarks.any(|it| it.contains("the directions differ"))
+        });
+        assert!(is_told, "never told that the directions differ");
     });
 }
 
