@@ -4,7 +4,7 @@
 //! # fn main() -> Result<(), towline::Error> {
 //! use towline::{Publisher, SessionBuilder};
 //! let session = SessionBuilder::new("239.192.0.1:7500".parse()?);
-//! let mut publisher = Publisher::builder(session).expect(1).open()?;
+//! let mut publisher = Publisher::builder(session).receivers(1).open()?;
 //! publisher.send(b"hello, all")?;
 //! publisher.close(std::time::Duration::from_secs(5))?;
 //! # Ok(())
@@ -15,6 +15,9 @@
 //! descriptor, `arm` and `turn`); own thread ([`PublisherThread`], [`SubscriberThread`]); and
 //! asynchronous ([`SubscriberThread::ready`]), for any runtime. Transfers of files have the same:
 //! [`FileSender`], [`FileReceiver`], [`TransferThread`].
+//!
+//! Each stands in `examples/` as a program of one page that runs on one machine: `publish` and
+//! `subscribe`, `send` and `receive`, `poll_loop` (a loop of your own) and `tokio`.
 #![forbid(unsafe_code)]
 
 mod batch;

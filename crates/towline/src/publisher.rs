@@ -40,10 +40,11 @@ impl PublisherBuilder {
         self
     }
 
-    /// Keeps every message until this many receivers have joined.
+    /// Keeps every message until this many receivers have joined. Default 0: whoever joins later
+    /// misses what was sent before.
     #[must_use]
-    pub const fn expect(mut self, receivers: u32) -> Self {
-        self.expected = receivers;
+    pub const fn receivers(mut self, count: u32) -> Self {
+        self.expected = count;
         self
     }
 

@@ -135,7 +135,7 @@ impl Case {
 
 /// Sends every message on a thread of its own; gives the sender's counters.
 fn send_all(session: SessionBuilder) -> thread::JoinHandle<Snapshot> {
-    let mut publisher = Publisher::builder(session).expect(1).open().unwrap();
+    let mut publisher = Publisher::builder(session).receivers(1).open().unwrap();
     thread::spawn(move || {
         publisher.wait_for_receivers(Some(LIMIT)).unwrap();
         let pattern = LoadPattern::new(SIZES.seed);

@@ -87,7 +87,7 @@ fn messages_arrive_in_order_and_the_end_is_told() {
     let mut subscriber = Subscriber::open(&session(1, 17501)).unwrap();
     assert_eq!(subscriber.try_recv().unwrap(), Err(Status::NoSender));
     let publisher = Publisher::builder(session(1, 17501))
-        .expect(1)
+        .receivers(1)
         .open()
         .unwrap();
     let sender = std::thread::spawn(move || {
@@ -122,7 +122,7 @@ fn sessions_work_on_threads_of_their_own() {
     let subscriber = Subscriber::open(&session(2, 17502)).unwrap();
     let mut subscriber = SubscriberThread::spawn(subscriber).unwrap();
     let mut publisher = Publisher::builder(session(2, 17502))
-        .expect(1)
+        .receivers(1)
         .open()
         .unwrap();
     publisher
@@ -154,7 +154,7 @@ fn sessions_work_on_threads_of_their_own() {
 fn a_message_that_is_too_long_is_refused_and_costs_no_other() {
     let session = |last, port| session(last, port).set("fragments_max", "4").unwrap();
     let mut subscriber = Subscriber::open(&session(9, 17509)).unwrap();
-    let publisher = Publisher::builder(session(9, 17509)).expect(1).open();
+    let publisher = Publisher::builder(session(9, 17509)).receivers(1).open();
     let mut publisher = publisher.unwrap();
     let (max, parameter) = publisher.message_limit();
     assert_eq!(parameter, "fragments_max");
@@ -225,7 +225,7 @@ fn a_subscriber_can_be_awaited() {
     let subscriber = Subscriber::open(&session(3, 17503)).unwrap();
     let mut subscriber = SubscriberThread::spawn(subscriber).unwrap();
     let mut publisher = Publisher::builder(session(3, 17503))
-        .expect(1)
+        .receivers(1)
         .open()
         .unwrap();
     publisher

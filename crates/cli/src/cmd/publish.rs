@@ -79,7 +79,7 @@ pub(super) fn open(
     let builder = Publisher::builder(session.session());
     let mut publisher = builder
         .policy(policy.into())
-        .expect(receivers)
+        .receivers(receivers)
         .stall_timeout(timeout)
         .open()?;
     publisher
