@@ -9,7 +9,9 @@ mod clock;
 pub(crate) use clock::ClockArgs;
 
 mod inspect;
-pub(crate) use inspect::{CompletionsArgs, DocsArgs, IfacesArgs, ManArgs, StatArgs, TopArgs};
+pub(crate) use inspect::{
+    CompletionsArgs, DocsArgs, IfacesArgs, ManArgs, StatArgs, StatFormat, TopArgs,
+};
 
 mod load;
 pub(crate) use load::{LoadCommand, LoadRecvArgs, LoadSendArgs, SizeRange};
@@ -43,6 +45,7 @@ pub(crate) use rtt::{
 mod session;
 pub(crate) use session::{
     Given, Receiving, SESSION_OPTIONS, Sending, SessionArgs, check_name, dscp, flag,
+    metrics_address,
 };
 
 mod stats;

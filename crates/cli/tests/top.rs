@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{
-    io::{ErrorKind, Read as _, Write as _},
+    io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
     process::{Child, Command, Stdio},
     thread,
     time::Duration,
@@ -107,4 +107,105 @@ fn it_fits_its_terminal_and_both_q_and_control_c_leave_it() {
             assert!(rows[ROWS - 1].starts_with("q leaves"), "{screen:?}");
         }
     }
+}
+
+#[test]
+#[expect(clippy::print_stdout, reason = "a skip is printed")]
+fn prometheus_is_answered_with_the_counters() {
+    let words = "load send --group 239.192.77.13:17513 --iface lo --rate 1MB/s --metrics 0";
+    let mut command = Command::new(PROGRAM);
+    command.args(words.split(' ')).stderr(Stdio::piped());
+    let mut sender = Killed(command.spawn().unwrap());
+    let mut log = BufReader::new(sender.0.stderr.take().unwrap()).lines();
+    let told = log.find_map(|line| Some(line.unwrap().strip_prefix("metrics at ")?.to_owned()));
+    let curl = |words: &[&str]| {
+        Command::new("curl")
+            .args(["-sS", "-m", "10"])
+            .args(words)
+            .output()
+    };
+    let url = told.unwrap();
+    // The first counters are there within a tick of the first message.
+    let scraped = loop {
+        let scraped = match curl(&[&url]) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                println!("skipped: curl is not installed");
+                return;
+            }
+            scraped => String::from_utf8(scraped.unwrap().stdout).unwrap(),
+        };
+        if scraped.contains("towline_source_odata_packets_total") {
+            break scraped;
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    assert!(
+        scraped.contains("# TYPE towline_source_odata_packets_total counter"),
+        "{scraped}"
+    );
+    let labels = "{session=\"0\",role=\"publisher\",name=\"239.192.77.13:17513\"}";
+    assert!(
+        scraped.contains(&format!("towline_source_naks_total{labels} ")),
+        "{scraped}"
+    );
+    let head = curl(&[
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code} %{content_type}",
+        &url,
+    ])
+    .unwrap();
+    let head = String::from_utf8(head.stdout).unwrap();
+    assert_eq!(head, "200 text/plain; version=0.0.4; charset=utf-8");
+    // The same as `stat` prints of it.
+    let pid = sender.0.id().to_string();
+    let stat = Command::new(PROGRAM)
+        .args(["stat", &pid, "--format", "prometheus"])
+        .output();
+    let stat = String::from_utf8(stat.unwrap().stdout).unwrap();
+    let names = |text: &str| -> Vec<String> {
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        samples
+            .map(|line| line.split(['{', ' ']).next().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names(&stat), names(&scraped));
+    if let Ok(mut promtool) = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+    {
+        promtool
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(scraped.as_bytes())
+            .unwrap();
+        assert!(promtool.wait_with_output().unwrap().status.success());
+    }
+    // A second one cannot have the port.
+    let port = url
+        .trim_end_matches("/metrics")
+        .rsplit(':')
+        .next()
+        .unwrap()
+        .to_owned();
+    let words = [
+        "sub",
+        "-g",
+        "239.192.77.13:17513",
+        "-i",
+        "lo",
+        "--metrics",
+        &port,
+    ];
+    let refused = Command::new(PROGRAM).args(words).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        text.contains("--metrics") && text.contains("in use"),
+        "{text}"
+    );
 }

@@ -345,6 +345,7 @@ impl Count for driver::Publisher {
         snapshot.add(self.source().counters());
         snapshot.add(self.drops());
         snapshot.add(self.registry().counters());
+        snapshot.set_receivers(self.registry().receiver_count());
     }
 }
 

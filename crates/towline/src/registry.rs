@@ -7,6 +7,7 @@
 //! ```text
 //!   session --publish--> CounterSlot --.
 //!   session --publish--> CounterSlot ---+-- CounterServer - DIR/PID.sock -- processes(), read(pid)
+//!                                                `- MetricsServer - GET /metrics
 //! ```
 //!
 //! **Where**: `$XDG_RUNTIME_DIR/towline`, else `/tmp/towline-UID`; a directory that another user
@@ -23,6 +24,11 @@ mod directory;
 
 mod document;
 pub use document::{CounterReading, ProcessCounters, SessionCounters};
+
+mod metrics;
+pub use metrics::MetricsServer;
+
+mod prometheus;
 
 mod server;
 pub use server::{CounterServer, CounterSlot, Snapshot};

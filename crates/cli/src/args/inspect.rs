@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use clap_complete::Shell;
 
 use super::duration;
@@ -47,7 +47,8 @@ pub(crate) struct TopArgs {
 #[command(after_help = "\
 Examples:
   towline stat 4711
-  towline stat 4711 source.rdata_packets")]
+  towline stat 4711 source.rdata_packets
+  towline stat 4711 --format prometheus > /var/lib/node_exporter/towline.prom")]
 pub(crate) struct StatArgs {
     /// The process
     #[arg(value_name = "PID")]
@@ -55,6 +56,18 @@ pub(crate) struct StatArgs {
     /// Only this counter, as NAME or SET.NAME
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// How they are written, unless --json says so
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: StatFormat,
+}
+
+/// How `stat` writes counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatFormat {
+    /// A table for people
+    Text,
+    /// The text format that Prometheus scrapes
+    Prometheus,
 }
 
 /// Print what a shell needs to complete this command line.

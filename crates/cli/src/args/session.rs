@@ -1,7 +1,9 @@
 //! Flags of everything that takes part in a session: options of this table, and one flag for each
 //! parameter of the protocol. A configuration file (`--config`) takes the same names as keys.
 
-use std::{collections::BTreeMap, fmt, marker::PhantomData, path::PathBuf, str::FromStr};
+use std::{
+    collections::BTreeMap, fmt, marker::PhantomData, net::SocketAddr, path::PathBuf, str::FromStr,
+};
 
 use clap::{
     Arg, ArgAction, ArgMatches, Command, FromArgMatches, builder::ValueParser, error::Error,
@@ -249,6 +251,15 @@ fn check_switch(text: &str) -> Result<(), String> {
     }
 }
 
+/// `9464` for this machine alone, or an address of this machine and a port.
+pub(crate) fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let port = text.parse().map(local);
+    port.or_else(|_| text.parse()).map_err(|_| {
+        format!("{text:?} is not a port such as 9464, or an address and port such as [::1]:9464")
+    })
+}
+
 /// What a receiver can be called, so that a sender can expect it.
 pub(crate) fn check_name(text: &str) -> Result<(), String> {
     if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
@@ -360,6 +371,16 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         check: |_| Ok(()),
     },
     SessionOption {
+        name: "metrics",
+        short: None,
+        value: Some("[ADDRESS:]PORT"),
+        default: None,
+        role: Role::Both,
+        help: "Answer Prometheus with the counters at http://ADDRESS:PORT/metrics; a port alone is \
+               for this machine only (127.0.0.1)",
+        check: |text| metrics_address(text).map(drop),
+    },
+    SessionOption {
         name: "faults",
         short: None,
         value: Some("FAULTS"),
@@ -389,6 +410,17 @@ mod tests {
         assert_eq!(dscp("63"), Ok(63));
         for wrong in ["64", "cs8", "af14", "af51", "", "x", "af", "-1"] {
             assert!(dscp(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn metrics_are_for_this_machine_unless_an_address_is_named() {
+        let shown = |text| metrics_address(text).map(|address| address.to_string());
+        assert_eq!(shown("9464").as_deref(), Ok("127.0.0.1:9464"));
+        assert_eq!(shown("0.0.0.0:9464").as_deref(), Ok("0.0.0.0:9464"));
+        assert_eq!(shown("[::1]:0").as_deref(), Ok("[::1]:0"));
+        for wrong in [":9464", "*:9464", "localhost:9464", "10.0.0.1", "65536", ""] {
+            assert!(metrics_address(wrong).is_err(), "{wrong}");
         }
     }
 

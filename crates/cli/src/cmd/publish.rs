@@ -30,7 +30,7 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
         plan.timeout,
         output,
     )?;
-    let mut watch = Watch::new(&plan.session, output, &interrupt);
+    let mut watch = Watch::new(&plan.session, output, &interrupt)?;
     let is_ready = watch.await_receivers(&mut publisher, plan.receivers, plan.timeout)?;
     let started = Instant::now();
     let mut job = Job {
@@ -107,16 +107,20 @@ pub(super) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(session: &SessionPlan, output: &'a Output, interrupt: &'a Interrupt) -> Self {
-        Self {
-            station: Station::open("publisher", session, output),
+    pub(super) fn new(
+        session: &SessionPlan,
+        output: &'a Output,
+        interrupt: &'a Interrupt,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            station: Station::open("publisher", session, output)?,
             output,
             interrupt,
             joined: 0,
             departed: Departed::default(),
             refusals: Refusals::default(),
             limited_by: None,
-        }
+        })
     }
 
     /// Waits for the receivers that are expected; false, with a word, when they do not come or

@@ -37,7 +37,7 @@ pub(super) fn run(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> 
         plan,
         output,
         interrupt: &interrupt,
-        station: Station::open("receiver", &plan.session, output),
+        station: Station::open("receiver", &plan.session, output)?,
         incoming: Incoming::new(plan, output),
         patience: Patience::new(),
         activity: Activity::new(),

@@ -39,7 +39,7 @@ pub(super) fn run(plan: &SendPlan, output: &Output) -> Result<Verdict, Failure> 
         output.warn(&warning);
     }
     let mut job = Job {
-        station: Station::open("sender", &plan.session, output),
+        station: Station::open("sender", &plan.session, output)?,
         progress: SendProgress::new(plan, output),
         started: Instant::now(),
         finished: None,

@@ -1,11 +1,14 @@
 //! `towline stat`.
 
-use std::{io, path::Path};
+use std::{
+    io::{self, Write as _},
+    path::Path,
+};
 
 use towline::registry::{self, ProcessCounters};
 
 use crate::{
-    args::StatArgs,
+    args::{StatArgs, StatFormat},
     failure::{Failure, Verdict},
     report::{Output, StatReport},
 };
@@ -23,6 +26,15 @@ pub(super) fn run(args: &StatArgs, output: &Output) -> Result<Verdict, Failure> 
             let text = format!("process {} has no counter called {name}", args.pid);
             return Err(Failure::Usage(text));
         }
+    }
+    if args.format == StatFormat::Prometheus {
+        if output.is_json() {
+            return Err(Failure::usage(
+                "--format prometheus and --json: leave one out",
+            ));
+        }
+        io::stdout().write_all(process.prometheus().as_bytes())?;
+        return Ok(Verdict::Done);
     }
     output.finish(&StatReport {
         process: process.into(),

@@ -2,16 +2,17 @@
 //! `stat`, and keeps time for closing reports.
 
 use std::{
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     time::{Duration, Instant},
 };
 
 use towline::{
     Snapshot,
-    registry::{CounterServer, CounterSlot},
+    registry::{CounterServer, CounterSlot, MetricsServer},
 };
 
 use crate::{
+    failure::Failure,
     plan::SessionPlan,
     report::{Counters, Output},
 };
@@ -19,29 +20,35 @@ use crate::{
 /// The counters of this process, on show.
 #[derive(Debug)]
 pub(super) struct Station {
-    slot: Option<(CounterServer, CounterSlot)>,
+    /// The last is for `--metrics`.
+    slot: Option<(CounterServer, CounterSlot, Option<MetricsServer>)>,
     due: Instant,
 }
 
 impl Station {
-    /// Starts to serve. A machine where that cannot be does without.
-    pub(super) fn open(role: &str, plan: &SessionPlan, output: &Output) -> Self {
+    /// Starts to serve. A machine where that cannot be does without, unless `--metrics` asks for it.
+    pub(super) fn open(role: &str, plan: &SessionPlan, output: &Output) -> Result<Self, Failure> {
         let command: Vec<String> = std::env::args().collect();
         let server = CounterServer::start(&command.join(" "));
         let slot = match server {
             Ok(server) => {
+                let metrics = plan.metrics.map(|address| serve(&server, address, output));
+                let metrics = metrics.transpose()?;
                 let slot = server.slot(role, &plan.group.to_string());
-                Some((server, slot))
+                Some((server, slot, metrics))
+            }
+            Err(error) if plan.metrics.is_some() => {
+                return Err(Failure::environment("serving counters", &error));
             }
             Err(error) => {
                 output.detail(&format!("`towline top` cannot see this process: {error}"));
                 None
             }
         };
-        Self {
+        Ok(Self {
             slot,
             due: Instant::now(),
-        }
+        })
     }
 
     /// Shows new values, but not more often than anybody looks.
@@ -50,11 +57,27 @@ impl Station {
         if now < self.due {
             return;
         }
-        if let Some((_, slot)) = &self.slot {
+        if let Some((_, slot, _)) = &self.slot {
             slot.publish(fill);
         }
         self.due = now + TICK;
     }
+}
+
+/// Answers Prometheus on `address`.
+fn serve(
+    server: &CounterServer,
+    address: SocketAddr,
+    output: &Output,
+) -> Result<MetricsServer, Failure> {
+    let metrics = server.serve_metrics(address).map_err(|error| {
+        Failure::environment(
+            &format!("answering Prometheus on {address} (--metrics)"),
+            &error,
+        )
+    })?;
+    output.note(&format!("metrics at http://{}/metrics", metrics.address()));
+    Ok(metrics)
 }
 
 /// Says once that a command waits, and for what, when nothing has come for a moment.

@@ -26,7 +26,7 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
     }
     let interrupt = Interrupt::install()?;
     let mut subscriber = open(&plan.session, output)?;
-    let mut station = Station::open("subscriber", &plan.session, output);
+    let mut station = Station::open("subscriber", &plan.session, output)?;
     let mut sink = Printer::new(plan, output)?;
     let started = Instant::now();
     let end = receive(

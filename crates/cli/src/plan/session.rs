@@ -1,6 +1,6 @@
 //! What every end of a session needs to know.
 
-use std::{fmt, path::PathBuf};
+use std::{fmt, net::SocketAddr, path::PathBuf};
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use towline::{
@@ -9,7 +9,7 @@ use towline::{
 
 use super::Settings;
 use crate::{
-    args::{Given, check_name, dscp},
+    args::{Given, check_name, dscp, metrics_address},
     failure::Failure,
 };
 
@@ -41,6 +41,8 @@ pub(crate) struct SessionPlan {
     pub(crate) key_file: Option<PathBuf>,
     #[serde(skip)]
     pub(crate) key: Option<Key>,
+    /// Where Prometheus is answered.
+    pub(crate) metrics: Option<SocketAddr>,
     /// Faults to inject.
     #[serde(serialize_with = "text")]
     pub(crate) faults: Faults,
@@ -75,6 +77,7 @@ impl SessionPlan {
             name: settings.parse("name", |text| check_name(text).map(|()| text.to_owned()))?,
             key: key_file.as_deref().map(towline::read_key).transpose()?,
             key_file,
+            metrics: settings.parse("metrics", metrics_address)?,
             faults: settings.parse("faults", str::parse)?.unwrap_or_default(),
             config: settings.config()?,
             group,

@@ -108,5 +108,6 @@ impl Count for ObjectSender<FileContent> {
         snapshot.add(self.source().counters());
         snapshot.add(self.drops());
         snapshot.add(self.plan().counters());
+        snapshot.set_receivers(self.plan().receiver_count());
     }
 }

@@ -32,6 +32,9 @@ pub struct SessionCounters {
     pub age_s: f64,
     /// In the order of their declaration.
     pub counters: Vec<CounterReading>,
+    /// Receivers that take part, of a sending session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receivers: Option<u32>,
 }
 
 /// One counter's value and declaration.

@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     io::Write as _,
+    net::SocketAddr,
     os::unix::{
         fs::PermissionsExt as _,
         net::{UnixListener, UnixStream},
@@ -18,7 +19,7 @@ use std::{
 
 use base::{CounterInfo, CounterSet};
 
-use super::{CounterReading, ProcessCounters, SessionCounters, directory};
+use super::{CounterReading, MetricsServer, ProcessCounters, SessionCounters, directory};
 
 /// Serves the counters of this process until it is dropped.
 #[derive(Debug)]
@@ -67,6 +68,16 @@ impl CounterServer {
         })
     }
 
+    /// Answers `GET /metrics` over HTTP on `address` with these counters, as Prometheus reads them,
+    /// until the server that it gives is dropped. Whoever can reach the address can read them.
+    ///
+    /// # Errors
+    /// When the address is in use or not of this machine.
+    pub fn serve_metrics(&self, address: SocketAddr) -> io::Result<MetricsServer> {
+        let shared = Arc::clone(&self.shared);
+        MetricsServer::start(address, move || shared.document().prometheus())
+    }
+
     /// A slot for one session; dropping it takes the session off the list.
     #[must_use]
     pub fn slot(&self, role: &str, name: &str) -> CounterSlot {
@@ -111,6 +122,7 @@ impl CounterSlot {
             return false;
         };
         snapshot.values.clear();
+        snapshot.receivers = None;
         snapshot.taken = Some(Instant::now());
         fill(&mut snapshot);
         true
@@ -127,9 +139,15 @@ impl CounterSlot {
 pub struct Snapshot {
     values: Vec<(&'static str, &'static CounterInfo, u64)>,
     taken: Option<Instant>,
+    receivers: Option<u32>,
 }
 
 impl Snapshot {
+    /// Says how many receivers a sending session has: not a count that grows, so no counter.
+    pub const fn set_receivers(&mut self, receivers: u32) {
+        self.receivers = Some(receivers);
+    }
+
     /// Adds every counter of a set.
     pub fn add<S: CounterSet>(&mut self, set: &S) {
         set.for_each(&mut |name, info, value| self.values.push((name, info, value)));
@@ -223,6 +241,7 @@ impl Session {
                 .taken
                 .map_or(0.0, |taken| taken.elapsed().as_secs_f64()),
             counters: readings.collect(),
+            receivers: snapshot.receivers,
         }
     }
 }
