@@ -95,7 +95,7 @@ pub(crate) struct OutputArgs {
         conflicts_with = "verbose"
     )]
     pub(crate) quiet: bool,
-    /// Say more on standard error; twice for more still
+    /// Say more on standard error: what happens to sessions; twice, also to their connections
     #[arg(long, short, global = true, help_heading = "Output", action = ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Check flags and configuration, print what would be done as JSON, and stop; send prints a

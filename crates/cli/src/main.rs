@@ -23,6 +23,8 @@ mod framing;
 
 mod interrupt;
 
+mod log;
+
 mod plan;
 
 mod report;
@@ -30,6 +32,7 @@ mod report;
 fn main() -> ExitCode {
     let args = args::Args::parse();
     let output = report::Output::new(&args.output);
+    log::start(args.output.verbose, &output.progress());
     match cmd::run(&args.command, &output) {
         Ok(verdict) => verdict.into(),
         Err(failure) => failure.tell(),

@@ -16,6 +16,10 @@
 //! asynchronous ([`SubscriberThread::ready`]), for any runtime. Transfers of files have the same:
 //! [`FileSender`], [`FileReceiver`], [`TransferThread`].
 //!
+//! What happens to a session is told by [`tracing`] events too, for programs that install a
+//! subscriber: sessions, receivers, losses and transfers at the level info, control connections at
+//! debug. Packets and messages have none.
+//!
 //! Each stands in `examples/` as a program of one page that runs on one machine: `publish` and
 //! `subscribe`, `send` and `receive`, `poll_loop` (a loop of your own) and `tokio`.
 #![forbid(unsafe_code)]
@@ -53,6 +57,8 @@ pub use subscriber::Subscriber;
 
 mod thread;
 pub use thread::{PublisherThread, SubscriberThread};
+
+mod trace;
 
 mod transfer;
 pub use transfer::{Transfer, TransferThread};

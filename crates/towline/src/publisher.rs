@@ -10,6 +10,7 @@ use pgm::Full;
 use crate::{
     Error, Snapshot,
     session::{Count, End, SessionBuilder, face},
+    trace,
 };
 
 /// How a [`Publisher`] is to be.
@@ -280,7 +281,9 @@ impl Publisher {
 
     /// The next event about a receiver.
     pub fn pop_event(&mut self) -> Option<RegistryEvent> {
-        self.end.driver.endpoint.pop_event()
+        let event = self.end.driver.endpoint.pop_event()?;
+        trace::receiver(&event);
+        Some(event)
     }
 
     /// True when everything that was taken has left, and no repair waits.

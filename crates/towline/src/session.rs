@@ -12,7 +12,7 @@ use net::{
 };
 use pgm::{Config, ConfigBuilder, ConfigError};
 
-use crate::{Error, Key, Snapshot};
+use crate::{Error, Key, Snapshot, trace::Open};
 
 /// The choices common to every kind of session. Built with chained setters; opening a session
 /// checks them together.
@@ -216,6 +216,7 @@ impl Opened {
     /// Puts `endpoint` on the sockets.
     pub(crate) fn end<E: Endpoint>(self, endpoint: E) -> End<E> {
         End {
+            open: Open::new(self.destination, &self.interface, self.local),
             driver: Driver::new(self.io, endpoint, self.batch),
             warnings: self.warnings,
             interface: self.interface,
@@ -231,6 +232,9 @@ pub(crate) struct End<E> {
     pub(crate) warnings: Vec<String>,
     interface: String,
     local: IpAddr,
+    /// Dropped with the session, which is then told to be closed.
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    open: Open,
 }
 
 /// The counters that only one kind of endpoint has.

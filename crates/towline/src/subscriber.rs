@@ -10,6 +10,7 @@ use pgm::{Mode, Status};
 use crate::{
     Batch, Error, Received, Snapshot,
     session::{Count, End, SessionBuilder, default_name, face, random_u64},
+    trace::Traced,
 };
 
 /// Receives messages, in order from each sender.
@@ -145,7 +146,7 @@ fn turn<S: MessageSink + ?Sized>(
 ) -> Result<Turn, Error> {
     let drops = end.driver.io.inner().counters().kernel_drops;
     end.driver.endpoint.set_host_drops(drops);
-    end.turn(sink)
+    end.turn(&mut Traced(sink))
 }
 
 face!(Subscriber);

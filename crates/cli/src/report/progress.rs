@@ -61,7 +61,7 @@ impl Progress {
     }
 
     /// Prints while the bars are out of the way.
-    pub(super) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
+    pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
         self.bars.suspend(print)
     }
 

@@ -19,6 +19,7 @@ use crate::{
     Allowed, Error, Snapshot,
     session::{Count, End, SessionBuilder, default_name, face, random_u64},
     sources::Sources,
+    trace,
     transfer::transfer,
 };
 
@@ -169,7 +170,9 @@ impl FileReceiver {
 
     /// What happened.
     pub fn pop_event(&mut self) -> Option<ObjectReceiverEvent> {
-        self.end.driver.endpoint.pop_event()
+        let event = self.end.driver.endpoint.pop_event()?;
+        trace::receiving(&event);
+        Some(event)
     }
 
     /// How far each transfer is.

@@ -11,6 +11,7 @@ use super::{Expectation, FileSet, FileSums};
 use crate::{
     Error, Snapshot,
     session::{Count, End, SessionBuilder, face},
+    trace,
     transfer::transfer,
 };
 
@@ -66,7 +67,9 @@ impl FileSender {
 
     /// What happened to a receiver or the transfer.
     pub fn pop_event(&mut self) -> Option<PlanSenderEvent> {
-        self.end.driver.endpoint.plan_mut().pop_event()
+        let event = self.end.driver.endpoint.plan_mut().pop_event()?;
+        trace::sending(&event);
+        Some(event)
     }
 
     /// Gives the transfer up; the receivers are told why.

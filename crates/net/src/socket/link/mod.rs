@@ -102,6 +102,7 @@ impl Links {
         tally: &mut Tally,
     ) -> LinkId {
         let id = self.number();
+        tracing::debug!(link = id.0, %peer, "link dialled");
         let stream = dial::start(peer, self.silence);
         if stream.is_ok_and(|stream| self.adopt(id, stream, State::Connecting, readiness)) {
             let again_at = clock::monotonic() + SECOND_AFTER;
@@ -109,6 +110,7 @@ impl Links {
             return id;
         }
         tally.counters.links_failed += 1;
+        tracing::debug!(link = id.0, "link lost: it cannot be dialled");
         self.events.push_back((id, LinkEvent::Closed));
         id
     }
@@ -252,6 +254,7 @@ impl Links {
             let Some(link) = self.links.get_mut(&id).filter(waits) else {
                 continue;
             };
+            tracing::debug!(link = id, %peer, "link dialled again");
             let second = dial::start(peer, self.silence).ok();
             link.second = second.filter(|second| {
                 let added = readiness.add(second, signal(LinkId(id)), Interest::BOTH);
@@ -304,6 +307,7 @@ impl Links {
                     && self.adopt(id, stream, State::Open, readiness)
                 {
                     tally.counters.links_accepted += 1;
+                    tracing::debug!(link = id.0, %peer, "link accepted");
                     self.events.push_back((id, LinkEvent::Accepted { peer }));
                 } else {
                     tally.counters.links_refused += 1;
@@ -344,6 +348,7 @@ impl Links {
                 Attempt::Refused | Attempt::Failed => return self.fail(id, tally),
             }
             tally.counters.links_opened += 1;
+            tracing::debug!(link = id, "link opened");
             if link.state == State::Connecting {
                 link.state = State::Open;
                 event = Some(LinkEvent::Opened);
@@ -375,6 +380,7 @@ impl Links {
             Arrived::End => {
                 let was_open = link.state == State::Open;
                 self.links.remove(&id);
+                tracing::debug!(link = id, "link closed by its peer");
                 was_open.then_some(LinkEvent::Closed)
             }
             Arrived::Failure => self.fail(id, tally),
@@ -384,6 +390,7 @@ impl Links {
     /// Drops a connection that is beyond use; the owner is told unless it closed it itself.
     fn fail(&mut self, id: u32, tally: &mut Tally) -> Option<LinkEvent> {
         tally.counters.links_failed += 1;
+        tracing::debug!(link = id, "link lost");
         let link = self.links.remove(&id)?;
         self.events.retain(|&(other, _)| other != LinkId(id));
         matches!(link.state, State::Connecting | State::Open).then_some(LinkEvent::Closed)
