@@ -171,20 +171,7 @@ fn prometheus_is_answered_with_the_counters() {
             .collect()
     };
     assert_eq!(names(&stat), names(&scraped));
-    if let Ok(mut promtool) = Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-    {
-        promtool
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(scraped.as_bytes())
-            .unwrap();
-        assert!(promtool.wait_with_output().unwrap().status.success());
-    }
+    assert_promtool_accepts(&scraped);
     // A second one cannot have the port.
     let port = url
         .trim_end_matches("/metrics")
@@ -208,4 +195,16 @@ fn prometheus_is_answered_with_the_counters() {
         text.contains("--metrics") && text.contains("in use"),
         "{text}"
     );
+}
+
+/// Holds `text` against Prometheus's own tool, where it is installed.
+fn assert_promtool_accepts(text: &str) {
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped());
+    if let Ok(mut promtool) = promtool.spawn() {
+        let mut stdin = promtool.stdin.take().unwrap();
+        stdin.write_all(text.as_bytes()).unwrap();
+        drop(stdin);
+        assert!(promtool.wait().unwrap().success());
+    }
 }

@@ -57,7 +57,7 @@ fn with_a_key_only_those_join_who_have_it() {
     ] {
         let mut subscriber = Subscriber::open(&session(12, 17512).key(theirs)).unwrap();
         let publisher = Publisher::builder(session(12, 17512).key(ours));
-        let mut publisher = publisher.expect(1).open().unwrap();
+        let mut publisher = publisher.receivers(1).open().unwrap();
         let (mut told, mut refused, mut has_joined) = (None, None, false);
         let end = Instant::now() + Duration::from_secs(10);
         while !(has_joined || told.is_some() && refused.is_some()) && Instant::now() < end {

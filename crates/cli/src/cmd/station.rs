@@ -26,7 +26,8 @@ pub(super) struct Station {
 }
 
 impl Station {
-    /// Starts to serve. A machine where that cannot be does without, unless `--metrics` asks for it.
+    /// Starts to serve. A machine where that cannot be does without, unless `--metrics` asks for
+    /// it.
     pub(super) fn open(role: &str, plan: &SessionPlan, output: &Output) -> Result<Self, Failure> {
         let command: Vec<String> = std::env::args().collect();
         let server = CounterServer::start(&command.join(" "));
