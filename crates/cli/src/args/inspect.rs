@@ -48,7 +48,7 @@ pub(crate) struct TopArgs {
 Examples:
   towline stat 4711
   towline stat 4711 source.rdata_packets
-  towline stat 4711 --format prometheus > /var/lib/node_exporter/towline.prom")]
+  towline stat 4711 --format prometheus > towline.prom")]
 pub(crate) struct StatArgs {
     /// The process
     #[arg(value_name = "PID")]
