@@ -109,45 +109,47 @@ fn it_fits_its_terminal_and_both_q_and_control_c_leave_it() {
     }
 }
 
-#[test]
-#[expect(clippy::print_stdout, reason = "a skip is printed")]
-fn prometheus_is_answered_with_the_counters() {
-    let words = "load send --group 239.192.77.13:17513 --iface lo --rate 1MB/s --metrics 0";
+/// A load that answers Prometheus, and where.
+fn scraped_sender(group: &str) -> (Killed, String) {
+    let words = format!("load send --group {group} --iface lo --rate 1MB/s --metrics 0");
     let mut command = Command::new(PROGRAM);
     command.args(words.split(' ')).stderr(Stdio::piped());
     let mut sender = Killed(command.spawn().unwrap());
     let mut log = BufReader::new(sender.0.stderr.take().unwrap()).lines();
     let told = log.find_map(|line| Some(line.unwrap().strip_prefix("metrics at ")?.to_owned()));
-    let curl = |words: &[&str]| {
-        Command::new("curl")
-            .args(["-sS", "-m", "10"])
-            .args(words)
-            .output()
-    };
-    let url = told.unwrap();
+    (sender, told.unwrap())
+}
+
+fn curl(words: &[&str]) -> Option<String> {
+    let asked = Command::new("curl")
+        .args(["-sS", "-m", "10"])
+        .args(words)
+        .output();
+    match asked {
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        asked => Some(String::from_utf8(asked.unwrap().stdout).unwrap()),
+    }
+}
+
+#[test]
+fn prometheus_is_answered_with_the_counters() {
+    let (sender, url) = scraped_sender("239.192.77.13:17513");
     // The first counters are there within a tick of the first message.
     let scraped = loop {
-        let scraped = match curl(&[&url]) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                println!("skipped: curl is not installed");
-                return;
-            }
-            scraped => String::from_utf8(scraped.unwrap().stdout).unwrap(),
+        let Some(scraped) = curl(&[&url]) else {
+            println!("skipped: curl is not installed");
+            return;
         };
         if scraped.contains("towline_source_odata_packets_total") {
             break scraped;
         }
         thread::sleep(Duration::from_millis(20));
     };
-    assert!(
-        scraped.contains("# TYPE towline_source_odata_packets_total counter"),
-        "{scraped}"
-    );
-    let labels = "{session=\"0\",role=\"publisher\",name=\"239.192.77.13:17513\"}";
-    assert!(
-        scraped.contains(&format!("towline_source_naks_total{labels} ")),
-        "{scraped}"
-    );
+    let head = "# TYPE towline_source_odata_packets_total counter";
+    assert!(scraped.contains(head), "{scraped}");
+    let labels = r#"{session="0",role="publisher",name="239.192.77.13:17513"}"#;
+    let sample = format!("towline_source_naks_total{labels} ");
+    assert!(scraped.contains(&sample), "{scraped}");
     let head = curl(&[
         "-o",
         "/dev/null",
@@ -156,37 +158,33 @@ fn prometheus_is_answered_with_the_counters() {
         &url,
     ])
     .unwrap();
-    let head = String::from_utf8(head.stdout).unwrap();
     assert_eq!(head, "200 text/plain; version=0.0.4; charset=utf-8");
+    assert_promtool_accepts(&scraped);
     // The same as `stat` prints of it.
     let pid = sender.0.id().to_string();
-    let stat = Command::new(PROGRAM)
-        .args(["stat", &pid, "--format", "prometheus"])
-        .output();
+    let mut stat = Command::new(PROGRAM);
+    let stat = stat.args(["stat", &pid, "--format", "prometheus"]).output();
     let stat = String::from_utf8(stat.unwrap().stdout).unwrap();
     let names = |text: &str| -> Vec<String> {
         let samples = text.lines().filter(|line| !line.starts_with('#'));
-        samples
-            .map(|line| line.split(['{', ' ']).next().unwrap().to_owned())
-            .collect()
+        let names = samples.map(|line| line.split(['{', ' ']).next().unwrap().to_owned());
+        names.collect()
     };
     assert_eq!(names(&stat), names(&scraped));
-    assert_promtool_accepts(&scraped);
-    // A second one cannot have the port.
-    let port = url
-        .trim_end_matches("/metrics")
-        .rsplit(':')
-        .next()
-        .unwrap()
-        .to_owned();
+}
+
+#[test]
+fn a_port_that_is_taken_is_refused() {
+    let (_sender, url) = scraped_sender("239.192.77.14:17514");
+    let port = url.trim_end_matches("/metrics").rsplit(':').next().unwrap();
     let words = [
         "sub",
         "-g",
-        "239.192.77.13:17513",
+        "239.192.77.14:17514",
         "-i",
         "lo",
         "--metrics",
-        &port,
+        port,
     ];
     let refused = Command::new(PROGRAM).args(words).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
