@@ -8,11 +8,11 @@
 
 use std::{env, error::Error};
 
-use towline::{Expectation, FileSender, FileSet, PlanSenderEvent, SessionBuilder};
+use towline::{Expectation, FileSender, FileSet, FileSetBuilder, PlanSenderEvent, SessionBuilder};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let paths = env::args().skip(1);
-    let files = paths.fold(FileSet::builder(), |files, path| files.path(path));
+    let files = paths.fold(FileSet::builder(), FileSetBuilder::path);
     let session = SessionBuilder::new("239.192.77.2@lo:7502".parse()?);
     // One receiver, 30 s for it to come and 30 s for it to move.
     let expectation = Expectation::default();
