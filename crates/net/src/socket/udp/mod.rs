@@ -10,6 +10,8 @@
 //! It knows nothing of PGM: it moves runs and batches. One descriptor ([`UdpIo::as_raw_fd`])
 //! becomes readable when there is anything to do, for owners with a loop of their own.
 //!
+//! Which system call comes next depends on what the last ones told: `pace` draws it.
+//!
 //! Invariants: nothing but `wait` blocks; no allocation for packets or runs but a second batch at
 //! the first sleep in the group's socket; every datagram, call and failure is counted.
 
@@ -39,11 +41,17 @@ mod open;
 use open::Ports;
 pub use open::{Role, UdpSetup};
 
+mod pace;
+use pace::Pace;
+
 mod receive;
 use receive::Collector;
 
 mod send;
 use send::{Blocked, Sender};
+
+mod sleep;
+use sleep::{GroupSleep, SLEEP_MAX};
 
 /// The sockets of one session and the loop's way to wait for them.
 #[derive(Debug)]
@@ -57,24 +65,8 @@ pub struct UdpIo {
     tally: Tally,
     /// Where a receiver's multicasts go too, for a source on this host.
     own_source: Option<RawAddress>,
-    /// Receives since the kernel was last asked what else is ready.
-    receives_since_poll: u32,
-    /// Which socket is asked first; they take turns.
-    group_first: bool,
-    /// Receives that found nothing since the owner last waited: one that spins never does.
-    idle_receives: u32,
-    /// The control connections were looked at since the last turn.
-    has_polled: bool,
-    /// The owner takes no packets at present.
-    holds_packets: bool,
-    /// The last wait ended with a packet for the group: the next may sleep in its socket.
-    is_brisk: bool,
-    /// What that wait has received already. Of the shape that its owner receives into; without
-    /// buffers before the first such wait.
-    ahead: RecvBatch,
-    batch_shape: (usize, usize),
-    /// What the kernel rounds the time of a call that waits up to.
-    tick: Duration,
+    pace: Pace,
+    sleep: GroupSleep,
     coalescing: Coalescing,
 }
 
@@ -91,7 +83,7 @@ impl UdpIo {
         if let Some(group) = &ports.group {
             readiness.add(&group.socket, Signal::GROUP, Interest::READ)?;
             // For `sleep_in_group` alone: every other call says that it must not wait.
-            let _always = datagram::set_blocking(group.socket.as_fd(), SLEEP_IN_GROUP);
+            let _always = datagram::set_blocking(group.socket.as_fd(), SLEEP_MAX);
         }
         let wants_gro = setup.options.gro && !setup.options.faults.nogro;
         let mut has_gro = wants_gro;
@@ -118,15 +110,8 @@ impl UdpIo {
             own_source: setup.own_source().map(RawAddress::from),
             coalescing,
             setup,
-            receives_since_poll: 0,
-            group_first: true,
-            idle_receives: 0,
-            has_polled: false,
-            holds_packets: false,
-            is_brisk: false,
-            ahead: RecvBatch::new(0, 1),
-            batch_shape: (0, 1),
-            tick: clock::tick(),
+            pace: Pace::new(),
+            sleep: GroupSleep::new(),
         })
     }
 
@@ -160,21 +145,13 @@ impl UdpIo {
         let deadline = base::earliest(deadline, self.links.due());
         let blocked = self.sender.blocked;
         let deadline = match blocked {
-            _ if self.has_ahead() && !self.holds_packets => Some(Instant::ZERO),
+            _ if self.sleep.has_packets() => Some(Instant::ZERO),
             Blocked::Beyond => Some(retry_at(deadline)),
             _ => deadline,
         };
         self.readiness.arm(deadline);
-        self.idle_receives = 0;
-        self.is_brisk = false;
-        self.ask(blocked == Blocked::Socket);
-    }
-
-    /// While on, waits do not end for packets, and the descriptor does not tell of them: for an
-    /// owner whose application takes nothing at present. Packets wait in the socket's buffer.
-    pub fn hold_packets(&mut self, on: bool) {
-        self.holds_packets = on;
-        self.ask(self.ports.upstream.interest.writable);
+        self.pace.note_own_wait();
+        self.ask_for_room(blocked == Blocked::Socket);
     }
 
     /// While packets come in numbers, waits sleep for up to `at_most` without looking, and less
@@ -216,8 +193,7 @@ impl UdpIo {
 
     /// Asks the kernel what is ready, waiting up to `deadline`, and spreads the word.
     fn poll(&mut self, deadline: Option<Instant>) {
-        self.receives_since_poll = 0;
-        self.has_polled = true;
+        self.pace.note_poll();
         self.links.begin_poll(&self.readiness);
         let (ports, links) = (&mut self.ports, &mut self.links);
         let mut has_reports = false;
@@ -243,62 +219,58 @@ impl UdpIo {
         }
     }
 
-    /// Has the kernel tell of packets unless they are held, and of room to send when asked for.
-    fn ask(&mut self, for_room: bool) {
-        let readable = !self.holds_packets;
-        let (group, upstream) = (&mut self.ports.group, &mut self.ports.upstream);
-        for (port, signal, writable) in [
-            (group.as_mut(), Signal::GROUP, false),
-            (Some(upstream), Signal::UPSTREAM, for_room),
-        ] {
-            let interest = Interest { readable, writable };
-            if let Some(port) = port.filter(|port| port.interest != interest) {
-                port.interest = interest;
-                self.readiness.modify(&port.socket, signal, interest);
-            }
+    /// Has the kernel tell, or no longer tell, of room to send.
+    fn ask_for_room(&mut self, writable: bool) {
+        let upstream = &mut self.ports.upstream;
+        let interest = Interest {
+            readable: true,
+            writable,
+        };
+        if upstream.interest != interest {
+            upstream.interest = interest;
+            self.readiness
+                .modify(&upstream.socket, Signal::UPSTREAM, interest);
         }
     }
 
     /// True for a receiver that spins: between two looks at everything it receives from the group's
     /// socket without asking first. Of the two calls that a packet takes otherwise, one is left.
     fn tries_first(&self) -> bool {
-        self.setup.role == Role::Receiver
-            && self.idle_receives >= IDLE_RECEIVES_SPINNING
-            && self.receives_since_poll <= RECEIVES_PER_POLL
+        self.setup.role == Role::Receiver && self.pace.is_spinning()
     }
 
-    /// True for a receiver that waits for nothing but packets of its group, and not for a moment
-    /// only: nobody may wake it, and no control connection is open or may come.
+    /// True when the next packet of the group is best waited for in its socket, and a wait until
+    /// then can be one.
     fn may_sleep_in_group(&self, until: Option<Instant>) -> bool {
-        self.is_brisk
-            && self.setup.role == Role::Receiver
-            && self.setup.options.wait == WaitStrategy::Block
-            && self.batch_shape.0 > 0
-            && !self.holds_packets
-            && self.sender.blocked == Blocked::No
-            && !self.links.is_in_use()
-            && !self.readiness.has_waker()
-            && until.is_none_or(|until| {
-                until.since(clock::monotonic()) >= self.tick * 2 + SLEEP_IN_GROUP
-            })
+        self.pace.is_woken_by_group()
+            && self.is_blocking_receiver()
+            && self.waits_for_group_alone()
+            && self.sleep.is_possible(until)
     }
 
-    /// Waits in the group's socket instead of the poll set, which costs a wake-up several
-    /// microseconds, and receives by the same call. What else may be ready is looked at by the next
-    /// poll; when nothing comes, the next wait is one.
+    /// Others do not sleep, or have more than one socket to receive from.
+    fn is_blocking_receiver(&self) -> bool {
+        self.setup.role == Role::Receiver && self.setup.options.wait == WaitStrategy::Block
+    }
+
+    /// True when nothing but a packet of the group can end a wait before its deadline: there is no
+    /// run to send again, no control connection is open or may come, and nobody may wake it.
+    fn waits_for_group_alone(&self) -> bool {
+        self.sender.blocked == Blocked::No && !self.links.is_in_use() && !self.readiness.has_waker()
+    }
+
+    /// Waits in the group's socket and receives by the same call. What else may be ready is looked
+    /// at by the next poll; when nothing comes, the next wait is one.
     fn sleep_in_group(&mut self) {
         self.tally.counters.sleeps += 1;
         let Some(group) = &mut self.ports.group else {
             return;
         };
-        let (collector, tally) = (&mut self.collector, &mut self.tally);
-        let (slots, slot_bytes) = self.batch_shape;
-        if (self.ahead.slots(), self.ahead.slot_bytes()) != self.batch_shape {
-            self.ahead = RecvBatch::new(slots, slot_bytes);
-        }
         // A socket beyond use is told by the next receive.
-        let filled = collector.collect(group, &mut self.ahead, tally, true);
-        self.is_brisk = filled.unwrap_or(0) > 0;
+        let filled = self
+            .collector
+            .collect(group, self.sleep.batch(), &mut self.tally, true);
+        self.pace.end_wait(filled.unwrap_or(0) > 0);
     }
 
     /// Sleeps through a part of a stream, if there is one.
@@ -315,12 +287,9 @@ impl UdpIo {
         rest.is_some()
     }
 
-    const fn has_ahead(&self) -> bool {
-        self.ahead.filled() > 0
-    }
-
+    /// True when packets are known to be there, or may be.
     fn has_packets(&self) -> bool {
-        self.ports.iter().any(|port| port.is_ready)
+        self.sleep.has_packets() || self.ports.iter().any(|port| port.is_ready)
     }
 }
 
@@ -332,42 +301,25 @@ impl Io for UdpIo {
     fn recv(&mut self, batch: &mut RecvBatch) -> Result<usize, IoFault> {
         self.collector
             .fit(batch.slot_bytes(), self.ports.iter(), &mut self.tally);
-        self.receives_since_poll += 1;
-        self.batch_shape = (batch.slots(), batch.slot_bytes());
-        let tries_first = self.tries_first();
-        if let Some(group) = self.ports.group.as_mut().filter(|_| tries_first) {
+        self.sleep.note_shape(batch);
+        self.pace.begin_receive();
+        if self.tries_first()
+            && let Some(group) = &mut self.ports.group
+        {
             group.is_ready = true;
         }
-        if self.receives_since_poll > RECEIVES_PER_POLL
-            || !(self.has_packets() || self.has_ahead() || self.may_sleep_in_group(None))
-        {
+        if self.pace.is_poll_old() || !(self.has_packets() || self.may_sleep_in_group(None)) {
             self.poll(Some(Instant::ZERO));
         }
-        if self.has_ahead() && batch.filled() == 0 {
-            std::mem::swap(batch, &mut self.ahead);
-            return Ok(batch.filled());
+        if let Some(filled) = self.sleep.hand_over(batch) {
+            return Ok(filled);
         }
-        let Self {
-            ports,
-            collector,
-            tally,
-            group_first,
-            idle_receives,
-            ..
-        } = self;
+        let (collector, tally) = (&mut self.collector, &mut self.tally);
         let mut filled = 0;
-        *group_first = !*group_first;
-        for is_group in [*group_first, !*group_first] {
-            let port = if is_group {
-                ports.group.as_mut()
-            } else {
-                Some(&mut ports.upstream)
-            };
-            if let Some(port) = port.filter(|port| port.is_ready) {
-                filled += collector.collect(port, batch, tally, false)?;
-            }
+        for port in self.ports.in_turn().filter(|port| port.is_ready) {
+            filled += collector.collect(port, batch, tally, false)?;
         }
-        *idle_receives = idle_receives.saturating_add(u32::from(filled == 0));
+        self.pace.end_receive(filled);
         Ok(filled)
     }
 
@@ -391,12 +343,13 @@ impl Io for UdpIo {
     }
 
     fn link_event(&mut self, data: &mut Vec<u8>) -> Option<(LinkId, LinkEvent)> {
-        let is_asked = self.has_polled || self.tries_first() || self.may_sleep_in_group(None);
+        let is_asked =
+            self.pace.has_link_news() || self.tries_first() || self.may_sleep_in_group(None);
         if !self.links.has_work() && !is_asked {
             self.poll(Some(Instant::ZERO));
         }
         let event = self.links.event(data, &self.readiness, &mut self.tally);
-        self.has_polled &= event.is_some();
+        self.pace.note_link_event(event.is_none());
         event
     }
 
@@ -415,9 +368,8 @@ impl Io for UdpIo {
 
     fn wait(&mut self, until: Option<Instant>) {
         self.tally.counters.waits += 1;
-        self.idle_receives = 0;
-        let has_packets = self.has_packets() || self.has_ahead();
-        if self.links.has_work() || (has_packets && !self.holds_packets) {
+        self.pace.begin_wait();
+        if self.links.has_work() || self.has_packets() {
             return;
         }
         if self.may_sleep_in_group(until) {
@@ -435,21 +387,15 @@ impl Io for UdpIo {
             _ => until,
         };
         let until = base::earliest(until, self.links.due());
-        self.ask(blocked == Blocked::Socket);
-        for port in self
-            .ports
-            .group
-            .iter_mut()
-            .chain([&mut self.ports.upstream])
-        {
+        self.ask_for_room(blocked == Blocked::Socket);
+        let group = self.ports.group.iter_mut();
+        for port in group.chain([&mut self.ports.upstream]) {
             port.settle_drops(&mut self.tally);
         }
         self.poll(until);
-        self.is_brisk = self
-            .ports
-            .group
-            .as_ref()
-            .is_some_and(|group| group.is_ready);
+        let group = self.ports.group.as_ref();
+        self.pace
+            .end_wait(group.is_some_and(|group| group.is_ready));
     }
 }
 
@@ -477,6 +423,18 @@ impl Ports {
     fn iter(&self) -> impl Iterator<Item = &open::Port> {
         self.group.iter().chain([&self.upstream])
     }
+
+    /// All, and at each call another first.
+    fn in_turn(&mut self) -> impl Iterator<Item = &mut open::Port> {
+        self.is_group_first = !self.is_group_first;
+        let (group, upstream) = (self.group.as_mut(), Some(&mut self.upstream));
+        let both = if self.is_group_first {
+            [group, upstream]
+        } else {
+            [upstream, group]
+        };
+        both.into_iter().flatten()
+    }
 }
 
 /// When to try again although nothing will tell that there is room.
@@ -485,16 +443,8 @@ fn retry_at(deadline: Option<Instant>) -> Instant {
     deadline.map_or(retry, |deadline| deadline.min(retry))
 }
 
-/// Under a flood one socket never runs dry; the others are looked at this often all the same.
-const RECEIVES_PER_POLL: u32 = 8;
-/// Who receives nothing this often in a row, and does not wait between, spins.
-const IDLE_RECEIVES_SPINNING: u32 = 2;
 /// ICMP reports thrown away at a time; more are told of again.
 const REPORTS_MAX: usize = 64;
-/// How long a receiver sleeps in its group's socket before it waits for everything again. The
-/// kernel makes up to two of its ticks of it: nearer deadlines are kept by the poll set, which
-/// knows microseconds.
-const SLEEP_IN_GROUP: Duration = Duration::from_millis(1);
 /// How long a full queue beyond the socket is given to drain.
 const RETRY_AFTER: Duration = Duration::from_micros(100);
 

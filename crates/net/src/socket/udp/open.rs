@@ -164,6 +164,8 @@ impl Port {
 pub(super) struct Ports {
     pub(super) upstream: Port,
     pub(super) group: Option<Port>,
+    /// Which was asked first by the last receive; they take turns.
+    pub(super) is_group_first: bool,
 }
 
 impl Ports {
@@ -177,7 +179,11 @@ impl Ports {
         } else {
             None
         };
-        Ok(Self { upstream, group })
+        Ok(Self {
+            upstream,
+            group,
+            is_group_first: true,
+        })
     }
 }
 

@@ -1,0 +1,213 @@
+//! What the last calls told of the owner and its packets, which lets the next save system calls.
+//!
+//! Asking the poll set before every receive and waiting in it is always right, and costs a call and
+//! several microseconds a packet. Three states tell when something cheaper does:
+//!
+//! ```text
+//! Wake:   Otherwise ──a wait ends with packets of the group──> ByGroup ─┐ a sleep in the
+//!             ^                                                   │  ^  │ group's socket
+//!             └──a wait or sleep ends otherwise; arm──────────────┘  └──┘ ends with packets
+//!
+//! Owner:  Waits { 0 } ──empty receive──> Waits { 1 } ──empty receive──> Spins
+//!             ^                               │                           │
+//!             └──────────wait; arm────────────┴───────────────────────────┘
+//!
+//! Poll:   each sets the number of receives since it to 0, and brings news of the control
+//!         connections, which is fresh until `link_event` has told all of it
+//!
+//! recv        Spins:    receives from the group's socket without asking
+//!             ByGroup:  does not ask: the sleep that follows tells of packets
+//!             else:     asks, unless packets are known to be there
+//! link_event  fresh, Spins or ByGroup:  does not ask
+//! wait        ByGroup:  sleeps in the group's socket, if nothing else can end the wait
+//!             else:     waits in the poll set
+//! ```
+//!
+//! After [`RECEIVES_PER_POLL`] receives `recv` asks in every state. `Wake` outlives `Spins`: an
+//! owner with much to do for one packet receives several times before it waits again.
+//!
+//! No system call is made here.
+
+/// What the last calls told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    wake: Wake,
+    owner: Owner,
+    /// Receives since the poll set was last asked.
+    receives_since_poll: u32,
+    /// The owner has not heard to the end what that poll told of control connections.
+    has_link_news: bool,
+}
+
+/// By what the last wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wake {
+    /// By packets of the group: the next wait is likely to end so too.
+    ByGroup,
+    /// By anything else, or nobody knows.
+    Otherwise,
+}
+
+/// What the owner does when nothing is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// It waits.
+    Waits {
+        /// Receives that found nothing since its last wait.
+        idle_receives: u32,
+    },
+    /// It receives again and again.
+    Spins,
+}
+
+impl Pace {
+    pub(super) const fn new() -> Self {
+        Self {
+            wake: Wake::Otherwise,
+            owner: Owner::Waits { idle_receives: 0 },
+            receives_since_poll: 0,
+            has_link_news: false,
+        }
+    }
+
+    /// The poll set was asked.
+    pub(super) const fn note_poll(&mut self) {
+        self.receives_since_poll = 0;
+        self.has_link_news = true;
+    }
+
+    /// The owner receives.
+    pub(super) const fn begin_receive(&mut self) {
+        self.receives_since_poll += 1;
+    }
+
+    /// The sockets were asked and gave this many buffers.
+    pub(super) const fn end_receive(&mut self, filled: usize) {
+        if let (Owner::Waits { idle_receives }, 0) = (self.owner, filled) {
+            let idle_receives = idle_receives + 1;
+            self.owner = if idle_receives < IDLE_RECEIVES_SPINNING {
+                Owner::Waits { idle_receives }
+            } else {
+                Owner::Spins
+            };
+        }
+    }
+
+    /// The owner was told of a control connection, or that there is no more to tell.
+    pub(super) const fn note_link_event(&mut self, is_last: bool) {
+        self.has_link_news &= !is_last;
+    }
+
+    /// The owner waits.
+    pub(super) const fn begin_wait(&mut self) {
+        self.owner = Owner::Waits { idle_receives: 0 };
+    }
+
+    /// Its wait ended, with packets of the group or otherwise.
+    pub(super) const fn end_wait(&mut self, has_group_packets: bool) {
+        self.wake = if has_group_packets {
+            Wake::ByGroup
+        } else {
+            Wake::Otherwise
+        };
+    }
+
+    /// The owner waits by itself, and nobody will know by what that ended.
+    pub(super) const fn note_own_wait(&mut self) {
+        self.begin_wait();
+        self.wake = Wake::Otherwise;
+    }
+
+    /// True when the last wait ended with packets of the group.
+    pub(super) const fn is_woken_by_group(&self) -> bool {
+        matches!(self.wake, Wake::ByGroup)
+    }
+
+    /// True when the owner does not wait, and the poll set was asked not long ago.
+    pub(super) const fn is_spinning(&self) -> bool {
+        matches!(self.owner, Owner::Spins) && !self.is_poll_old()
+    }
+
+    /// True when the poll set is to be asked whatever else is known.
+    pub(super) const fn is_poll_old(&self) -> bool {
+        self.receives_since_poll > RECEIVES_PER_POLL
+    }
+
+    /// True while the poll set's news of the control connections is fresh.
+    pub(super) const fn has_link_news(&self) -> bool {
+        self.has_link_news
+    }
+}
+
+/// Under a flood one socket never runs dry; the others are looked at this often all the same.
+pub(super) const RECEIVES_PER_POLL: u32 = 8;
+/// Who receives nothing this often, and does not wait between, spins.
+pub(super) const IDLE_RECEIVES_SPINNING: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receive(pace: &mut Pace, filled: usize) {
+        pace.begin_receive();
+        pace.end_receive(filled);
+    }
+
+    #[test]
+    fn who_receives_nothing_twice_without_a_wait_spins_until_the_next() {
+        let mut pace = Pace::new();
+        receive(&mut pace, 0);
+        receive(&mut pace, 3);
+        assert!(!pace.is_spinning());
+        receive(&mut pace, 0);
+        assert!(pace.is_spinning());
+        receive(&mut pace, 3);
+        assert!(pace.is_spinning(), "packets do not make it wait");
+        pace.begin_wait();
+        assert!(!pace.is_spinning());
+        receive(&mut pace, 0);
+        assert!(!pace.is_spinning(), "counted from the wait on");
+    }
+
+    #[test]
+    fn who_spins_asks_the_poll_set_after_some_receives_all_the_same() {
+        let mut pace = Pace::new();
+        for _ in 0..RECEIVES_PER_POLL {
+            receive(&mut pace, 0);
+        }
+        assert!(pace.is_spinning() && !pace.is_poll_old());
+        pace.begin_receive();
+        assert!(!pace.is_spinning() && pace.is_poll_old());
+        pace.note_poll();
+        assert!(pace.is_spinning() && !pace.is_poll_old());
+    }
+
+    #[test]
+    fn what_ended_the_last_wait_is_remembered_while_the_owner_spins() {
+        let mut pace = Pace::new();
+        pace.end_wait(true);
+        receive(&mut pace, 0);
+        receive(&mut pace, 0);
+        assert!(pace.is_spinning() && pace.is_woken_by_group());
+        pace.begin_wait();
+        assert!(pace.is_woken_by_group());
+        pace.note_own_wait();
+        assert!(!pace.is_woken_by_group(), "nobody knows what ended it");
+        pace.end_wait(true);
+        pace.end_wait(false);
+        assert!(!pace.is_woken_by_group());
+    }
+
+    #[test]
+    fn news_of_control_connections_is_fresh_until_all_is_told() {
+        let mut pace = Pace::new();
+        assert!(!pace.has_link_news());
+        pace.note_poll();
+        pace.note_link_event(false);
+        assert!(pace.has_link_news());
+        pace.note_link_event(true);
+        assert!(!pace.has_link_news());
+        pace.note_link_event(false);
+        assert!(!pace.has_link_news(), "only a poll brings news");
+    }
+}
