@@ -49,7 +49,7 @@ impl Host {
     }
 
     pub(super) fn name(&self, index: u32) -> String {
-        let found = self.interfaces.list().iter().find(|it| it.index == index);
+        let found = self.interfaces.with_index(index);
         found.map_or_else(|| format!("interface {index}"), |it| it.name.clone())
     }
 

@@ -118,12 +118,6 @@ impl AddressFlags {
     pub const fn is_deprecated(self) -> bool {
         self.0 & libc::IFA_F_DEPRECATED != 0
     }
-
-    /// An IPv6 privacy address, or a secondary IPv4 address: the kernel uses one bit for both.
-    #[must_use]
-    pub const fn is_secondary(self) -> bool {
-        self.0 & libc::IFA_F_SECONDARY != 0
-    }
 }
 
 impl Rtnetlink {

@@ -344,16 +344,6 @@ impl Rtnetlink {
             format!("set the MTU of interface {index} to {mtu}")
         })
     }
-
-    /// Removes a link; a veth end takes its peer with it.
-    ///
-    /// # Errors
-    /// Without CAP_NET_ADMIN, or when it does not exist or is not a virtual link.
-    pub fn delete_link(&mut self, index: u32) -> Result<(), NetlinkError> {
-        let mut request = Request::new(libc::RTM_DELLINK, 0);
-        request.fixed(&header(index, 0, 0));
-        self.change(request, || format!("remove interface {index}"))
-    }
 }
 
 /// `struct ifinfomsg`: family u8, padding, hardware u16, index i32, flags u32, mask of flags u32.

@@ -233,12 +233,6 @@ impl NetlinkError {
             Cause::Malformed(_) | Cause::Unstable => None,
         }
     }
-
-    /// True when a missing capability is the reason (EPERM or EACCES).
-    #[must_use]
-    pub fn is_permission(&self) -> bool {
-        matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
-    }
 }
 
 impl fmt::Display for NetlinkError {

@@ -76,12 +76,6 @@ impl Decoder {
         self.at += frame.len();
         Ok(Some(Frame { bytes: frame }))
     }
-
-    /// Bytes kept.
-    #[must_use]
-    pub const fn buffered(&self) -> usize {
-        self.buffer.len() - self.at
-    }
 }
 
 /// One frame of a control connection.

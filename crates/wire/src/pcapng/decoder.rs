@@ -107,12 +107,6 @@ impl Decoder {
         }
     }
 
-    /// Interfaces of the present section.
-    #[must_use]
-    pub const fn interface_count(&self) -> usize {
-        self.interfaces.len()
-    }
-
     /// An enhanced packet: interface, stamp in two halves, lengths, data, options.
     #[inline]
     fn packet<'a>(&self, body: &'a [u8]) -> Result<Step<'a>, Damage> {

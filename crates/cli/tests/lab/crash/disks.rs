@@ -244,7 +244,7 @@ fn what_is_there_already_is_kept_and_the_others_are_served() {
         let watch = scene.watch(2);
         let receivers = scene.receive_all(2);
         let end = ended(scene.send("--receivers 2"));
-        let said = assert_failed(&end, 1, &["exist", "--overwrite"]);
+        let said = assert_failed(&end, 1, &["exist", "replace"]);
         assert_eq!(said, 0, "found before anything was sent");
         let codes = receivers.into_iter().map(|receiver| ended(receiver).0);
         assert_eq!(codes.collect::<Vec<_>>(), [Some(1), Some(0)]);

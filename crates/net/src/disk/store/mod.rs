@@ -374,7 +374,11 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
             ErrorCode::DiskFull,
             "; make room or receive into another directory",
         ),
-        io::ErrorKind::AlreadyExists => (ErrorCode::Exists, "; remove it or use --overwrite"),
+        // Both ends show it; which option that is differs between the commands.
+        io::ErrorKind::AlreadyExists => (
+            ErrorCode::Exists,
+            "; remove it, or have the receiver replace what exists",
+        ),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => (
             ErrorCode::Permission,
             "; receive into a directory that this user may write",

@@ -118,20 +118,6 @@ impl Interfaces {
         self.choose_by(&mut Kernel::new()?, wanted, destination)
     }
 
-    /// Checks that packets from `source` will be taken when they arrive by the chosen interface:
-    /// for a sender that is known in advance, as with source-specific multicast. Gives a note when
-    /// replies to it leave by another interface.
-    ///
-    /// # Errors
-    /// [`InterfaceError::NoReturnPath`].
-    pub fn check_source(
-        &self,
-        choice: &Choice,
-        source: IpAddr,
-    ) -> Result<Option<String>, InterfaceError> {
-        self.return_path(&mut Kernel::new()?, &choice.interface, choice.local, source)
-    }
-
     /// The interface that `wanted` names, whatever its condition.
     ///
     /// # Errors
@@ -140,7 +126,7 @@ impl Interfaces {
         let mut found: Vec<_> = self.list.iter().filter(|one| wanted.matches(one)).collect();
         if let (Selector::Name(name), true) = (wanted, found.is_empty()) {
             let index = name.parse().ok();
-            found.extend(index.and_then(|index| self.by_index(index)));
+            found.extend(index.and_then(|index| self.with_index(index)));
         }
         match found[..] {
             [one] => Ok(one),
@@ -208,7 +194,7 @@ impl Interfaces {
             interface: None,
         };
         let hop = routing.hop(&query);
-        if let Some(interface) = hop.and_then(|hop| self.by_index(hop.interface)) {
+        if let Some(interface) = hop.and_then(|hop| self.with_index(hop.interface)) {
             return Ok(interface);
         }
         // Without a route, an interface that is the only one to do it is what the user means.
@@ -234,7 +220,9 @@ impl Interfaces {
         })
     }
 
-    fn return_path(
+    /// Checks that packets from `peer` are taken when they arrive by `interface`. Gives a note when
+    /// replies to it leave by another.
+    pub(super) fn return_path(
         &self,
         routing: &mut dyn Routing,
         interface: &Interface,
@@ -251,7 +239,7 @@ impl Interfaces {
             return Ok(None);
         }
         let via = hop
-            .and_then(|hop| self.by_index(hop.interface))
+            .and_then(|hop| self.with_index(hop.interface))
             .map(|other| other.name.clone());
         let name = interface.name.clone();
         if peer.is_ipv4() && routing.is_strict(&name) {
@@ -281,12 +269,12 @@ pub(super) struct Hop {
     pub(super) source: Option<IpAddr>,
 }
 
-struct Kernel {
+pub(super) struct Kernel {
     netlink: Rtnetlink,
 }
 
 impl Kernel {
-    fn new() -> Result<Self, InterfaceError> {
+    pub(super) fn new() -> Result<Self, InterfaceError> {
         let netlink = Rtnetlink::open().map_err(|error| InterfaceError::System {
             reason: error.to_string(),
         })?;

@@ -69,7 +69,9 @@ impl Interfaces {
         self.list.iter().find(has_it)
     }
 
-    fn by_index(&self, index: u32) -> Option<&Interface> {
+    /// The interface that the kernel numbers `index`.
+    #[must_use]
+    pub fn with_index(&self, index: u32) -> Option<&Interface> {
         self.list.iter().find(|interface| interface.index == index)
     }
 

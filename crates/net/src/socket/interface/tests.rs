@@ -1,11 +1,13 @@
-//! Choices on machines that are described by hand; the kernel's part is in `tests/interface.rs`.
+//! Choices on machines that are described by hand, and what the kernel says of a way back; the rest
+//! of the kernel's part is in `tests/interface.rs`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs};
 
+use lab::{Lab, LabSpec, isolated};
 use sys::netlink::RouteQuery;
 
 use super::{
-    choice::{Hop, Routing},
+    choice::{Hop, Kernel, Routing},
     *,
 };
 
@@ -196,6 +198,36 @@ fn a_way_back_by_another_interface_is_refused_when_filtered_and_noted_when_not()
     assert!(text.contains("net.ipv4.conf.eth1.rp_filter=2"), "{text}");
     let choice = shared(Vec::new()).unwrap();
     assert_eq!(choice.notes.len(), 1, "{:?}", choice.notes);
+}
+
+#[test]
+fn a_source_whose_way_back_is_another_is_refused_under_strict_filtering() {
+    isolated(|| {
+        let lab = Lab::new(&LabSpec::new(2)).unwrap();
+        let host = lab.host(0);
+        let check = |source: &str, filter: &str| {
+            let source: IpAddr = source.parse().unwrap();
+            let check = || {
+                for name in ["all", "e0"] {
+                    let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+                    fs::write(path, filter).unwrap();
+                }
+                let local = host.ipv4().into();
+                let all = Interfaces::read().unwrap();
+                let e0 = all.with_address(local).unwrap();
+                all.return_path(&mut Kernel::new().unwrap(), e0, local, source)
+            };
+            host.enter(check).unwrap()
+        };
+        assert_eq!(check("10.77.0.2", "1"), Ok(None));
+        let error = check("203.0.113.5", "1").unwrap_err();
+        assert!(
+            matches!(error, InterfaceError::NoReturnPath { via: None, .. }),
+            "{error}"
+        );
+        let note = check("203.0.113.5", "2").unwrap().unwrap();
+        assert!(note.contains("have no route"), "{note}");
+    });
 }
 
 #[test]

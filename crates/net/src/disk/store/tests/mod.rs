@@ -299,7 +299,7 @@ fn what_exists_is_kept_unless_it_may_be_replaced() {
     let mut store = open(&scratch.0, Existing::Refuse);
     let (code, text) = failure(deliver(&mut store, &plan, 9));
     assert_eq!(code, ErrorCode::Exists);
-    assert!(text.contains("--overwrite"), "{text}");
+    assert!(text.contains("have the receiver replace"), "{text}");
     assert_eq!(fs::read(scratch.path("f")).unwrap(), b"mine");
     let mut store = open(&scratch.0, Existing::Replace);
     assert_eq!(deliver(&mut store, &plan, 9), StoreEvent::Committed);
@@ -425,7 +425,7 @@ fn a_second_receiver_of_a_plan_is_refused_and_leaves_the_first_alone() {
     let (code, text) = failure(outcome(&mut second));
     assert_eq!(code, ErrorCode::Exists);
     assert!(text.contains("another process receives this"), "{text}");
-    assert!(!text.contains("--overwrite"), "{text}");
+    assert!(!text.contains("replace"), "{text}");
     drop(second);
     first.commit();
     assert_eq!(outcome(&mut first), StoreEvent::Committed);
