@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gauge::load::{MESSAGE_BYTES_MAX, STAMPED_BYTES_MIN};
-use serde::Serialize;
+use gauge::load::{MESSAGE_BYTES_MAX, STAMPED_BYTES_MIN, Schedule};
+use serde::{Serialize, Serializer};
 
 use super::{SessionPlan, message::check_reports};
 use crate::{
@@ -17,7 +17,8 @@ pub(crate) struct LoadSendPlan {
     pub(crate) size: SizeRange,
     pub(crate) count: Option<u64>,
     pub(crate) seconds: Option<Duration>,
-    pub(crate) per_second: Option<u64>,
+    #[serde(rename = "per_second", serialize_with = "rate_of")]
+    pub(crate) schedule: Option<Schedule>,
     pub(crate) stamp: bool,
     pub(crate) seed: u64,
     pub(crate) policy: PolicyArg,
@@ -42,11 +43,15 @@ impl LoadSendPlan {
             );
             return Err(Failure::usage(text));
         }
+        let schedule = args.per_second.map(|rate| Schedule::new(rate.into()));
+        let schedule = schedule
+            .transpose()
+            .map_err(|error| Failure::usage(format!("--per-second: {error}")))?;
         Ok(Self {
             size: args.size,
             count: args.count.map(Into::into),
             seconds: args.seconds,
-            per_second: args.per_second.map(Into::into),
+            schedule,
             stamp: args.stamp,
             seed: args.seed,
             policy: args.policy,
@@ -55,6 +60,10 @@ impl LoadSendPlan {
             session,
         })
     }
+}
+
+fn rate_of<S: Serializer>(schedule: &Option<Schedule>, serializer: S) -> Result<S::Ok, S::Error> {
+    schedule.map(|it| it.per_second()).serialize(serializer)
 }
 
 /// Such messages from a group, each checked.

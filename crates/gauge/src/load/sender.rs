@@ -1,0 +1,269 @@
+//! The sending end: makes messages and hands them to a publisher, on a schedule if wanted.
+
+use std::time::Duration;
+
+use base::Instant;
+use measure::{
+    Schedule,
+    load::{LoadPattern, LoadSizes},
+};
+use towline::{Error, Publisher, SendStatus};
+
+use super::wall_ns;
+
+/// What a [`LoadSender`] sends.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadSpec {
+    /// How long each message is; the seed chooses its content, too.
+    pub sizes: LoadSizes,
+    /// Ends after this number of messages.
+    pub count: Option<u64>,
+    /// Ends this long after the first message was due.
+    pub duration: Option<Duration>,
+    /// When each message is due; without one, as fast as the publisher takes them.
+    pub schedule: Option<Schedule>,
+    /// Each message says when it was due, or without a schedule when it was handed over.
+    pub is_stamped: bool,
+}
+
+/// Makes load messages and hands them over. It never waits longer than its caller says.
+///
+/// A message that found no room when it was due goes late, with the time when it was due: the
+/// delays that a receiver finds have the sender's own waits in them.
+///
+/// ```no_run
+/// # use towline_gauge::load::{LoadSender, LoadSpec};
+/// # fn main() -> Result<(), towline::Error> {
+/// # let (mut publisher, spec): (towline::Publisher, LoadSpec) = todo!();
+/// let mut sender = LoadSender::new(spec);
+/// while !sender.is_over(&mut publisher) {
+///     sender.turn(&mut publisher, std::time::Duration::from_millis(100))?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct LoadSender {
+    spec: LoadSpec,
+    pattern: LoadPattern,
+    scratch: Vec<u8>,
+    messages: u64,
+    bytes: u64,
+    start: Option<Start>,
+}
+
+/// When message 0 was due, by the publisher's clock and by the wall clock.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    at: Instant,
+    wall_ns: u64,
+}
+
+impl LoadSender {
+    /// A sender of the messages that `spec` describes. **Cost**: that of a pattern.
+    #[must_use]
+    pub fn new(spec: LoadSpec) -> Self {
+        Self {
+            spec,
+            pattern: LoadPattern::new(spec.sizes.seed),
+            scratch: vec![0; spec.sizes.max],
+            messages: 0,
+            bytes: 0,
+            start: None,
+        }
+    }
+
+    /// Hands over what is due, for a moment. Where nothing is, or there is no room, it gives the
+    /// publisher a turn and, when that has nothing to do either, waits for `wait_max` at most.
+    /// Message 0 is due at the first call.
+    ///
+    /// # Errors
+    /// When the publisher cannot send, or a message is longer than it takes.
+    pub fn turn(&mut self, publisher: &mut Publisher, wait_max: Duration) -> Result<(), Error> {
+        let start = *self.start.get_or_insert_with(|| Start::now(publisher));
+        let left = self.spec.count.map(|count| count - self.messages);
+        for _ in 0..left.map_or(BATCH_MESSAGES, |left| left.min(BATCH_MESSAGES)) {
+            let due = self.due_after().map(|after| start.at + after);
+            let due = due.filter(|&due| due > publisher.now());
+            if due.is_none() && self.send(publisher, start)? {
+                continue;
+            }
+            if publisher.turn()?.is_idle() {
+                let limit = publisher.now() + wait_max;
+                publisher.wait(Some(due.map_or(limit, |due| due.min(limit))));
+            }
+            break;
+        }
+        Ok(())
+    }
+
+    /// Whether all messages were handed over, or the time is up.
+    #[must_use]
+    pub fn is_over(&self, publisher: &mut Publisher) -> bool {
+        let now = publisher.now();
+        let is_time_up = |duration| {
+            let start = self.start.as_ref();
+            start.is_some_and(|start| now.since(start.at) >= duration)
+        };
+        self.spec.count.is_some_and(|count| self.messages >= count)
+            || self.spec.duration.is_some_and(is_time_up)
+    }
+
+    /// Messages handed over so far.
+    #[must_use]
+    pub const fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Their bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How long after the first one the next message is due, where there is a schedule.
+    fn due_after(&self) -> Option<Duration> {
+        let schedule = self.spec.schedule?;
+        Some(Duration::from_nanos(schedule.due_ns(self.messages)))
+    }
+
+    /// What the next message says of its time.
+    fn stamp_ns(&self, start: Start) -> u64 {
+        match self.spec.schedule {
+            Some(schedule) => start.wall_ns + schedule.due_ns(self.messages),
+            None => wall_ns(),
+        }
+    }
+
+    /// Hands over the next message; false when there is no room for it.
+    fn send(&mut self, publisher: &mut Publisher, start: Start) -> Result<bool, Error> {
+        let size = self.spec.sizes.of(self.messages);
+        let stamp_ns = self.spec.is_stamped.then(|| self.stamp_ns(start));
+        let (pattern, sequence) = (&self.pattern, self.messages);
+        let fill = |message: &mut [u8]| {
+            pattern.fill(sequence, message);
+            if let Some(stamp_ns) = stamp_ns {
+                LoadPattern::stamp(message, stamp_ns);
+            }
+        };
+        let status = if size <= publisher.packet_limit() {
+            publisher.try_send_with(size, fill)?
+        } else {
+            let message = &mut self.scratch[..size];
+            fill(message);
+            publisher.try_send(message)?
+        };
+        let is_taken = status == SendStatus::Taken;
+        if is_taken {
+            self.messages += 1;
+            self.bytes += size as u64;
+        }
+        Ok(is_taken)
+    }
+}
+
+impl Start {
+    /// Now, by both clocks. A thread that was interrupted between the two readings reads again.
+    fn now(publisher: &mut Publisher) -> Self {
+        let mut read = || Self {
+            at: publisher.now(),
+            wall_ns: wall_ns(),
+        };
+        let mut start = read();
+        for _ in 0..CLOCK_READINGS_MAX {
+            let again = read();
+            if again.at.since(start.at) <= CLOCK_READING_MAX {
+                break;
+            }
+            start = again;
+        }
+        start
+    }
+}
+
+/// Two clocks read within this count as read at once.
+const CLOCK_READING_MAX: Duration = Duration::from_micros(2);
+const CLOCK_READINGS_MAX: usize = 100;
+/// Between two looks of the caller at the clock and at events.
+const BATCH_MESSAGES: u64 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use towline::{Group, Received, SessionBuilder, Subscriber};
+
+    use super::{super::LoadCheck, *};
+
+    fn spec() -> LoadSpec {
+        LoadSpec {
+            sizes: LoadSizes {
+                min: 100,
+                max: 5_000,
+                seed: 7,
+            },
+            count: Some(50),
+            duration: None,
+            schedule: Some(Schedule::new(1_000).unwrap()),
+            is_stamped: true,
+        }
+    }
+
+    fn session() -> SessionBuilder {
+        let group: Group = "239.192.0.9@lo:17599".parse().unwrap();
+        SessionBuilder::new(group).reports(false)
+    }
+
+    #[test]
+    fn a_schedule_is_kept_and_each_message_says_when_it_was_due() {
+        lab::isolated(|| {
+            let mut subscriber = Subscriber::open(&session()).unwrap();
+            let mut publisher = Publisher::builder(session()).open().unwrap();
+            let mut sender = LoadSender::new(spec());
+            let (mut check, mut stamps) = (LoadCheck::new(7).stamped(true), Vec::new());
+            let started = std::time::Instant::now();
+            while stamps.len() < 50 && started.elapsed() < Duration::from_secs(10) {
+                if sender.is_over(&mut publisher) {
+                    publisher.turn().unwrap();
+                } else {
+                    sender
+                        .turn(&mut publisher, Duration::from_millis(1))
+                        .unwrap();
+                }
+                while let Ok(Received::Message { data, .. }) = subscriber.try_recv().unwrap() {
+                    stamps.extend(check.take(data));
+                }
+            }
+            // The last one was due 49 ms after the first: no earlier did it leave.
+            assert!(started.elapsed() >= Duration::from_millis(49));
+            let first = stamps[0];
+            let expected: Vec<u64> = (0..50).map(|slot| first + slot * 1_000_000).collect();
+            assert_eq!(stamps, expected);
+            let tally = check.tally();
+            assert_eq!((tally.corrupt, tally.missing), (0, 0));
+            assert_eq!((sender.messages(), sender.bytes()), (50, tally.bytes));
+        });
+    }
+
+    #[test]
+    fn it_is_over_when_the_time_is_up() {
+        lab::isolated(|| {
+            let mut publisher = Publisher::builder(session()).open().unwrap();
+            let (count, schedule) = (None, None);
+            let duration = Some(Duration::from_millis(20));
+            let mut sender = LoadSender::new(LoadSpec {
+                count,
+                duration,
+                schedule,
+                ..spec()
+            });
+            // Nothing was due yet: the time has not begun.
+            assert!(!sender.is_over(&mut publisher));
+            let started = std::time::Instant::now();
+            while !sender.is_over(&mut publisher) {
+                let wait = Duration::from_millis(1);
+                sender.turn(&mut publisher, wait).unwrap();
+            }
+            assert!(started.elapsed() >= Duration::from_millis(20));
+            assert!(sender.messages() > 0);
+        });
+    }
+}
