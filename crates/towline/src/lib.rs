@@ -37,6 +37,9 @@ pub use files::{
     Target,
 };
 
+mod hook;
+pub use hook::{Completed, Hook, HookError, HookFailure};
+
 mod key;
 pub use key::read_key;
 
@@ -51,6 +54,9 @@ pub use session::SessionBuilder;
 
 mod sources;
 pub use sources::Allowed;
+
+mod stall;
+pub use stall::StallWatch;
 
 mod subscriber;
 pub use subscriber::Subscriber;

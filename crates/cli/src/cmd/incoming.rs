@@ -9,10 +9,11 @@ use std::{
 
 use indicatif::ProgressBar;
 use towline::{
-    FileReceiver, ObjectReceiverEvent, Offer, Phase, PlanReceiverEvent, ReceiverProgress,
+    Completed, FileReceiver, Hook, ObjectReceiverEvent, Offer, PlanReceiverEvent, ReceiverProgress,
+    StallWatch,
 };
 
-use super::hook::{Completed, Hook};
+use super::hook;
 use crate::{
     failure::Failure,
     plan::RecvPlan,
@@ -25,7 +26,7 @@ pub(super) struct Incoming<'a> {
     output: &'a Output,
     progress: Progress,
     transfers: BTreeMap<u32, Transfer>,
-    pub(super) hook: Hook<'a>,
+    hook: Hook,
     /// Transfers that have begun.
     pub(super) count: u64,
     complete: u64,
@@ -43,7 +44,7 @@ struct Transfer {
     began: Instant,
     bar: Option<ProgressBar>,
     progress: Option<ReceiverProgress>,
-    activity: Activity,
+    stall: StallWatch,
     root: Option<String>,
     error: Option<String>,
     /// Why its sender has given this receiver up, while it has not come back.
@@ -59,7 +60,7 @@ impl<'a> Incoming<'a> {
             output,
             progress: output.progress(),
             transfers: BTreeMap::new(),
-            hook: Hook::new(&plan.exec, output),
+            hook: Hook::new(plan.exec.clone()),
             count: 0,
             complete: 0,
             failed: 0,
@@ -100,7 +101,7 @@ impl<'a> Incoming<'a> {
                 let host = sender.address.ip();
                 if let Some(transfer) = self.transfers.get_mut(&transfer) {
                     transfer.given_up = None;
-                    transfer.activity.stir();
+                    transfer.stall.stir(Instant::now());
                 }
                 self.output.note(&format!(
                     "the sender is back at {host}: transfer {transfer} goes on"
@@ -120,12 +121,13 @@ impl<'a> Incoming<'a> {
 
     /// Shows how far each is.
     pub(super) fn look(&mut self, receiver: &FileReceiver) {
+        let now = Instant::now();
         for (number, progress) in receiver.progress() {
             let Some(transfer) = self.transfers.get_mut(&number) else {
                 continue;
             };
             transfer.progress = Some(progress);
-            transfer.activity.note(&progress);
+            transfer.stall.note(now, &progress);
             if let Some(bar) = &transfer.bar {
                 let numbers = &progress.numbers;
                 bar.set_position(numbers.held);
@@ -137,11 +139,19 @@ impl<'a> Incoming<'a> {
         }
     }
 
+    /// Looks after the programs that run after transfers. True when none is left.
+    pub(super) fn look_after_hook(&mut self) -> bool {
+        hook::look(&mut self.hook, self.output)
+    }
+
     /// Transfers under way in which nothing has moved for `timeout`.
     pub(super) fn stuck(&self, timeout: Duration) -> Vec<u32> {
+        let now = Instant::now();
+        let is_stuck = |transfer: &Transfer| {
+            transfer.time.is_none() && transfer.stall.is_stalled(now, timeout)
+        };
         let transfers = self.transfers.iter();
-        let stuck = transfers
-            .filter(|(_, transfer)| transfer.time.is_none() && transfer.activity.is_stuck(timeout));
+        let stuck = transfers.filter(|(_, transfer)| is_stuck(transfer));
         stuck.map(|(&number, _)| number).collect()
     }
 
@@ -152,7 +162,7 @@ impl<'a> Incoming<'a> {
         let mut report = self.report_of(&last.unwrap_or_else(|| Transfer::new(None)));
         report.passed_over = self.passed_over;
         report.passed_over_why.clone_from(&self.passed_over_why);
-        report.exec_failures = self.hook.failures;
+        report.exec_failures = self.hook.failed();
         report
     }
 
@@ -171,8 +181,8 @@ impl<'a> Incoming<'a> {
         report.bytes = self.bytes;
         report.passed_over = self.passed_over;
         report.passed_over_why.clone_from(&self.passed_over_why);
-        report.exec_runs = self.hook.runs;
-        report.exec_failures = self.hook.failures;
+        report.exec_runs = self.hook.started();
+        report.exec_failures = self.hook.failed();
     }
 
     fn pass_over(&mut self, host: IpAddr, text: &str) {
@@ -295,7 +305,7 @@ impl Transfer {
             began: Instant::now(),
             bar: None,
             progress: None,
-            activity: Activity::new(),
+            stall: StallWatch::new(Instant::now()),
             root: None,
             error: None,
             given_up: None,
@@ -312,42 +322,6 @@ impl Transfer {
             Some(bar) => bar.abandon(),
             None => {}
         }
-    }
-}
-
-/// When something last moved in a transfer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Activity {
-    /// Bytes held and verified then.
-    moved: u64,
-    moved_at: Instant,
-}
-
-impl Activity {
-    pub(super) fn new() -> Self {
-        Self {
-            moved: 0,
-            moved_at: Instant::now(),
-        }
-    }
-
-    /// Something moves that no number shows.
-    pub(super) fn stir(&mut self) {
-        self.moved_at = Instant::now();
-    }
-
-    pub(super) fn note(&mut self, progress: &ReceiverProgress) {
-        let moved = progress.numbers.held + progress.numbers.verified;
-        // Names are being given: only the disk's answer says what is there in the end.
-        let is_at_disk = matches!(progress.phase, Phase::Preparing | Phase::Committing);
-        if moved != self.moved || is_at_disk {
-            self.moved = moved;
-            self.stir();
-        }
-    }
-
-    pub(super) fn is_stuck(&self, timeout: Duration) -> bool {
-        self.moved_at.elapsed() >= timeout
     }
 }
 

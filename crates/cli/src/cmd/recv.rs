@@ -5,11 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use towline::{FileReceiver, Target};
+use towline::{FileReceiver, StallWatch, Target};
 
 use super::{
-    hook::Hook,
-    incoming::{Activity, Incoming},
+    hook,
+    incoming::Incoming,
     station::{Patience, Station, TICK, a_sender, counters},
 };
 use crate::{
@@ -27,7 +27,7 @@ pub(super) fn run(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> 
         let text = "--json prints to standard output, and so does --to-stdout: leave one out";
         return Err(Failure::usage(text));
     }
-    Hook::check(&plan.exec)?;
+    hook::check(&plan.exec)?;
     let interrupt = Interrupt::install()?;
     let mut receiver = open(plan)?;
     for warning in receiver.take_warnings() {
@@ -40,7 +40,7 @@ pub(super) fn run(plan: &RecvPlan, output: &Output) -> Result<Verdict, Failure> 
         station: Station::open("receiver", &plan.session, output)?,
         incoming: Incoming::new(plan, output),
         patience: Patience::new(),
-        activity: Activity::new(),
+        stall: StallWatch::new(Instant::now()),
         leaving: None,
         has_timed_out: false,
     };
@@ -73,7 +73,7 @@ struct Service<'a> {
     incoming: Incoming<'a>,
     patience: Patience,
     /// Without `--serve`: of its one transfer, or of the wait for it.
-    activity: Activity,
+    stall: StallWatch,
     /// When everything was given up.
     leaving: Option<Instant>,
     has_timed_out: bool,
@@ -85,7 +85,7 @@ impl Service<'_> {
         loop {
             let is_on = receiver.turn()?;
             while let Some(event) = receiver.pop_event() {
-                self.activity.stir();
+                self.stall.stir(Instant::now());
                 self.incoming.take(event, receiver)?;
             }
             if Instant::now() >= due || !is_on {
@@ -100,14 +100,14 @@ impl Service<'_> {
         }
         self.incoming.look(receiver);
         // What the programs do is part of the work.
-        while !self.incoming.hook.look() && self.interrupt.sleep(TICK) {}
+        while !self.incoming.look_after_hook() && self.interrupt.sleep(TICK) {}
         Ok(())
     }
 
     /// What is done ten times a second.
     fn look(&mut self, receiver: &mut FileReceiver) {
         self.incoming.look(receiver);
-        self.incoming.hook.look();
+        self.incoming.look_after_hook();
         self.station.show(|snapshot| receiver.snapshot(snapshot));
         if self.incoming.count == 0 {
             let plan = &self.plan.session;
@@ -123,7 +123,7 @@ impl Service<'_> {
                 "the receiver was interrupted; what it has is kept",
             );
         } else if let Some(timeout) = self.plan.timeout {
-            self.check_activity(receiver, timeout);
+            self.check_stall(receiver, timeout);
         }
     }
 
@@ -134,17 +134,18 @@ impl Service<'_> {
 
     /// Gives up what has not moved for the time allowed: a service only the transfer, and it goes
     /// on.
-    fn check_activity(&mut self, receiver: &mut FileReceiver, timeout: Duration) {
+    fn check_stall(&mut self, receiver: &mut FileReceiver, timeout: Duration) {
         if self.plan.is_serving {
             for number in self.incoming.stuck(timeout) {
                 receiver.cancel_transfer(number, TIMED_OUT);
             }
             return;
         }
+        let now = Instant::now();
         for (_, progress) in receiver.progress() {
-            self.activity.note(&progress);
+            self.stall.note(now, &progress);
         }
-        if self.activity.is_stuck(timeout) {
+        if self.stall.is_stalled(now, timeout) {
             self.has_timed_out = true;
             self.leave(receiver, TIMED_OUT);
         }

@@ -1,0 +1,320 @@
+//! A program that runs after each transfer that has been delivered.
+//!
+//! ```text
+//!   Delivered --push--> waiting --turn--> the program, one at a time --turn--> pop_failure
+//! ```
+//! The programs run in the order of the transfers, without a shell. A program reads nothing, and
+//! what it prints goes to standard error: standard output is for the caller's own documents.
+
+use std::{
+    collections::VecDeque,
+    env, fmt, fs, io,
+    os::{fd::AsFd as _, unix::fs::PermissionsExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+/// What a program is told of the transfer that it runs for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// The directory, or the one thing in it that the transfer brought: `TOWLINE_PATH`.
+    pub path: PathBuf,
+    /// Which transfer it was: `TOWLINE_PLAN`.
+    pub plan: String,
+    /// The sender's address: `TOWLINE_SENDER`.
+    pub sender: String,
+    /// Bytes of content: `TOWLINE_BYTES`.
+    pub bytes: u64,
+    /// The root hash, in hexadecimal digits: `TOWLINE_ROOT`.
+    pub root: String,
+}
+
+/// Runs a program after each transfer.
+///
+/// [`Hook::push`] and [`Hook::turn`] never wait. Dropped, it leaves a program that runs alone.
+#[derive(Debug)]
+pub struct Hook {
+    words: Vec<String>,
+    waiting: VecDeque<Completed>,
+    running: Option<Child>,
+    started: u64,
+    failed: u64,
+    untold: VecDeque<HookFailure>,
+}
+
+/// A program that failed, or was not run.
+#[derive(Debug)]
+pub enum HookFailure {
+    /// It ended with another status than 0, or by a signal.
+    Ended(ExitStatus),
+    /// The system does not say how it ended.
+    Lost(io::Error),
+    /// It was not run for the transfer that brought `path`.
+    NotRun {
+        /// What the transfer brought.
+        path: PathBuf,
+        /// Why.
+        cause: String,
+    },
+}
+
+/// Why a program cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HookError {
+    /// The file is there, and nobody may execute it.
+    #[error("{} may not be executed; chmod +x it", .0.display())]
+    NotExecutable(PathBuf),
+    /// The path leads to no file.
+    #[error("there is no such file; name a program, with its path from the root")]
+    NoFile,
+    /// A bare name that no directory of `PATH` has.
+    #[error("no directory of PATH has it; name it with its path")]
+    NotInPath,
+}
+
+impl Hook {
+    /// Runs the program that the first of `words` names, with the others as its arguments; nothing
+    /// when there are none.
+    #[must_use]
+    pub const fn new(words: Vec<String>) -> Self {
+        Self {
+            words,
+            waiting: VecDeque::new(),
+            running: None,
+            started: 0,
+            failed: 0,
+            untold: VecDeque::new(),
+        }
+    }
+
+    /// Finds out whether `program` can be run, before anybody is waited for.
+    ///
+    /// # Errors
+    /// When there is no such program, or it may not be executed.
+    pub fn check(program: &str) -> Result<(), HookError> {
+        let is_path = program.contains('/');
+        let candidates = if is_path {
+            vec![PathBuf::from(program)]
+        } else {
+            let path = env::var_os("PATH").unwrap_or_default();
+            let directories = env::split_paths(&path);
+            directories.map(|it| it.join(program)).collect()
+        };
+        let mut found = candidates.into_iter().filter(|path| path.is_file());
+        let first = found.next();
+        if first
+            .iter()
+            .cloned()
+            .chain(found)
+            .any(|path| is_executable(&path))
+        {
+            return Ok(());
+        }
+        Err(match first {
+            Some(path) => HookError::NotExecutable(path),
+            None if is_path => HookError::NoFile,
+            None => HookError::NotInPath,
+        })
+    }
+
+    /// Runs the program for one more transfer, when those before are through. At most
+    /// [`Hook::WAITING_MAX`] wait; one more is not run, which is a failure.
+    pub fn push(&mut self, completed: Completed) {
+        if self.words.is_empty() {
+            return;
+        }
+        if self.waiting.len() >= Self::WAITING_MAX {
+            let cause = format!("{} runs wait already", Self::WAITING_MAX);
+            let path = completed.path;
+            return self.fail(HookFailure::NotRun { path, cause });
+        }
+        self.waiting.push_back(completed);
+    }
+
+    /// Looks after the program that runs, and starts the next. True when none is left.
+    pub fn turn(&mut self) -> bool {
+        if let Some(child) = &mut self.running {
+            let ended = match child.try_wait() {
+                Ok(None) => return false,
+                Ok(Some(status)) if status.success() => None,
+                Ok(Some(status)) => Some(HookFailure::Ended(status)),
+                Err(error) => Some(HookFailure::Lost(error)),
+            };
+            self.running = None;
+            if let Some(failure) = ended {
+                self.fail(failure);
+            }
+        }
+        while let Some(completed) = self.waiting.pop_front() {
+            match self.start(&completed) {
+                Ok(child) => {
+                    self.started += 1;
+                    self.running = Some(child);
+                    return false;
+                }
+                Err(error) => self.fail(HookFailure::NotRun {
+                    path: completed.path,
+                    cause: error.to_string(),
+                }),
+            }
+        }
+        true
+    }
+
+    /// The next failure that was not told yet; of those that nobody takes the last 1,024 are kept.
+    pub fn pop_failure(&mut self) -> Option<HookFailure> {
+        self.untold.pop_front()
+    }
+
+    /// How often the program was started.
+    #[must_use]
+    pub const fn started(&self) -> u64 {
+        self.started
+    }
+
+    /// How often it failed or was not run.
+    #[must_use]
+    pub const fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// The program and its arguments.
+    #[must_use]
+    pub fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    fn start(&self, completed: &Completed) -> io::Result<Child> {
+        let Some((program, arguments)) = self.words.split_first() else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        Command::new(program)
+            .args(arguments)
+            .env("TOWLINE_PATH", &completed.path)
+            .env("TOWLINE_PLAN", &completed.plan)
+            .env("TOWLINE_SENDER", &completed.sender)
+            .env("TOWLINE_BYTES", completed.bytes.to_string())
+            .env("TOWLINE_ROOT", &completed.root)
+            .stdin(Stdio::null())
+            .stdout(io::stderr().as_fd().try_clone_to_owned()?)
+            .spawn()
+    }
+
+    fn fail(&mut self, failure: HookFailure) {
+        self.failed += 1;
+        if self.untold.len() >= Self::WAITING_MAX {
+            self.untold.pop_front();
+        }
+        self.untold.push_back(failure);
+    }
+
+    /// Transfers that wait for those before at most.
+    pub const WAITING_MAX: usize = 1_024;
+}
+
+impl fmt::Display for HookFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended(status) => write!(f, "failed: {status}"),
+            Self::Lost(error) => write!(f, "failed: {error}"),
+            Self::NotRun { path, cause } => {
+                write!(f, "was not run for {}: {cause}", path.display())
+            }
+        }
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{thread, time::Duration};
+
+    use super::*;
+
+    fn completed(path: &str) -> Completed {
+        Completed {
+            path: path.into(),
+            plan: "7".to_owned(),
+            sender: "10.0.0.1".to_owned(),
+            bytes: 12,
+            root: "ab".to_owned(),
+        }
+    }
+
+    fn hook(script: &str) -> Hook {
+        Hook::new(["sh", "-c", script].map(str::to_owned).into())
+    }
+
+    /// Turns it until no program is left.
+    fn finish(hook: &mut Hook) -> Vec<String> {
+        while !hook.turn() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let failures = std::iter::from_fn(|| hook.pop_failure());
+        failures.map(|failure| failure.to_string()).collect()
+    }
+
+    #[test]
+    fn the_program_is_told_of_each_transfer_in_turn() {
+        let mut hook = hook(
+            "test $TOWLINE_PATH/$TOWLINE_PLAN/$TOWLINE_SENDER/$TOWLINE_BYTES/$TOWLINE_ROOT = \
+             a/7/10.0.0.1/12/ab",
+        );
+        ["a", "b", "a"]
+            .into_iter()
+            .for_each(|path| hook.push(completed(path)));
+        // The second has another path, and fails.
+        assert_eq!(finish(&mut hook), ["failed: exit status: 1"]);
+        assert_eq!((hook.started(), hook.failed()), (3, 1));
+    }
+
+    #[test]
+    fn one_that_cannot_be_started_is_told_and_the_next_is_tried() {
+        let mut hook = Hook::new(vec!["no/such/program".to_owned()]);
+        ["a", "b"]
+            .into_iter()
+            .for_each(|path| hook.push(completed(path)));
+        let told = finish(&mut hook);
+        assert!(told[0].starts_with("was not run for a: "), "{told:?}");
+        assert!(told[1].starts_with("was not run for b: "), "{told:?}");
+        assert_eq!((hook.started(), hook.failed()), (0, 2));
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut hook = hook("true");
+        for _ in 0..=Hook::WAITING_MAX {
+            hook.push(completed("a"));
+        }
+        let told = hook.pop_failure().unwrap().to_string();
+        assert_eq!(told, "was not run for a: 1024 runs wait already");
+        assert!(hook.pop_failure().is_none());
+    }
+
+    #[test]
+    fn without_words_nothing_runs() {
+        let mut hook = Hook::new(Vec::new());
+        hook.push(completed("a"));
+        assert!(hook.turn());
+        assert_eq!((hook.started(), hook.failed()), (0, 0));
+    }
+
+    #[test]
+    fn a_program_is_looked_for_as_the_system_will() {
+        assert_eq!(Hook::check("sh"), Ok(()));
+        assert_eq!(Hook::check("/bin/sh"), Ok(()));
+        assert_eq!(
+            Hook::check("no-such-program-at-all"),
+            Err(HookError::NotInPath)
+        );
+        assert_eq!(Hook::check("no/such/program"), Err(HookError::NoFile));
+        let plain = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        assert_eq!(
+            Hook::check(plain),
+            Err(HookError::NotExecutable(plain.into()))
+        );
+    }
+}

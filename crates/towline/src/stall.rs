@@ -1,0 +1,99 @@
+//! Whether anything still moves in the transfer of a receiver of files.
+
+use std::time::{Duration, Instant};
+
+use delivery::ReceiverProgress;
+use wire::object::Phase;
+
+/// Tells when nothing has moved in a transfer for some time.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use towline::StallWatch;
+/// let now = Instant::now();
+/// let mut watch = StallWatch::new(now);
+/// assert!(!watch.is_stalled(now, Duration::from_secs(10)));
+/// // An event came that no number shows.
+/// watch.stir(now + Duration::from_secs(8));
+/// assert!(!watch.is_stalled(now + Duration::from_secs(17), Duration::from_secs(10)));
+/// assert!(watch.is_stalled(now + Duration::from_secs(18), Duration::from_secs(10)));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct StallWatch {
+    /// Bytes held and verified when something moved last.
+    moved: u64,
+    moved_at: Instant,
+}
+
+impl StallWatch {
+    /// Begins to watch.
+    #[must_use]
+    pub const fn new(now: Instant) -> Self {
+        Self {
+            moved: 0,
+            moved_at: now,
+        }
+    }
+
+    /// Notes that something moved which the progress does not show: an event, a sender that is
+    /// back.
+    pub const fn stir(&mut self, now: Instant) {
+        self.moved_at = now;
+    }
+
+    /// Compares how far the transfer is with the last time. One that prepares its files or gives
+    /// them their names counts as moving: only the disk says how long that takes.
+    pub fn note(&mut self, now: Instant, progress: &ReceiverProgress) {
+        let moved = progress.numbers.held + progress.numbers.verified;
+        let is_at_disk = matches!(progress.phase, Phase::Preparing | Phase::Committing);
+        if moved != self.moved || is_at_disk {
+            self.moved = moved;
+            self.stir(now);
+        }
+    }
+
+    /// Whether nothing has moved for `timeout`.
+    #[must_use]
+    pub fn is_stalled(&self, now: Instant, timeout: Duration) -> bool {
+        now.saturating_duration_since(self.moved_at) >= timeout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(10);
+
+    fn progress(phase: Phase, held: u64, verified: u64) -> ReceiverProgress {
+        let mut progress = ReceiverProgress {
+            phase,
+            content_bytes: 100,
+            numbers: Default::default(),
+        };
+        (progress.numbers.held, progress.numbers.verified) = (held, verified);
+        progress
+    }
+
+    #[test]
+    fn bytes_that_come_or_are_verified_move_a_transfer() {
+        let start = Instant::now();
+        let mut watch = StallWatch::new(start);
+        watch.note(start + TIMEOUT / 2, &progress(Phase::Receiving, 10, 0));
+        watch.note(start + TIMEOUT, &progress(Phase::Receiving, 10, 0));
+        assert!(!watch.is_stalled(start + TIMEOUT, TIMEOUT));
+        assert!(watch.is_stalled(start + TIMEOUT * 3 / 2, TIMEOUT));
+        watch.note(start + TIMEOUT * 3 / 2, &progress(Phase::Receiving, 10, 5));
+        assert!(!watch.is_stalled(start + TIMEOUT * 2, TIMEOUT));
+    }
+
+    #[test]
+    fn who_waits_for_the_disk_is_not_stalled() {
+        let start = Instant::now();
+        for phase in [Phase::Preparing, Phase::Committing] {
+            let mut watch = StallWatch::new(start);
+            watch.note(start + TIMEOUT * 5, &progress(phase, 0, 0));
+            assert!(!watch.is_stalled(start + TIMEOUT * 5, TIMEOUT), "{phase}");
+        }
+    }
+}
