@@ -1,6 +1,6 @@
 # Short names for what the repository can do. `make demo` and `make test` set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: demo test sim bench readme-maps soak lint fuzz build install uninstall help
+.PHONY: demo test sim bench bench-page readme-maps soak lint fuzz build install uninstall help
 
 # A toolchain that scripts/setup.sh has just installed is not on the caller's path yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -20,6 +20,11 @@ sim: ## 10,000 seeds of the simulated network, or ARGS=SEEDS
 bench: ## rates and costs on this machine, beside rivals
 	@scripts/setup.sh rust bench
 	@cargo run --quiet --locked --package xtask -- bench $(ARGS)
+
+bench-page: ## all benches into docs/bench, and the book's page from them; on a quiet machine
+	@scripts/setup.sh rust bench
+	@cargo run --quiet --locked --package xtask -- bench --out docs/bench $(ARGS)
+	@cargo run --quiet --locked --package xtask -- bench page
 
 readme-maps: ## the pictures of the README anew, from real runs; needs a quiet machine
 	@scripts/setup.sh rust

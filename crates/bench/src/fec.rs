@@ -4,6 +4,7 @@ use std::process::Command;
 
 use crate::{
     program::{printed, root},
+    record,
     sample::{Sample, Series},
     table,
 };
@@ -16,8 +17,12 @@ pub(crate) fn run(pairs: usize) -> Result<String, String> {
         ("encode", "encode 8 parity packets"),
         ("decode", "recover 8 lost"),
     ] {
-        text += &format!("64 packets of 1400 B, {title}, one thread, {pairs} pairs\n");
-        text += &table::render(&series(&lines, work)?, "MB/s");
+        let title = format!("64 packets of 1400 B, {title}, one thread, {pairs} pairs");
+        text += &format!("{title}\n");
+        let series = series(&lines, work)?;
+        text += &table::render(&series, "MB/s");
+        let name = format!("fec-{work}");
+        record::write(&name, &title, "MB/s", &series, series.len())?;
         text.push('\n');
     }
     Ok(text)

@@ -20,6 +20,7 @@ mod fec;
 mod files;
 mod machine;
 mod matrix;
+mod page;
 mod parity;
 mod peer;
 mod program;
@@ -47,6 +48,9 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if request.is_page {
+        return finish(page::draw().map(|line| println!("{line}")));
+    }
     let halt_poll = request.is_halt_poll.then(machine::HaltPoll::set);
     if let Some(Err(refusal)) = &halt_poll {
         eprintln!("bench: {refusal}");
@@ -60,6 +64,10 @@ fn main() -> ExitCode {
         Some(seconds) => soak(seconds).map(|line| println!("{line}")),
         None => run(&request),
     };
+    finish(outcome)
+}
+
+fn finish(outcome: Result<(), String>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
@@ -77,6 +85,8 @@ struct Request {
     sizes: Vec<usize>,
     soak_seconds: Option<u64>,
     is_halt_poll: bool,
+    /// Draw the page of committed results, and measure nothing.
+    is_page: bool,
     /// An older program of ours, to compare with.
     before: Option<PathBuf>,
 }
@@ -89,6 +99,7 @@ impl Request {
             sizes: vec![1400, 64],
             soak_seconds: None,
             is_halt_poll: false,
+            is_page: false,
             before: None,
         };
         while let Some(arg) = args.next() {
@@ -100,7 +111,16 @@ impl Request {
                 request.is_halt_poll = true;
                 continue;
             }
+            if arg == "page" {
+                request.is_page = true;
+                continue;
+            }
             let text = args.next();
+            if arg == "--out" {
+                let path = text.ok_or("--out wants a directory")?;
+                record::into(program::root().join(path));
+                continue;
+            }
             if arg == "--before" {
                 let path = text.ok_or("--before wants the path of a program")?;
                 request.before = Some(path.into());
@@ -198,7 +218,7 @@ fn messages(request: &Request) -> Result<(), String> {
             peers.push(Box::new(Towline::packed(size)?));
         }
         peers.push(Box::new(Towline::new(size)?));
-        let title = format!("payload {size} B, {} pairs", request.pairs);
+        let title = format!("messages of {size} B, {} pairs", request.pairs);
         let series = compare(&lab, &peers, request.pairs, "msg/s")?;
         record::keep(&format!("messages-{size}"), &title, "msg/s", &series)?;
     }
@@ -336,6 +356,8 @@ usage: make bench ARGS=\"[fec] [messages] [matrix] [tail] [parity] [files] [tree
        of some also a part: capture-rate -cost -small -send -gaps -read, rtt-sockperf -pgm -pacing,
        udp-flood -rate -limit; --halt-poll: on a guest whose idle processors wake up slowly, with
        the kernel's own guest_halt_poll_ns, put back at the end
+       --out DIR keeps the runs as JSON there instead of in target/bench; `page` draws
+       docs/src/bench.md from docs/bench, and measures nothing
        make soak ARGS=[SECONDS], at least 8";
 /// What can be asked for by name; without any, all are run.
 const GROUPS: [&str; 11] = [

@@ -15,6 +15,7 @@ use lab::{Lab, LabSpec};
 
 use crate::{
     program::{self, Running, number_after},
+    record,
     sample::spread,
 };
 
@@ -24,6 +25,7 @@ pub(crate) fn run(runs: usize) -> Result<String, String> {
         "{:<16} {:>8} {:>24} {:>24}\n",
         "cable", "beside", "ours, of the cable", "repaired for each sent"
     );
+    let mut rows = Vec::new();
     for (mbit_per_s, has_rival) in CASES {
         let beside = if has_rival { "CUBIC" } else { "nobody" };
         let mut found = [Vec::new(), Vec::new()];
@@ -36,9 +38,15 @@ pub(crate) fn run(runs: usize) -> Result<String, String> {
             found[0].push(used);
             found[1].push(repaired);
         }
+        let runs = found[0].iter().zip(&found[1]);
+        let runs = runs.map(|(&used, &repaired)| vec![used, repaired]);
+        let name = format!("{mbit_per_s} Mbit/s beside {beside}");
+        rows.push((name, runs.collect()));
         let [used, repaired] = found.map(shown);
         text += &format!("{mbit_per_s:>9} Mbit/s {beside:>8} {used:>24} {repaired:>24}\n");
     }
+    let title = "the rate that sets itself: share of the line";
+    record::raw("rate", title, &["% of the line", "% repaired"], &rows, 1)?;
     Ok(text)
 }
 

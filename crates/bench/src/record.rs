@@ -1,14 +1,13 @@
-//! What stays of a comparison: its table, every run as JSON, and a picture.
+//! What stays of a comparison: its table, and every run as JSON, from which [`crate::page`] draws.
 
-use std::fs;
+use std::{fs, path::PathBuf, sync::OnceLock};
 
-use measure::plot::{self, Bar};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
-    machine, program,
+    machine, page, program,
     sample::{Sample, Series},
-    table::{self, memory},
+    table,
 };
 
 /// Prints the table of a comparison, and keeps its runs as [`write()`] does.
@@ -17,8 +16,8 @@ pub(crate) fn keep(name: &str, title: &str, unit: &str, series: &[Series]) -> Re
     write(name, title, unit, series, series.len())
 }
 
-/// Leaves every run in `NAME.json` and bars in `NAME.svg`, both in `target/bench`. Of each `group`
-/// rows, which may not be 0, the first is ours, with which the others are compared.
+/// Keeps every run as [`raw()`] does. Of each `group` rows, which may not be 0, the first is ours,
+/// with which the others are compared.
 pub(crate) fn write(
     name: &str,
     title: &str,
@@ -26,54 +25,74 @@ pub(crate) fn write(
     series: &[Series],
     group: usize,
 ) -> Result<(), String> {
-    let directory = program::root().join("target/bench");
-    let failed = |error| format!("{}: {error}", directory.display());
-    fs::create_dir_all(&directory).map_err(failed)?;
-    let rows: Vec<_> = series
+    let rows: Vec<Row> = series
         .iter()
         .map(|row| {
-            let runs: Vec<_> = row.samples().iter().map(document).collect();
-            json!({"peer": row.name, "runs": runs})
+            let runs = row.samples().iter().map(figures).collect();
+            (row.name.clone(), runs)
         })
         .collect();
-    let machine = machine::describe();
-    let raw = json!({
+    raw(name, title, &[unit, "CPU s/GB", "MiB"], &rows, group)
+}
+
+/// A peer, and the figures of each of its runs.
+pub(crate) type Row = (String, Vec<Vec<f64>>);
+
+/// Leaves every run in `NAME.json` and bars of the first column in `NAME.svg`, in `target/bench`;
+/// with `--out DIR` the JSON alone, in that directory.
+pub(crate) fn raw(
+    name: &str,
+    title: &str,
+    columns: &[&str],
+    rows: &[Row],
+    group: usize,
+) -> Result<(), String> {
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|(peer, runs)| json!({"peer": peer, "runs": runs}))
+        .collect();
+    let document = json!({
         "title": title,
-        "unit": unit,
-        "machine": machine,
+        "machine": machine::describe(),
         "commit": program::commit(),
-        "arguments": std::env::args().skip(1).collect::<Vec<_>>(),
+        "columns": columns,
+        "group": group,
         "rows": rows,
     });
-    let picture = plot::svg(&plot::bars(title, &[machine], unit, &bars(series, group)));
-    for (ending, content) in [("json", format!("{raw:#}\n")), ("svg", picture)] {
-        let path = directory.join(name).with_extension(ending);
+    let directory = OUT.get().cloned();
+    let picture = match directory {
+        Some(_) => None,
+        None => Some(page::picture(&document)?),
+    };
+    let directory = directory.unwrap_or_else(|| program::root().join("target/bench"));
+    let failed = |error| format!("{}: {error}", directory.display());
+    fs::create_dir_all(&directory).map_err(failed)?;
+    let json = Some(format!("{document:#}\n"));
+    for (ending, content) in [("json", json), ("svg", picture)] {
+        let Some(content) = content else { continue };
+        let path = directory.join(format!("{name}.{ending}"));
         fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))?;
         eprintln!("kept: {}", path.display());
     }
     Ok(())
 }
 
-fn document(run: &Sample) -> Value {
-    json!({
-        "rate": run.rate,
-        "missing": run.missing,
-        "cpu_seconds": run.cpu_seconds,
-        "bytes": run.bytes,
-        "peak_kib": run.peak_kib,
-        "steal_permille": run.steal_permille,
-    })
+/// Keeps the JSON of this process's comparisons in `directory`.
+pub(crate) fn into(directory: PathBuf) {
+    // It is set once, from the command line.
+    let _ok = OUT.set(directory);
 }
 
-fn bars(series: &[Series], group: usize) -> Vec<Bar> {
-    let bar = |(nth, row): (usize, &Series)| {
-        let [_, ratio, _] = series[nth / group * group].ratio_to(row);
-        let cost = row.cpu_seconds_per_gb();
-        Bar {
-            name: row.name.clone(),
-            spread: row.rate(),
-            told: format!("(ours {ratio:.2} x, {cost:.2} CPU s/GB {})", memory(row)),
-        }
-    };
-    series.iter().enumerate().map(bar).collect()
+/// A title as the name of a file: letters and digits, `-` between them.
+pub(crate) fn slug(title: &str) -> String {
+    let words = title.split(|c: char| !c.is_ascii_alphanumeric());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words.join("-").to_lowercase()
 }
+
+fn figures(run: &Sample) -> Vec<f64> {
+    let mib = run.peak_kib as f64 / 1024.0;
+    vec![run.rate, run.cpu_seconds_per_gb(), mib]
+}
+
+static OUT: OnceLock<PathBuf> = OnceLock::new();

@@ -35,7 +35,8 @@ impl Sample {
         }
     }
 
-    fn cpu_seconds_per_gb(&self) -> f64 {
+    /// CPU seconds of the machine for each gigabyte.
+    pub(crate) fn cpu_seconds_per_gb(&self) -> f64 {
         self.cpu_seconds / (self.bytes / 1e9)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     machine::{STEAL_PERMILLE_MAX, Ticks, await_calm},
+    record,
     sample::spread,
 };
 
@@ -47,6 +48,16 @@ impl Turns {
             }
         }
         Ok(Self { rows })
+    }
+
+    /// Keeps every run under `title`, its two figures called `columns`.
+    pub(crate) fn keep(&self, title: &str, columns: [&str; 2]) -> Result<(), String> {
+        let rows: Vec<record::Row> = self
+            .rows
+            .iter()
+            .map(|(name, runs)| (name.clone(), runs.iter().map(|run| run.to_vec()).collect()))
+            .collect();
+        record::raw(&record::slug(title), title, &columns, &rows, rows.len())
     }
 
     /// The lines of the table.

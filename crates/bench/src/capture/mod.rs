@@ -8,7 +8,7 @@ use std::{fs, path::PathBuf};
 
 use lab::{Lab, LabSpec};
 
-use crate::{program, sample::spread};
+use crate::{program, record, sample::spread};
 
 mod listener;
 
@@ -87,6 +87,25 @@ impl Drop for Scratch {
         // What is left of it is in the build's own directory.
         drop(fs::remove_dir_all(&self.0));
     }
+}
+
+/// The table of a comparison, whose runs are kept.
+fn keep(
+    title: &str,
+    unit: &str,
+    decimals: usize,
+    rows: &[(String, Vec<f64>)],
+) -> Result<String, String> {
+    let about = title
+        .rsplit_once(", ")
+        .map_or(title, |(about, _pairs)| about);
+    let kept: Vec<record::Row> = rows
+        .iter()
+        .map(|(name, values)| (name.clone(), values.iter().map(|&one| vec![one]).collect()))
+        .collect();
+    let name = format!("capture-{}", record::slug(about));
+    record::raw(&name, about, &[unit], &kept, kept.len())?;
+    Ok(table(title, unit, decimals, rows))
 }
 
 /// Rows of a table: the first is ours, and each shows its ratio to ours, pair by pair.

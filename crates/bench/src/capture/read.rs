@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use super::{Scratch, table, tool::is_installed};
+use super::{Scratch, keep, tool::is_installed};
 use crate::{program, turns::undisturbed};
 
 /// The tables of `pairs` rounds: a file of mixed frames, and one of the smallest.
@@ -81,7 +81,7 @@ fn of_one_file(file: &Path, pairs: usize, what: &str) -> Result<String, String> 
         }
     }
     let title = format!("reading 1 GB of {what} from the page cache, {pairs} pairs");
-    Ok(table(&title, "s", 3, &results))
+    keep(&title, "s", 3, &results)
 }
 
 /// Seconds until `command` ends; not a number where it is not installed.

@@ -5,10 +5,9 @@ use std::{fs, thread, time::Duration};
 use lab::Lab;
 
 use super::{
-    Scratch,
+    Scratch, keep,
     listener::Listener,
     load::Load,
-    table,
     tool::{Counted, Keep, Tool},
 };
 use crate::{
@@ -52,7 +51,7 @@ pub(super) fn no_loss(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<Stri
             "highest rate without loss, {what}, 64 B frames, rings of {} KiB, {pairs} pairs",
             RING_BYTES >> 10
         );
-        text += &table(&title, "frames/s", 0, &rows);
+        text += &keep(&title, "frames/s", 0, &rows)?;
         text.push('\n');
     }
     Ok(text)
@@ -90,7 +89,7 @@ pub(super) fn costs(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String
             "cost of {what}, 64 B frames at {COST_RATE:.0}/s, rings of {} KiB, {pairs} pairs",
             COST_RING_BYTES >> 10
         );
-        text += &table(&title, "CPU ns/packet", 0, &rows);
+        text += &keep(&title, "CPU ns/packet", 0, &rows)?;
         text.push('\n');
     }
     Ok(text)
@@ -151,7 +150,7 @@ pub(super) fn small_ring(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<S
         "loss with a ring of 16 KiB (libpcap makes it 256 KiB and more), {SMALL_RATE:.0} frames/s \
          of 64 to 1518 B, {pairs} pairs"
     );
-    Ok(table(&title, "% lost", 2, &rows))
+    keep(&title, "% lost", 2, &rows)
 }
 
 fn rows(tools: &[Tool]) -> Vec<(String, Vec<f64>)> {

@@ -10,7 +10,7 @@ use std::{
 
 use lab::Lab;
 
-use super::{Scratch, listener::Listener, table, tool::is_installed};
+use super::{Scratch, keep, listener::Listener, tool::is_installed};
 use crate::{machine::arrived_and_sent, program, turns::undisturbed};
 
 /// Makes a sender's command.
@@ -82,7 +82,7 @@ pub(super) fn top_speed(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<St
         }
     }
     let title = format!("sending 64 B frames at top speed, {pairs} pairs");
-    Ok(table(&title, "packets/s", 0, &results))
+    keep(&title, "packets/s", 0, &results)
 }
 
 /// How exactly packets leave that are to leave evenly, as the other end's stamps have it.
@@ -125,7 +125,7 @@ pub(super) fn gaps(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String,
             }
         }
         let title = format!("error of gaps at {rate} packets/s, {pairs} pairs");
-        text += &table(&title, "us (p99)", 1, &results);
+        text += &keep(&title, "us (p99)", 1, &results)?;
         text.push('\n');
     }
     Ok(text)

@@ -74,7 +74,7 @@ fn beside_sockperf(lab: &Lab, pairs: usize) -> Result<String, String> {
             ));
         }
         peers.push(("towline (again)", one(lab, Over::Udp, load)));
-        text += &table(load, pairs, &peers)?;
+        text += &table("round trips beside sockperf", load, pairs, &peers)?;
     }
     Ok(text)
 }
@@ -105,7 +105,7 @@ fn over_pgm(lab: &Lab, pairs: usize) -> Result<String, String> {
         }
         peers.push(("bare UDP", Box::new(move || bare.run(lab, load, SECONDS))));
         peers.push(("towline PGM (again)", one(lab, Over::Pgm, load)));
-        text += &table(load, pairs, &peers)?;
+        text += &table("round trips over PGM", load, pairs, &peers)?;
     }
     Ok(text)
 }
@@ -148,9 +148,15 @@ pub(crate) fn over_pgm_alone(lab: &Lab) -> [(String, Run<'_>); 2] {
 }
 
 /// The rows of one load.
-fn table(load: Load, pairs: usize, peers: &[(&str, Run<'_>)]) -> Result<String, String> {
+fn table(
+    group: &str,
+    load: Load,
+    pairs: usize,
+    peers: &[(&str, Run<'_>)],
+) -> Result<String, String> {
     let what = load.name();
     let turns = Turns::take(&what, pairs, peers)?;
+    turns.keep(&format!("{group}: {what}"), ["p50 us", "p99.9 us"])?;
     let line = |row: crate::turns::Row<'_>| {
         let [p50, p999]: Figures = row.figures;
         let ratios = format!("{:.2}, {:.2}", row.ratios[0], row.ratios[1]);

@@ -26,14 +26,14 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
         println!("as fast as can be\n{HEADINGS}");
         for size in SIZES {
             let peers = peers(&lab, &tools, size, [Offered::Flood; 2]);
-            println!("{}", table(&size.to_string(), pairs, &peers)?);
+            println!("{}", table("as fast as can be", size, pairs, &peers)?);
         }
     }
     if wants("udp-rate") {
         println!("at {RATE} datagrams/s; bar: within 10 % of each peer\n{HEADINGS}");
         for size in SIZES {
             let peers = peers(&lab, &tools, size, [Offered::Rate(RATE); 2]);
-            println!("{}", table(&size.to_string(), pairs, &peers)?);
+            println!("{}", table(&format!("at {RATE}/s"), size, pairs, &peers)?);
         }
     }
     if wants("udp-limit") {
@@ -90,11 +90,21 @@ fn peers<'a>(
     peers
 }
 
-fn table(what: &str, pairs: usize, peers: &[(&str, Run<'_>)]) -> Result<String, String> {
-    let turns = Turns::take(what, pairs, peers)?;
-    let lines = turns.rows().map(|row| line(what, &row, ""));
+fn table(
+    group: &str,
+    size: usize,
+    pairs: usize,
+    peers: &[(&str, Run<'_>)],
+) -> Result<String, String> {
+    let what = size.to_string();
+    let turns = Turns::take(&what, pairs, peers)?;
+    turns.keep(&format!("datagrams of {size} B, {group}"), COLUMNS)?;
+    let lines = turns.rows().map(|row| line(&what, &row, ""));
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
+
+/// What the two figures of a run are.
+const COLUMNS: [&str; 2] = ["received/s", "sent/s"];
 
 fn line(what: &str, row: &Row<'_>, more: &str) -> String {
     let [received, sent] = row.figures;
@@ -122,6 +132,8 @@ fn limited(
     let offered = [Offered::Highest, Offered::Rate((most * 1.2) as u32)];
     let what = format!("{size} B");
     let turns = Turns::take(&what, pairs, &peers(&lab, tools, size, offered))?;
+    let title = format!("datagrams of {size} B through a line of {mbit_per_s} Mbit/s");
+    turns.keep(&title, COLUMNS)?;
     let lines = turns.rows().map(|row| {
         let share = row.figures[0] / most * 100.0;
         line(
