@@ -66,7 +66,7 @@ fn text(results: &[(String, Value)]) -> Result<String, String> {
         let rows = rows(result)?;
         let group = group(result, rows.len());
         text += &format!("\n## {}\n\n", string(result, "title")?);
-        text += &format!("{}", string(result, "machine")?);
+        text += string(result, "machine")?;
         if let Some(commit) = result["commit"].as_str() {
             text += &format!(", commit {commit}");
         }

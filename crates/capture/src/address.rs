@@ -212,7 +212,7 @@ mod tests {
         }
         for wrong in ["", "e0", "ring:", "what:e0", "c.gz", "e0.zst"] {
             let error = wrong.parse::<SourceAddress>().unwrap_err().to_string();
-            assert!(error.contains("no source of packets"), "{error}");
+            assert!(error.contains("is not a source of packets"), "{error}");
         }
         assert_eq!("null:".parse::<SinkAddress>().unwrap(), SinkAddress::Null);
         assert_eq!(

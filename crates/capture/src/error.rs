@@ -7,7 +7,7 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The address of a source or sink makes no sense.
-    #[error("{address:?} is no {what}: {reason}")]
+    #[error("{address:?} is not a {what}: {reason}")]
     Address {
         /// What was given.
         address: String,
@@ -90,7 +90,7 @@ pub enum CaptureError {
         cause: io::Error,
     },
     /// A file is no capture file.
-    #[error("{} is no capture file: {reason}", path.display())]
+    #[error("{} is not a capture file: {reason}", path.display())]
     Format {
         /// The file.
         path: PathBuf,

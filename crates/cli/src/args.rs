@@ -86,7 +86,7 @@ pub(crate) struct OutputArgs {
     /// Print JSON instead of text: one document, unless the command's help says otherwise
     #[arg(long, global = true, help_heading = "Output")]
     pub(crate) json: bool,
-    /// Say nothing on standard error but errors
+    /// Print only errors on standard error
     #[arg(
         long,
         short,
@@ -95,11 +95,11 @@ pub(crate) struct OutputArgs {
         conflicts_with = "verbose"
     )]
     pub(crate) quiet: bool,
-    /// Say more on standard error: what happens to sessions; twice, also to their connections
+    /// Print more on standard error: what happens to sessions; twice, also to their connections
     #[arg(long, short, global = true, help_heading = "Output", action = ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// Check flags and configuration, print what would be done as JSON, and stop; send prints a
-    /// list, with --json as JSON
+    /// Check flags and configuration, print the resulting plan as JSON, and stop; send lists its
+    /// files instead, with --json as JSON
     #[arg(long, global = true, help_heading = "Output", hide_short_help = true)]
     pub(crate) dry_run: bool,
 }
@@ -132,7 +132,7 @@ pub(crate) enum Command {
     /// Measure what a path carries, by size of datagram
     #[command(subcommand)]
     Udp(UdpCommand),
-    /// Find out why a group does not arrive
+    /// Find out why a multicast group does not arrive
     Reach(ReachArgs),
     /// Show what this host's clocks are good for
     Clock(ClockArgs),
@@ -168,17 +168,14 @@ pub(crate) fn long(examples: &str, notes: &str) -> String {
 /// Every exit code, and what it says; lines are broken for a help text.
 pub(crate) const EXIT_CODES: &[(&str, &str)] = &[
     ("0", "done, and proven where proof is promised"),
-    (
-        "1",
-        "not delivered, not proven, or a check has found something",
-    ),
-    ("2", "wrong usage, or an environment that cannot do it"),
+    ("1", "not delivered, not proven, or a check found a fault"),
+    ("2", "wrong usage, or this machine or network cannot do it"),
     (
         "130",
-        "ended by Ctrl-C or SIGTERM before it was done: the session was ended properly and the\n\
-         report printed, marked as interrupted; a second signal ends the command at once. Where\n\
-         only the user ends it, that is an end like any other: rtt reflect and udp serve give 0,\n\
-         capture and top 0 or 1",
+        "interrupted by Ctrl-C or SIGTERM: the session was closed and the report printed, marked\n\
+         as interrupted; a second signal ends the command at once. Commands that run until they\n\
+         are interrupted exit otherwise: rtt reflect and udp serve with 0, capture and top with\n\
+         0 or 1",
     ),
 ];
 /// What the exit codes begin with, in a help text.

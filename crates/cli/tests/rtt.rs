@@ -188,7 +188,7 @@ fn a_reflector_that_is_stopped_has_refused_nothing() {
     let (reflector, place) = (Reflector::start(), Place::new("rtt-stop"));
     measure(&reflector, &place.file("once.rtt"), &[]);
     let said = reflector.stop();
-    let is_whole = said.contains(" of 1 measurements") && said.contains(", 0 answers refused");
+    let is_whole = said.contains(" of 1 measurement;") && said.contains(", 0 answers refused");
     assert!(is_whole, "{said}");
 }
 

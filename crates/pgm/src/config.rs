@@ -134,51 +134,51 @@ parameters! {
         "largest IP packet, with its IP and UDP headers, that a session sends or expects";
     apdu_bytes_max: usize = 1 << 20, 1 => 1 << 30, "bytes", Both,
         "judgement; OpenPGM receivers take at most 65,535",
-        "longest message; a window also bounds it, to half of its bytes";
+        "longest message; half of a window's bytes is a further bound";
     fragments_max: u32 = 1024, 1 => 1 << 20, "packets", Both,
         "apdu_bytes_max at MTU 1500, rounded up; OpenPGM receivers take at most 16",
-        "packets that one message may be cut into; a window also bounds it, to half of its packets";
+        "most packets for one message; half of a window's packets is a further bound";
     strict_pgm: bool = false, false => true, "switch", Both,
         "design: marking our sessions",
-        "leave out every option that RFC 3208 does not define: no reports and no flow control";
+        "leave out every option that RFC 3208 does not define; disables reports and flow control";
 
     tx_window_bytes: usize = 64 << 20, 4096 => 1 << 31, "bytes", Source,
         "measurement: 0.3 s of history at 1.6 M packets of 1400 bytes lost to no stall of a host",
-        "memory that holds sent messages for repair and those not yet sent (TXW_BYTES)";
+        "memory for messages that wait to be sent, and for sent ones to repair from (TXW_BYTES)";
     tx_window_sqns: u32 = 1 << 20, 16 => 1 << 24, "packets", Source,
         "tx_window_bytes in packets of 64 bytes",
-        "packets that the transmit window holds at most (TXW_SQNS); 16 bytes of memory each";
+        "most packets in the transmit window (TXW_SQNS); 16 bytes of memory each";
     object_window_bytes: usize = 24 << 20, 4096 => 1 << 31, "bytes", Source,
         "judgement: what has left it is read again from its file and sent in the next pass",
-        "tx_window_bytes of a sender of files, with at most a packet for every 256 of its bytes";
+        "tx_window_bytes for files; holds at most one packet for each 256 bytes of it";
     tx_backlog_bytes: usize = 4 << 20, 1 => 1 << 31, "bytes", Source,
         "judgement: tens of runs; more would only crowd out the history that repairs need",
-        "unsent data taken before the offerer is held back, at most a quarter of the window";
+        "unsent data that may queue before the application waits; at most a quarter of the window";
     rate: Rate = Rate::Auto, 0 => 125_000_000_000, "bytes a second", Source,
         "RFC 3208 section 5.1.1: TXW_MAX_RTE has no default; Appendix B: congestion control",
-        "limit over everything a source sends, with IP and UDP headers; 0 means none, auto what \
-         receivers that are waited for report, and none without reports but at the start of files";
+        "maximum send rate, with IP and UDP headers; auto follows the receivers' reports (without \
+         reports: messages have no limit, files begin at 25 MB/s); 0 is no limit";
     pacing_quantum: Duration = fixed::us(250), fixed::us(10) => fixed::ms(100), "time", Source,
         "measurement: run length decides the packet rate; 250 us is below any queue that matters",
-        "how much time's worth of data leaves in one burst when a rate is set (at least 2 packets)";
+        "length of one burst when a rate is set, as time at that rate (at least 2 packets)";
     pacing_catch_up: Duration = fixed::ms(1), fixed::ZERO => fixed::s(1), "time", Source,
         "measurement: a timer is up to 90 us late, a busy two-core host a millisecond",
-        "how much lateness of the host a rate-limited source makes up for";
+        "lateness of the host that a rate-limited source makes up for";
     cork: Timer = Timer::Auto, fixed::ZERO => fixed::ms(100), "time", Source,
         "eight times what a run took to hand over lately, at most 50 us; none alone or in files",
-        "how long after a run new messages wait for more to leave with them, if few of them wait";
+        "longest wait of a few new messages for more to leave with them";
     repair_share: u32 = 50, 1 => 100, "percent of rate", Source,
         "RFC 3208 section 5.1.3: weighted sharing; judgement",
-        "part of the rate that repairs may take; the rest is for new data alone";
+        "share of the rate that repairs may take; the rest is for new data alone";
     repair_rate: u64 = 500_000_000, 1000 => 125_000_000_000, "bytes a second", Source,
         "judgement: a third of what one core sends",
-        "limit for repairs when no rate is set, so that forged NAKs cannot fill the network";
+        "maximum rate of repairs when no rate is set, so that forged NAKs cannot fill the network";
     elimination_interval: Timer = Timer::Auto, fixed::ZERO => fixed::s(10), "time", Source,
         "the longest round trip that receivers report, at most 50 ms; 4 ms without reports",
-        "a packet is repaired at most once in this time, however many NAKs ask for it";
+        "repair a packet at most once in this time, however many NAKs ask for it";
     ncf_rate: u32 = 20_000, 1 => 10_000_000, "packets a second", Source,
         "RFC 3208 section 5.2: a source should detect a NAK storm",
-        "limit for NAK confirmations; with a rate set they also stay below an eighth of it";
+        "maximum rate of NAK confirmations; with a rate set, an eighth of it is a further limit";
     spm_active: Duration = fixed::ms(10), fixed::ms(1) => fixed::s(60), "time", Source,
         "design: 5 to 20 ms",
         "interval of SPMs while data flows";
@@ -193,44 +193,44 @@ parameters! {
         "interval to which heartbeat SPMs slow down by doubling (IHB_MAX)";
     spm_heartbeat: Intervals = Intervals::EMPTY, fixed::ms(1) => fixed::s(3600),
         "times", Source, "OpenPGM: PGM_HEARTBEAT_SPM",
-        "explicit intervals of heartbeat SPMs instead of doubling; spm_ambient after the last";
+        "list of heartbeat intervals to use instead of doubling; spm_ambient follows the last";
     flow_window_bytes: usize = 4 << 20, 65_536 => 1 << 31, "bytes", Source,
         "measurement: half of what a default socket buffer (net.core.rmem_max) holds",
-        "sent bytes that reporting receivers may be behind before new data waits for them";
+        "bytes that a reporting receiver may be behind before the source waits";
     flow_window_sqns: u32 = 1 << 14, 64 => 1 << 24, "packets", Source,
         "judgement: small packets cost a socket buffer ten times their length",
-        "sent packets that reporting receivers may be behind before new data waits for them";
+        "packets that a reporting receiver may be behind before the source waits";
     send_syn: bool = false, false => true, "switch", Source,
         "RFC 3208 section 9.6: optional",
         "mark the first data packet of a session with OPT_SYN";
     pack: bool = false, false => true, "switch", Source,
         "design: messages of 64 bytes cost as much as packets of 1400",
-        "put messages that wait together into one packet; other PGM implementations cannot read it";
+        "put messages that wait together into one packet; only Towline can read such packets";
     send_join: bool = false, false => true, "switch", Source,
         "RFC 3208 section 9.4: optional",
         "offer late joiners the whole transmit window with OPT_JOIN in SPMs";
     fec_group: u32 = 0, 0 => 128, "packets", Source,
         "RFC 3208 section 11: a power of two; off as it gains with several receivers only",
-        "packets of a group that parity is computed over, 2 to 128, such as 64; 0 offers no parity";
+        "packets in a parity group: a power of two from 2 to 128; 0 turns parity off";
     fec_on_demand: bool = true, false => true, "switch", Source,
         "RFC 3208 section 11.4: PARITY_PRM_OND",
-        "answer NAKs that ask for any so many parity packets of a group instead of certain packets";
+        "answer NAKs that request N parity packets instead of specific packets";
     fec_proactive: u32 = 0, 0 => 127, "packets", Source,
         "RFC 3208 section 11.4: PARITY_PRM_PRO; judgement",
-        "parity packets that follow each group unasked, at least";
+        "least number of parity packets to send after each group without being asked";
     fec_proactive_max: u32 = 0, 0 => 127, "packets", Source,
         "judgement: none unless asked for",
-        "parity packets that follow each group unasked, at most: as NAKs for more have it";
+        "upper limit when NAKs raise the number of unasked parity packets";
     linger: Duration = fixed::s(5), fixed::ZERO => fixed::s(3600), "time", Source,
         "RFC 3208 section 9.7.2: TXW_SECS; judgement",
-        "how long a closed source goes on answering NAKs and announcing its end";
+        "how long a closed source still answers NAKs and announces its end";
 
     late_join: LateJoin = LateJoin::Now, LateJoin::Now => LateJoin::Window, "choice", Receiver,
         "RFC 3208 section 9.4: from the first packet received",
-        "where a receiver that joins late begins: now, offered (OPT_JOIN), window (all there is)";
+        "where a late receiver begins: now, offered (OPT_JOIN), or window (all there is)";
     rx_window_sqns: u32 = 1 << 20, 16 => 1 << 24, "packets", Receiver,
         "tx_window_sqns of a peer",
-        "span of sequence numbers that a receiver tracks for one sender (RXW_SQNS)";
+        "sequence numbers that a receiver tracks for one sender (RXW_SQNS)";
     rx_window_bytes: usize = 64 << 20, 4096 => 1 << 31, "bytes", Receiver,
         "tx_window_bytes of a peer",
         "bytes held for one sender while earlier packets are missing (RXW_BYTES)";
@@ -242,13 +242,13 @@ parameters! {
         "separate ranges of missing packets tracked for one sender; 40 bytes of memory each";
     rx_fec_bytes: usize = 8 << 20, 0 => 1 << 30, "bytes", Receiver,
         "measurement: 1 % loss at 1 M packets/s and 10 ms to a repair is 80 groups of 64",
-        "packets kept for one sender to recover others with the parity it offers; 0 for none";
+        "memory for packets kept to recover others by parity, for each sender; 0 turns that off";
     peers_max: u32 = 64, 1 => 65_536, "senders", Receiver,
         "judgement",
-        "senders that a receiver follows at the same time";
+        "most senders that a receiver follows at the same time";
     peer_expiry: Duration = fixed::s(30), fixed::ms(10) => fixed::s(86_400), "time", Receiver,
         "design: without SPM or data; OpenPGM 300 s counts SPMs only",
-        "time without a packet of a sender after which it is forgotten";
+        "forget a sender after this time without a packet";
     nak_backoff_min: Timer = Timer::Auto, fixed::ZERO => fixed::s(60), "time", Receiver,
         "judgement: reordering on a LAN, 200 us, and a sixteenth of the round trip",
         "shortest wait before the first NAK for a missing packet";
@@ -265,23 +265,22 @@ parameters! {
         "wait for the repair after its confirmation before the NAK is repeated";
     nak_ncf_retries: u32 = 50, 1 => 65_535, "times", Receiver,
         "OpenPGM and libzmq: 50",
-        "NAKs without a confirmation after which a packet counts as lost";
+        "count a packet as lost after this many NAKs without a confirmation";
     nak_data_retries: u32 = 50, 1 => 65_535, "times", Receiver,
         "OpenPGM and libzmq: 50",
-        "confirmed NAKs without a repair after which a packet counts as lost";
+        "count a packet as lost after this many confirmed NAKs without a repair";
     repair_time_max: Duration = fixed::s(10), fixed::ms(1) => fixed::s(3600), "time", Receiver,
         "judgement: retries count time too, as the intervals grow and shrink with the round trip",
-        "a packet is not given up before this time has passed since it was missed, unless the \
-         sender's window leaves it behind";
+        "least time to keep asking for a missing packet, unless it leaves the sender's window";
     spmr_delay: Duration = fixed::ms(50), fixed::ZERO => fixed::s(60), "time", Receiver,
         "RFC 3208 section 13.5: SPMR_BO_IVL about 250 ms; libzmq 25 ms",
-        "longest random wait before a receiver asks a new sender for an SPM";
+        "longest random wait before asking a new sender for an SPM";
     spmr_interval: Duration = fixed::ms(250), fixed::ms(1) => fixed::s(60), "time", Receiver,
         "RFC 3208 section 13.5: SPMR_SPM_IVL",
-        "wait for the SPM before it is asked for again";
+        "time to wait for an SPM before asking again";
     spmr_retries: u32 = 20, 0 => 65_535, "times", Receiver,
         "judgement: five seconds",
-        "times that an SPM is asked for again";
+        "how often to ask again for an SPM";
 }
 
 impl Config {

@@ -19,7 +19,7 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
     let metadata = file.metadata().map_err(|error| failed(&error))?;
     let refused = |cause: &str| SystemError::refused("use the key of", &shown, cause);
     if !metadata.is_file() {
-        return Err(refused("it is no regular file").into());
+        return Err(refused("it is not a regular file").into());
     }
     if metadata.mode() & OTHERS != 0 {
         let cause = format!(

@@ -90,3 +90,8 @@ pub use wire::{
     object::{EntryKind, ErrorCode, Phase, Refusal},
     pgm::{Gsi, Tsi},
 };
+
+/// The example of the README, compiled with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

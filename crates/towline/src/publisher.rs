@@ -232,8 +232,9 @@ impl Publisher {
             self.turn()?;
             if until.is_some_and(|until| self.end.driver.now() >= until) {
                 let count = self.receiver_count();
+                let plural = if count == 1 { "" } else { "s" };
                 return Err(Error::TimedOut(format!(
-                    "only {count} receivers have joined"
+                    "only {count} receiver{plural} joined"
                 )));
             }
             self.end.wait(until);

@@ -67,7 +67,7 @@ impl FromStr for Allowed {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
-        let wrong = || format!("{text:?} is no sender: write 10.0.0.7, 10.0.0.0/8, or any");
+        let wrong = || format!("{text:?} is not a sender; write 10.0.0.7, 10.0.0.0/8, or any");
         let ip: IpAddr = address.parse().map_err(|_| wrong())?;
         let ip = ip.to_canonical();
         let bits_max = if ip.is_ipv4() { 32 } else { 128 };

@@ -260,7 +260,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
         let error = RotatingSink::open(&SinkAddress::Null, rotation).unwrap_err();
         assert!(
-            error.to_string().contains("no sink of several files"),
+            error.to_string().contains("is not a sink of several files"),
             "{error}"
         );
     }

@@ -172,7 +172,7 @@ fn a_filter_counts_what_it_rejects() {
         assert_eq!((account.received, account.delivered), (1000, 250));
         let error = Filter::compile("udp and and").unwrap_err().to_string();
         assert!(
-            error.contains("is no filter: ") && error.contains("syntax"),
+            error.contains("is not a filter: ") && error.contains("syntax"),
             "{error}"
         );
     });
@@ -286,7 +286,7 @@ fn errors_name_what_to_do() {
         assert!(missing.starts_with("cannot open no/such/x.pcap: No such file"));
         let text = open("pcap:/proc/self/status");
         assert!(
-            text.contains("is no capture file: neither pcap nor pcapng"),
+            text.contains("is not a capture file: neither pcap nor pcapng"),
             "{text}"
         );
     });

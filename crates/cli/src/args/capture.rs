@@ -11,56 +11,55 @@ use super::{FailOn, bytes, duration};
 #[derive(Debug, Args)]
 #[command(after_help = CAPTURE_HELP)]
 pub(crate) struct CaptureArgs {
-    /// ring:IF, ring2:IF, int:IF, xdp:IF, pcap:FILE, pcapng:FILE or gen:SPEC; several are brought
-    /// together
+    /// ring:IF, ring2:IF, int:IF, xdp:IF, pcap:FILE, pcapng:FILE or gen:SPEC; several are merged
     #[arg(value_name = "SOURCE", required = true)]
     pub(crate) sources: Vec<SourceAddress>,
-    /// pcapng:FILE, pcap:FILE or null: ('-' is standard output)
+    /// pcapng:FILE, pcap:FILE or null: (FILE '-' is standard output)
     #[arg(long, short, value_name = "SINK", default_value = "null:")]
     pub(crate) output: SinkAddress,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
-    /// Keep what this filter accepts, in tcpdump's language; the rest is counted
+    /// Keep packets that match this filter, in tcpdump's language; the rest are only counted
     #[arg(long, short, value_name = "EXPRESSION")]
     pub(crate) filter: Option<String>,
-    /// Stop after so many packets
+    /// Stop after this many packets
     #[arg(long, short = 'c', value_name = "COUNT", conflicts_with = "workers")]
     pub(crate) count: Option<u64>,
     /// Stop after this time; a plain number is seconds
     #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
-    /// Share the packets of one ring:IF among so many threads, each flow with one; each has its
-    /// part of the ring's memory and a file of its own, numbered from 0
+    /// Share the packets of one ring:IF among N threads, by flow; each has a part of the ring's
+    /// memory and a file of its own, numbered from 0
     #[arg(long, value_name = "COUNT", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) workers: u16,
-    /// Cut super-packets (GSO) into the packets that the wire would carry, checksums filled in
+    /// Cut super-packets (GSO) into the packets that a wire would carry, and fill checksums in
     #[arg(long)]
     pub(crate) segment: bool,
-    /// Look for generated frames, and count what is missing of them by their numbers
+    /// Look for generated frames (gen:) and count the missing ones by their numbers
     #[arg(long)]
     pub(crate) check_gen: bool,
-    /// A remark on the whole, for a pcapng:FILE to hold; packets' own are kept anyway
+    /// Write this comment into the pcapng:FILE; comments on packets are always kept
     #[arg(long, value_name = "TEXT", help_heading = "Files")]
     pub(crate) comment: Option<String>,
-    /// Begin another file when one has so many bytes
+    /// Begin a new file when one reaches this size
     #[arg(long, value_name = "SIZE", value_parser = bytes, help_heading = "Files")]
     pub(crate) rotate_size: Option<u64>,
-    /// Begin another file when one spans this time
+    /// Begin a new file when one spans this time
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Files")]
     pub(crate) rotate_time: Option<Duration>,
-    /// Keep so many files, and remove the oldest
+    /// Keep this many files and remove the oldest
     #[arg(long, value_name = "COUNT", help_heading = "Files")]
     pub(crate) rotate_files: Option<usize>,
-    /// Keep capabilities; otherwise they are given up once all is open, where files follow but for
-    /// that to open them
+    /// Keep all capabilities; otherwise they are dropped once everything is open, except
+    /// CAP_DAC_OVERRIDE when more files are to be opened
     #[arg(long, help_heading = "Files")]
     pub(crate) keep_privileges: bool,
-    /// Go on as this user once the interfaces are open; files are made by them
+    /// Become this user once the interfaces are open; this user creates the files
     #[arg(long, value_name = "NAME", help_heading = "Files")]
     pub(crate) user: Option<String>,
-    /// Exit 1: by 'loss' when packets were lost, by 'any' also when generated ones (--check-gen)
-    /// are missing beyond those that the filter rejected, or damaged
+    /// Exit with code 1 when packets were lost ('loss'), or also when generated frames
+    /// (--check-gen) are damaged, or missing without the filter having rejected them ('any')
     #[arg(long, value_name = "WHAT", default_value = "none")]
     pub(crate) fail_on: FailOn,
 }
@@ -80,25 +79,25 @@ impl CaptureArgs {
 /// How interfaces are captured from.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LiveArgs {
-    /// Memory shared with the kernel, for each interface; 'max' is a quarter of what is free
+    /// Memory shared with the kernel, for each interface; 'max' is a quarter of the free memory
     #[arg(long, value_name = "SIZE", value_parser = ring, default_value = "32MiB")]
     #[arg(help_heading = "Interfaces")]
     pub(crate) ring: u64,
-    /// Longest time that a packet waits in the ring at low rates
+    /// Longest wait of a packet in the ring at low rates
     #[arg(long, value_name = "TIME", value_parser = retire, default_value = "20ms")]
     #[arg(help_heading = "Interfaces")]
     pub(crate) retire: Duration,
-    /// Keep only so many bytes of each packet; 0 is all of them
+    /// Keep only this many bytes of each packet; 0 keeps all
     #[arg(long, short, value_name = "BYTES", value_parser = bytes)]
     #[arg(help_heading = "Interfaces")]
     pub(crate) snaplen: Option<u64>,
-    /// Leave out what is addressed to others
+    /// Leave out packets addressed to other hosts
     #[arg(long, short = 'p', help_heading = "Interfaces")]
     pub(crate) no_promiscuous: bool,
-    /// Leave out what this machine sends
+    /// Leave out packets that this machine sends
     #[arg(long, help_heading = "Interfaces")]
     pub(crate) incoming: bool,
-    /// Take the adapter's time stamps where it makes some
+    /// Use the adapter's time stamps where it has them
     #[arg(long, help_heading = "Interfaces")]
     pub(crate) hardware_stamps: bool,
 }
@@ -139,18 +138,18 @@ fn retire(text: &str) -> Result<Duration, String> {
 }
 
 const CAPTURE_HELP: &str = "\
-Ctrl-C ends a capture properly: the packets in the ring are read, the file is closed, the account
-is printed, and the exit code is that of any other end: 0, or 1 by --fail-on.
+Ctrl-C ends a capture properly: it reads the packets in the ring, closes the file, prints the
+account and exits with 0, or 1 by --fail-on.
 
-Every packet that reached the socket is delivered, dropped for want of room in the ring, or left
-unread behind a limit; the account says when these do not add up. Frames longer than the MTU are
-several packets in one piece that never crossed a wire so.
+Every packet that reached the socket is delivered, dropped because the ring was full, or left unread
+behind a limit; the account says when these do not add up. If the ring overflows, give it more
+memory (--ring), keep less of each packet (-s), or filter. Frames longer than the MTU are several
+packets in one piece (GSO, GRO) and never crossed a wire like that.
 
-xdp:IF (AF_XDP) takes all that arrives at IF AWAY FROM THE HOST: nothing else on it, a login through
-IF included, receives anything by IF until the capture ends; what the host sends is not seen. It is
-for machines that only listen, and is never used unless it is named. --for ends it by itself. It
-needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW, and Linux 5.9. On virtual interfaces ring:IF costs
-less.
+xdp:IF (AF_XDP) takes all arriving packets AWAY FROM THE HOST: until the capture ends, no other
+program receives anything by IF, not even your login through it. What the host sends is not seen. It
+is for machines that only listen; give --for to end it. It needs CAP_NET_ADMIN, CAP_BPF, CAP_NET_RAW
+and Linux 5.9. On virtual interfaces ring:IF costs less.
 
 Examples:
   towline capture ring:eth0 -o pcapng:trace.pcapng

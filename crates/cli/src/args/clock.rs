@@ -18,14 +18,14 @@ Examples:
   towline clock 10.0.0.1
   towline clock 10.0.0.1 --count 1000 --json")]
 pub(crate) struct ClockArgs {
-    /// A reflector whose clock is compared; port 7700 unless given
+    /// Host of a reflector (`towline rtt reflect`) to compare clocks with; port 7700 unless given
     #[arg(value_name = "HOST[:PORT]")]
     pub(crate) target: Option<String>,
-    /// How often the two ends exchange their time, ten milliseconds apart
+    /// Number of time exchanges with the other host, ten milliseconds apart
     #[arg(long, value_name = "N", default_value_t = 100, requires = "target")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) count: u32,
-    /// How long an answer may take
+    /// Longest wait for an answer
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     #[arg(requires = "target")]
     pub(crate) timeout: Duration,

@@ -22,7 +22,7 @@ pub(crate) struct IfacesArgs {
 /// Watch the sessions of this user's running processes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-On a terminal, q or Ctrl-C leaves it. What the window has no room for is hidden, and counted.
+On a terminal, q or Ctrl-C ends it. Rows that do not fit the window are hidden, and counted.
 
 Examples:
   towline top
@@ -31,13 +31,13 @@ pub(crate) struct TopArgs {
     /// Only these processes
     #[arg(value_name = "PID")]
     pub(crate) pids: Vec<u32>,
-    /// Time between two looks
+    /// Time between two updates
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) interval: Duration,
-    /// Look once and stop
+    /// Print once and stop
     #[arg(long)]
     pub(crate) once: bool,
-    /// Show counters that are zero too
+    /// Also show counters that are zero
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -50,7 +50,7 @@ Examples:
   towline stat 4711 source.rdata_packets
   towline stat 4711 --format prometheus > towline.prom")]
 pub(crate) struct StatArgs {
-    /// The process
+    /// Process ID
     #[arg(value_name = "PID")]
     pub(crate) pid: u32,
     /// Only this counter, as NAME or SET.NAME
@@ -90,7 +90,7 @@ pub(crate) struct ManArgs {
     /// Print the page of this command; without one, of towline itself
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
-    /// Write the pages of all commands into this directory; made when it is not there
+    /// Write the pages of all commands into this directory; created if missing
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     pub(crate) to: Option<PathBuf>,
 }

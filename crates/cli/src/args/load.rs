@@ -12,13 +12,13 @@ use super::{
 /// Generate messages, or receive and verify them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LoadCommand {
-    /// Send messages that prove themselves, as fast as they go or at a rate
+    /// Send generated messages, as fast as possible or at a rate
     Send(LoadSendArgs),
-    /// Receive such messages, check each, and count
+    /// Receive and verify generated messages
     Recv(LoadRecvArgs),
 }
 
-/// Send messages that prove themselves.
+/// Send generated messages.
 #[derive(Debug, Args)]
 #[command(after_help = SEND_EXAMPLES, after_long_help = long(SEND_EXAMPLES, ""))]
 pub(crate) struct LoadSendArgs {
@@ -31,7 +31,7 @@ pub(crate) struct LoadSendArgs {
     /// Stop after this time; a plain number is seconds
     #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) seconds: Option<Duration>,
-    /// Send so many messages a second, each at its own time, instead of as fast as they go
+    /// Send N messages a second, each at its own time, instead of as fast as possible
     #[arg(long, value_name = "N", value_parser = nonzero_count)]
     pub(crate) per_second: Option<NonZeroU64>,
     /// Write into each message when it was due, for receivers that measure delays
@@ -39,7 +39,7 @@ pub(crate) struct LoadSendArgs {
     /// Needs messages of at least 24 bytes, and `--stamp` at the receivers.
     #[arg(long)]
     pub(crate) stamp: bool,
-    /// What the messages are made from; the receiver must be given the same
+    /// Seed of the generated content; the receiver needs the same
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// What a receiver that cannot keep up does to the others
@@ -47,18 +47,18 @@ pub(crate) struct LoadSendArgs {
     pub(crate) policy: PolicyArg,
     /// Begin when this many receivers have reported; 0 begins at once
     ///
-    /// With 0 nobody is waited for: whoever joins later misses what was sent before, and when there
-    /// is nobody at all the messages go nowhere, which is no error.
+    /// With 0, a receiver that joins later misses what was sent before; with no receiver at all the
+    /// messages are lost without an error.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) receivers: u32,
-    /// Give up when nothing moves for this long: receivers missing, or one that holds back the rest
+    /// Give up after this time without progress: receivers are missing, or one holds back the rest
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) session: SessionArgs<Sending>,
 }
 
-/// Receive such messages, check each, and count.
+/// Receive and verify generated messages.
 #[derive(Debug, Args)]
 #[command(after_help = RECV_EXAMPLES, after_long_help = long(RECV_EXAMPLES, RECV_NOTES))]
 pub(crate) struct LoadRecvArgs {
@@ -68,22 +68,22 @@ pub(crate) struct LoadRecvArgs {
     /// Stop this long after the first message; a plain number is seconds
     #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) seconds: Option<Duration>,
-    /// What the messages are made from, as the sender was told
+    /// Seed of the generated content, the same as the sender's
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Measure how long each message took from when it was due, as the sender's `--stamp` says
+    /// Measure how long each message took from when it was due; needs the sender's `--stamp`
     ///
-    /// By the wall clocks of both ends: as true as these agree, which `towline clock` tells. On one
-    /// machine they are one.
+    /// Compares the wall clocks of both hosts: `towline clock` says how far they agree. On one
+    /// machine there is only one clock.
     #[arg(long)]
     pub(crate) stamp: bool,
     /// With --stamp, count the messages that took longer than this
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500us")]
     pub(crate) late: Duration,
-    /// Give up when no message comes for this long
+    /// Give up after this time without a message
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// End with exit code 1 on a finding
+    /// What makes the exit code 1
     #[arg(long, value_enum, value_name = "WHAT", default_value = "any")]
     pub(crate) fail_on: FailOn,
     #[command(flatten)]
@@ -129,10 +129,10 @@ Examples:
   towline load send -g 239.192.0.1:7500 --size 224 --per-second 50000 --stamp --for 10s";
 
 const RECV_NOTES: &str = "\
-Counts messages, missing, corrupt, duplicated and out of order; the rate from first to last message;
-processor time of this process and of the whole machine; and every packet thrown away, by reason.
-It stops when every sender found has ended its session. Without --count, one that vanished or broke
-its session off instead is a failure (exit code 1).";
+Counts messages that are intact, missing, corrupt, duplicated or out of order; the rate from the
+first to the last message; processor time of this process and of the whole machine; and discarded
+packets by reason. It stops when every sender found has ended its session. Without --count, a sender
+that vanished or broke off its session instead is a failure (exit code 1).";
 
 const RECV_EXAMPLES: &str = "\
 Examples:

@@ -12,11 +12,11 @@ use crate::framing::Framing;
 #[derive(Debug, Args)]
 #[command(after_help = PUBLISH_EXAMPLES, after_long_help = long(PUBLISH_EXAMPLES, PUBLISH_NOTES))]
 pub(crate) struct PublishArgs {
-    /// How messages stand in the input: a line each, or each after its length (u32 big-endian)
+    /// How the input separates messages: a line each, or each after its length (u32, big-endian)
     #[arg(long, value_enum, value_name = "FORM", default_value = "lines")]
     pub(crate) framing: Framing,
-    /// When the window is full: wait, and let the writer of the input wait; or throw the message
-    /// away and count it
+    /// When the transmit window is full: stop reading standard input (yes), or drop the message and
+    /// count it (no)
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no, default_value = "yes",
           default_missing_value = "yes", num_args = 0..=1, require_equals = true,
           hide_short_help = true)]
@@ -26,12 +26,12 @@ pub(crate) struct PublishArgs {
     pub(crate) policy: PolicyArg,
     /// Begin when this many receivers have reported; 0 begins at once
     ///
-    /// With 0 nobody is waited for: a message reaches the receivers that have joined by then, and
-    /// goes nowhere when there are none, which is no error. Whoever joins later gets what is sent
-    /// from then on. With N, exit code 0 says that N receivers have been given every message.
+    /// With 0, a message reaches the receivers that have joined by then; if there are none, it is
+    /// lost without an error. A receiver that joins later gets what is sent from then on. With N,
+    /// exit code 0 means that N receivers were given every message.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) receivers: u32,
-    /// Give up when nothing moves for this long: receivers missing, or one that holds back the rest
+    /// Give up after this time without progress: receivers are missing, or one holds back the rest
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
@@ -43,11 +43,11 @@ pub(crate) struct PublishArgs {
 #[command(after_help = SUBSCRIBE_EXAMPLES,
           after_long_help = long(SUBSCRIBE_EXAMPLES, SUBSCRIBE_NOTES))]
 pub(crate) struct SubscribeArgs {
-    /// How messages stand in the output: a line each, or each after its length (u32 big-endian)
+    /// How the output separates messages: a line each, or each after its length (u32, big-endian)
     #[arg(long, value_enum, value_name = "FORM", default_value = "lines")]
     pub(crate) framing: Framing,
-    /// When the reader of the output is slow: wait, and so hold back the senders that wait for
-    /// receivers; or throw messages away and count them
+    /// When the reader of the output is slow: wait, and so hold back senders that wait for
+    /// receivers (yes), or drop messages and count them (no)
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no, default_value = "yes",
           default_missing_value = "yes", num_args = 0..=1, require_equals = true,
           hide_short_help = true)]
@@ -58,13 +58,13 @@ pub(crate) struct SubscribeArgs {
     /// Stop after this many messages
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<NonZeroU64>,
-    /// Stop when every sender found has ended its session (exit code 1 if one vanished instead)
+    /// Stop when every sender found has ended its session; exit code 1 if one vanished instead
     #[arg(long)]
     pub(crate) once: bool,
-    /// Give up (exit code 1) when no message comes for this long
+    /// Give up (exit code 1) after this time without a message
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// End with exit code 1 on a finding
+    /// What makes the exit code 1
     #[arg(long, value_enum, value_name = "WHAT", default_value = "none")]
     pub(crate) fail_on: FailOn,
     #[command(flatten)]
@@ -74,11 +74,11 @@ pub(crate) struct SubscribeArgs {
 mirror! {
     /// What becomes of a receiver that cannot keep up.
     PolicyArg of towline::Policy {
-        /// It holds back the sender, and so all others.
+        /// It holds back the sender, and so all other receivers.
         Wait,
-        /// It loses messages, and is told how many.
+        /// It loses messages; the report says how many.
         Lose,
-        /// It is dropped from the session, and told.
+        /// The sender drops it from the session, and tells it so.
         Drop,
     }
 }
@@ -87,7 +87,7 @@ mirror! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FailOn {
-    /// Nothing: findings are reported and no more.
+    /// Nothing: report it only.
     None,
     /// Lost messages.
     Loss,
@@ -107,8 +107,8 @@ fn yes_or_no(text: &str) -> Result<YesNo, String> {
 }
 
 const PUBLISH_NOTES: &str = "\
-Messages reach every receiver in order. Policies other than wait need receivers that report; plain
-PGM receivers (OpenPGM, ZeroMQ) take part without reports.";
+Every receiver gets the messages in order. Policies other than wait need receivers that report;
+OpenPGM and ZeroMQ receivers take part without reports.";
 
 const PUBLISH_EXAMPLES: &str = "\
 Examples:
@@ -117,9 +117,9 @@ Examples:
   make-records | towline pub -g 10.0.0.7:7500 --framing length --rate 20MB/s";
 
 const SUBSCRIBE_NOTES: &str = "\
-Messages of one sender come in order. What cannot be repaired is named on standard error.
-A sender that dies, or breaks its session off, may have had more to say: with --once and without
---count that is a failure (exit code 1).";
+Messages of one sender arrive in order. Standard error says what could not be repaired. A sender
+that dies or breaks off its session may have had more to send: with --once and without --count that
+is a failure (exit code 1). Messages are neither encrypted nor signed.";
 
 const SUBSCRIBE_EXAMPLES: &str = "\
 Examples:

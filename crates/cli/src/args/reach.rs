@@ -26,14 +26,14 @@ pub(crate) struct ReachArgs {
     /// The group and its port
     #[arg(long, short, value_name = "GROUP")]
     pub(crate) group: Group,
-    /// The interface: a name, an address or a prefix; otherwise the kernel's route decides
+    /// Interface by name, address or prefix [default: by the kernel's route]
     #[arg(long, short, value_name = "IFACE")]
     pub(crate) iface: Option<Selector>,
-    /// Time to live of what is sent to the group
+    /// Time to live of packets to the group
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) hops: u8,
-    /// UDP port that the hosts talk to each other by, besides the group
+    /// UDP port on which the hosts talk to each other directly
     #[arg(long, value_name = "PORT", default_value_t = gauge::reach::PORT)]
     pub(crate) port: u16,
     /// How long to look

@@ -18,32 +18,31 @@ pub(crate) struct ReplayArgs {
     /// ring:IF or int:IF
     #[arg(long, short, value_name = "SINK")]
     pub(crate) output: SinkAddress,
-    /// So many packets a second
+    /// Packets a second
     #[arg(long, value_name = "COUNT", value_parser = positive_count, help_heading = "Pace")]
     pub(crate) pps: Option<u64>,
-    /// So many bits of frames a second
+    /// Bits of frames a second
     #[arg(long, value_name = "BITS", value_parser = positive_bit_rate, help_heading = "Pace")]
     pub(crate) rate: Option<u64>,
-    /// The file's own timing, so many times as fast
+    /// The file's own timing, this many times as fast
     #[arg(long, value_name = "FACTOR", value_parser = speed, help_heading = "Pace")]
     pub(crate) speed: Option<f64>,
-    /// As fast as the interface takes them; what generated packets without a rate do unless told
-    /// otherwise
+    /// As fast as the interface takes them; the default for generated packets without a rate
     #[arg(long, help_heading = "Pace")]
     pub(crate) top_speed: bool,
-    /// Stop after so many packets
+    /// Stop after this many packets
     #[arg(long, short = 'c', value_name = "COUNT")]
     pub(crate) count: Option<u64>,
     /// Stop after this time
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
-    /// Packets that leave together: one deadline each burst, slept for instead of spun for
+    /// Packets in one burst, which has one deadline; above 1 the thread sleeps instead of spinning
     #[arg(long, value_name = "COUNT", default_value = "1", help_heading = "Pace")]
     pub(crate) burst: u64,
-    /// Send it all so many times; 0 for endless
+    /// Send everything this many times; 0 repeats without end
     #[arg(long = "loop", value_name = "TIMES", default_value = "1")]
     pub(crate) rounds: u64,
-    /// Packets with each system call, at top speed
+    /// Packets for each system call, at top speed
     #[arg(
         long,
         value_name = "COUNT",
@@ -55,7 +54,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1MiB")]
     #[arg(help_heading = "Interface")]
     pub(crate) ring: u64,
-    /// Go through the queueing discipline, where other taps see the packets
+    /// Send through the queueing discipline, where other captures see the packets
     #[arg(long, help_heading = "Interface")]
     pub(crate) queue: bool,
     #[command(flatten)]
@@ -65,16 +64,16 @@ pub(crate) struct ReplayArgs {
 /// What is changed in each packet.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct EditArgs {
-    /// Send to this hardware address
+    /// Replace the destination hardware address
     #[arg(long, value_name = "MAC", value_parser = hardware, help_heading = "Changes")]
     pub(crate) to_mac: Option<[u8; 6]>,
-    /// Send from this hardware address
+    /// Replace the source hardware address
     #[arg(long, value_name = "MAC", value_parser = hardware, help_heading = "Changes")]
     pub(crate) from_mac: Option<[u8; 6]>,
-    /// Replace an IP address wherever it stands; checksums follow; may be repeated
+    /// Replace an IP address wherever it occurs, and correct checksums; may be repeated
     #[arg(long, value_name = "OLD=NEW", value_parser = pair, help_heading = "Changes")]
     pub(crate) address: Vec<(IpAddr, IpAddr)>,
-    /// Replace all VLAN tags by this one, or 'none'
+    /// Replace all VLAN tags by this one, or remove them ('none')
     #[arg(long, value_name = "ID[:PRIORITY]", value_parser = tag, help_heading = "Changes")]
     pub(crate) vlan: Option<TagEdit>,
 }
@@ -159,8 +158,8 @@ fn speed(text: &str) -> Result<f64, String> {
 }
 
 const REPLAY_HELP: &str = "\
-Deadlines count from the first packet, so that no error adds up. The report says how far the gaps
-between packets were from what was wanted, as the time at which the system call returned.
+Deadlines count from the first packet, so that errors do not add up. The report compares the gaps
+between packets with the intended ones, measured when each system call returned.
 
 Examples:
   towline replay pcapng:trace.pcapng -o ring:eth0

@@ -27,19 +27,19 @@ pub(crate) enum RttCommand {
 /// What the thread that moves packets is given.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ThreadArgs {
-    /// How it waits: asleep, asleep until shortly before, or never
+    /// How the thread waits: block, block then spin (busy), or spin
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) wait: Option<WaitArg>,
-    /// Which calls move the packets
+    /// Which system calls move the packets
     #[arg(long, value_enum, value_name = "CALLS", default_value = "recv")]
     pub(crate) engine: EngineArg,
     /// Scheduling class: other, fifo, or fifo:PRIORITY (1 to 99)
     #[arg(long, value_name = "CLASS", value_parser = scheduling, default_value = "other")]
     pub(crate) sched: Scheduling,
-    /// Bind it to this processor
+    /// Bind the thread to this processor
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<u32>,
-    /// Leave memory unlocked
+    /// Do not lock memory
     #[arg(long)]
     pub(crate) no_mlock: bool,
 }
@@ -47,14 +47,14 @@ pub(crate) struct ThreadArgs {
 /// Send every message of a measurement back.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It answers each message with one of the same size, and never an answer: it cannot be made to amplify
-traffic. Run it on a processor of its own; with --wait spin it takes all of it.
+It answers each message with one of the same size and never answers an answer, so it cannot be
+used to amplify traffic. Run it on a processor of its own; with --wait spin it uses all of it.
 
 Examples:
   towline rtt reflect
   towline rtt reflect --listen 10.0.0.1:7700 --wait spin --sched fifo --cpu 1")]
 pub(crate) struct RttReflectArgs {
-    /// Address and port, or only one of them; a group is joined
+    /// Address and port, or only one of them; a group address is joined
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
     #[arg(default_value = "0.0.0.0:7700")]
     pub(crate) listen: SocketAddr,
@@ -69,7 +69,7 @@ pub(crate) struct RttReflectArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RUN_HELP)]
 pub(crate) struct RttRunArgs {
-    /// Where `towline rtt reflect` runs, or its group; port 7700 unless given
+    /// Host where `towline rtt reflect` runs, or its group; port 7700 unless given
     #[arg(value_name = "HOST[:PORT]")]
     pub(crate) target: String,
     /// What carries the messages; PGM needs a group, and the one after it for answers
@@ -79,32 +79,32 @@ pub(crate) struct RttRunArgs {
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = count)]
     #[arg(default_value = "10k")]
     pub(crate) rate: Vec<u64>,
-    /// Send the next message when the answer has come, without a schedule
+    /// Send each message when the answer to the last has arrived, without a schedule
     #[arg(long, conflicts_with_all = ["rate", "window"])]
     pub(crate) ping_pong: bool,
     /// Payload bytes of a message
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "64")]
     pub(crate) size: u64,
-    /// How long each rate, class or engine is measured
+    /// Time to measure each rate, class or engine
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) time: Duration,
-    /// How long each runs before it counts
+    /// Time that each runs before it counts
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500ms")]
     pub(crate) warm_up: Duration,
-    /// How long an answer may take; after Ctrl-C, those under way are waited for as long
+    /// Longest wait for an answer, also after Ctrl-C
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) timeout: Duration,
-    /// At most this many messages without an answer; those due meanwhile leave late, and count so
+    /// Most messages without an answer; further messages then leave late, and count as late
     #[arg(long, value_name = "N")]
     pub(crate) window: Option<NonZeroU32>,
-    /// Have the kernel stamp every N-th message, to tell where its time went; 0 for none. Unless
-    /// given: 100, or none where that cannot be had (over TCP and PGM, with mmsg and io_uring)
+    /// Have the kernel stamp every N-th message, to show where its time went; 0 stamps none
+    /// [default: 100, or none over TCP and PGM and with mmsg and io_uring]
     #[arg(long, value_name = "N")]
     pub(crate) stamp_every: Option<u64>,
-    /// Measure the classes other and fifo by turns
+    /// Compare the scheduling classes other and fifo in alternate turns
     #[arg(long)]
     pub(crate) compare_sched: bool,
-    /// Measure these engines by turns
+    /// Compare these engines in alternate turns
     #[arg(long, value_enum, value_name = "CALLS,...", value_delimiter = ',')]
     pub(crate) compare_engine: Vec<EngineArg>,
     /// Length of a turn when comparing
@@ -113,10 +113,10 @@ pub(crate) struct RttRunArgs {
     /// Speed of the link in bit/s, where the system does not know it: 1G, 10G
     #[arg(long, value_name = "BITS", value_parser = bit_rate)]
     pub(crate) link: Option<u64>,
-    /// The result file; unless given, a new name in the current directory
+    /// Result file [default: a new file in the current directory]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Where random numbers start
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
@@ -128,8 +128,8 @@ pub(crate) struct RttRunArgs {
 /// Draw results again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Formats of --to, by the name's end: .png .svg .html pictures, the page with a read-out under the
-pointer; .hlog an HdrHistogram log; .csv a line for each message.
+The ending of --to chooses the format: .png, .svg, .html (with a read-out under the pointer), .hlog
+(an HdrHistogram log), or .csv (a line for each message).
 
 Examples:
   towline rtt plot rtt-1700000000.rtt --to map.png --to map.html
@@ -139,7 +139,7 @@ pub(crate) struct RttPlotArgs {
     /// Results of `towline rtt run`; several are drawn on one scale
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Compare with the first file: panels are named by host and kernel, figures by their ratio
+    /// Compare with the first file: name panels by host and kernel, and print ratios
     #[arg(long)]
     pub(crate) diff: bool,
     #[command(flatten)]
@@ -149,23 +149,23 @@ pub(crate) struct RttPlotArgs {
 /// What is drawn, and how.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PictureArgs {
-    /// Draw or export into this file; may be given again
+    /// Draw or export into this file; may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Pictures")]
     pub(crate) to: Vec<PathBuf>,
-    /// Round trips from the intended or from the actual time of sending
+    /// Count round trips from the intended or from the actual time of sending
     #[arg(long, value_enum, value_name = "TIME", default_value = "intended")]
     #[arg(help_heading = "Pictures")]
     pub(crate) view: ViewArg,
-    /// Divide the axis of times evenly, not by powers
+    /// Use a linear time axis instead of a logarithmic one
     #[arg(long, help_heading = "Pictures")]
     pub(crate) linear: bool,
-    /// Colours in proportion to counts, not to their powers
+    /// Use colours in proportion to counts instead of their logarithm
     #[arg(long, help_heading = "Pictures")]
     pub(crate) linear_colours: bool,
-    /// Draw where the stamped messages' time went instead
+    /// Draw where the time of stamped messages went
     #[arg(long, help_heading = "Pictures")]
     pub(crate) hops: bool,
-    /// Print the heat maps as text, too; a terminal gets them anyway
+    /// Print the heat maps as text too; on a terminal that is the default
     #[arg(long, help_heading = "Pictures")]
     pub(crate) map: bool,
 }
@@ -185,11 +185,11 @@ mirror! {
 mirror! {
     /// How a thread waits.
     WaitArg of Wait {
-        /// Asleep until a packet is there or a message is due
+        /// Sleep until a packet arrives or a message is due
         Block,
-        /// Asleep until shortly before a message is due
+        /// Sleep until shortly before a message is due, then spin
         Busy,
-        /// Never asleep: takes a whole processor
+        /// Never sleep: uses a whole processor
         Spin,
     }
 }
@@ -214,7 +214,7 @@ mirror! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ViewArg {
-    /// When the message should have left: no stall can hide
+    /// When the message should have left, so that no stall is hidden
     Intended,
     /// When it left
     Actual,
@@ -258,9 +258,9 @@ pub(crate) const STAMP_EVERY: u64 = 100;
 pub(crate) const FIFO_PRIORITY: u8 = 50;
 
 const RUN_HELP: &str = "\
-Each message leaves at its slot of the schedule; one that leaves late is counted from when it should
-have left (intended) and from when it did (actual). The second hides whatever holds the sender up.
-All times are whole round trips between two applications; half of one is no figure of anything.
+Each message has its time in a schedule. A round trip is counted from when the message should have
+left (intended) and from when it left (actual); the second hides what held the sender up. All times
+are whole round trips between two applications. Half a round trip is not a one-way delay.
 
 Examples:
   towline rtt run 10.0.0.1

@@ -77,7 +77,7 @@ impl<E: End> clap::Args for SessionArgs<E> {
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
             .help(
-                "Take what is not given here from a TOML file; its keys are the long flags' names",
+                "Read settings from a TOML file; its keys are the long flags' names, and flags win",
             )
             .help_heading(NETWORK);
         let options = SESSION_OPTIONS
@@ -86,7 +86,10 @@ impl<E: End> clap::Args for SessionArgs<E> {
         command
             .args(options.map(SessionOption::arg))
             .arg(config)
-            .args(PARAMETERS.iter().map(parameter_arg))
+            .args(PARAMETERS.iter().map(|parameter| {
+                // Taken at both ends, shown at its own.
+                parameter_arg(parameter).hide(!is_for(parameter.role, E::ROLE))
+            }))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -267,8 +270,8 @@ pub(crate) fn check_name(text: &str) -> Result<(), String> {
     }
     // It could not be expected: the list of --expect is split at commas, and its blanks are cut.
     if text.contains(',') || text.trim() != text {
-        let text = "a name holds no comma and neither begins nor ends with a blank, so that it \
-                    can stand in the list of send --expect";
+        let text = "a name must not contain a comma, or begin or end with a blank: send --expect \
+                    takes a list of names";
         return Err(text.into());
     }
     Ok(())
@@ -292,8 +295,8 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("NAME|ADDRESS|PREFIX"),
         default: None,
         role: Role::Both,
-        help: "Interface by name (eth0), address (10.0.0.7) or prefix (10.0.0.0/8); without it the \
-               one that the routes choose",
+        help: "Interface by name (eth0), address (10.0.0.7) or prefix (10.0.0.0/8) [default: by \
+               the kernel's route]",
         check: check_form::<Selector>,
     },
     SessionOption {
@@ -302,7 +305,7 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("PORT"),
         default: None,
         role: Role::Both,
-        help: "PGM data-destination port, when it is not the UDP port",
+        help: "PGM data-destination port [default: the UDP port]",
         check: |text| check_number(text, 1, 65_535),
     },
     SessionOption {
@@ -311,7 +314,7 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("N"),
         default: Some("16"),
         role: Role::Both,
-        help: "Routers that a packet may pass, plus one",
+        help: "Time to live: the number of routers that a packet may pass, plus one",
         check: |text| check_number(text, 1, 255),
     },
     SessionOption {
@@ -329,7 +332,7 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: None,
         default: Some("true"),
         role: Role::Both,
-        help: "Let receivers on this machine hear what it sends to the group [default: true]",
+        help: "Let receivers on this machine get what it sends to the group [default: true]",
         check: check_switch,
     },
     SessionOption {
@@ -338,7 +341,7 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("block|busy[:N]|spin"),
         default: Some("block"),
         role: Role::Both,
-        help: "How to wait for packets: sleep, poll N times and then sleep, never sleep",
+        help: "How to wait for packets: sleep; poll N times, then sleep; or never sleep",
         check: check_form::<WaitStrategy>,
     },
     SessionOption {
@@ -356,8 +359,7 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("NAME"),
         default: None,
         role: Role::Both,
-        help: "What this end is called in reports, without a comma; otherwise by host name and \
-               process number",
+        help: "Name of this end in reports, without a comma [default: host name and process ID]",
         check: check_name,
     },
     SessionOption {
@@ -366,8 +368,8 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("FILE"),
         default: None,
         role: Role::Both,
-        help: "Take only peers that prove to have the key of this file too: 16 bytes or more, mode \
-               0600; it hides nothing",
+        help: "Accept only peers that hold the key in this file (16 bytes or more, mode 0600); a \
+               key authenticates and does not encrypt",
         check: |_| Ok(()),
     },
     SessionOption {
@@ -386,7 +388,8 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("FAULTS"),
         default: None,
         role: Role::Both,
-        help: "Rehearse a bad network between socket and protocol, as in loss=5%,seed=7",
+        help: "Rehearse a bad network: damage arriving packets on purpose, for example \
+               loss=5%,seed=7",
         check: check_form::<Faults>,
     },
 ];

@@ -16,28 +16,29 @@ pub(crate) struct StatsArgs {
     pub(crate) sources: Vec<SourceAddress>,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
-    /// Count what this filter accepts, in tcpdump's language; may be repeated
+    /// Count packets that match this filter, in tcpdump's language; may be repeated
     #[arg(long, short, value_name = "EXPRESSION")]
     pub(crate) filter: Vec<String>,
-    /// Look into no packet: only counts, bytes, sizes and times
+    /// Do not look into packets: only counts, bytes, sizes and times
     #[arg(long)]
     pub(crate) summary: bool,
-    /// Name so many pairs of addresses
+    /// Number of address pairs to list
     #[arg(long, value_name = "COUNT", default_value = "10")]
     pub(crate) talkers: usize,
-    /// Stop after so many packets
+    /// Stop after this many packets
     #[arg(long, short = 'c', value_name = "COUNT")]
     pub(crate) count: Option<u64>,
     /// Stop after this time; a plain number is seconds
     #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
-    /// Cut super-packets (GSO) into the packets that the wire would carry
+    /// Count the packets that a wire would carry, not super-packets (GSO); for interfaces, not
+    /// files
     #[arg(long)]
     pub(crate) segment: bool,
     /// Draw the rate over time into this file, as SVG; a sweep as PNG, SVG or HTML
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
-    /// Measure what int:, ring: and ring2: lose and cost by size, on a virtual cable of its own
+    /// Measure what int:, ring: and ring2: lose and cost by size, on a virtual cable
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["sources", "filter", "count"])]
     #[arg(help_heading = "Sweep")]
     pub(crate) sweep: Option<SweptSize>,
@@ -57,13 +58,13 @@ pub(crate) enum SweptSize {
 }
 
 const STATS_HELP: &str = "\
-Bytes are those of frames on the wire, without check sequence. Frames longer than the MTU are
-several packets in one piece; --segment counts what the wire would carry.
+Bytes are those of frames, without check sequence; percentages are shares of the bytes. Frames
+longer than the MTU are several packets in one piece; --segment counts what a wire would carry.
 
 xdp:IF takes what arrives away from the host: see `towline capture --help`.
 
-A sweep sends to itself over a virtual cable, 2 s (or --for) at each size. It shows the share of
-packets that were lost, and the machine's processor time for each, less what sending alone costs.
+A sweep sends over a virtual cable for 2 s (or --for) at each size. It shows the share of packets
+that were lost, and the machine's processor time for each packet, less the cost of sending alone.
 
 Examples:
   towline stats pcap:trace.pcap

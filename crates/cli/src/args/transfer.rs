@@ -11,38 +11,38 @@ use super::{Receiving, Sending, SessionArgs, bytes, check_name, duration, long, 
 #[derive(Debug, Args)]
 #[command(after_help = SEND_HELP, after_long_help = long(SEND_HELP, SEND_NOTES))]
 pub(crate) struct SendArgs {
-    /// Files and directories to send; - for standard input, whose length need not be known
+    /// Files and directories to send; - for standard input, which is first kept in a temporary file
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// The name that standard input is delivered under [default: stdin]
+    /// File name for standard input at the receivers [default: stdin]
     #[arg(long, value_name = "NAME", value_parser = file_name)]
     pub(crate) stdin_name: Option<String>,
     #[command(flatten)]
     pub(crate) rules: RuleArgs,
-    /// Print the checksums of all files as b3sum does; with --dry-run without sending them
+    /// Print the checksums of all files, as b3sum does; with --dry-run, without sending them
     #[arg(long)]
     pub(crate) hash: bool,
-    /// Begin when this many receivers have the list of files, or at the join deadline
+    /// Wait for this many receivers, the first to join; others get data but are not waited for
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) receivers: u32,
-    /// Begin when the receivers of these names have the list of files; others are served too, and
-    /// neither waited for nor asked for proof. Commas separate names, blanks around them are cut
+    /// Wait for the receivers with these names (recv --name), separated by commas; others get data
+    /// but are not waited for
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = receiver_name,
           conflicts_with = "receivers")]
     pub(crate) expect: Vec<String>,
-    /// Begin after this time, with whoever has joined
+    /// Begin after this time, and wait for all receivers that have joined by then
     #[arg(long, value_name = "TIME", value_parser = duration,
           conflicts_with_all = ["receivers", "expect", "join_timeout"])]
     pub(crate) join_for: Option<Duration>,
-    /// How long to wait for the receivers that are expected; then those that came are served, and
-    /// the exit code is 1
+    /// Longest wait for the expected receivers to join; after it, send to those that have joined,
+    /// and exit with code 1
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) join_timeout: Duration,
-    /// Give up (exit code 1) on a receiver that makes no progress for this long
+    /// Give up on a receiver after this time without progress (exit code 1)
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub(crate) timeout: Duration,
-    /// What to do about a receiver that holds all others back for 5 s
+    /// What to do with a receiver that holds back all others for 5 s
     #[arg(long, value_enum, value_name = "WHAT", default_value = "wait")]
     pub(crate) slow: SlowArg,
     #[command(flatten)]
@@ -52,11 +52,11 @@ pub(crate) struct SendArgs {
 mirror! {
     /// What is done about a receiver that holds all others back.
     SlowArg of SlowPolicy {
-        /// All go at its pace
+        /// Send to all at its pace
         Wait,
-        /// It gets the rest by itself, at its own pace
+        /// Send it the rest over its own connection, at its own pace
         Demote,
-        /// It is given up: exit code 1 if it is expected
+        /// Give it up; exit code 1 if it is expected
         Drop,
     }
 }
@@ -80,12 +80,12 @@ impl Args for RuleArgs {
         command
             .arg(rule(
                 INCLUDE,
-                "Send what matches; of all --include and --exclude the first that matches decides",
+                "Send what matches; the first --include or --exclude that matches decides",
             ))
             .arg(rule(
                 EXCLUDE,
-                "Leave out what matches: *.o by name anywhere, build/ directories only, /tree/*.c \
-                 from the beginning",
+                "Leave out what matches: *.o a name anywhere, build/ only directories, /tree/*.c a \
+                 whole path",
             ))
     }
 
@@ -125,33 +125,32 @@ impl FromArgMatches for RuleArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RECV_HELP, after_long_help = long(RECV_HELP, RECV_NOTES))]
 pub(crate) struct RecvArgs {
-    /// Directory to receive into; made when it is not there
+    /// Directory to receive into; created if missing
     #[arg(value_name = "DIR", conflicts_with = "to_stdout")]
     pub(crate) directory: Option<PathBuf>,
-    /// Print the one file that is received instead, when all of it is verified; a tree is refused
+    /// Print the received file instead of storing it, once all of it is verified; a tree is refused
     #[arg(long, conflicts_with_all = ["serve", "existing", "overwrite"])]
     pub(crate) to_stdout: bool,
-    /// What to do about files that are there already [default: refuse]
+    /// What to do with files that exist already [default: refuse]
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) existing: Option<ExistingArg>,
-    /// Replace files that are there already: --existing replace
+    /// Replace files that exist already; the same as --existing replace
     #[arg(long, conflicts_with = "existing")]
     pub(crate) overwrite: bool,
-    /// Go on after the first transfer, and take several at a time, until stopped; --json then
-    /// prints one document a line, for each transfer and at the end
+    /// Run until stopped, accepting several transfers at a time; --json then prints one document on
+    /// each line, for each transfer and at the end
     #[arg(long, alias = "keep")]
     pub(crate) serve: bool,
-    /// Take files only from these senders, written as address or prefix; any for everybody who
-    /// reaches this machine. Needed on an interface that others can reach, unless there is a key
-    /// or the group names its source
+    /// Accept files only from these addresses or prefixes; 'any' accepts all. Required on an
+    /// interface that others can reach, unless there is a key or the group names its source
     #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
     pub(crate) from: Vec<Allowed>,
-    /// Run this program after each transfer: words, without a shell; it finds TOWLINE_PATH,
-    /// TOWLINE_PLAN, TOWLINE_SENDER, TOWLINE_BYTES and TOWLINE_ROOT in its environment
+    /// Run this program after each transfer (without a shell), with TOWLINE_PATH, TOWLINE_PLAN,
+    /// TOWLINE_SENDER, TOWLINE_BYTES and TOWLINE_ROOT in its environment
     #[arg(long, value_name = "COMMAND")]
     pub(crate) exec: Option<String>,
-    /// Give up (exit code 1) when no transfer begins, or one makes no progress, for this long; with
-    /// --serve only that transfer is given up, and the service goes on
+    /// Give up (exit code 1) after this time without a transfer, or without progress of one; with
+    /// --serve only that transfer ends, and the service goes on
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
@@ -175,26 +174,26 @@ mirror! {
 #[derive(Debug, Args)]
 #[command(after_help = DEMO_HELP)]
 pub(crate) struct DemoArgs {
-    /// Tree to send; without it one of at least --min-bytes and --min-files is looked for
+    /// Tree to send; without it, towline looks for one of at least --min-bytes and --min-files
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
-    /// Receivers
+    /// Number of receivers
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=16))]
     pub(crate) receivers: u32,
-    /// Packets that each receiver loses at random, in per cent
+    /// Percentage of packets that each receiver loses at random
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
     pub(crate) loss: f64,
     /// Seed of the random loss
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Bytes that a tree to be found must have
+    /// Least size of a tree to look for
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "200MB")]
     pub(crate) min_bytes: u64,
-    /// Files that a tree to be found must have
+    /// Least number of files in a tree to look for
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) min_files: u64,
-    /// Limit of the sender's rate, as 100MB/s
+    /// Maximum rate of the sender, for example 100MB/s
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<String>,
     /// Keep the directories that the receivers wrote
@@ -214,7 +213,7 @@ fn file_name(text: &str) -> Result<String, String> {
 fn receiver_name(text: &str) -> Result<String, String> {
     let name = text.trim();
     if name.is_empty() {
-        return Err("a name is empty; names are separated by one comma each, and hold none".into());
+        return Err("a name is empty; write names with one comma between them".into());
     }
     check_name(name)?;
     Ok(name.to_owned())
@@ -223,7 +222,7 @@ fn receiver_name(text: &str) -> Result<String, String> {
 fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
         Ok(percent) if (0.0..=90.0).contains(&percent) => Ok(percent),
-        _ => Err(format!("{text:?} is not a share from 0 to 90 per cent")),
+        _ => Err(format!("{text:?} is not a percentage from 0 to 90")),
     }
 }
 
@@ -231,19 +230,23 @@ const INCLUDE: &str = "include";
 const EXCLUDE: &str = "exclude";
 
 const SEND_NOTES: &str = "\
-Exit code 0 says that every expected receiver has all bytes, that the hashes are equal, and that the
-files are synced and under their names. Otherwise (1) the receivers that lack something are named.
-What cannot be read is found before anybody is waited for (2).
+Exit code 0 means that every expected receiver has all bytes, that the hashes are equal, and that
+the files are synced and under their final names. Otherwise (1) the report names the receivers
+that lack something. Files that cannot be read are found before the wait for receivers (2).
+
+Expected are the first --receivers N that join, those named by --expect, or all that join within
+--join-for. Other receivers get data meanwhile, but send does not wait for them. A key authenticates
+both ends; it does not encrypt.
 
 --dry-run lists what would be sent, with --hash its checksums; with --json that is one document,
 towline.plan.send: plan (every setting), files, bytes, entries (kind, bytes and path of each) and
 sums (path and blake3 of each file, with --hash). Without --dry-run, --json prints one document at
 the end, towline.send: is_proven, a row for each receiver, and sums too. The lines of --hash are
-those of b3sum 1.5.5 and later; older ones do not escape carriage returns in names.
+those of b3sum 1.5.5 and later; older versions do not escape carriage returns in names.
 
-A pattern without / matches the last component of a path anywhere, one with a leading / the whole
-path as it is delivered, any other the end of a path; one with a trailing / only directories. * and
-? do not match a /, ** does. Nothing below an excluded directory is looked at.";
+A pattern without / matches a file name anywhere. A pattern with a leading / matches a whole path as
+it is delivered; any other pattern with / matches the end of a path. A trailing / matches
+directories only. * and ? do not match /, ** does. All below an excluded directory is left out.";
 
 const SEND_HELP: &str = "\
 Examples:
@@ -253,13 +256,12 @@ Examples:
   towline send image.iso -g 10.0.0.7:7500";
 
 const RECV_NOTES: &str = "\
-Files appear under their names when they are complete and their hashes are right. An interrupted
-transfer leaves nothing under final names; what it has is kept, in .towline beneath the directory,
-and not sent again.
+Files appear under their final names once the whole transfer is verified. An interrupted transfer
+keeps what it has in .towline beneath the directory, and the next attempt sends only the rest.
 
 --json prints one document at the end, towline.recv. With --serve there are several, each on one
-line as JSON Lines has it: a towline.recv for each transfer when it is over, and at the end one
-towline.recv-serve with the sums and the counters of all.
+line (JSON Lines): a towline.recv for each finished transfer, and at the end one towline.recv-serve
+with the sums and counters of all.
 
 The file of --config takes the long flags as keys, those of this command too: directory, existing,
 serve, from, key-file, exec and timeout. The program of --exec finds TOWLINE_PATH (the directory, or
@@ -275,8 +277,8 @@ Examples:
   towline recv --config /etc/towline/recv.toml --serve";
 
 const DEMO_HELP: &str = "\
-Makes hosts of network namespaces where the machine permits it, otherwise uses loopback addresses,
-and says which. Nothing leaves the machine.
+Creates hosts as network namespaces where the machine permits it, and uses loopback addresses
+otherwise; the output says which. Nothing leaves the machine.
 
 Examples:
   towline demo

@@ -20,7 +20,8 @@ pub(crate) enum UdpCommand {
 /// Receive and send as a sweep asks.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It sends only to the host that asks, or to the group that it names, and serves one at a time.
+It sends only to the host that asks, or to the group that this host names, and serves one host at a
+time.
 
 Examples:
   towline udp serve
@@ -35,9 +36,8 @@ pub(crate) struct UdpServeArgs {
 /// Sweep over sizes of datagrams.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Rates are what the receiver counted. What is missing is split into what the sender's own interface
-threw away, what found the receiver's socket full, what could not be reassembled, and what was lost
-on the way.
+Rates are as the receiver counted them. Losses are split by cause: dropped by the sender's own
+interface, receiver's socket full, fragments not reassembled, lost on the way.
 
 Examples:
   towline udp run 10.0.0.1
@@ -45,20 +45,20 @@ Examples:
   towline udp run 10.0.0.1 --to sizes.html
   towline udp run 10.0.0.1 10.0.0.2 --group 239.192.0.1 --profile standard,tuned")]
 pub(crate) struct UdpRunArgs {
-    /// Where `towline udp serve` runs; port 7701 unless given; several only with --group
+    /// Host where `towline udp serve` runs; port 7701 unless given; several only with --group
     #[arg(value_name = "HOST[:PORT]", required = true)]
     pub(crate) targets: Vec<String>,
     /// Send to this group, which the servers join
     #[arg(long, short, value_name = "GROUP")]
     pub(crate) group: Option<Group>,
-    /// Time to live of multicast
+    /// Time to live of packets to the group
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) hops: u8,
     /// Payload bytes of a datagram
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = bytes)]
     #[arg(default_value = "64,512,1024,1025,1472,1473,8192,65507")]
     pub(crate) size: Vec<u64>,
-    /// How datagrams are handed to the kernel: one a call, many a call, or as super-packets
+    /// How to hand datagrams to the kernel: one a call, many a call, or as super-packets (GSO)
     #[arg(long, value_enum, value_name = "MODE,...", value_delimiter = ',')]
     #[arg(default_value = "one")]
     pub(crate) mode: Vec<ModeArg>,
@@ -66,23 +66,23 @@ pub(crate) struct UdpRunArgs {
     #[arg(long, value_enum, value_name = "WHO,...", value_delimiter = ',')]
     #[arg(default_value = "there,back,both")]
     pub(crate) direction: Vec<DirectionArg>,
-    /// Sockets as the system gives them, or with large buffers
+    /// Socket buffers: the system's default, or large ones
     #[arg(long, value_enum, value_name = "NAME,...", value_delimiter = ',')]
     #[arg(default_value = "tuned")]
     pub(crate) profile: Vec<ProfileArg>,
-    /// Measure at this rate in datagrams/s only, instead of finding the highest
+    /// Measure at this rate (datagrams a second) instead of searching for the highest
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) rate: Option<u64>,
-    /// Send as fast as can be and count what arrives, instead of finding the highest rate
+    /// Send as fast as possible and count what arrives, instead of searching for the highest rate
     #[arg(long, conflicts_with = "rate")]
     pub(crate) flood: bool,
-    /// How long each trial sends; a row takes about eight
+    /// Time that each trial sends; a row takes about eight trials
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500ms")]
     pub(crate) time: Duration,
-    /// Loss that a rate may have and still count, in percent
+    /// Highest acceptable loss, in percent
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0.1")]
     pub(crate) loss_max: f64,
-    /// Where random numbers start
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Draw rates, losses and processor time by size into this .png, .svg or .html

@@ -168,7 +168,7 @@ fn waiting(plan: &SendPlan, outcome: &PlanOutcome, waited: Duration) -> String {
     let left = plan.join_timeout.saturating_sub(waited).as_secs_f64();
     let left = format!("another {left:.0} s");
     if plan.receivers == 0 {
-        return format!("whoever joins, {joined}; {left}");
+        return format!("receivers to join, {joined}; {left}");
     }
     let expected = report::count(plan.receivers.into(), "receiver");
     if outcome.missing_names.is_empty() {

@@ -44,10 +44,10 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
     };
     // What was taken before the input failed is delivered all the same.
     let sent = if is_ready { job.send_input() } else { Ok(()) };
-    if job.watch.joined() == 0 {
-        let linger = job.publisher.linger();
+    let linger = job.publisher.linger();
+    if job.watch.joined() == 0 && !linger.is_zero() {
         let text = format!(
-            "nobody reports: staying {linger:?} for those who may lack something (--linger)"
+            "no receiver reports: answering requests for repairs for {linger:?} (--linger)"
         );
         output.note(&text);
     }

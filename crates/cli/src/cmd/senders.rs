@@ -93,7 +93,7 @@ impl Senders {
             }
             SessionEvent::Dropped { session, code } => {
                 self.ends.dropped += 1;
-                let text = format!("gave this receiver up: {code}; start anew to join it again");
+                let text = format!("dropped this receiver: {code}; start again to rejoin");
                 (session, text)
             }
         };

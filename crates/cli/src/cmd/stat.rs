@@ -50,8 +50,8 @@ pub(super) fn read(pid: u32) -> Result<ProcessCounters, Failure> {
             Failure::Environment(format!("there is no process {pid}"))
         }
         io::ErrorKind::NotFound => Failure::Environment(format!(
-            "process {pid} is no towline command of this user with an open session; `towline top` \
-             lists those that are"
+            "process {pid} is not a towline command of this user with an open session; \
+             `towline top` lists those that are"
         )),
         _ => Failure::environment(&format!("reading the counters of process {pid}"), &error),
     })

@@ -111,7 +111,7 @@ impl ReplayPlan {
     pub(crate) fn new(args: &ReplayArgs) -> Result<Self, Failure> {
         if !matches!(args.output, SinkAddress::Ring(_) | SinkAddress::Int(_)) {
             return Err(Failure::usage(format!(
-                "{} is no interface to replay on: it is ring:IF or int:IF",
+                "{} is not an interface to replay on; write ring:IF or int:IF",
                 args.output
             )));
         }
@@ -166,7 +166,7 @@ impl StatsPlan {
         if let Some(path) = &args.plot
             && Format::of(path) != Some(Format::Svg)
         {
-            let text = "is no FILE.svg: the rate over time is drawn as SVG only";
+            let text = "does not end in .svg: the rate over time is drawn as SVG only";
             return Err(Failure::usage(format!("{} {text}", path.display())));
         }
         Ok(Self {
@@ -207,7 +207,7 @@ impl StatsSweepPlan {
             Some((path, Some(format))) if format.is_picture() => Some((path.to_owned(), format)),
             Some((path, _)) => {
                 let (path, names) = (path.display(), Format::PICTURE_NAMES);
-                return Err(Failure::usage(format!("{path} is no picture: {names}")));
+                return Err(Failure::usage(format!("{path} is not a picture: {names}")));
             }
         };
         let sweep = CaptureSweep {

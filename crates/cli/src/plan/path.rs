@@ -54,7 +54,7 @@ pub(crate) struct ReachPlan {
 impl ReachPlan {
     pub(crate) fn new(args: &ReachArgs) -> Result<Self, Failure> {
         if !args.group.is_multicast() {
-            let text = format!("--group {}: that is no multicast group", args.group);
+            let text = format!("--group {}: not a multicast group", args.group);
             return Err(Failure::usage(text));
         }
         let written = args.group.interface().map(str::to_owned);

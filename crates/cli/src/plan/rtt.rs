@@ -150,7 +150,9 @@ impl RttRunPlan {
                 Err(Failure::usage(text))
             }
             (OverArg::Pgm, false) => {
-                let text = format!("--over pgm: {peer} is no group; both ends name the same group");
+                let text = format!(
+                    "--over pgm: {peer} is not a multicast group; give both ends the same group"
+                );
                 Err(Failure::usage(text))
             }
             _ => Ok(peer),

@@ -62,7 +62,7 @@ impl Settings {
             .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
         for (key, value) in table {
             let Some(name) = known(&key.replace('-', "_"), own) else {
-                let text = format!("{shown}: there is no setting called {key:?}");
+                let text = format!("{shown}: unknown setting {key:?}");
                 return Err(Failure::usage(text));
             };
             let Some(text) = text_of(&value) else {

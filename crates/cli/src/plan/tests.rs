@@ -74,7 +74,7 @@ fn every_flag_of_a_session_is_a_key_of_the_configuration_file_and_nothing_else_i
             Ok(settings) => settings.text(name).is_some(),
             Err(Failure::Usage(text)) => {
                 assert!(
-                    text.contains(&format!("no setting called {name:?}")),
+                    text.contains(&format!("unknown setting {name:?}")),
                     "{text}"
                 );
                 false

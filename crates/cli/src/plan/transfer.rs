@@ -222,7 +222,10 @@ impl DemoPlan {
             checked.map_err(|error| Failure::usage(format!("--rate: {error}")))?;
         }
         if let Some(missing) = args.path.as_ref().filter(|path| !path.exists()) {
-            return Err(Failure::usage(format!("there is no {}", missing.display())));
+            return Err(Failure::usage(format!(
+                "{} does not exist",
+                missing.display()
+            )));
         }
         Ok(Self {
             path: args.path.clone(),

@@ -92,7 +92,7 @@ impl UdpRunPlan {
         }
         let address = match &args.group {
             Some(group) if !group.is_multicast() => {
-                return wrong(format!("--group {group}: that is no multicast group"));
+                return wrong(format!("--group {group}: not a multicast group"));
             }
             Some(group) => Some(
                 group

@@ -7,7 +7,7 @@ use gauge::rtt::{
 use serde::Serialize;
 use std::fmt::Write as _;
 
-use super::Document;
+use super::{Document, count};
 
 /// What a reflector did.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -35,9 +35,11 @@ impl Document for RttReflectReport {
 
     fn text(&self) -> String {
         format!(
-            "answered {} messages of {} measurements; {} datagrams of others left alone, {} \
-             answers refused by the system\n",
-            self.answered, self.greeted, self.foreign, self.refused
+            "answered {} of {}; {} ignored, {} refused by the system\n",
+            count(self.answered, "message"),
+            count(self.greeted, "measurement"),
+            count(self.foreign, "foreign datagram"),
+            count(self.refused, "answer"),
         )
     }
 }
@@ -247,7 +249,7 @@ impl RttRow {
             line(
                 "disturbed",
                 &format!(
-                    "{} pauses of the measuring thread, {} throttled, wall clock set {} times",
+                    "measuring thread paused {} times, throttled {}; wall clock set {} times",
                     self.pauses, self.throttled, self.clock_steps
                 ),
             );

@@ -26,16 +26,16 @@ impl Document for PublishReport {
             quantity::time(Duration::from_secs_f64(self.seconds)),
         );
         if self.discarded > 0 {
-            text += &format!("; {} thrown away (window full)", self.discarded);
+            text += &format!("; {} dropped (window full)", self.discarded);
         }
         if self.receivers > 0 {
-            let state = if self.is_confirmed && self.given_up == 0 {
-                "confirmed by all"
-            } else {
-                "NOT confirmed by all"
+            let is_confirmed = self.is_confirmed && self.given_up == 0;
+            let state = if is_confirmed { "" } else { "NOT " };
+            let receivers = match self.receivers {
+                1 => "the receiver".to_owned(),
+                receivers => format!("all {receivers} receivers"),
             };
-            let receivers = quantity::count(self.receivers, "receiver");
-            text += &format!("; {state} of {receivers}");
+            text += &format!("; {state}confirmed by {receivers}");
         }
         if self.given_up > 0 {
             text += &format!("; {} given up", self.given_up);
@@ -62,7 +62,7 @@ impl Document for SubscribeReport {
         );
         if self.discarded > 0 {
             let discarded = quantity::count(self.discarded, "message");
-            text += &format!("; {discarded} thrown away (output slow)");
+            text += &format!("; {discarded} dropped (output slow)");
         }
         text += &format!("; senders: {}", senders(&self.senders));
         if !self.drops.0.is_empty() {
@@ -96,7 +96,7 @@ impl Document for LoadSendReport {
         let mut receivers = format!("{} reporting, ", self.receivers);
         receivers += match (self.is_confirmed, self.given_up) {
             (true, 0) => "confirmed",
-            _ => "not confirmed by all",
+            _ => "NOT confirmed by all",
         };
         if self.given_up > 0 {
             receivers += &format!(", {} given up", self.given_up);
@@ -148,7 +148,7 @@ fn delays(delay: &DelayReport) -> String {
     let time = |ns| quantity::time(Duration::from_nanos(ns));
     let at = &delay.percentiles;
     let mut text = format!(
-        "p50 {}, p99 {}, p99.9 {}, most {}; {} of {} later than {}",
+        "p50 {}, p99 {}, p99.9 {}, max {}; {} of {} later than {}",
         time(at.p50_ns),
         time(at.p99_ns),
         time(at.p999_ns),
@@ -159,7 +159,7 @@ fn delays(delay: &DelayReport) -> String {
     );
     if delay.negative > 0 {
         text += &format!(
-            "; {} before they were due: the clocks disagree",
+            "; {} arrived before they were due: the clocks disagree",
             delay.negative
         );
     }
@@ -195,7 +195,7 @@ impl Document for TopReport {
 
     fn text(&self) -> String {
         if self.processes.is_empty() {
-            return "no process of this user serves its counters\n".to_owned();
+            return "no towline command of this user has an open session\n".to_owned();
         }
         let mut text = String::new();
         for process in &self.processes {
@@ -281,7 +281,7 @@ fn senders(ends: &SenderEnds) -> String {
     let others = [
         (ends.expired, "vanished"),
         (ends.reset, "broke off"),
-        (ends.dropped, "gave this receiver up"),
+        (ends.dropped, "dropped this receiver"),
     ];
     for (count, fate) in others.iter().filter(|(count, _)| *count > 0) {
         text += &format!(", {count} {fate}");
@@ -302,10 +302,7 @@ impl Rows {
 
     fn interrupted(&mut self, is_interrupted: bool) {
         if is_interrupted {
-            self.row(
-                "interrupted",
-                &"by a signal: what follows is as far as it came",
-            );
+            self.row("interrupted", &"by a signal: the figures end there");
         }
     }
 

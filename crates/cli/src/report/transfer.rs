@@ -261,7 +261,7 @@ impl ReceiverRow {
             line += &format!(", {} held before", quantity::bytes(self.bytes_resumed));
         }
         if let Some(reason) = &self.demoted {
-            line += &format!(", the rest by unicast, as {reason}");
+            line += &format!(", the rest over its own connection: {reason}");
         }
         if self.state == "active" {
             line += &format!(", limited by {}", self.limited_by);
@@ -294,14 +294,14 @@ impl Document for SendReport {
         }
         let is_failure = self.failure.is_some() && !self.is_interrupted;
         if self.missing > 0 && self.receivers.is_empty() && !is_failure {
-            text += "nobody came: `towline recv` must listen to the same group and port, on an \
-                     interface that the group reaches: `towline reach` says what is in the way\n";
+            text += "no receiver joined: `towline recv` must use the same group and port, on an \
+                     interface that the group reaches; `towline reach` says what is in the way\n";
         }
         if let Some(slowest) = &self.slowest {
             text += &format!("slowest: {slowest}\n");
         }
         if self.is_interrupted {
-            text += "interrupted: receivers keep what they have; send again to go on\n";
+            text += "interrupted: receivers keep what they have; start both ends again to go on\n";
         }
         if let Some(failure) = &self.failure {
             text += &format!("the sender gave up: {failure}\n");

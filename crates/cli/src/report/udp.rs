@@ -145,6 +145,6 @@ const fn limit(limit: Limit) -> &'static str {
 }
 
 const HEADINGS: &str = "\
-  size mode  sockets  who           rate      payload  loss %  CPU us apiece     flooded  limited by
+  size mode  sockets  who           rate      payload  loss %  CPU us each       flooded  limited by
                                                              send   recv
 ";

@@ -212,7 +212,7 @@ fn a_sweep_measures_every_source_at_every_size() {
         assert!(drawn.contains("ring2:") && drawn.contains("65536"));
         let refused = run(lab.host(0), &[&sweep[..], &["--plot", "x.csv"]].concat());
         let text = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(text.contains("x.csv is no picture"), "{text}");
+        assert!(text.contains("x.csv is not a picture"), "{text}");
     });
 }
 
@@ -227,7 +227,7 @@ fn what_cannot_be_done_is_said() {
             ),
             (
                 &["stats", "gen:count=9", "--plot", "x.png"],
-                "x.png is no FILE.svg",
+                "x.png does not end in .svg",
             ),
             (
                 &[
@@ -262,13 +262,13 @@ fn what_cannot_be_done_is_said() {
             ),
             (
                 &["capture", "ring:e0", "-f", "udp and and"],
-                "is no filter: ",
+                "is not a filter: ",
             ),
-            (&["capture", "e0"], "is no source of packets"),
-            (&["capture", "ring:e0", "-o", "x"], "is no sink of packets"),
+            (&["capture", "e0"], "is not a source of packets"),
+            (&["capture", "ring:e0", "-o", "x"], "not a sink of packets"),
             (
                 &["replay", "gen:count=1", "-o", "null:"],
-                "is no interface to replay on",
+                "is not an interface to replay on",
             ),
             (
                 &["replay", "gen:size=1", "-o", "ring:e0"],

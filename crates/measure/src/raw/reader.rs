@@ -17,7 +17,7 @@ pub enum RawError {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// It is something else.
-    #[error("this is no result of `towline rtt run`: its first line is another")]
+    #[error("this is not a result of `towline rtt run`: its first line differs")]
     Foreign,
     /// It contradicts itself.
     #[error("damaged at byte {at}: {what}")]

@@ -238,7 +238,8 @@ fn check_directory(path: &Path) -> Result<(), SystemError> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => {
-            let error = SystemError::refused("receive into", path.display(), "it is no directory");
+            let error =
+                SystemError::refused("receive into", path.display(), "it is not a directory");
             Err(error.advise("name a directory"))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => match path.parent() {

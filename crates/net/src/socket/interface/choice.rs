@@ -210,7 +210,7 @@ impl Interfaces {
         if let [one] = able[..] {
             let name = &one.name;
             notes.push(format!(
-                "there is no route to {destination}: using {name}, the only one that can"
+                "no route to {destination}: using {name}, the only interface that can reach it"
             ));
             return Ok(one);
         }

@@ -77,7 +77,7 @@ impl InterfaceError {
         match self {
             Self::System { reason } => format!("cannot read the network interfaces: {reason}"),
             Self::Syntax { text } => format!(
-                "`{text}` is no interface: write a name, an address, or a prefix such as \
+                "`{text}` is not an interface; write a name, an address, or a prefix such as \
                  10.77.0.0/24"
             ),
             Self::Unknown { wanted, known } => {

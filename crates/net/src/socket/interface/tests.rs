@@ -260,7 +260,7 @@ fn the_only_interface_that_can_is_used_without_a_route() {
     let choice = choose(list, table, None, "239.1.1.1").unwrap();
     assert_eq!(choice.interface.name, "eth0");
     assert!(
-        choice.notes[0].contains("the only one"),
+        choice.notes[0].contains("the only interface that can reach it"),
         "{:?}",
         choice.notes
     );
