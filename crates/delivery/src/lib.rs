@@ -11,6 +11,9 @@
 //!              Content (bytes to send)                  Store (bytes to keep)
 //! ```
 //!
+//! [`Transfers`] has a plan receiver for each sender whose plan its owner wants, and decides who is
+//! asked, what is taken and who goes on with it.
+//!
 //! The contract is that of `base`: `handle_link(now, link, event, data)` for what a connection
 //! does, then drain: `poll_link()` gives a [`LinkCommand`], answered by `link_sent` or
 //! `link_opened`; `next_timeout()` says when `handle_timeout(now)` is due; `pop_event()` gives what
@@ -34,6 +37,12 @@ mod events;
 
 mod feedback;
 pub use feedback::{StreamCounts, StreamState};
+
+mod intake;
+pub use intake::{
+    Decline, Heard, Intake, ObjectReceiverConfig, ObjectReceiverCounters, ObjectReceiverEvent,
+    Sender, StreamVerdict, TakeFirst, Transfers,
+};
 
 #[cfg(any(test, feature = "memory"))]
 pub mod memory;

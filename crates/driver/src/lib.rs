@@ -24,10 +24,7 @@ mod turn;
 pub use turn::{Driver, DriverCounters, Turn};
 
 mod object_receiver;
-pub use object_receiver::{
-    Decline, Intake, ObjectReceiver, ObjectReceiverConfig, ObjectReceiverCounters,
-    ObjectReceiverEvent, Sender, TakeFirst,
-};
+pub use object_receiver::ObjectReceiver;
 
 mod object_sender;
 pub use object_sender::ObjectSender;

@@ -74,10 +74,11 @@ pub use usage::{Usage, UsageMeter};
 
 pub use base::{CounterInfo, CounterSet, Instant, Unit, quantity};
 pub use delivery::{
-    Demotion, Key, LeaveReason, Limit, Offer, PlanOutcome, PlanReceiverEvent, PlanSenderEvent,
-    Policy, RateCause, ReceiverProgress, ReceiverReport, ReceiverState, RegistryEvent, SlowPolicy,
+    Demotion, Key, LeaveReason, Limit, ObjectReceiverEvent, Offer, PlanOutcome, PlanReceiverEvent,
+    PlanSenderEvent, Policy, RateCause, ReceiverProgress, ReceiverReport, ReceiverState,
+    RegistryEvent, Sender, SlowPolicy,
 };
-pub use driver::{MessageSink, ObjectReceiverEvent, Sender, SessionEvent};
+pub use driver::{MessageSink, SessionEvent};
 pub use net::{
     Existing, Faults, Group, Interface, InterfaceError, Interfaces, Missing, Remedy, SocketOptions,
     SystemError, WaitStrategy, Waker, interface::Selector, resolve,

@@ -11,8 +11,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use delivery::{PlanReceiverEvent, PlanSenderEvent, RegistryEvent};
-use driver::{MessageSink, ObjectReceiverEvent, SessionEvent};
+use delivery::{ObjectReceiverEvent, PlanReceiverEvent, PlanSenderEvent, RegistryEvent};
+use driver::{MessageSink, SessionEvent};
 use tracing::{debug, info, warn};
 
 /// A session while it is open.

@@ -4,10 +4,10 @@ use std::{cell::RefCell, fmt::Write as _, rc::Rc, sync::Arc, time::Duration};
 
 use base::{Instant, Io as _, Rng, earliest};
 use delivery::{
-    Entry, PlanReceiver, PlanReceiverConfig, PlanReceiverEvent, PlanSenderConfig, ReceiverReport,
-    ReceiverState, memory::MemoryContent,
+    Entry, ObjectReceiverEvent, PlanReceiver, PlanReceiverConfig, PlanReceiverEvent,
+    PlanSenderConfig, ReceiverReport, ReceiverState, TakeFirst, memory::MemoryContent,
 };
-use driver::{Driver, ObjectReceiver, ObjectReceiverEvent, ObjectSender, TakeFirst};
+use driver::{Driver, ObjectReceiver, ObjectSender};
 use wire::object::ErrorCode;
 
 use super::{DiskStore, Progress, PublisherPlan, ReceiverPlan, batch, identity_fault};
@@ -264,13 +264,16 @@ impl TakerNode {
         let now = self.driver.io.now();
         if self.ends_at.take_if(|due| *due <= now).is_some() {
             self.has_left = true;
-            self.driver.endpoint.cancel(now, INTERRUPTED);
+            self.driver
+                .endpoint
+                .transfers_mut()
+                .cancel(now, INTERRUPTED);
         }
         let turn = match self.driver.turn(&mut ()) {
             Ok(turn) => turn,
             Err(fault) => return self.fail(&format!("the back end gave up: {fault}")),
         };
-        while let Some(event) = self.driver.endpoint.pop_event() {
+        while let Some(event) = self.driver.endpoint.transfers_mut().pop_event() {
             let event = match event {
                 ObjectReceiverEvent::Plan { event, .. } => Some(event),
                 _ => None,
@@ -278,7 +281,10 @@ impl TakerNode {
             self.has_failed |= matches!(event, Some(PlanReceiverEvent::Failed { .. }));
         }
         let end = &self.driver.endpoint;
-        let of_plan = end.plan().map_or(0, PlanReceiver::held_memory_bytes);
+        let of_plan = end
+            .transfers()
+            .first()
+            .map_or(0, PlanReceiver::held_memory_bytes);
         let held = [end.receiver().held_memory_bytes(), of_plan];
         for (most, held) in self.held_bytes_max.iter_mut().zip(held) {
             *most = held.max(*most);
@@ -292,7 +298,7 @@ impl TakerNode {
                 "{turns} turns in a row did nothing, yet another is due at once"
             ));
         }
-        let end = &self.driver.endpoint;
+        let end = self.driver.endpoint.transfers();
         if end.is_over() && end.is_idle() && self.driver.io.has_sent_links() {
             self.has_exited = true;
             self.driver.io.exit();
@@ -309,7 +315,7 @@ impl TakerNode {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let never_joined = self.driver.endpoint.receiver().sessions().next().is_none()
-            && self.driver.endpoint.progress().content_bytes == 0;
+            && self.driver.endpoint.transfers().progress().content_bytes == 0;
         self.has_exited || never_joined
     }
 
@@ -321,7 +327,7 @@ impl TakerNode {
 
     /// The content, once it is in place.
     fn committed(&self) -> Option<&[u8]> {
-        let store = self.driver.endpoint.plan()?.store()?;
+        let store = self.driver.endpoint.transfers().first()?.store()?;
         store.committed()
     }
 
@@ -331,8 +337,8 @@ impl TakerNode {
         let end = &self.driver.endpoint;
         format!(
             "taker {:?} {:?} sessions {:?}, due {:?} at {:?}",
-            end.progress(),
-            end.plan_counters(),
+            end.transfers().progress(),
+            end.transfers().plan_counters(),
             self.driver
                 .endpoint
                 .receiver()
@@ -352,7 +358,7 @@ impl TakerNode {
             format!(
                 "END {:?} {counters:?} {:?}",
                 self.driver.counters(),
-                self.driver.endpoint.plan_counters()
+                self.driver.endpoint.transfers().plan_counters()
             )
         });
         let kept = [
@@ -373,7 +379,12 @@ impl TakerNode {
         if committed.is_some_and(|bytes| bytes != self.wanted.bytes()) {
             self.fail("what was committed is not what was sent");
         }
-        let proof = self.driver.endpoint.plan().and_then(PlanReceiver::proof);
+        let proof = self
+            .driver
+            .endpoint
+            .transfers()
+            .first()
+            .and_then(PlanReceiver::proof);
         if proof.is_some() && committed.is_none() {
             self.fail("it gave a proof of what is not in place");
         }

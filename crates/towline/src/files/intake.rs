@@ -2,8 +2,7 @@
 
 use std::{fmt, io::Write, path::PathBuf, sync::Arc};
 
-use delivery::{Offer, Plan, Store, StoreEvent};
-use driver::{Decline, Intake, Sender};
+use delivery::{Decline, Intake, Offer, Plan, Sender, Store, StoreEvent};
 use net::{Existing, FileStore, StoreOptions};
 use wire::object::ErrorCode;
 

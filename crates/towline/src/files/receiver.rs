@@ -10,8 +10,8 @@ use std::{
 };
 
 use base::Io as _;
-use delivery::{PlanReceiverConfig, ReceiverProgress};
-use driver::{ObjectReceiver, ObjectReceiverConfig, ObjectReceiverEvent};
+use delivery::{ObjectReceiverConfig, ObjectReceiverEvent, PlanReceiverConfig, ReceiverProgress};
+use driver::ObjectReceiver;
 use net::{Existing, SystemError};
 
 use super::{FileIntake, Target};
@@ -165,12 +165,13 @@ impl FileReceiver {
         let drops = self.end.driver.io.inner().counters().kernel_drops;
         self.end.driver.endpoint.set_host_drops(drops);
         let endpoint = &self.end.driver.endpoint;
-        Ok(!(endpoint.is_over() && endpoint.is_idle() && self.end.is_told()))
+        let transfers = endpoint.transfers();
+        Ok(!(transfers.is_over() && transfers.is_idle() && self.end.is_told()))
     }
 
     /// What happened.
     pub fn pop_event(&mut self) -> Option<ObjectReceiverEvent> {
-        let event = self.end.driver.endpoint.pop_event()?;
+        let event = self.end.driver.endpoint.transfers_mut().pop_event()?;
         trace::receiving(&event);
         Some(event)
     }
@@ -178,7 +179,7 @@ impl FileReceiver {
     /// How far each transfer is.
     #[must_use]
     pub fn progress(&self) -> FileReceiverState {
-        let transfers = self.end.driver.endpoint.transfers();
+        let transfers = self.end.driver.endpoint.transfers().iter();
         transfers
             .map(|(number, _, plan)| (number, plan.progress()))
             .collect()
@@ -188,7 +189,7 @@ impl FileReceiver {
     /// not known, and where it brings several.
     #[must_use]
     pub fn only_entry(&self, transfer: u32) -> Option<&OsStr> {
-        let mut transfers = self.end.driver.endpoint.transfers();
+        let mut transfers = self.end.driver.endpoint.transfers().iter();
         let (_, _, plan) = transfers.find(|(number, _, _)| *number == transfer)?;
         let mut tops = plan.plan()?.entries();
         let mut tops = tops.by_ref().filter(|entry| !entry.path.contains(&b'/'));
@@ -201,13 +202,15 @@ impl FileReceiver {
     /// Gives every transfer up; the senders are told why. What is staged is kept.
     pub fn cancel(&mut self, text: &str) {
         let now = self.now();
-        self.end.driver.endpoint.cancel(now, text);
+        let transfers = self.end.driver.endpoint.transfers_mut();
+        transfers.cancel(now, text);
     }
 
     /// Gives one transfer up, by its number; its sender is told why. What is staged is kept.
     pub fn cancel_transfer(&mut self, number: u32, text: &str) {
         let now = self.now();
-        self.end.driver.endpoint.cancel_transfer(now, number, text);
+        let transfers = self.end.driver.endpoint.transfers_mut();
+        transfers.cancel_one(now, number, text);
     }
 }
 
@@ -224,8 +227,8 @@ impl Count for ObjectReceiver<FileIntake> {
     fn count(&self, snapshot: &mut Snapshot) {
         snapshot.add(self.receiver().counters());
         snapshot.add(self.drops());
-        snapshot.add(self.counters());
-        snapshot.add(&self.plan_counters());
+        snapshot.add(self.transfers().counters());
+        snapshot.add(&self.transfers().plan_counters());
     }
 }
 

@@ -1,8 +1,11 @@
 //! Every set of counters that a session may publish.
 
 use base::{CounterInfo, CounterSet, DropCounters};
-use delivery::{PlanReceiverCounters, PlanSenderCounters, RegistryCounters, ReporterCounters};
-use driver::{DriverCounters, ObjectReceiverCounters};
+use delivery::{
+    ObjectReceiverCounters, PlanReceiverCounters, PlanSenderCounters, RegistryCounters,
+    ReporterCounters,
+};
+use driver::DriverCounters;
 use net::{UdpCounters, intercept::InterceptCounters};
 use pgm::{ReceiverCounters, SourceCounters};
 

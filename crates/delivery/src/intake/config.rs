@@ -1,9 +1,10 @@
 //! Whom a receiver of objects takes plans from, and where it puts them: its owner's decisions.
 
-use std::net::SocketAddr;
+use std::{fmt::Debug, net::SocketAddr};
 
-use delivery::{Offer, PlanReceiverConfig, PlanReceiverEvent, ReceiverProgress, Store};
 use wire::object::ErrorCode;
+
+use crate::{Offer, PlanReceiverConfig, PlanReceiverEvent, ReceiverProgress, Store};
 
 base::counters! {
     /// What a receiver of objects has counted over all its transfers.
@@ -18,10 +19,10 @@ base::counters! {
     }
 }
 
-/// What the owner of an [`ObjectReceiver`](crate::ObjectReceiver) decides.
+/// What the owner of [`Transfers`](crate::Transfers) decides.
 pub trait Intake {
     /// Where one transfer's bytes go.
-    type Store: Store;
+    type Store: Store + Debug;
 
     /// Whether a sender may be dialled; asked when it is first heard, before anything is kept for
     /// it. Its address is the packets' own.
@@ -149,7 +150,7 @@ impl<S> TakeFirst<S> {
     }
 }
 
-impl<S: Store> Intake for TakeFirst<S> {
+impl<S: Store + Debug> Intake for TakeFirst<S> {
     type Store = S;
 
     fn admit(&mut self, _sender: &Sender) -> Result<(), String> {

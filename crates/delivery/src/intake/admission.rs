@@ -1,0 +1,194 @@
+//! Who is asked what it has, who goes on with a transfer, and what is declined.
+
+use std::{collections::VecDeque, net::IpAddr};
+
+use wire::object::{ErrorCode, Phase};
+
+use super::{Decline, Intake, Sender, State, Transfer, Transfers};
+use crate::{Offer, Store};
+
+/// Whether a sender that nothing is known of may be asked what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Free,
+    /// As many as may be are asked at this moment.
+    Later,
+    /// All transfers that may be are under way, and it goes on with none of them.
+    Full,
+    /// Nothing of it will be wanted.
+    Never,
+}
+
+/// What becomes of an offer.
+#[derive(Debug)]
+pub(super) enum Decision<S> {
+    Take(S),
+    /// The transfer at this place goes on in the session of the sender that offers.
+    Continue(usize),
+    Decline(Decline),
+}
+
+impl<S: Store> Transfer<S> {
+    fn is_under_way(&self) -> bool {
+        self.state == State::Accepted && !self.plan.is_over()
+    }
+
+    fn is_of(&self, host: IpAddr) -> bool {
+        self.sender.address.ip() == host
+    }
+
+    /// Whether a sender at `host` is believed to be its sender, restarted.
+    fn may_continue_at(&self, host: IpAddr) -> bool {
+        self.is_of(host) || !self.plan.is_connected()
+    }
+}
+
+impl<I: Intake> Transfers<I> {
+    pub(super) fn place_for(&self, sender: &Sender) -> Place {
+        let host = sender.address.ip();
+        let under_way = || self.all.iter().filter(|t| t.is_under_way());
+        let count = under_way().count();
+        if self.config.is_single && (count > 0 || self.is_over()) {
+            // Only the transfer's own sender is of interest, in case it was restarted.
+            let is_its = self.taken().next().is_some_and(|t| t.is_of(host));
+            if !is_its || self.is_over() {
+                return Place::Never;
+            }
+        } else if count >= self.config.plans_max && !under_way().any(|t| t.may_continue_at(host)) {
+            // Who goes on with a plan takes no place of its own.
+            return Place::Full;
+        }
+        let asking = self.all.iter().filter(|t| t.state == State::Asking);
+        if asking.count() < self.config.prospects_max {
+            Place::Free
+        } else {
+            Place::Later
+        }
+    }
+
+    pub(super) fn decide(&mut self, sender: &Sender, offer: &Offer) -> Decision<I::Store> {
+        let is_same = |t: &Transfer<_>| t.is_under_way() && t.plan.plan_id() == Some(offer.plan);
+        let allowed = match self.all.iter().position(is_same) {
+            Some(twin) if self.all[twin].may_continue_at(sender.address.ip()) => {
+                return Decision::Continue(twin);
+            }
+            Some(twin) => {
+                let from = self.all[twin].sender.address;
+                Err(limit(format!(
+                    "the same plan is being received from {from}"
+                )))
+            }
+            None => self.check_bounds(offer),
+        };
+        match allowed.and_then(|()| self.intake.accept(sender, offer)) {
+            Ok(store) => Decision::Take(store),
+            Err(decline) => Decision::Decline(decline),
+        }
+    }
+
+    fn check_bounds(&self, offer: &Offer) -> Result<(), Decline> {
+        let host = offer.peer.ip();
+        let (mut count, mut bytes) = (0, offer.manifest_bytes);
+        let stays = |t: &&Transfer<_>| t.is_under_way() && !self.gives_way(t, host);
+        for transfer in self.all.iter().filter(stays) {
+            count += 1;
+            bytes = bytes.saturating_add(transfer.plan.manifest_bytes());
+        }
+        let (plans_max, bytes_max) = (self.config.plans_max, self.config.manifest_bytes_max);
+        if count >= plans_max {
+            return Err(limit(format!(
+                "{plans_max} transfers are under way, the most that this receiver takes at a time"
+            )));
+        }
+        if bytes > bytes_max {
+            return Err(limit(format!(
+                "manifests of {bytes} bytes in all, where this receiver keeps {bytes_max}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// True for the only transfer of a receiver when its sender at `host` has given it up and
+    /// offers another plan now, unless the store is putting everything in place.
+    pub(super) fn gives_way(&self, transfer: &Transfer<I::Store>, host: IpAddr) -> bool {
+        self.config.is_single
+            && transfer.state == State::Accepted
+            && transfer.plan.is_given_up()
+            && transfer.plan.progress().phase != Phase::Committing
+            && transfer.is_of(host)
+    }
+}
+
+const fn limit(text: String) -> Decline {
+    Decline {
+        code: ErrorCode::Limit,
+        text,
+    }
+}
+
+/// Senders that were turned away: the last ones, up to a bound.
+#[derive(Debug, Default)]
+pub(super) struct TurnedAway(VecDeque<Known>);
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    sender: Sender,
+    /// It is not dialled again. Otherwise only the event is not repeated.
+    is_barred: bool,
+}
+
+impl TurnedAway {
+    /// Remembers a sender; true when it was not known.
+    pub(super) fn note(&mut self, sender: Sender, is_barred: bool) -> bool {
+        if let Some(known) = self.0.iter_mut().find(|known| known.sender == sender) {
+            known.is_barred |= is_barred;
+            return false;
+        }
+        if self.0.len() >= KNOWN_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(Known { sender, is_barred });
+        true
+    }
+
+    pub(super) fn is_barred(&self, sender: &Sender) -> bool {
+        let mut known = self.0.iter();
+        known.any(|known| known.is_barred && known.sender == *sender)
+    }
+}
+
+/// Senders remembered as turned away; the oldest is forgotten, and asked again.
+const KNOWN_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    #[test]
+    fn senders_turned_away_are_remembered_up_to_a_bound() {
+        let sender = |session| Sender {
+            address: SocketAddr::from(([10, 0, 0, 1], 4000)),
+            session,
+        };
+        let mut away = TurnedAway::default();
+        for session in 0..=KNOWN_MAX as u64 {
+            assert!(away.note(sender(session), true));
+        }
+        assert_eq!(away.0.len(), KNOWN_MAX);
+        assert!(away.is_barred(&sender(1)) && !away.is_barred(&sender(0)));
+    }
+
+    #[test]
+    fn a_sender_that_was_told_about_once_may_be_barred_later_and_not_the_other_way_round() {
+        let sender = Sender {
+            address: SocketAddr::from(([10, 0, 0, 1], 4000)),
+            session: 5,
+        };
+        let mut away = TurnedAway::default();
+        assert!(away.note(sender, false) && !away.is_barred(&sender));
+        assert!(!away.note(sender, true) && away.is_barred(&sender));
+        assert!(!away.note(sender, false) && away.is_barred(&sender));
+    }
+}

@@ -1,0 +1,475 @@
+use std::{net::Ipv4Addr, sync::Arc};
+
+use wire::object::{BlockHeader, Message, ObjectId, Refusal, VERSION, Welcome};
+
+use super::*;
+use crate::{
+    Entry, Plan, PlanId, PlanReceiverConfig,
+    memory::{MemoryContent, MemoryStore},
+};
+
+/// Admits all hosts but one, and accepts every plan but one.
+#[derive(Debug, Default)]
+struct Choosy {
+    barred: Option<IpAddr>,
+    unwanted: Option<PlanId>,
+    asked: Vec<Sender>,
+    accepted: u32,
+}
+
+impl Intake for Choosy {
+    type Store = MemoryStore;
+
+    fn admit(&mut self, sender: &Sender) -> Result<(), String> {
+        self.asked.push(*sender);
+        match self.barred {
+            Some(host) if host == sender.address.ip() => Err(format!("{host} is not allowed")),
+            _ => Ok(()),
+        }
+    }
+
+    fn accept(&mut self, _sender: &Sender, offer: &Offer) -> Result<MemoryStore, Decline> {
+        if self.unwanted == Some(offer.plan) {
+            let (code, text) = (ErrorCode::Exists, "it was received before".to_owned());
+            return Err(Decline { code, text });
+        }
+        self.accepted += 1;
+        Ok(MemoryStore::default())
+    }
+}
+
+fn single() -> Transfers<TakeFirst<MemoryStore>> {
+    let config = ObjectReceiverConfig::single(PlanReceiverConfig::new("r", 1));
+    Transfers::new(config, TakeFirst::new(MemoryStore::default()))
+}
+
+fn serving(intake: Choosy) -> Transfers<Choosy> {
+    let config = ObjectReceiverConfig::serving(PlanReceiverConfig::new("r", 1));
+    Transfers::new(config, intake)
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::from_nanos((seconds + 1) * 1_000_000_000)
+}
+
+/// The number of the packet stream that a host sends from this port.
+fn stream(host: u8, port: u32) -> u32 {
+    u32::from(host) * 1000 + port
+}
+
+fn objects(session_id: u64) -> Mark {
+    let mut mark = Mark::new(Profile::Objects, session_id);
+    mark.control_port = 4000;
+    mark
+}
+
+/// Lets 10.0.0.`host` be heard, whose session has this id, and its packets this source port.
+fn hear<I: Intake>(receiver: &mut Transfers<I>, now: Instant, host: u8, port: u32, id: u64) {
+    let source = IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));
+    let heard = Heard {
+        stream: stream(host, port),
+        mark: &objects(id),
+        source,
+        path_nla: Some(source),
+    };
+    receiver.mark(now, &heard);
+    receiver.observe(now, |_| None);
+}
+
+/// One block of host 1's first stream.
+fn block<I: Intake>(receiver: &mut Transfers<I>, header: BlockHeader, bytes: &[u8]) {
+    let payload = [&header.to_bytes()[..], bytes].concat();
+    receiver.handle_block(at(1), stream(1, 1), &payload);
+}
+
+fn sender(host: u8, id: u64) -> Sender {
+    Sender {
+        address: SocketAddr::from(([10, 0, 0, host], 4000)),
+        session: id,
+    }
+}
+
+/// Lets the receiver dial: every connection that it asks for is opened, and numbered from `first`.
+fn open<I: Intake>(receiver: &mut Transfers<I>, now: Instant, first: u32) -> Vec<SocketAddr> {
+    receiver.handle_timeout(now);
+    let mut peers = Vec::new();
+    while let Some(command) = receiver.poll_link() {
+        match command {
+            LinkCommand::Open { peer, key } => {
+                let link = LinkId(first + peers.len() as u32);
+                peers.push(peer);
+                receiver.link_opened(key, link);
+                receiver.handle_link(now, link, LinkEvent::Opened, &[]);
+            }
+            LinkCommand::Send { link, bytes } => {
+                let taken = bytes.len();
+                receiver.link_sent(link, taken);
+            }
+            LinkCommand::Close { .. } | LinkCommand::Pause { .. } => {}
+        }
+    }
+    peers
+}
+
+fn say<I: Intake>(receiver: &mut Transfers<I>, link: u32, message: &Message<'_>) {
+    let mut bytes = Vec::new();
+    message.emit(&mut bytes);
+    receiver.handle_link(at(1), LinkId(link), LinkEvent::Data, &bytes);
+}
+
+fn welcome(session: u64, plan: &Plan) -> Message<'static> {
+    Message::Welcome(Welcome {
+        version: VERSION,
+        slot: 0,
+        plan: plan.id().0,
+        session,
+        receiver_count: 1,
+        report_interval_us: 1000,
+        report_sqns: 0,
+        manifest_bytes: plan.manifest().len() as u64,
+        is_late: false,
+    })
+}
+
+fn tree(name: &str) -> (Arc<Plan>, MemoryContent) {
+    MemoryContent::generate(vec![Entry::file(name, 9)], [0; 16], 1).unwrap()
+}
+
+fn refusals<I: Intake>(receiver: &mut Transfers<I>) -> Vec<(Sender, String)> {
+    let events = std::iter::from_fn(|| receiver.pop_event());
+    let refused = events.filter_map(|event| match event {
+        ObjectReceiverEvent::Refused { sender, text } => Some((sender, text)),
+        _ => None,
+    });
+    refused.collect()
+}
+
+#[test]
+fn a_sender_that_refuses_is_left_for_the_next_that_is_heard() {
+    let mut receiver = single();
+    hear(&mut receiver, at(0), 1, 1, 5);
+    hear(&mut receiver, at(0), 2, 1, 6);
+    assert_eq!(
+        open(&mut receiver, at(0), 1),
+        [sender(1, 5).address],
+        "one at a time"
+    );
+    let reason = Refusal::Over;
+    say(&mut receiver, 1, &Message::Refused { reason, text: "" });
+    receiver.observe(at(0), |_| None);
+
+    hear(&mut receiver, at(0), 1, 1, 5);
+    assert_eq!(open(&mut receiver, at(0), 2), [], "it has refused");
+    hear(&mut receiver, at(0), 2, 1, 6);
+    assert_eq!(open(&mut receiver, at(0), 3), [sender(2, 6).address]);
+    assert!(!receiver.is_over());
+}
+
+#[test]
+fn a_sender_that_is_not_admitted_is_neither_dialled_nor_kept() {
+    let mut receiver = serving(Choosy {
+        barred: Some(IpAddr::from([10, 0, 0, 1])),
+        ..Choosy::default()
+    });
+    hear(&mut receiver, at(0), 1, 1, 5);
+    hear(&mut receiver, at(0), 2, 1, 6);
+    hear(&mut receiver, at(0), 1, 1, 5);
+    assert_eq!(open(&mut receiver, at(0), 1), [sender(2, 6).address]);
+    assert_eq!(
+        receiver.intake.asked,
+        [sender(1, 5), sender(2, 6)],
+        "once each"
+    );
+    let text = "10.0.0.1 is not allowed".to_owned();
+    assert_eq!(refusals(&mut receiver), [(sender(1, 5), text)]);
+    assert_eq!(receiver.counters.senders_refused, 1);
+}
+
+#[test]
+fn a_restarted_senders_plan_goes_on_with_what_is_held() {
+    let mut receiver = serving(Choosy::default());
+    let (plan, content) = tree("a");
+    hear(&mut receiver, at(0), 1, 1, 5);
+    open(&mut receiver, at(0), 1);
+    say(&mut receiver, 1, &welcome(5, &plan));
+    block(
+        &mut receiver,
+        BlockHeader::data(ObjectId::MANIFEST, 0),
+        plan.manifest(),
+    );
+    block(
+        &mut receiver,
+        BlockHeader::data(ObjectId::CONTENT, 0),
+        &content.bytes()[..4],
+    );
+    receiver.handle_link(at(1), LinkId(1), LinkEvent::Closed, &[]);
+
+    // The restart: another port, another session. It is asked what it has, then taken over.
+    hear(&mut receiver, at(1), 1, 2, 6);
+    assert!(!open(&mut receiver, at(1), 10).is_empty());
+    let mut all = receiver.all.iter();
+    let asked = all.find(|t| t.sender == sender(1, 6)).unwrap();
+    let mut links = (10..20).filter(|&link| asked.plan.has_link(LinkId(link)));
+    let link = links.next().unwrap();
+    say(&mut receiver, link, &welcome(6, &plan));
+    receiver.observe(at(1), |_| None);
+    assert_eq!(receiver.counters.plans_continued, 1);
+    assert_eq!(receiver.iter().count(), 1);
+    assert_eq!(open(&mut receiver, at(1), 20), [sender(1, 6).address]);
+    say(&mut receiver, 20, &welcome(6, &plan));
+    receiver.observe(at(1), |_| None);
+    assert_eq!(receiver.intake.accepted, 1, "no second store");
+    let (_, whose, goes_on) = receiver.iter().next().unwrap();
+    assert_eq!((*whose, goes_on.is_connected()), (sender(1, 6), true));
+    assert_eq!(goes_on.progress().numbers.held, 4);
+    assert_eq!(receiver.all.len(), 1, "the one that asked is gone");
+}
+
+#[test]
+fn a_plan_that_is_under_way_is_not_taken_from_another_host() {
+    let mut receiver = serving(Choosy::default());
+    let (plan, _) = tree("a");
+    hear(&mut receiver, at(0), 1, 1, 5);
+    open(&mut receiver, at(0), 1);
+    say(&mut receiver, 1, &welcome(5, &plan));
+    hear(&mut receiver, at(0), 2, 1, 6);
+    open(&mut receiver, at(0), 2);
+    say(&mut receiver, 2, &welcome(6, &plan));
+    let told = refusals(&mut receiver);
+    assert_eq!((told.len(), told[0].0), (1, sender(2, 6)));
+    assert!(
+        told[0].1.contains("received from 10.0.0.1:4000"),
+        "{}",
+        told[0].1
+    );
+}
+
+#[test]
+fn bounds_of_transfers_and_manifests_are_kept_and_told() {
+    let mut receiver = serving(Choosy::default());
+    receiver.config.plans_max = 1;
+    for host in [1, 2, 3] {
+        hear(&mut receiver, at(0), host, 1, host.into());
+    }
+    assert_eq!(
+        open(&mut receiver, at(0), 1).len(),
+        3,
+        "asked at the same time"
+    );
+    say(&mut receiver, 1, &welcome(1, &tree("a").0));
+    say(&mut receiver, 2, &welcome(2, &tree("b").0));
+    receiver.config.plans_max = 9;
+    receiver.config.manifest_bytes_max = 100;
+    say(&mut receiver, 3, &welcome(3, &tree("c").0));
+    hear(&mut receiver, at(0), 4, 1, 4);
+    receiver.config.plans_max = 1;
+    hear(&mut receiver, at(0), 5, 1, 5);
+    let told = refusals(&mut receiver);
+    let texts: Vec<_> = told.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(told.len(), 3, "{texts:?}");
+    assert!(texts[0].contains("1 transfers are under way"), "{texts:?}");
+    assert!(texts[1].contains("manifests of"), "{texts:?}");
+    assert_eq!(told[2].0, sender(5, 5));
+    assert_eq!(receiver.iter().count(), 1);
+}
+
+#[test]
+fn an_unwanted_plan_is_declined_with_the_owners_reason() {
+    let (plan, _) = tree("a");
+    let mut receiver = serving(Choosy {
+        unwanted: Some(plan.id()),
+        ..Choosy::default()
+    });
+    hear(&mut receiver, at(0), 1, 1, 5);
+    open(&mut receiver, at(0), 1);
+    say(&mut receiver, 1, &welcome(5, &plan));
+    assert_eq!(refusals(&mut receiver)[0].1, "it was received before");
+    open(&mut receiver, at(1), 2);
+    receiver.observe(at(1), |_| None);
+    assert!(receiver.all.is_empty());
+    hear(&mut receiver, at(1), 1, 1, 5);
+    assert!(receiver.all.is_empty(), "not asked again");
+}
+
+/// A receiver whose only transfer, `a` of host 1, was given up by its sender.
+fn given_up() -> (Transfers<Choosy>, Arc<Plan>) {
+    let config = ObjectReceiverConfig::single(PlanReceiverConfig::new("r", 1));
+    let mut receiver = Transfers::new(config, Choosy::default());
+    let (plan, _) = tree("a");
+    hear(&mut receiver, at(0), 1, 1, 5);
+    open(&mut receiver, at(0), 1);
+    say(&mut receiver, 1, &welcome(5, &plan));
+    let header = BlockHeader::data(ObjectId::MANIFEST, 0);
+    block(&mut receiver, header, plan.manifest());
+    let (code, text) = (ErrorCode::TimedOut, "no progress for 3 s");
+    say(&mut receiver, 1, &Message::Error { code, text });
+    receiver.observe(at(1), |_| None);
+    assert!(!receiver.is_over());
+    (receiver, plan)
+}
+
+#[test]
+fn a_single_transfer_goes_on_when_the_sender_that_gave_it_up_sends_again() {
+    let (mut receiver, plan) = given_up();
+    // Somebody else's offer is not waited for.
+    hear(&mut receiver, at(1), 2, 1, 6);
+    assert_eq!(open(&mut receiver, at(1), 2), []);
+    hear(&mut receiver, at(1), 1, 2, 7);
+    open(&mut receiver, at(1), 3);
+    say(&mut receiver, 3, &welcome(7, &plan));
+    receiver.observe(at(1), |_| None);
+    assert_eq!(receiver.counters.plans_continued, 1);
+    assert_eq!(receiver.intake.accepted, 1);
+    let transfers: Vec<_> = receiver.iter().collect();
+    assert_eq!((transfers.len(), *transfers[0].1), (1, sender(1, 7)));
+    assert!(!transfers[0].2.is_given_up());
+}
+
+#[test]
+fn a_single_transfer_gives_way_to_what_its_sender_sends_instead() {
+    let (mut receiver, _) = given_up();
+    let (other, _) = tree("b");
+    hear(&mut receiver, at(1), 1, 2, 7);
+    open(&mut receiver, at(1), 3);
+    say(&mut receiver, 3, &welcome(7, &other));
+    receiver.observe(at(1), |_| None);
+    assert_eq!(receiver.intake.accepted, 2);
+    assert!(!receiver.is_over());
+    let plans = receiver
+        .iter()
+        .map(|(number, _, plan)| (number, plan.plan_id()));
+    assert_eq!(plans.collect::<Vec<_>>(), [(1, Some(other.id()))]);
+    let events = std::iter::from_fn(|| receiver.pop_event());
+    let failed = events.filter(|event| {
+        matches!(
+            event,
+            ObjectReceiverEvent::Plan {
+                transfer: 0,
+                event: PlanReceiverEvent::Failed { .. },
+            }
+        )
+    });
+    assert_eq!(failed.count(), 1);
+}
+
+#[test]
+fn one_transfer_of_a_service_can_be_cancelled() {
+    let mut receiver = serving(Choosy::default());
+    for host in [1, 2] {
+        hear(&mut receiver, at(0), host, 1, host.into());
+    }
+    open(&mut receiver, at(0), 1);
+    for (host, name) in [(1, "a"), (2, "b")] {
+        let (plan, _) = tree(name);
+        say(&mut receiver, host, &welcome(host.into(), &plan));
+    }
+    let numbers = |receiver: &Transfers<Choosy>| -> Vec<u32> {
+        receiver.iter().map(|(number, ..)| number).collect()
+    };
+    assert_eq!(numbers(&receiver), [0, 1]);
+    receiver.cancel_one(at(1), 0, "nothing moved");
+    // What is to be said goes out first.
+    open(&mut receiver, at(1), 3);
+    receiver.observe(at(1), |_| None);
+    assert_eq!(numbers(&receiver), [1]);
+    assert!(!receiver.is_over());
+}
+
+#[test]
+fn a_receiver_that_waits_can_be_cancelled() {
+    let mut receiver = single();
+    receiver.cancel(at(0), "interrupted");
+    assert!(receiver.is_over() && receiver.is_idle());
+    let event = receiver.pop_event();
+    assert!(matches!(
+        event,
+        Some(ObjectReceiverEvent::Plan {
+            event: PlanReceiverEvent::Failed { .. },
+            ..
+        })
+    ));
+    hear(&mut receiver, at(0), 1, 1, 5);
+    assert!(receiver.all.is_empty());
+}
+
+#[test]
+fn a_stream_that_is_found_again_is_followed_again() {
+    let mut receiver = single();
+    hear(&mut receiver, at(0), 1, 1, 5);
+    receiver.stream_over(at(1), stream(1, 1), None);
+    assert_eq!(receiver.all[0].stream, None);
+    hear(&mut receiver, at(1), 2, 2, 6);
+    assert_eq!(receiver.all[0].stream, None);
+    hear(&mut receiver, at(1), 1, 2, 5);
+    assert_eq!(receiver.all[0].stream, Some(stream(1, 2)));
+    assert_eq!(receiver.all[0].sender, sender(1, 5));
+}
+
+#[test]
+fn a_mark_that_names_another_host_or_another_profile_is_not_followed() {
+    let mut receiver = single();
+    let source = IpAddr::from([10, 0, 0, 1]);
+    let right = Heard {
+        stream: 1,
+        mark: &objects(5),
+        source,
+        path_nla: Some(source),
+    };
+    let (mut messages, mut unreachable) = (objects(5), objects(5));
+    messages.profile = Profile::Messages;
+    unreachable.control_port = 0;
+    let wrong = [
+        Heard {
+            path_nla: Some(IpAddr::from([10, 0, 0, 2])),
+            ..right
+        },
+        Heard {
+            path_nla: None,
+            ..right
+        },
+        Heard {
+            mark: &messages,
+            ..right
+        },
+        Heard {
+            mark: &unreachable,
+            ..right
+        },
+    ];
+    for heard in &wrong {
+        receiver.mark(at(0), heard);
+        assert!(receiver.all.is_empty(), "{heard:?}");
+    }
+    receiver.mark(at(0), &right);
+    assert_eq!(receiver.all.len(), 1);
+}
+
+#[test]
+fn what_is_found_out_about_a_stream_is_told() {
+    let (plan, _) = tree("a");
+    let mut receiver = serving(Choosy {
+        barred: Some(IpAddr::from([10, 0, 0, 2])),
+        ..Choosy::default()
+    });
+    hear(&mut receiver, at(0), 2, 1, 6);
+    hear(&mut receiver, at(0), 1, 1, 5);
+    assert_eq!(
+        receiver.pop_verdict(),
+        Some(StreamVerdict::Unwanted(stream(2, 1)))
+    );
+    assert_eq!(receiver.pop_verdict(), None, "not while it is asked");
+    open(&mut receiver, at(0), 1);
+    say(&mut receiver, 1, &welcome(5, &plan));
+    hear(&mut receiver, at(0), 1, 1, 5);
+    assert_eq!(
+        receiver.pop_verdict(),
+        Some(StreamVerdict::Genuine(stream(1, 1)))
+    );
+    receiver.cancel_one(at(1), 0, "enough");
+    open(&mut receiver, at(1), 2);
+    receiver.observe(at(1), |_| None);
+    assert_eq!(
+        receiver.pop_verdict(),
+        Some(StreamVerdict::Unwanted(stream(1, 1)))
+    );
+}
