@@ -1,0 +1,72 @@
+//! The public surface of the library `towline`, compared with what was agreed on: whoever changes
+//! it says so by changing the list too.
+//!
+//! Nothing is published yet, so there is no release to compare with; the list is the baseline. It
+//! is made of rustdoc's JSON, which the pinned toolchain writes when it is told to be unstable.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+#[test]
+fn the_public_surface_is_as_listed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let json = rustdoc_json(&root);
+    let surface = public_api::Builder::from_rustdoc_json(json)
+        .omit_blanket_impls(true)
+        .omit_auto_trait_impls(true)
+        .omit_auto_derived_impls(true)
+        .build()
+        .expect("public-api fits the pinned toolchain: rustdoc-types has its format's number");
+    let surface = surface.to_string();
+    let path = root.join("crates/towline/api.txt");
+    if std::env::var_os("TOWLINE_ACCEPT_API").is_some() {
+        fs::write(&path, &surface).unwrap();
+    }
+    let agreed = fs::read_to_string(&path).unwrap();
+    let only_in = |a: &str, b: &str, sign: &str| -> String {
+        let lines = a
+            .lines()
+            .filter(|line| !b.lines().any(|other| other == *line));
+        lines.map(|line| format!("{sign} {line}\n")).collect()
+    };
+    assert!(
+        agreed == surface,
+        "the public surface is not crates/towline/api.txt:\n{}{}\
+         meant so? TOWLINE_ACCEPT_API=1 cargo test -p xtask --test api, and a line in CHANGELOG.md",
+        only_in(&agreed, &surface, "-"),
+        only_in(&surface, &agreed, "+"),
+    );
+}
+
+/// Documents `towline` as JSON. Only rustdoc is told that it may be unstable: told so too, the
+/// compiler would build every dependency again.
+fn rustdoc_json(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.unwrap_or_else(|| root.join("target"));
+    let status = Command::new(env!("CARGO"))
+        .current_dir(root)
+        .env("RUSTDOC", root.join("scripts/rustdoc-unstable.sh"))
+        .args([
+            "rustdoc",
+            "--quiet",
+            "--locked",
+            "--package",
+            "towline",
+            "--lib",
+            "--",
+        ])
+        .args([
+            "-Z",
+            "unstable-options",
+            "--output-format",
+            "json",
+            "--cap-lints",
+            "allow",
+        ])
+        .status();
+    assert!(status.expect("cargo runs").success(), "rustdoc failed");
+    target.join("doc/towline.json")
+}
