@@ -101,6 +101,19 @@ pub(crate) fn ours() -> Result<PathBuf, String> {
     }
 }
 
+/// The command that `cargo test --workspace` builds beside the test that asks; without it, says in
+/// the test's output why that is skipped.
+#[cfg(test)]
+pub(crate) fn beside_this_test() -> Option<PathBuf> {
+    let tested = std::env::current_exe().ok()?;
+    let program = tested.ancestors().nth(2)?.join("towline");
+    if program.exists() {
+        return Some(program);
+    }
+    println!("skipped: the command is not built; test the whole workspace");
+    None
+}
+
 /// Does `measure` with `program` in the place of [`ours`].
 pub(crate) fn standing_in<T>(program: &Path, measure: impl FnOnce() -> T) -> T {
     STAND_IN.set(Some(program.to_path_buf()));

@@ -16,12 +16,9 @@ use crate::{
 #[test]
 fn each_kind_of_measurement_runs_and_reads_its_reports() {
     lab::isolated(|| {
-        let tested = std::env::current_exe().unwrap();
-        let program = tested.ancestors().nth(2).unwrap().join("towline");
-        if !program.exists() {
-            println!("skipped: the command is not built; test the whole workspace");
+        let Some(program) = program::beside_this_test() else {
             return;
-        }
+        };
         program::standing_in(&program, || {
             over_a_cable().unwrap();
             over_a_switch().unwrap();
@@ -53,12 +50,9 @@ fn over_a_switch() -> Result<(), String> {
 #[test]
 fn messages_with_losses_and_parity_are_counted() {
     lab::isolated(|| {
-        let tested = std::env::current_exe().unwrap();
-        let program = tested.ancestors().nth(2).unwrap().join("towline");
-        if !program.exists() {
-            println!("skipped: the command is not built; test the whole workspace");
+        let Some(program) = program::beside_this_test() else {
             return;
-        }
+        };
         let lab = Lab::new(&LabSpec::new(2).segments_at_switch()).unwrap();
         if let Err(error) = lab.host(1).set_loss(1, 100) {
             println!("skipped: {error}");

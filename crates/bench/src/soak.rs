@@ -195,12 +195,9 @@ mod tests {
     #[test]
     fn a_minute_at_full_rate_loses_nothing_and_grows_nowhere() {
         lab::isolated(|| {
-            let tested = std::env::current_exe().unwrap();
-            let program = tested.ancestors().nth(2).unwrap().join("towline");
-            if !program.exists() {
-                println!("skipped: the command is not built; test the whole workspace");
+            let Some(program) = program::beside_this_test() else {
                 return;
-            }
+            };
             let lab = Lab::new(&lab::LabSpec::new(2).segments_at_switch()).unwrap();
             if let Err(error) = lab.host(1).set_loss(1, 100) {
                 println!("skipped: {error}");
