@@ -1,6 +1,7 @@
 # Short names for what the repository can do. `make demo` and `make test` set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: demo test sim bench bench-page readme-maps soak lint fuzz build install uninstall help
+.PHONY: demo test interrupted presence sim bench bench-page readme-maps soak lint fuzz
+.PHONY: build install uninstall help
 
 # A toolchain that scripts/setup.sh has just installed is not on the caller's path yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -12,6 +13,15 @@ demo: ## the main job, whole, on this machine: a tree to 3 receivers under 5 % l
 test: ## all that continuous integration runs, or ARGS of cargo test; the last line counts
 	@scripts/setup.sh rust tests checks
 	@cargo run --quiet --locked --package xtask -- $(if $(ARGS),test $(ARGS),ci)
+
+interrupted: ## each command ended by `timeout` and by SIGKILL, 20 times: its report must be there
+	@scripts/setup.sh rust
+	TOWLINE_REPEATS=20 cargo test --locked --package towline-cli --test lab signals -- --nocapture
+
+presence: ## three receivers and `send` without flags, 50 times, 0 to 5 % lost: all three proven
+	@scripts/setup.sh rust
+	TOWLINE_REPEATS=50 cargo test --locked --package towline-cli --test lab \
+	  presence::a_sender_serves -- --nocapture
 
 sim: ## 10,000 seeds of the simulated network, or ARGS=SEEDS
 	@scripts/setup.sh rust
@@ -48,7 +58,7 @@ DESTDIR ?=
 # Installed instead of a program built here: sudo make install TOWLINE=target/release/towline
 TOWLINE ?=
 
-build: ## the program, optimised and stripped, without anything else
+build: ## the program, optimised, without debug information or anything else
 	@scripts/setup.sh rust
 	cargo build --release --locked --package towline-cli
 

@@ -57,7 +57,7 @@ pub(crate) fn bench(args: &[String]) -> bool {
     cargo_step(&build, &[]) == StepOutcome::Passed && cargo_step(&run, &[]) == StepOutcome::Passed
 }
 
-/// Simulates as many seeds of the swarm as `args` say, 10,000 unless they do.
+/// Simulates the number of seeds of the swarm that `args` gives, 10,000 by default.
 pub(crate) fn sim(args: &[String]) -> bool {
     let count = match args {
         [] => Some(10_000),
@@ -76,8 +76,8 @@ pub(crate) fn sim(args: &[String]) -> bool {
     cargo_step(&run, &[]) == StepOutcome::Passed
 }
 
-/// Runs one transfer at full rate for long (`args`: seconds, 60 unless given); watches what is
-/// missing, memory and rate.
+/// Runs one transfer at full rate for long (`args`: seconds, 60 by default); watches losses, memory
+/// and rate.
 pub(crate) fn soak(args: &[String]) -> bool {
     let seconds = args.first().map_or("60", String::as_str);
     bench(&["--soak".to_owned(), seconds.to_owned()])
@@ -145,6 +145,26 @@ fn advisories() -> StepOutcome {
             StepOutcome::Skipped("the advisory database cannot be fetched here".to_owned())
         }
     })
+}
+
+/// What a program compiles that takes messages alone from the library.
+fn messages_alone() -> StepOutcome {
+    let lib = ["clippy", "-p", "towline", "--no-default-features", "--lib"];
+    let strictly = ["--locked", "--", "-D", "warnings"];
+    cargo_step(&[&lib[..], &strictly].concat(), &[])
+}
+
+/// Whether all crates could be published as they are, where the registry can be reached. That each
+/// compiles from its package alone takes two minutes more: `cargo publish --workspace --dry-run`.
+fn publishable() -> StepOutcome {
+    if command::cargo_output(&["info", "--quiet", "libc"]).is_none() {
+        return StepOutcome::Skipped("the registry cannot be reached here".to_owned());
+    }
+    let publish = ["publish", "--workspace", "--dry-run", "--no-verify"];
+    cargo_step(
+        &[&publish[..], &["--allow-dirty", "--locked"]].concat(),
+        &[],
+    )
 }
 
 /// Dependencies that nothing uses, and files that no module declares.
@@ -236,7 +256,9 @@ pub(crate) const CHECKS: &[Step] = &[
     ("dependencies have no known fault", advisories),
     ("dependencies are used", unused),
     ("clippy", clippy),
+    ("messages alone compile", messages_alone),
     ("doc", doc),
+    ("crates can be published", publishable),
     FUZZ_CHECK,
     WASM32,
     WINDOWS,

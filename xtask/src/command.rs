@@ -28,7 +28,7 @@ impl StepOutcome {
     }
 }
 
-/// The repository's root: two levels up from nothing that could move, xtask's own manifest.
+/// The repository's root: the parent of xtask's own directory.
 pub(crate) fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest

@@ -14,6 +14,8 @@ mod crates;
 
 mod layout;
 
+mod length;
+
 mod links;
 
 mod rules;
@@ -40,6 +42,7 @@ pub(crate) fn check(root: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     crates::check(root, &rules, &mut findings);
     layout::check(root, &rules, &mut findings);
+    length::check(&sources, &mut findings);
     links::check(root, &sources, &mut findings);
     let banned = text::banned_words(root);
     for source in &sources {

@@ -41,6 +41,33 @@ fn the_public_surface_is_as_listed() {
     );
 }
 
+/// A type that a signature shows and that `towline` does not name has no page, and nobody can write
+/// a function that takes it.
+#[test]
+fn every_type_of_a_signature_has_a_name_in_towline() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let surface = fs::read_to_string(root.join("crates/towline/api.txt")).unwrap();
+    let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let named: Vec<&str> = surface
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub use towline::"))
+        .collect();
+    let words = surface.split(|c| !is_path(c));
+    let foreign = words.filter(|word| word.starts_with("towline_"));
+    let unnamed: Vec<&str> = foreign
+        .filter(|path| {
+            let name = path
+                .rsplit("::")
+                .find(|part| part.starts_with(char::is_uppercase));
+            name.is_some_and(|name| !named.contains(&name))
+        })
+        .collect();
+    assert!(
+        unnamed.is_empty(),
+        "crates/towline/src/lib.rs does not export {unnamed:?}"
+    );
+}
+
 /// Documents `towline` as JSON. Only rustdoc is told that it may be unstable: told so too, the
 /// compiler would build every dependency again.
 fn rustdoc_json(root: &Path) -> PathBuf {

@@ -19,7 +19,7 @@ pub enum Socket {
 /// Where and how one datagram arrived. The same for all segments of one GRO buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The path (interface) it came by; replies leave by the same one.
+    /// The path (interface) it came through; replies leave through the same one.
     pub path: PathId,
     /// Which socket took it.
     pub socket: Socket,
@@ -158,7 +158,7 @@ pub struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    /// The datagrams in `bytes`, each `segment` long but the last. An empty buffer is one empty
+    /// The datagrams in `bytes`, each `segment` long except the last. An empty buffer is one empty
     /// datagram: it was received, so it is counted.
     #[must_use]
     pub const fn new(bytes: &'a [u8], segment: usize) -> Self {

@@ -37,7 +37,7 @@ impl Contract {
         let _unwatched = now;
     }
 
-    /// The owner asks for the next run, and has answered for the last one or not.
+    /// Notes that the owner asks for the next run; the last one must have been answered.
     ///
     /// # Panics
     /// In debug builds, when it has not.
@@ -50,7 +50,7 @@ impl Contract {
         );
     }
 
-    /// The owner says what became of a run, and one was given out or not.
+    /// Notes that the owner answers for a run; one must have been given out.
     ///
     /// # Panics
     /// In debug builds, when none was.

@@ -42,7 +42,7 @@ impl RunLimit {
     pub const BYTES_MAX: usize = 65_000;
 }
 
-/// A fault from which the back end cannot go on by itself.
+/// A fault from which the back end cannot recover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoFault {
     /// Operation, target, cause and remedy, as one sentence for a person.
@@ -86,8 +86,8 @@ pub trait Io {
     /// is full ([`LinkEvent::Writable`] follows), 0 when it is closed.
     fn link_send(&mut self, link: LinkId, bytes: &[u8]) -> usize;
 
-    /// Leaves what arrives on a control connection unread, or reads it again. The peer's end fills
-    /// and its sender waits; a connection that breaks is told of all the same.
+    /// Pauses reading a control connection, or resumes it. While it is paused, the peer's end fills
+    /// and its sender waits; a connection that breaks is reported nevertheless.
     fn link_pause(&mut self, link: LinkId, is_paused: bool);
 
     /// Closes a control connection after what is queued has been sent.

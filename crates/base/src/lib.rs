@@ -1,14 +1,21 @@
 //! What every sans-IO type of Towline shares: a clock value, a seeded generator, counters, the
-//! grammar of numbers with units ([`quantity`]), and the shapes in which packets enter
+//! grammar of numbers with units ([`quantity`]), rows of the table of parameters ([`parameter`]),
+//! and the shapes in which packets enter
 //! ([`Arrival`]) and leave ([`Run`]) a state machine.
 //!
-//! It does no input or output. The one contract of all sans-IO types, stated once here:
+//! It does no input or output. This is the contract of all sans-IO types; the example of the `pgm`
+//! crate is a complete loop that keeps it, and `driver::Driver::turn` is the loop that is shipped.
 //!
-//! 1. `handle(now, &Arrival, tpdu) -> Verdict` for each packet of a receive batch, one `now` for
-//!    the whole batch, never backwards.
-//! 2. After the batch, drain: `pop_ready()`, then `poll_run(now, budget)` followed by
-//!    `run_done(now, outcome)` until it gives `None`, then rare events.
-//! 3. `next_timeout()` says when `handle_timeout(now)` is due.
+//! 1. `handle(now, &Arrival, tpdu) -> Verdict` for each packet of a receive batch. All packets of
+//!    a batch have the same `now`, and `now` never decreases.
+//! 2. Directly after each `handle`, `pop_ready()` until it gives `None`: what it gives comes before
+//!    the next packet.
+//! 3. `handle_link(now, link, event, bytes)` for each event of a control connection.
+//! 4. `handle_timeout(now)` when `next_timeout()` is not later than `now`.
+//! 5. Once a turn, `poll_run(now, budget)` and `run_done(now, outcome)` in pairs until `poll_run`
+//!    gives `None`; then `poll_link()` until it gives `None`, each `Open` answered by `link_opened`
+//!    and each `Send` by `link_sent`.
+//! 6. Sleep until `next_timeout()`, a packet or an event of a connection.
 //!
 //! A debug build names misuse of it: see [`Contract`].
 //!
@@ -27,6 +34,8 @@ pub use counter::{CounterInfo, CounterSet, Unit};
 
 mod io;
 pub use io::{Io, IoFault, LinkEvent, LinkId, RunLimit};
+
+pub mod parameter;
 
 #[cfg(feature = "planted-bugs")]
 pub mod planted;

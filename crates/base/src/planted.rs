@@ -1,5 +1,5 @@
-//! Bugs on purpose, to prove that the simulation finds such bugs: only with the feature
-//! `planted-bugs`, which nothing but that proof turns on.
+//! Bugs planted on purpose, to prove that the simulation finds such bugs. They exist only with the
+//! feature `planted-bugs`, which only that proof turns on.
 //!
 //! One bug at a time, chosen for the calling thread with [`plant`]; the places that misbehave ask
 //! [`is_planted`]. State machines otherwise have no such hidden input.
@@ -15,22 +15,26 @@ pub enum Bug {
     PlainComparison,
     /// A source evicts packets that reporting receivers still need.
     HeldEvicted,
-    /// A receiver takes a repair of what it has for new data.
+    /// A receiver takes a repair of data that it has as new data.
     RepairTakenTwice,
     /// A loss report leaves out the pieces of the broken message that had arrived.
     LossMiscounted,
     /// A source repairs each packet once in its life.
     RepairedOnce,
-    /// A sender of messages takes what was sent for what everyone has been given, and ends.
+    /// A sender of messages ends when everything was sent, as if every receiver had been given it.
     ConfirmedTooEarly,
-    /// A source repairs in one order for all receivers, whoever asks for how much.
+    /// A sender with a key takes in receivers that show none.
+    KeylessAdmitted,
+    /// A receiver with a key greets senders without showing it, and asks for nothing.
+    SenderNotAsked,
+    /// A source repairs in one order for all receivers, however much each asks for.
     RepairsInOneLine,
 }
 
 impl Bug {
     /// Those that the swarm must find. [`Bug::RepairsInOneLine`] breaks no promise of a single run:
     /// it costs time, which a test of its own measures.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::NakNotRepeated,
         Self::PlainComparison,
         Self::HeldEvicted,
@@ -38,6 +42,8 @@ impl Bug {
         Self::LossMiscounted,
         Self::RepairedOnce,
         Self::ConfirmedTooEarly,
+        Self::KeylessAdmitted,
+        Self::SenderNotAsked,
     ];
 }
 

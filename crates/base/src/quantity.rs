@@ -89,7 +89,7 @@ pub fn byte_rate(text: &str) -> Result<u64, QuantityError> {
     rate.ok_or_else(|| QuantityError::new(text, BYTE_RATE_FORM))
 }
 
-/// The shortest text that [`byte_rate`] reads as so many bytes a second.
+/// The shortest text that [`byte_rate`] reads as this many bytes a second.
 #[must_use]
 pub fn byte_rate_text(bytes_per_second: u64) -> String {
     let units = [
@@ -166,8 +166,8 @@ impl Chance {
         self.numerator == 0
     }
 
-    /// Draws once. What never happens draws nothing from `rng`, so that one fault does not shift
-    /// another's.
+    /// Draws once. A chance of 0 draws nothing from `rng`, so that an unused fault does not shift
+    /// another's draws.
     pub const fn draw(self, rng: &mut Rng) -> bool {
         !self.is_never() && rng.chance(self.numerator, self.denominator)
     }
@@ -217,7 +217,7 @@ impl fmt::Display for Chance {
     }
 }
 
-/// A text that is not the quantity it should be. Its message names the form, with examples.
+/// A text that is not a quantity of the wanted kind. Its message names the form, with examples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuantityError {
     text: String,
@@ -328,7 +328,7 @@ impl Decimal {
     }
 }
 
-/// The digits of `e6` or `E-3` with their sign, and what follows; no unit begins so.
+/// Splits an exponent such as `e6` or `E-3` from what follows; no unit begins like that.
 fn exponent_of(text: &str) -> Option<(&str, &str)> {
     let power = text.strip_prefix(['e', 'E'])?;
     let sign = usize::from(power.starts_with(['+', '-']));

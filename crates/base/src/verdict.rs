@@ -7,7 +7,7 @@ use std::ops::Range;
 pub enum Verdict {
     /// New data to hand to the application at once: `range` is the payload within the packet.
     Payload {
-        /// Which of the known sessions (senders) it belongs to: an index that its owner gave.
+        /// The session (sender) that it belongs to, as an index.
         session: u32,
         /// 64-bit position of the packet in its session; the low 32 bits were on the wire.
         sqn: u64,

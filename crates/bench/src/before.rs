@@ -1,7 +1,7 @@
-//! Our own program as it is beside an older one of ours: what a change costs, or gains.
+//! Compares the present program with an older build of it: what a change costs or gains.
 //!
-//! Every figure is one of which more is better, so that a ratio below 1 is always a loss. The row
-//! "now (again)" is the comparison of the program with itself: the noise.
+//! More is better in every figure, so a ratio below 1 is always a loss. The row "now (again)"
+//! compares the program with itself, which shows the noise.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The erasure code beside two crates that people use; `bench/rivals` runs all of them.
+//! Compares the erasure code with two widely used crates; `bench/rivals` runs all of them.
 
 use std::process::Command;
 
@@ -28,7 +28,7 @@ pub(crate) fn run(pairs: usize) -> Result<String, String> {
     Ok(text)
 }
 
-/// A workspace of its own, so that whoever works on Towline compiles no rival.
+/// A workspace of its own, so that building Towline compiles no rival.
 fn rivals(pairs: usize) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());

@@ -1,4 +1,4 @@
-//! Files to three receivers, 1 % of packets lost at each: ours beside uftp and udpcast.
+//! Files to three receivers, 1 % of packets lost at each: Towline compared with uftp and udpcast.
 //!
 //! The time is from the sender's start to the last program's end, set-up and proof included; all
 //! receivers are waiting already. Everything lies in memory, so that no disk is compared. What
@@ -58,7 +58,7 @@ impl Load {
         Ok(path)
     }
 
-    /// How many receivers do not hold what was sent, by itself or in its directory.
+    /// How many receivers do not hold what was sent.
     fn wrong(&self) -> u64 {
         let is_wrong = |receiver: &usize| {
             let target = self.root.join(format!("target-{receiver}"));
@@ -76,7 +76,7 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        // What stays is in memory and named after this program.
+        // Anything left lies in memory and has this program's name.
         drop(fs::remove_dir_all(&self.root));
         if let Some(parent) = self.root.parent() {
             drop(fs::remove_dir(parent));
@@ -284,7 +284,7 @@ fn fill(content: &mut [u8], state: &mut u64) {
 
 const RECEIVERS: std::ops::RangeInclusive<usize> = 1..=3;
 const DATAGRAM_BYTES: usize = 1400;
-/// Until receivers listen; not in the time.
+/// Time for receivers to start listening; not part of the measured time.
 const SETTLE: Duration = Duration::from_secs(1);
 const RUN_LIMIT: Duration = Duration::from_secs(120);
 

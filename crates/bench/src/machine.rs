@@ -1,4 +1,4 @@
-//! What the machine is, and how busy it was.
+//! The machine, and how busy it was.
 
 use std::{
     fs,
@@ -25,6 +25,22 @@ pub(crate) fn describe() -> String {
     format!("{model}, {cores} cores, Linux {}{idle}", kernel.trim())
 }
 
+/// The kernel's clock source, such as `tsc`.
+pub(crate) fn clock_source() -> Option<String> {
+    word("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+}
+
+/// The governor of the first processor's frequency, such as `performance`; `None` where this kernel
+/// does not control it, as in most guests.
+pub(crate) fn governor() -> Option<String> {
+    word("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+}
+
+fn word(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned())
+}
+
 /// For how long an idle processor of this guest waits for work before it gives itself back to the
 /// hypervisor; `None` where no such governor is at work.
 fn halt_poll_ns() -> Option<u64> {
@@ -47,7 +63,7 @@ impl HaltPoll {
     /// Sets it.
     pub(crate) fn set() -> Result<Self, String> {
         let was = halt_poll_ns().ok_or("--halt-poll: no haltpoll governor on this machine")?;
-        // Another program, so that what was is put back also when this one is killed.
+        // Another program, so that the old setting is restored even when this one is killed.
         let keeper = Command::new("sh")
             .args(["-c", KEEP, "sh", &was.to_string(), HALT_POLL])
             .stdin(Stdio::piped())
@@ -63,7 +79,7 @@ impl HaltPoll {
 impl Drop for HaltPoll {
     fn drop(&mut self) {
         drop(self.keeper.stdin.take());
-        // It has nothing to say, and it fails only where setting did.
+        // Its result does not matter: it fails only where setting failed.
         let _ended = self.keeper.wait();
     }
 }
@@ -96,7 +112,7 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    /// Reads `/proc/stat`. Kernel work done on behalf of nobody counts as busy.
+    /// Reads `/proc/stat`. Kernel work that belongs to no process counts as busy.
     pub(crate) fn read() -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let values: Vec<u64> = stat
@@ -121,7 +137,7 @@ impl Ticks {
         (self.busy - earlier.busy) as f64 / TICKS_PER_SECOND
     }
 
-    /// Thousandths of the time that the hypervisor gave to others.
+    /// Thousandths of the time that the hypervisor took.
     pub(crate) fn steal_permille_since(self, earlier: Self) -> u64 {
         let all = self.all - earlier.all;
         let steal = self.steal - earlier.steal;
@@ -130,8 +146,7 @@ impl Ticks {
 }
 
 /// Waits, at most [`CALM_WAIT_MAX`], until the hypervisor takes no more than
-/// [`STEAL_PERMILLE_MAX`]: neither from who computes nor, as it may at the same time, from who
-/// wakes up.
+/// [`STEAL_PERMILLE_MAX`], both from threads that compute and from threads that wake up.
 pub(crate) fn await_calm() {
     let give_up = Instant::now() + CALM_WAIT_MAX;
     while Instant::now() < give_up {
@@ -166,7 +181,7 @@ const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 const HALT_POLL_NS: u64 = 200_000;
 /// Ends with the program that started it.
 const KEEP: &str = r#"trap "" INT TERM HUP; read -r _; [ -w "$2" ] && echo "$1" > "$2""#;
-/// More than this of the time taken by the hypervisor makes a run void.
+/// A run is void when the hypervisor took more than this share of the time.
 pub(crate) const STEAL_PERMILLE_MAX: u64 = 10;
 const PROBE: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_micros(100);

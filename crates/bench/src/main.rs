@@ -1,5 +1,5 @@
-//! `make bench`: message rates, file transfers, round trips and captures beside their rivals and
-//! the kernel's own ceiling.
+//! `make bench`: message rates, file transfers, round trips and captures, compared with rivals and
+//! with the kernel's own ceiling.
 //!
 //! Hosts on virtual cables; in every pair the peer and ours run one after the other, so that
 //! a slow moment of a shared machine meets both. The table gives medians over the pairs, and the
@@ -314,7 +314,7 @@ fn compare(
     Ok(series.into_iter().flatten().collect())
 }
 
-/// One run that counts: complete, and on a machine that was ours meanwhile.
+/// One run that counts: complete, and on a machine that no other work disturbed.
 fn measure_valid(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
     let mut last = String::new();
     let (mut failures, mut incomplete) = (0, 0);
@@ -331,7 +331,7 @@ fn measure_valid(peer: &dyn Peer, lab: &lab::Lab) -> Result<Sample, String> {
                 last = format!("{} missing", sample.missing);
             }
             Ok(sample) => return Ok(sample),
-            // Who hangs takes its whole time limit each time.
+            // A program that hangs takes its whole time limit each time.
             Err(text) if failures == FAILURES_MAX => {
                 return Err(format!("{}: {text}", peer.name()));
             }

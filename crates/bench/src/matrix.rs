@@ -1,4 +1,4 @@
-//! Messages by size, loss and number of receivers, ours beside what the kernel carries under the
+//! Messages by size, loss and number of receivers, compared with what the kernel carries under the
 //! same rule.
 //!
 //! Runs kept whole go over one virtual cable; loss and several receivers over a switch that cuts

@@ -1,5 +1,5 @@
-//! Messages to receivers that lose different packets, with parity and without: what is sent beside
-//! the data, and what it makes of the rate.
+//! Messages to receivers that lose different packets, with parity and without: the packets sent
+//! besides the data, and the effect on the rate.
 
 use lab::{Lab, LabSpec};
 

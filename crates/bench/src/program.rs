@@ -43,7 +43,8 @@ pub(crate) fn complete(command: &mut Command) -> Result<(), String> {
     printed(command).map(drop)
 }
 
-/// Runs `command` to its end, and gives its standard output; all it said is told when it fails.
+/// Runs `command` to its end and returns its standard output; when it fails, the error has all its
+/// output.
 pub(crate) fn printed(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command

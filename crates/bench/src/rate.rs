@@ -1,4 +1,4 @@
-//! A rate that sets itself: what it makes of slow cables, and of one that it shares with TCP.
+//! The automatic rate: on slow cables, and on a cable that it shares with TCP.
 //!
 //! The cable is a token bucket at the switch's port, with a queue of 16 ms. Used: what the port
 //! has sent, headers included, against the cable's rate. Repaired: packets sent again for each new

@@ -54,6 +54,9 @@ pub(crate) fn raw(
     let document = json!({
         "title": title,
         "machine": machine::describe(),
+        "clock_source": machine::clock_source(),
+        "governor": machine::governor(),
+        "command": std::env::args().skip(1).collect::<Vec<_>>(),
         "commit": program::commit(),
         "columns": columns,
         "group": group,

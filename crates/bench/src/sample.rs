@@ -1,4 +1,4 @@
-//! What one run gave, and what many gave together.
+//! The figures of one run, and of many runs together.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub(crate) struct Sample {
     pub(crate) cpu_seconds: f64,
     /// Payload bytes that the receiver got.
     pub(crate) bytes: f64,
-    /// Packets sent beside those with new data, for a thousand of these.
+    /// Packets sent besides those with new data, for a thousand of these.
     pub(crate) repairs_permille: f64,
     /// The most memory that was resident in each of the peer's programs, added up, in KiB.
     pub(crate) peak_kib: u64,

@@ -1,10 +1,10 @@
 //! `make soak`: one transfer at full rate for long, 1 % of its packets lost on the way.
 //!
 //! Nothing may be missing at the end. The resident memory of both ends and the packets that arrive,
-//! looked at once a second, are held against themselves: in the second half memory may not exceed
-//! the most of the first half by more than 2 % (and 2 MiB at the receiver), and the rate may not
-//! fall below half of what it was, nor may a quarter of what arrives be repairs. How high the rate
-//! is says [`crate::peer`].
+//! looked at once a second, are compared over the run: in the second half memory may not exceed the
+//! most of the first half by more than 2 % (and 2 MiB at the receiver), and the rate may not fall
+//! below half of what it was, nor may a quarter of what arrives be repairs. [`crate::peer`]
+//! measures how high the rate is.
 
 use std::{
     path::Path,

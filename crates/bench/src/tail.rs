@@ -1,11 +1,11 @@
 //! How late messages come when few packets are lost: 224 bytes, 50,000 a second, to three receivers
 //! that lose one packet in 10,000 each.
 //!
-//! Delays count from when a message was due, so a sender that stalls is not excused. Rivals wait
-//! shortly before they ask for what they miss. Of each run the worst receiver counts. Bare
-//! datagrams show what is late with no protocol at all, and processes that only nap what is late
-//! with no network either, before a packet is sent. Ours also runs with ten times the loss, where
-//! what a loss makes late outweighs what the machine does.
+//! Delays count from when a message was due, so a stalled sender shows. Rivals wait a short time
+//! before they ask for missing packets. The worst receiver of each run counts. Two baselines show
+//! the lateness of the machine: bare datagrams without a protocol, and processes that only sleep
+//! and wake without a network. Towline also runs with ten times the loss, where delays by loss
+//! outweigh those of the machine.
 
 use std::{fmt::Write as _, path::PathBuf, process::Command, thread, time::Duration};
 
@@ -30,12 +30,12 @@ struct Tail {
     missing: f64,
 }
 
-/// Someone who sends on a schedule, and receivers who tell how late things came.
+/// A program that sends on a schedule, with receivers that report how late messages came.
 trait Rival {
     fn name(&self) -> &'static str;
     fn receiver(&self, host: &Host) -> Command;
     fn sender(&self, host: &Host) -> Command;
-    /// One packet of so many is lost at each receiver.
+    /// One packet in N is lost at each receiver.
     fn lost_of(&self) -> u32 {
         LOST_OF
     }
@@ -319,9 +319,9 @@ const PER_SECOND: &str = "50000";
 const SECONDS: &str = "5";
 /// The product of these.
 const MESSAGES: u64 = 250_000;
-/// One packet of so many is lost, unless a rival has it otherwise.
+/// One packet in N is lost, unless a rival's row says otherwise.
 const LOST_OF: u32 = 10_000;
-/// The yardsticks receive for so long: start, sending, and the last repairs.
+/// The yardsticks receive for this time: start, sending, and the last repairs.
 const RECEIVE_SECONDS: &str = "11";
 const GROUP: &str = "239.192.7.5";
 const GROUP_AND_PORT: &str = "239.192.7.5:7500";

@@ -73,8 +73,8 @@ impl Turns {
     }
 }
 
-/// One run on a machine that was ours meanwhile: one of which the hypervisor took more than 1 % is
-/// repeated when it is calm.
+/// One run on an undisturbed machine: a run of which the hypervisor took more than 1 % is repeated
+/// when it is calm.
 pub(crate) fn undisturbed<T>(
     what: &str,
     name: &str,

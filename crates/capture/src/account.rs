@@ -26,7 +26,7 @@ impl Unit {
 /// What a source lost, since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Packets that reached the source, those it dropped included; none when it cannot know.
+    /// Packets that reached the source, including those that it dropped; none when it cannot know.
     pub seen: Option<u64>,
     /// Packets for which the ring (or the socket's buffer) had no room.
     pub ring: u64,
@@ -36,7 +36,8 @@ pub struct Losses {
     pub interface: u64,
     /// Records of a file that were damaged.
     pub damaged: u64,
-    /// Bytes at the end of a file that could not be told apart, or belong to a record cut short.
+    /// Bytes at the end of a file that could not be divided into records, or that belong to a
+    /// record cut short.
     pub lost_bytes: u64,
 }
 
@@ -105,7 +106,7 @@ pub struct InterfaceAccount {
     pub delivered_bytes: u64,
     /// What the sink was given and could not keep.
     pub unwritten: u64,
-    /// What its source lost; those of a file stand with the file's first.
+    /// What its source lost; a file's losses are counted at the file's first interface.
     pub losses: Losses,
 }
 
@@ -132,7 +133,7 @@ impl Unwritten {
     }
 }
 
-/// What a sink could not keep and has not told yet, by the interfaces' numbers.
+/// What a sink could not keep and has not reported yet, by the interfaces' numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UnwrittenList(Vec<Unwritten>);
 
@@ -209,9 +210,9 @@ impl Account {
         self.residual().is_none_or(|left| left == 0) && self.sink_residual() == 0
     }
 
-    /// Packets that were lost: for want of room, by the interface, by the sink, or with a damaged
-    /// record; what else a file lost at its end, where nobody knows how many packets it was, is
-    /// [`Losses::lost_bytes`].
+    /// Packets that were lost because the ring was full, by the interface, by the sink, or with a
+    /// damaged record. A file that is damaged at its end may have lost more, of which only the
+    /// bytes are known: [`Losses::lost_bytes`].
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.losses.ring + self.losses.interface + self.losses.damaged + self.unwritten
@@ -224,7 +225,7 @@ impl Account {
         self.lost() + self.losses.lost_bytes > 0 || !self.closes()
     }
 
-    /// The sum of the accounts of two who share an interface's packets.
+    /// Adds the account of another worker that shares the interface's packets.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let mut sum = self.clone();
@@ -303,7 +304,7 @@ impl Account {
             if let Some(last) = self.seconds.last_mut() {
                 *field(last) += now.saturating_sub(before);
             }
-            // What the sink could not keep after all was given to it a moment ago, or before.
+            // Packets that the sink could not keep were given to it in this second or earlier.
             for second in self.seconds.iter_mut().rev() {
                 let part = less.min(*field(second));
                 *field(second) -= part;

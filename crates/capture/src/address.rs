@@ -7,7 +7,7 @@ use crate::{CaptureError, generated::GeneratorSpec};
 /// Where packets come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceAddress {
-    /// `ring:IF`: a ring of blocks.
+    /// `ring:IF`, or an interface's name: a ring of blocks.
     Ring(String),
     /// `ring2:IF`: a ring of slots.
     Ring2(String),
@@ -17,7 +17,8 @@ pub enum SourceAddress {
     Xdp(String),
     /// `gen:SPEC`: frames made on the spot.
     Generated(GeneratorSpec),
-    /// `pcap:FILE`, `pcapng:FILE`, or a file's name; `-` is standard input. Either format is read
+    /// `pcap:FILE`, `pcapng:FILE`, or a file's name that ends so or has a `/`; `-` is standard
+    /// input. Either format is read
     /// whichever was named.
     File(PathBuf),
 }
@@ -29,7 +30,7 @@ pub enum SinkAddress {
     Pcap(PathBuf),
     /// `pcapng:FILE`; `-` is standard output.
     Pcapng(PathBuf),
-    /// `ring:IF`: sent through a transmit ring.
+    /// `ring:IF`, or an interface's name: sent through a transmit ring.
     Ring(String),
     /// `int:IF`: sent with one system call each.
     Int(String),
@@ -70,7 +71,7 @@ impl SinkAddress {
         }
     }
 
-    /// The same for one of several who each have their own: a file with the number before its
+    /// The same for one of several workers with a file each: the worker's number stands before the
     /// ending.
     #[must_use]
     pub fn numbered(&self, number: usize) -> Self {
@@ -105,14 +106,14 @@ impl FromStr for SourceAddress {
             reason: reason.to_owned(),
         };
         let Some((kind, rest)) = text.split_once(':') else {
-            return if is_file_name(text) {
-                Ok(Self::File(text.into()))
-            } else {
-                Err(error(SOURCE_FORM))
+            return match text {
+                file if is_file_name(file) => Ok(Self::File(file.into())),
+                interface if is_interface_name(interface) => Ok(Self::Ring(interface.to_owned())),
+                _ => Err(error(SOURCE_FORM)),
             };
         };
         if rest.is_empty() && kind != "gen" {
-            return Err(error("a name is missing behind the colon"));
+            return Err(error("a name is missing after the colon"));
         }
         match kind {
             "ring" => Ok(Self::Ring(rest.to_owned())),
@@ -139,12 +140,13 @@ impl FromStr for SinkAddress {
             return match text.rsplit_once('.').map(|(_, end)| end) {
                 Some("pcap") => Ok(Self::Pcap(text.into())),
                 Some("pcapng") => Ok(Self::Pcapng(text.into())),
+                _ if is_interface_name(text) => Ok(Self::Ring(text.to_owned())),
                 _ => Err(error(SINK_FORM)),
             };
         };
         match (kind, rest) {
             ("null", "") => Ok(Self::Null),
-            (_, "") => Err(error("a name is missing behind the colon")),
+            (_, "") => Err(error("a name is missing after the colon")),
             ("ring", name) => Ok(Self::Ring(name.to_owned())),
             ("int", name) => Ok(Self::Int(name.to_owned())),
             ("pcap", path) => Ok(Self::Pcap(path.into())),
@@ -179,17 +181,27 @@ impl fmt::Display for SinkAddress {
     }
 }
 
+/// A name that the kernel would give an interface, and no packed file's.
+fn is_interface_name(text: &str) -> bool {
+    let is_packed = text.ends_with(".gz") || text.ends_with(".zst");
+    let is_long = text.len() > INTERFACE_NAME_MAX;
+    let has_odd = text.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control());
+    !(text.is_empty() || is_long || has_odd || is_packed || text == "-")
+}
+
 fn is_file_name(text: &str) -> bool {
     let packed = text
         .strip_suffix(".gz")
         .or_else(|| text.strip_suffix(".zst"));
     let end = packed.unwrap_or(text).rsplit_once('.').map(|(_, end)| end);
-    matches!(end, Some("pcap" | "pcapng" | "cap"))
+    text.contains('/') || matches!(end, Some("pcap" | "pcapng" | "cap"))
 }
 
 const SOURCE_FORM: &str =
-    "it is ring:IF, ring2:IF, int:IF, xdp:IF, gen:SPEC, pcap:FILE or pcapng:FILE";
-const SINK_FORM: &str = "it is pcapng:FILE, pcap:FILE, ring:IF, int:IF or null:";
+    "it is IF, ring:IF, ring2:IF, int:IF, xdp:IF, gen:SPEC, FILE, pcap:FILE or pcapng:FILE";
+const SINK_FORM: &str = "it is pcapng:FILE, pcap:FILE, IF, ring:IF, int:IF or null:";
+/// The kernel's limit.
+const INTERFACE_NAME_MAX: usize = 15;
 
 #[cfg(test)]
 mod tests {
@@ -210,7 +222,15 @@ mod tests {
         for packed in ["c.pcap.gz", "x/c.pcapng.zst", "c.cap.gz"] {
             assert_eq!(source(packed), SourceAddress::File(packed.into()));
         }
-        for wrong in ["", "e0", "ring:", "what:e0", "c.gz", "e0.zst"] {
+        for (bare, meant) in [
+            ("e0", "ring:e0"),
+            ("e0.100", "ring:e0.100"),
+            ("./e0", "file:./e0"),
+        ] {
+            assert_eq!(source(bare).to_string(), meant);
+        }
+        let long = "an-interface-name-of-more-than-15";
+        for wrong in ["", "-", "ring:", "what:e0", "c.gz", "e0.zst", "a b", long] {
             let error = wrong.parse::<SourceAddress>().unwrap_err().to_string();
             assert!(error.contains("is not a source of packets"), "{error}");
         }
@@ -229,7 +249,8 @@ mod tests {
         assert_eq!(numbered("pcap:a.b/c.pcap"), "pcap:a.b/c.2.pcap");
         assert_eq!(numbered("pcapng:a.b/c"), "pcapng:a.b/c.2");
         assert_eq!(numbered("null:"), "null:");
-        for wrong in ["null:x", "e0", "pcap:", "ring:"] {
+        assert_eq!(interface("e0").as_deref(), Some("e0"));
+        for wrong in ["null:x", "", "./e0", "pcap:", "ring:"] {
             assert!(wrong.parse::<SinkAddress>().is_err(), "{wrong}");
         }
     }

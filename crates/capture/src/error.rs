@@ -17,7 +17,7 @@ pub enum CaptureError {
         reason: String,
     },
     /// There is no such interface.
-    #[error("there is no interface {name}; there are {known}")]
+    #[error("there is no interface {name}; this host has {known}")]
     NoInterface {
         /// What was asked for.
         name: String,
@@ -26,8 +26,8 @@ pub enum CaptureError {
     },
     /// The process may not capture.
     #[error(
-        "not permitted to {operation}: CAP_NET_RAW is missing; run as root, or once as root \
-         `setcap cap_net_raw+ep PROGRAM`"
+        "not permitted to {operation}: CAP_NET_RAW is missing; run as root, or run `setcap \
+         cap_net_raw+ep PROGRAM` once as root"
     )]
     NotPermitted {
         /// What was attempted.
@@ -35,9 +35,10 @@ pub enum CaptureError {
     },
     /// The process may not take frames off an interface.
     #[error(
-        "not permitted to {operation}: CAP_NET_ADMIN, CAP_BPF or CAP_NET_RAW is missing (those of \
-         the machine: root of a user namespace has none); run as root, or once as root `setcap \
-         cap_net_admin,cap_bpf,cap_net_raw+ep PROGRAM`, or use ring:, which needs CAP_NET_RAW only"
+        "not permitted to {operation}: CAP_NET_ADMIN, CAP_BPF or CAP_NET_RAW is missing (root in \
+         a user namespace does not have them); run as the machine's root, or run `setcap \
+         cap_net_admin,cap_bpf,cap_net_raw+ep PROGRAM` once as root, or use ring:, which needs \
+         CAP_NET_RAW only"
     )]
     NotPermittedXdp {
         /// What was attempted.
@@ -52,13 +53,13 @@ pub enum CaptureError {
         hardware: u16,
     },
     /// An interface takes no packet.
-    #[error("cannot send on {name}: it has taken nothing for {waited_s} s: {reason}")]
+    #[error("cannot send on {name}: it has accepted no packet for {waited_s} s: {reason}")]
     Stalled {
         /// The interface.
         name: String,
         /// Seconds that were waited.
         waited_s: f64,
-        /// What is known of why, and what to do.
+        /// The cause as far as it is known, and what to do.
         reason: &'static str,
     },
     /// The system refused something.

@@ -24,8 +24,8 @@ struct Compiled {
 }
 
 impl Filter {
-    /// Compiles a filter for Ethernet frames, which takes libpcap. What makes no sense for these,
-    /// but for packets of another link type, is a filter too.
+    /// Compiles a filter for Ethernet frames, with libpcap. An expression that makes sense only for
+    /// another link type is accepted too.
     ///
     /// # Errors
     /// When the machine has no libpcap, or it does not understand the text.
@@ -82,10 +82,10 @@ impl Filter {
         programs.find(|compiled| compiled.link_type == link_type)
     }
 
-    /// The same for the kernel to run: it keeps `snap_len` bytes of what is accepted, and of what
-    /// is rejected so little that it is known by it. A packet whose VLAN tag the kernel has taken
-    /// out is kept, as the program was made for packets with their tags. `None` when the program
-    /// cannot be changed so, or was not compiled for `link_type`.
+    /// The same for the kernel to run: it keeps `snap_len` bytes of an accepted packet, and so few
+    /// of a rejected one that their number shows the rejection. A packet whose VLAN tag the kernel
+    /// has taken out is kept, as the program was made for packets with their tags. `None` when the
+    /// program cannot be changed so, or was not compiled for `link_type`.
     pub(crate) fn for_kernel(&self, link_type: u16, snap_len: u32) -> Option<Vec<FilterOp>> {
         let keep = |op: &FilterOp| match (op.code, op.operand) {
             (RETURN, 0) => Some(FilterOp {
@@ -105,7 +105,7 @@ impl Filter {
             if_false,
             operand,
         };
-        // Is there a tag? Jumps are relative: what stands in front changes nothing behind.
+        // Tests for a tag first. Jumps are relative, so code in front does not change the rest.
         let head = [
             op(LOAD_WORD, 0, 0, TAG_PRESENT),
             op(JUMP_EQUAL, 1, 0, 0),
@@ -147,8 +147,8 @@ const fn library_number(link_type: u16) -> u16 {
     }
 }
 
-/// Tried for what makes no sense for Ethernet: IEEE 802.11 bare and with radiotap in front, RAW,
-/// SLL.
+/// Tried for filters that make no sense for Ethernet: IEEE 802.11 bare and with radiotap in front,
+/// RAW, SLL.
 const OTHER_LINK_TYPES: [u16; 4] = [105, 127, 101, 113];
 
 /// `BPF_RET | BPF_K`, and the class of all returns.

@@ -18,7 +18,7 @@ use crate::CaptureError;
 pub enum Sizes {
     /// From and to, both inclusive; drawn uniformly.
     Between(u16, u16),
-    /// Each so many times as often as one of weight 1; drawn at random.
+    /// Sizes with weights: one of weight N is drawn N times as often as one of weight 1.
     Weighted(Vec<(u16, u32)>),
 }
 
@@ -284,8 +284,8 @@ impl SequenceCheck {
         }
     }
 
-    /// What two saw who shared the frames of one source, each flow with one of them. A number that
-    /// came late for both together came in order for one.
+    /// Adds what another worker saw of the same source, when each flow goes to one worker. A number
+    /// that is late in the sum may have come in order at its worker.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {

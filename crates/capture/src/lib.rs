@@ -10,8 +10,8 @@
 //! What it does not do: protocols above the transport (`wire`), diagnosis, screens.
 //!
 //! Invariants:
-//! - every packet that the socket saw is delivered, filtered, dropped for want of room, unwritten
-//!   or left unread, and [`Account::residual`] is the difference: 0;
+//! - every packet that the socket saw is delivered, filtered, dropped because the ring was full,
+//!   unwritten or left unread, and [`Account::residual`] is the difference: 0;
 //! - every packet that passed the filter, a super-packet as its pieces, is delivered or unwritten:
 //!   [`Account::sink_residual`] is 0, in total and by interface and second;
 //! - counters have 64 bits, and the kernel's 32-bit ones are read at least once a second;

@@ -24,8 +24,8 @@ pub struct LinkSpeed {
 }
 
 impl LinkSpeed {
-    /// Of the interface called `name`, as its driver says; none where it does not. Drivers of
-    /// virtual cables name a speed that nothing holds them to.
+    /// Reads the speed of the interface `name` from its driver; none where the driver does not say.
+    /// Drivers of virtual cables name a speed that they do not keep to.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         let links = Rtnetlink::open().and_then(|mut netlink| netlink.links());
@@ -131,7 +131,8 @@ impl Driver {
     }
 }
 
-/// Drivers have no common names, only common words; what is lost on its way out is not ours.
+/// Drivers have no common names for counters, only common words. Losses of sent packets do not
+/// count here.
 fn is_of_loss(name: &str) -> bool {
     let name = name.to_lowercase();
     let words = [

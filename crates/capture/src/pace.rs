@@ -5,9 +5,8 @@
 //! sleepers tens of microseconds late. Time that was lost, as when another process had the
 //! processor, is regained a sixteenth of each gap at a time, and half of each while more than a
 //! millisecond is missing: packets that followed each other at once would have no gaps left, and
-//! overrun whoever is to receive them. Packets that leave in
-//! bursts have one deadline for each burst, and are slept for: a processor is left to others, at
-//! the price of that lateness.
+//! overrun the receiver. Packets that leave in bursts have one deadline for each burst, and are
+//! slept for: a processor is left to others, at the price of that lateness.
 
 use std::time::Duration;
 
@@ -24,9 +23,9 @@ pub enum Pace {
     TopSpeed,
     /// So many packets a second, evenly.
     Packets(u64),
-    /// So many bits of frames a second, without preamble and gap.
+    /// This many bits of frames a second, without preamble and gap.
     Bits(u64),
-    /// Their own stamps, played so many times as fast.
+    /// By the packets' own stamps, this many times as fast.
     Stamps(f64),
 }
 
@@ -118,8 +117,8 @@ impl Pacer {
         }
     }
 
-    /// Notes that the packet which was due at `due` has left, as `wire_bytes` on the wire: what
-    /// became of it may be longer or shorter than what was read.
+    /// Notes that the packet which was due at `due` has left, as `wire_bytes` on the wire: the
+    /// frame that left may be longer or shorter than the one that was read.
     pub fn left(&mut self, due: Option<Instant>, wire_bytes: u64) {
         self.bits += u128::from(wire_bytes) * 8;
         let Some(due) = due else {
@@ -135,8 +134,8 @@ impl Pacer {
         self.last = Some((due, now));
     }
 
-    /// When to let go what is due at `due`: then, or, when the last one was late, so much later
-    /// that the gap to it is nearly what it should be.
+    /// When to send the packet that is due at `due`: then, or, when the last one was late, later by
+    /// enough to nearly keep the gap between them.
     fn leave_at(&self, due: Instant) -> Instant {
         match self.last {
             Some((last_due, last_left)) if self.burst == 1 => {
@@ -246,13 +245,13 @@ fn upper_end(at: usize) -> u64 {
 const NANOS: u128 = 1_000_000_000;
 /// 32 buckets for each power of two.
 const FINE_BITS: u32 = 5;
-/// The kernel's wake-up is later than asked for by less than this, nearly always.
+/// The kernel nearly always wakes a sleeper less than this late.
 const SLEEP_MARGIN: Duration = Duration::from_micros(120);
 /// What is late by more regains half of each gap.
 const LATE: Duration = Duration::from_millis(1);
-/// A packet that is late by a whole gap, and by less than that, has caught up after so many.
+/// A packet that is late by at most one gap has caught up after this many packets.
 const GAPS_TO_CATCH_UP: u32 = 16;
-/// A rate over less says more about the first packet than about the rate.
+/// A rate over a shorter time would mostly measure the first packet.
 const ATTAINED_SPAN: Duration = Duration::from_millis(10);
 /// Somebody may want to stop.
 const NAP_MAX: Duration = Duration::from_millis(50);

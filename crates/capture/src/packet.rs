@@ -20,7 +20,7 @@ pub struct Packet<'a> {
     pub checksum: Checksum,
     /// What the kernel left to be done to it.
     pub offload: Option<Offload>,
-    /// What its file says of it; the remarks among it go on with the packet.
+    /// What its file says of it; its remarks stay with the packet.
     pub notes: Options<'a>,
     /// The kernel's filter has rejected it: there are no bytes, and it is only to be counted.
     pub is_rejected: bool,

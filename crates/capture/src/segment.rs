@@ -1,4 +1,5 @@
-//! Super-packets, which never crossed a wire in one piece, into what the wire would carry.
+//! Cuts super-packets, which never crossed a wire in one piece, into the packets that the wire
+//! would carry.
 
 use sys::packet::{Checksum, GsoKind, Offload};
 use wire::{
@@ -15,9 +16,9 @@ pub(crate) struct Segmenter {
 }
 
 impl Segmenter {
-    /// Gives what the wire would carry of `packet` to `emit`: its pieces, or itself, its checksum
-    /// filled in where that was left to the adapter. False for a super-packet that is given whole,
-    /// because it was cut short or is of a kind that is not known here.
+    /// Gives `emit` what the wire would carry of `packet`: its pieces, or the packet itself, with
+    /// the checksum filled in where that was left to the adapter. False for a super-packet that is
+    /// given whole, because it was cut short or is of an unknown kind.
     pub(crate) fn segment(
         &mut self,
         packet: &Packet<'_>,

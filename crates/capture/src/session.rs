@@ -30,7 +30,7 @@ pub struct Session {
     remarks: Vec<String>,
 }
 
-/// When a capture ends by itself, and what is kept of a packet.
+/// When a capture ends without being stopped, and how much of a packet is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Delivered packets.
@@ -41,7 +41,7 @@ pub struct Limits {
     pub snap_len: Option<u32>,
     /// When packets are passed on; the pieces of one that is cut up leave together.
     pub pace: Pace,
-    /// Packets that are passed on together when there is a pace; 0 is as 1.
+    /// Packets that are passed on together when there is a pace; 0 means 1.
     pub burst: u64,
     /// Cut super-packets into what the wire would carry, and fill in checksums.
     pub segments: bool,
@@ -62,7 +62,7 @@ pub enum Ended {
     Sink,
 }
 
-/// A source with what the session needs to know of it.
+/// A source, and what the session knows of it.
 #[derive(Debug)]
 struct Tapped {
     source: Box<dyn Source>,
@@ -71,7 +71,7 @@ struct Tapped {
     is_over: bool,
 }
 
-/// The way of one packet: filter, pace, count, shape, exit.
+/// The stages of one packet: filter, pace, count, shape, exit.
 #[derive(Debug)]
 struct Path {
     /// Of each interface, by its number.
@@ -81,7 +81,7 @@ struct Path {
     shape: Shape,
     exit: Exit,
     packets_max: u64,
-    /// Packets pass as they are: nothing but the filter looks at them.
+    /// Packets pass as they are: only the filter looks at them.
     is_plain: bool,
     /// The wait for a packet's time was ended.
     is_stopped: bool,
@@ -181,7 +181,7 @@ impl Session {
         self.path.shape.editor = (!edits.is_empty()).then(|| Editor::new(edits));
     }
 
-    /// Addresses that [`Session::set_edits`] was to change, and that no packet has had so far.
+    /// Addresses that [`Session::set_edits`] asked to change and that no packet has had so far.
     pub fn addresses_unmet(&self) -> impl Iterator<Item = IpAddr> {
         self.path.shape.editor.iter().flat_map(Editor::unmet)
     }
@@ -353,7 +353,7 @@ impl Session {
     /// Notes the second that ends `at`, in the account and in the sink.
     fn close_second(&mut self, at: u64) {
         let exit = &mut self.path.exit;
-        // What cannot be kept is known only now, and was given in this second.
+        // Packets that cannot be kept become known only now, and were given in this second.
         exit.flush();
         self.totals = exit.account.end_second(at, &self.totals);
         exit.note_account();
@@ -607,7 +607,7 @@ impl Exit {
     }
 }
 
-/// Whether to stop is asked this often: between packets, and while there are none.
+/// Interval of checks for a stop, both between packets and while none arrive.
 const STOP_CHECK: Duration = Duration::from_millis(10);
 /// A signal ends a wait; one that comes just before it is seen after this.
 const WAIT_LIMIT: Duration = Duration::from_millis(100);
@@ -616,129 +616,4 @@ const DRAIN_LIMIT: Duration = RETIRE_MAX.saturating_add(Duration::from_secs(1));
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Interface, Unwritten, packet::tests::packet, source::Visit};
-
-    /// Gives a packet at a time, of two interfaces in turn, for more than a second.
-    #[derive(Debug)]
-    struct Slow {
-        interfaces: [Interface; 2],
-        packets: u32,
-    }
-
-    impl Source for Slow {
-        fn interfaces(&self) -> &[Interface] {
-            &self.interfaces
-        }
-
-        fn read(&mut self, visit: &mut Visit<'_>) -> Result<Progress, CaptureError> {
-            std::thread::sleep(Duration::from_millis(10));
-            self.packets += 1;
-            let one = Packet {
-                interface: self.packets % 2,
-                wire_len: 100,
-                ..packet(&[0; 60], 1)
-            };
-            let _goes_on = visit(&one);
-            Ok(Progress::Some)
-        }
-
-        fn losses(&mut self) -> Result<Losses, CaptureError> {
-            Ok(Losses::default())
-        }
-    }
-
-    /// Keeps everything back until it is told not to, and then cannot keep it.
-    #[derive(Debug, Default)]
-    struct Full {
-        held: Vec<Unwritten>,
-        is_full: bool,
-    }
-
-    impl Sink for Full {
-        fn interface(&mut self, _: &Interface) -> Result<(), CaptureError> {
-            self.held.push(Unwritten::default());
-            Ok(())
-        }
-
-        fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError> {
-            let held = &mut self.held[packet.interface as usize];
-            held.packets += 1;
-            held.bytes += packet.data.len() as u64;
-            held.cut += u64::from(packet.is_cut());
-            Ok(())
-        }
-
-        fn note(&mut self, _: &Account, _: u64) -> Result<(), CaptureError> {
-            Ok(())
-        }
-
-        fn flush(&mut self) -> Result<(), CaptureError> {
-            if self.is_full {
-                return Ok(());
-            }
-            self.is_full = true;
-            let full = std::io::ErrorKind::StorageFull.into();
-            Err(CaptureError::os("write", full))
-        }
-
-        fn take_unwritten(&mut self) -> Vec<Unwritten> {
-            if self.is_full {
-                std::mem::take(&mut self.held)
-            } else {
-                Vec::new()
-            }
-        }
-    }
-
-    /// A time limit ends the wait for a packet that is due later.
-    #[test]
-    fn a_pace_does_not_outlast_a_limit() {
-        let source = Slow {
-            interfaces: [Interface::default(), Interface::default()],
-            packets: 0,
-        };
-        let limits = Limits {
-            pace: Pace::Packets(1),
-            duration: Some(Duration::from_millis(200)),
-            ..Limits::default()
-        };
-        let sink = Box::new(crate::sink::NullSink);
-        let mut session = Session::new(vec![Box::new(source)], sink, limits).unwrap();
-        let ended = session.run(&|| false, &mut |_| {}).unwrap();
-        let account = session.account();
-        assert_eq!((ended, account.delivered), (Ended::Limit, 1), "{account:?}");
-        assert!(session.elapsed() < Duration::from_millis(900));
-        assert_eq!((account.passed, account.unread), (1, 1));
-    }
-
-    /// What is lost when a second ends is taken out of that second, of its interfaces and of the
-    /// bytes.
-    #[test]
-    fn a_flush_that_fails_at_the_end_of_a_second_is_in_the_account() {
-        let source = Slow {
-            interfaces: [Interface::default(), Interface::default()],
-            packets: 0,
-        };
-        let sink = Box::<Full>::default();
-        let limits = Limits::default();
-        let mut session = Session::new(vec![Box::new(source)], sink, limits).unwrap();
-        let ended = session.run(&|| false, &mut |_| {}).unwrap();
-        let account = session.account();
-        assert_eq!((ended, account.delivered), (Ended::Sink, 0), "{account:?}");
-        assert!(account.unwritten > 10, "{account:?}");
-        assert_eq!(account.unwritten, account.passed);
-        assert_eq!(account.unwritten_bytes, account.unwritten * 60);
-        assert_eq!((account.delivered_bytes, account.cut), (0, 0));
-        assert!(account.closes());
-        for interface in &account.interfaces {
-            assert_eq!((interface.delivered, interface.delivered_bytes), (0, 0));
-            assert_eq!(interface.unwritten, interface.passed);
-        }
-        let sum = |field: fn(&crate::Second) -> u64| account.seconds.iter().map(field).sum::<u64>();
-        assert_eq!(sum(|second| second.delivered), 0, "{:?}", account.seconds);
-        assert_eq!(sum(|second| second.delivered_bytes + second.cut), 0);
-        assert_eq!(sum(|second| second.unwritten), account.unwritten);
-    }
-}
+mod tests;

@@ -1,5 +1,4 @@
-//! What packets are: counts and bytes by filter, protocol, size, pair of addresses and time, in one
-//! pass.
+//! Counts packets and bytes by filter, protocol, size, pair of addresses and time, in one pass.
 //!
 //! [`StatsSink`] takes packets as any other sink does and counts them; [`StatsSink::summary`] gives
 //! a handle from which the sums can be had while, and after, a session owns the sink.
@@ -119,7 +118,7 @@ impl StatsSink {
         self
     }
 
-    /// Where the sums are to be had.
+    /// A handle to the sums.
     #[must_use]
     pub fn summary(&self) -> SharedSummary {
         self.shared.clone()
@@ -412,8 +411,8 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
     }
 }
 
-/// Mixes addresses in a few nanoseconds. Whoever forges addresses can have some thousands of pairs
-/// meet in one place, which costs time and, by [`PAIRS_MAX`], no more than that.
+/// Mixes addresses in a few nanoseconds. A sender that forges addresses can make some thousands of
+/// pairs collide, which costs time; [`PAIRS_MAX`] bounds it.
 #[derive(Debug, Default)]
 struct Mixer(u64);
 

@@ -17,7 +17,7 @@ use std::{
 
 use crate::{Account, CaptureError, Ended, Session, generated::SequenceCheck};
 
-/// Sessions that run together; one alone runs as it would by itself.
+/// Sessions that run together; a single one runs as it would without this.
 #[derive(Debug)]
 pub struct Workers {
     sessions: Vec<Session>,
@@ -65,7 +65,7 @@ impl Workers {
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
             let ended: Vec<Ended> = ended.collect::<Result<_, _>>()?;
-            // Who was stopped by the others says less than who stopped them.
+            // The worker that stopped the others knows the reason better than they do.
             let first = ended.iter().find(|ended| **ended != Ended::Stopped);
             Ok(*first.unwrap_or(&Ended::Stopped))
         })

@@ -1,4 +1,4 @@
-//! The command line: raw flags, each checked by itself. Nothing here knows what belongs together.
+//! The command line: raw flags, each checked separately. `plan` checks which flags fit together.
 
 use clap::{ArgAction, Parser, Subcommand};
 
@@ -7,6 +7,9 @@ pub(crate) use capture::{CaptureArgs, LiveArgs};
 
 mod clock;
 pub(crate) use clock::ClockArgs;
+
+mod file;
+pub(crate) use file::parse_from;
 
 mod inspect;
 pub(crate) use inspect::{
@@ -55,7 +58,9 @@ mod transfer;
 pub(crate) use transfer::{DemoArgs, ExistingArg, RecvArgs, SendArgs, SlowArg};
 
 mod udp;
-pub(crate) use udp::{DirectionArg, ModeArg, ProfileArg, UdpCommand, UdpRunArgs, UdpServeArgs};
+pub(crate) use udp::{
+    DirectionArg, ModeArg, ProfileArg, UdpCommand, UdpPlotArgs, UdpRunArgs, UdpServeArgs,
+};
 
 #[cfg(test)]
 mod tests;
@@ -111,7 +116,7 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Receive files or trees into a directory
     Recv(RecvArgs),
-    /// Send messages from standard input to a group
+    /// Send messages from standard input, or one message, to a group
     Pub(PublishArgs),
     /// Print the messages of a group
     Sub(SubscribeArgs),
@@ -134,7 +139,7 @@ pub(crate) enum Command {
     Udp(UdpCommand),
     /// Find out why a multicast group does not arrive
     Reach(ReachArgs),
-    /// Show what this host's clocks are good for
+    /// Show how accurate this host's clocks are, or compare them with another host's
     Clock(ClockArgs),
     /// Show the machine's network interfaces and what they can do
     Ifaces(IfacesArgs),
@@ -142,9 +147,9 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Print the counters of one running process
     Stat(StatArgs),
-    /// Show the main job on this machine: one sender, several receivers, random loss
+    /// Demonstrate a file transfer on this machine: one sender, several receivers, random loss
     Demo(DemoArgs),
-    /// Print what a shell needs to complete this command line
+    /// Print completions of this command line for a shell
     Completions(CompletionsArgs),
     /// Print a manual page, or write those of all commands
     Man(ManArgs),
@@ -173,9 +178,9 @@ pub(crate) const EXIT_CODES: &[(&str, &str)] = &[
     (
         "130",
         "interrupted by Ctrl-C or SIGTERM: the session was closed and the report printed, marked\n\
-         as interrupted; a second signal ends the command at once. Commands that run until they\n\
-         are interrupted exit otherwise: rtt reflect and udp serve with 0, capture and top with\n\
-         0 or 1",
+         as interrupted; a second signal, half a second later or more, ends the command at once.\n\
+         Commands that run until they are interrupted exit otherwise: rtt reflect and udp serve\n\
+         with 0, capture, top and recv --serve with 0 or 1",
     ),
 ];
 /// What the exit codes begin with, in a help text.

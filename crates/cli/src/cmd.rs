@@ -7,7 +7,7 @@ use crate::{
     plan::{
         CapturePlan, ClockPlan, DemoPlan, LoadRecvPlan, LoadSendPlan, MtuPlan, PublishPlan,
         ReachPlan, RecvPlan, ReplayPlan, RttPlotPlan, RttReflectPlan, RttRunPlan, SendPlan,
-        StatsPlan, StatsSweepPlan, SubscribePlan, UdpRunPlan, UdpServePlan,
+        StatsPlan, StatsSweepPlan, SubscribePlan, UdpPlotPlan, UdpRunPlan, UdpServePlan,
     },
     report::Output,
 };
@@ -31,6 +31,8 @@ mod ifaces;
 mod incoming;
 
 mod input;
+
+mod leftovers;
 
 mod load_recv;
 
@@ -79,6 +81,10 @@ mod writer;
 pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure> {
     match command {
         Command::Send(args) => send::run(&SendPlan::new(args)?, output),
+        Command::Recv(args) if args.leftovers => {
+            let directory = args.directory.as_deref().expect("the flag requires it");
+            leftovers::run(directory, args.clean, output)
+        }
         Command::Recv(args) => recv::run(&RecvPlan::new(args)?, output),
         Command::Pub(args) => publish::run(&PublishPlan::new(args)?, output),
         Command::Sub(args) => subscribe::run(&SubscribePlan::new(args)?, output),
@@ -98,6 +104,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure
         Command::Mtu(args) => mtu::run(&MtuPlan::new(args), output),
         Command::Udp(UdpCommand::Serve(args)) => udp::serve(&UdpServePlan::new(args), output),
         Command::Udp(UdpCommand::Run(args)) => udp::run(&UdpRunPlan::new(args)?, output),
+        Command::Udp(UdpCommand::Plot(args)) => udp::plot(&UdpPlotPlan::new(args)?, output),
         Command::Reach(args) => reach::run(&ReachPlan::new(args)?, output),
         Command::Clock(args) => clock::run(&ClockPlan::new(args), output),
         Command::Ifaces(args) => ifaces::run(args, output),

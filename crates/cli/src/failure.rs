@@ -43,11 +43,11 @@ impl From<Verdict> for ExitCode {
 /// Why a command could not do its work.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The caller asked for what makes no sense; the text says what would.
+    /// The flags make no sense; the text says what would.
     Usage(String),
     /// The machine cannot do it; the text says the operation, its target, the cause and a remedy.
     Environment(String),
-    /// Whoever reads our output has closed it: success.
+    /// The reader closed our output early: that is success.
     PipeClosed,
 }
 
@@ -67,19 +67,31 @@ impl Failure {
     pub(crate) fn tell(&self) -> ExitCode {
         match self {
             Self::PipeClosed => ExitCode::SUCCESS,
-            Self::Usage(text) | Self::Environment(text) => {
-                eprintln!("error: {text}");
+            Self::Usage(_) | Self::Environment(_) => {
+                eprintln!("error: {self}");
                 ExitCode::from(2)
             }
         }
     }
 }
 
-/// What is said of a file that was named and cannot be read.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PipeClosed => f.write_str("the reader of the output has closed it"),
+            Self::Usage(text) | Self::Environment(text) => f.write_str(text),
+        }
+    }
+}
+
+/// The error for a named file that cannot be read.
 pub(crate) fn unreadable(path: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
         io::ErrorKind::NotFound if path.is_absolute() => "; check the path",
-        io::ErrorKind::NotFound => "; check the path: it begins at the present directory",
+        io::ErrorKind::NotFound => {
+            "; check the path: relative paths start at the current \
+                                    directory"
+        }
         io::ErrorKind::PermissionDenied => "; let this user read it",
         io::ErrorKind::IsADirectory => "; name a file in it",
         _ => "",

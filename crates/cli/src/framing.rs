@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   lines    message \n  message \n           a message cannot hold a line feed
+//!   nul      message \0  message \0           a message cannot hold a zero byte
 //!   length   u32 big-endian length | message  anything
 //! ```
 
@@ -10,12 +11,14 @@ use std::io::{self, BufRead, Read as _, Write};
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// The two forms.
+/// The forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Framing {
     /// Each message is a line; the line feed is not part of it.
     Lines,
+    /// Each message ends with a zero byte, which is not part of it, as `find -print0` writes.
+    Nul,
     /// Each message follows its length as four bytes, most significant first.
     Length,
 }
@@ -33,7 +36,7 @@ pub(crate) struct Limit {
 pub(crate) enum Found {
     /// A message; more may follow.
     Message,
-    /// A line without its end: nothing follows, and a terminal must not be asked once more.
+    /// A message without its end: nothing follows, and a terminal must not be asked once more.
     Last,
     /// Nothing.
     End,
@@ -52,7 +55,8 @@ impl Framing {
     ) -> io::Result<Found> {
         message.clear();
         match self {
-            Self::Lines => read_line(input, limit, message),
+            Self::Lines => read_until(b'\n', input, limit, message),
+            Self::Nul => read_until(0, input, limit, message),
             Self::Length => read_counted(input, limit, message),
         }
     }
@@ -61,6 +65,7 @@ impl Framing {
     pub(crate) fn is_whole_in(self, bytes: &[u8]) -> bool {
         match self {
             Self::Lines => bytes.contains(&b'\n'),
+            Self::Nul => bytes.contains(&0),
             Self::Length => bytes.split_first_chunk().is_some_and(|(head, rest)| {
                 rest.len() as u64 >= u64::from(u32::from_be_bytes(*head))
             }),
@@ -77,6 +82,10 @@ impl Framing {
                 output.write_all(message)?;
                 output.write_all(b"\n")
             }
+            Self::Nul => {
+                output.write_all(message)?;
+                output.write_all(b"\0")
+            }
             Self::Length => {
                 let length = u32::try_from(message.len()).map_err(|_| {
                     let text = "a message of 4 GiB or more has no length in four bytes";
@@ -89,13 +98,18 @@ impl Framing {
     }
 }
 
-fn read_line(input: &mut impl BufRead, limit: Limit, message: &mut Vec<u8>) -> io::Result<Found> {
-    // One byte more than allowed, and the line feed: enough to tell a line that is too long.
-    let line_max = (limit.bytes as u64).saturating_add(2);
-    if input.take(line_max).read_until(b'\n', message)? == 0 {
+fn read_until(
+    end: u8,
+    input: &mut impl BufRead,
+    limit: Limit,
+    message: &mut Vec<u8>,
+) -> io::Result<Found> {
+    // One byte more than allowed, and the end: enough to tell a message that is too long.
+    let bytes_max = (limit.bytes as u64).saturating_add(2);
+    if input.take(bytes_max).read_until(end, message)? == 0 {
         return Ok(Found::End);
     }
-    let is_ended = message.last() == Some(&b'\n');
+    let is_ended = message.last() == Some(&end);
     if is_ended {
         message.pop();
     }
@@ -208,10 +222,14 @@ mod tests {
     #[test]
     fn what_is_written_reads_back() {
         let messages = [&b""[..], b"a", &[0xff; 300]];
-        let mut stream = Vec::new();
-        for message in messages {
-            Framing::Length.write(&mut stream, message).unwrap();
+        for framing in [Framing::Lines, Framing::Nul, Framing::Length] {
+            let mut stream = Vec::new();
+            for message in messages {
+                framing.write(&mut stream, message).unwrap();
+            }
+            assert_eq!(read_all(framing, &stream, 300).unwrap(), messages);
         }
-        assert_eq!(read_all(Framing::Length, &stream, 300).unwrap(), messages);
+        let lines = read_all(Framing::Nul, b"one\ntwo\0three", 9).unwrap();
+        assert_eq!(lines, [&b"one\ntwo"[..], b"three"]);
     }
 }

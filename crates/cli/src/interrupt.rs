@@ -1,5 +1,8 @@
 //! Ctrl-C and SIGTERM: the first asks a command to end its session properly and to report what was
-//! done so far; the second ends the process at once.
+//! done so far; a second one ends the process at once.
+//!
+//! Signals within [`REPEAT`] of the first are the same request: `timeout` signals its child and
+//! then the child's group, and a report must not be lost to that.
 //!
 //! A signal sets a flag and, as the kernel has it, ends a wait for packets that is under way. Every
 //! command's loop looks at the flag at least once in [`TICK`](crate::cmd::TICK).
@@ -14,10 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use signal_hook::{
-    consts::{SIGINT, SIGTERM},
-    flag,
-};
+use sys::watch_end_requests;
 
 use crate::failure::{EXIT_INTERRUPTED, Failure};
 
@@ -33,18 +33,8 @@ impl Interrupt {
     /// Takes the signals over; to be called once, before the command waits for anything. Without it
     /// a signal ends the process with no word. It starts no thread.
     pub(crate) fn install() -> Result<Self, Failure> {
-        let is_requested = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            // In this order: the flag is not set yet when the first signal comes by the first one.
-            let first = flag::register_conditional_shutdown(
-                signal,
-                EXIT_INTERRUPTED.into(),
-                Arc::clone(&is_requested),
-            );
-            first
-                .and_then(|_| flag::register(signal, Arc::clone(&is_requested)))
-                .map_err(|error| Failure::environment("watching for signals", &error))?;
-        }
+        let is_requested = watch_end_requests(REPEAT, EXIT_INTERRUPTED)
+            .map_err(|error| Failure::environment("watching for signals", &error))?;
         Ok(Self {
             is_requested,
             seen: Cell::new(None),
@@ -60,13 +50,14 @@ impl Interrupt {
         is_requested
     }
 
-    /// What a signal sets, for who waits where [`Interrupt::is_requested`] cannot be asked.
+    /// The flag that a signal sets, for code that waits where [`Interrupt::is_requested`] cannot be
+    /// asked.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_requested)
     }
 
-    /// True when a signal came and [`FAREWELL`] has passed since the command saw it: whoever has
-    /// not answered the farewell by now is not waited for.
+    /// True when a signal came and [`FAREWELL`] has passed since the command saw it: receivers that
+    /// have not answered the farewell by now are not waited for.
     pub(crate) fn is_farewell_over(&self) -> bool {
         self.is_requested()
             && self
@@ -93,6 +84,10 @@ impl Interrupt {
 
 /// How long the other ends may take to hear that this one leaves.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A signal that follows the first within this time is not a second request: nobody presses Ctrl-C
+/// again that fast.
+const REPEAT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

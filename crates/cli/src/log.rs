@@ -4,11 +4,15 @@
 use std::io::{self, IsTerminal as _, Write};
 
 use tracing::Level;
+use tracing_subscriber::fmt::{
+    format::Writer,
+    time::{FormatTime as _, SystemTime},
+};
 
 use crate::report::Progress;
 
-/// Takes the library's events from here on: those of sessions for a verbosity of 1, those of their
-/// connections too above. Without it nobody does, and they cost nothing.
+/// Prints the library's events from here on: those of sessions at verbosity 1, also those of their
+/// connections above that. Without this call the events go nowhere and cost nothing.
 pub(crate) fn start(verbosity: u8, progress: &Progress) {
     let level = match verbosity {
         0 => return,
@@ -25,6 +29,14 @@ pub(crate) fn start(verbosity: u8, progress: &Progress) {
     } else {
         lines.init();
     }
+}
+
+/// The time, in the form that events have.
+pub(crate) fn now() -> String {
+    let mut text = String::new();
+    let written = SystemTime.format_time(&mut Writer::new(&mut text));
+    // A clock before 1970 has no form.
+    written.map_or_else(|_| String::new(), |()| text)
 }
 
 /// Writes a line on standard error, around the bars that may be there.

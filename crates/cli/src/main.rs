@@ -1,7 +1,8 @@
 //! The towline command: `args` (flags, checked one by one) -> `plan` (checked together, defaults
-//! filled in) -> `cmd` (one thin file a command) -> `report` (one file a format).
+//! filled in) -> `cmd` (what each command does) -> `report` (what it prints, as text and JSON).
 //!
-//! It holds no logic of its own: what a command does is in the `towline` library. Data goes to
+//! Protocols and measurements are in the libraries `towline`, `gauge` and `capture`; here are input
+//! and output, waiting, signals and exit codes. Data goes to
 //! standard output, everything else to standard error. Exit code 0: done and proven; 1: not
 //! delivered, not proven, or a failed check; 2: wrong usage, or an environment that cannot do it;
 //! 130: ended by Ctrl-C or SIGTERM before it was done. `capture` and `top` only watch: when their
@@ -9,9 +10,7 @@
 //! error.
 #![forbid(unsafe_code)]
 
-use std::process::ExitCode;
-
-use clap::Parser as _;
+use std::{env, process::ExitCode};
 
 mod args;
 
@@ -30,7 +29,7 @@ mod plan;
 mod report;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = args::parse_from(env::args_os().collect()).unwrap_or_else(|error| error.exit());
     let output = report::Output::new(&args.output);
     log::start(args.output.verbose, &output.progress());
     match cmd::run(&args.command, &output) {

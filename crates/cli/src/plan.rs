@@ -20,13 +20,13 @@ mod session;
 pub(crate) use session::SessionPlan;
 
 mod settings;
-pub(crate) use settings::Settings;
+use settings::Settings;
 
 mod transfer;
 pub(crate) use transfer::{DemoPlan, RecvPlan, SendPlan};
 
 mod udp;
-pub(crate) use udp::{UdpRunPlan, UdpServePlan};
+pub(crate) use udp::{UdpPlotPlan, UdpRunPlan, UdpServePlan};
 
 #[cfg(test)]
 mod tests;

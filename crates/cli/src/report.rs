@@ -1,10 +1,11 @@
-//! What a command prints: documents (plain data), one file for each format, and progress bars.
+//! What a command prints: documents (plain data) with their text and JSON, their schemas, and
+//! progress bars.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 
-use crate::{args::OutputArgs, failure::Failure};
+use crate::{args::OutputArgs, failure::Failure, log};
 
 mod capture;
 pub(crate) use capture::{CaptureReport, ReplayReport, last_second};
@@ -20,7 +21,10 @@ pub(crate) use document::{
 };
 
 mod json;
-pub(crate) use json::MessageStream;
+pub(crate) use json::MessageLine;
+
+mod leftovers;
+pub(crate) use leftovers::LeftoversReport;
 
 mod mtu;
 pub(crate) use mtu::{GroupMtuDocument, MtuReport};
@@ -29,16 +33,19 @@ mod name;
 pub(crate) use name::shown;
 
 mod progress;
-pub(crate) use progress::Progress;
+pub(crate) use progress::{Progress, columns};
 
 mod quantity;
-pub(crate) use quantity::{bytes, count, per_second};
+pub(crate) use quantity::{bits, bytes, count, per_second};
 
 mod reach;
 pub(crate) use reach::ReachDocument;
 
 mod rtt;
 pub(crate) use rtt::{RttReflectReport, RttReport, RttRow};
+
+mod schema;
+pub(crate) use schema::{Described, schemas};
 
 mod stats;
 pub(crate) use stats::{StatsReport, StatsSweepReport, most_of, rate_svg, sweep_line};
@@ -102,7 +109,7 @@ impl Output {
         }
     }
 
-    /// As [`Output::note`], of something that works, but not as asked.
+    /// Like [`Output::note`], for something that works, but not as asked.
     pub(crate) fn warn(&self, text: &str) {
         self.note(&format!("warning: {text}"));
     }
@@ -145,9 +152,19 @@ impl Output {
         Ok(())
     }
 
+    /// With `--verbose`, where standard error is read later: the time, as the library's events
+    /// beside have it.
+    fn stamp(&self) -> String {
+        if self.verbosity == 0 || io::stderr().is_terminal() {
+            return String::new();
+        }
+        log::now() + " "
+    }
+
     #[expect(clippy::print_stderr, reason = "the log goes to standard error")]
     fn log(&self, text: &str) {
-        self.progress.suspend(|| eprintln!("{text}"));
+        let stamp = self.stamp();
+        self.progress.suspend(|| eprintln!("{stamp}{text}"));
     }
 }
 

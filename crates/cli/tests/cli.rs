@@ -1,6 +1,7 @@
 //! The command as its users meet it: help, errors, exit codes, and messages between two processes.
 
 use std::{
+    env, fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     process::{Command, Output, Stdio},
 };
@@ -230,6 +231,43 @@ fn delays_count_from_when_each_message_was_due() {
 }
 
 #[test]
+fn a_message_on_the_command_line_is_sent_alone_and_a_file_sets_flags_of_its_command() {
+    let group = ["--group", "239.192.77.42:17542", "--iface", "lo"];
+    let path = env::temp_dir().join(format!("towline-pub-{}.toml", std::process::id()));
+    fs::write(&path, "receivers = 1\ntimeout = '20s'").unwrap();
+    let sub = piped(&["sub", "--once", "--framing", "nul"], &group);
+    let words = ["pub", "one message\nof two lines", "--config"];
+    let publisher = piped(&[&words[..], &[path.to_str().unwrap()]].concat(), &group);
+    let output = publisher.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("sent 1 message, 24 B"), "{said}");
+    assert!(said.contains("confirmed by the receiver"), "{said}");
+    let output = sub.wait_with_output().unwrap();
+    assert_eq!(text(&output.stdout), "one message\nof two lines\0");
+    fs::remove_file(path).unwrap();
+}
+
+/// A pipe can be read once.
+#[test]
+fn a_configuration_may_come_by_a_pipe() {
+    let words = ["pub", "--config", "/dev/stdin", "--dry-run"];
+    let mut command = towline(&words);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let settings = b"group = '239.1.1.1'\nhops = 9\nreceivers = 4\n";
+    input.write_all(settings).unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&plan["receivers"], &plan["session"]["hops"]),
+        (&4.into(), &9.into())
+    );
+}
+
+#[test]
 fn a_wrong_seed_is_suspected() {
     let group = ["--group", "239.192.77.11:17511", "--iface", "lo"];
     let receiver = piped(&["load", "recv", "--seed", "5"], &group);
@@ -239,8 +277,8 @@ fn a_wrong_seed_is_suspected() {
     let output = receiver.wait_with_output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("no message of 3 is intact"), "{said}");
-    assert!(said.contains("--seed, which is 5 here"), "{said}");
+    assert!(said.contains("none of 3 messages is intact"), "{said}");
+    assert!(said.contains("--seed (5 here)"), "{said}");
     assert!(!said.contains("loopback"), "it was named: {said}");
 }
 
@@ -420,10 +458,10 @@ fn a_signal_ends_a_session_properly_and_the_report_says_so() {
         "{document:#}"
     );
     // A report is never cut, however soon after its packet it comes: the stall clock would run on.
-    assert_eq!(document["counters"]["registry.reports_ahead"], 0);
-    // The end was announced: who waits for it has seen it.
+    assert_eq!(document["counters"]["audience.reports_ahead"], 0);
+    // Its input was not at its end: who waits for that hears that the rest does not come.
     let other = other.wait_with_output().unwrap();
-    assert_eq!(other.status.code(), Some(0), "{}", text(&other.stderr));
+    assert_eq!(other.status.code(), Some(1), "{}", text(&other.stderr));
 }
 
 #[test]
@@ -433,7 +471,7 @@ fn a_second_receiver_of_one_name_hears_of_it_at_once_and_the_sender_says_it_once
     let first = piped(&words, &group);
     let mut publisher = piped(&["pub", "--receivers", "1"], &group);
     let mut input = publisher.stdin.take().unwrap();
-    await_counter(&publisher, "registry.reports", 1);
+    await_counter(&publisher, "audience.reports", 1);
     let mut second = piped(&words, &group);
     let mut said = BufReader::new(second.stderr.take().unwrap());
     let mut line = String::new();
@@ -445,7 +483,7 @@ fn a_second_receiver_of_one_name_hears_of_it_at_once_and_the_sender_says_it_once
         line.starts_with("warning: ") && line.contains("--name"),
         "{line}"
     );
-    await_counter(&publisher, "registry.refused", 3);
+    await_counter(&publisher, "audience.refused", 3);
     input.write_all(b"hello\n").unwrap();
     drop(input);
     let published = publisher.wait_with_output().unwrap();

@@ -214,6 +214,61 @@ fn bash_completes_commands_and_flags() {
     assert!(shells.iter().any(|it| it == "fish"), "{shells:?}");
 }
 
+/// Asks it for what only this machine knows.
+#[test]
+fn bash_completes_files_and_interfaces() {
+    let script = towline(&["completions", "bash"]);
+    let place = place("completed");
+    fs::write(place.join("alpha.bin"), "").unwrap();
+    let offered = |words: &str, last: &str| {
+        let at = words.split(' ').count();
+        let ask_it = format!(
+            "{script}\ncd {}\nCOMP_WORDS=({words} '{last}')\nCOMP_CWORD={at}\n\
+             _towline_places towline '{last}' \"${{COMP_WORDS[{at}-1]}}\"\n\
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            place.display()
+        );
+        let output = ask("bash", &["--norc"], ask_it.as_bytes())?;
+        let said = String::from_utf8(output.stdout).unwrap();
+        Some(said.lines().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let cases = [
+        ("towline send", "", "alpha.bin"),
+        ("towline send first.bin", "al", "alpha.bin"),
+        ("towline pub --iface", "l", "lo"),
+        ("towline capture ring :", "", "lo"),
+        ("towline capture ring", ":", "lo"),
+        ("towline capture", "l", "lo"),
+        ("towline stats pcapng :", "al", "alpha.bin"),
+        ("towline send", "--recei", "--receivers"),
+        ("towline", "ca", "capture"),
+    ];
+    for (words, last, wanted) in cases {
+        let Some(offered) = offered(words, last) else {
+            break;
+        };
+        assert!(
+            offered.iter().any(|it| it == wanted),
+            "{words} {last}: {offered:?}"
+        );
+        assert!(
+            !offered.iter().any(|it| it == "-"),
+            "{words} {last}: {offered:?}"
+        );
+    }
+    let zsh = towline(&["completions", "zsh"]);
+    assert!(
+        zsh.contains("PREFIX:_net_interfaces"),
+        "zsh lists no interfaces"
+    );
+    let fish = towline(&["completions", "fish"]);
+    assert!(
+        fish.contains("(__fish_print_interfaces)"),
+        "fish lists no interfaces"
+    );
+    fs::remove_dir_all(place).unwrap();
+}
+
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -300,16 +300,20 @@ fn the_page_shows_what_lies_under_the_pointer() {
     assert!(dom.contains("<image ") && dom.contains("data:image/png;base64,"));
 }
 
-/// Moves the pointer over the fullest cell of the first map.
+/// Moves the pointer over the fullest cell of the first map, which the window is too narrow for.
 const POINTER: &str = r#"<script>
 const map = maps[0], box = picture.getBoundingClientRect();
 const fullest = map.cells.indexOf(Math.max(...map.cells));
 const column = Math.floor(fullest / map.rows), row = fullest % map.rows;
 const x = map.area[0] + (column + 0.5) * map.area[2] / map.columns;
 const y = map.area[1] + map.area[3] * (1 - (row + 0.5) / map.rows);
+const drawn = picture.querySelector("svg"), shown = drawn.getBoundingClientRect();
+const scale = shown.width / drawn.viewBox.baseVal.width;
 picture.dispatchEvent(new MouseEvent("mousemove",
-  { clientX: box.left + x, clientY: box.top + y, bubbles: true }));
-document.title = readout.style.display + " " + readout.textContent.replaceAll("\n", " ");
+  { clientX: box.left + x * scale, clientY: box.top + y * scale, bubbles: true }));
+const fits = scale < 1 && shown.right <= innerWidth;
+const told = fits ? "" : "too wide, ";
+document.title = told + readout.style.display + " " + readout.textContent.replaceAll("\n", " ");
 </script></body>"#;
 
 #[test]
@@ -326,7 +330,9 @@ fn classes_take_turns_and_results_are_never_written_over() {
     ];
     let report = measure(&reflector, &result, &more);
     // Where the kernel has no io_uring for us, that is said, and it is left out.
-    let is_refused = report["remarks"].to_string().contains("no engine io_uring");
+    let is_refused = report["remarks"]
+        .to_string()
+        .contains("io_uring does not work here");
     let engines = if is_refused { 3 } else { 4 };
     let labels: Vec<&str> = (0..engines)
         .map(|run| report["runs"][run]["label"].as_str().unwrap())
@@ -411,7 +417,10 @@ fn a_class_that_is_refused_is_neither_measured_nor_named() {
     assert_eq!(runs[0]["label"], "500/s other");
     assert_eq!(runs[0]["sched"], "other");
     let remarks = report["remarks"].to_string();
-    assert!(remarks.contains("no class fifo:50"), "{remarks}");
+    assert!(
+        remarks.contains("cannot use the class fifo:50"),
+        "{remarks}"
+    );
     assert!(
         remarks.contains("1 of 2 variants are left out"),
         "{remarks}"
@@ -631,5 +640,40 @@ fn a_server_that_is_killed_leaves_the_rows_and_their_picture() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["rows"][0]["size"], 64, "{report:#}");
     assert!(report["cut"].as_str().unwrap().contains(&target));
-    assert!(fs::read_to_string(&picture).unwrap().contains("CUT SHORT"));
+    let drawn = fs::read_to_string(&picture).unwrap();
+    assert!(drawn.contains("CUT SHORT"));
+
+    let (kept, again) = (place.file("sizes.json"), place.file("again.svg"));
+    fs::write(&kept, &output.stdout).unwrap();
+    let plotted = run(&["udp", "plot", &kept, "--json", "--to", &again]);
+    assert_eq!(plotted.status.code(), Some(0), "{plotted:?}");
+    assert_eq!(plotted.stdout, output.stdout);
+    assert_eq!(fs::read_to_string(&again).unwrap(), drawn);
+    fs::write(&kept, drawn).unwrap();
+    let other = run(&["udp", "plot", &kept]);
+    assert_eq!(other.status.code(), Some(2));
+    let said = String::from_utf8(other.stderr).unwrap();
+    assert!(
+        said.contains("no result of `towline udp run --json`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_port_that_is_used_says_who_may_have_it() {
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let stream = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let served = stream.local_addr().unwrap().to_string();
+    for (args, port) in [
+        (["rtt", "reflect", "--listen", &address], &address),
+        (["udp", "serve", "--listen", &served], &served),
+    ] {
+        let output = run(&args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let port = port.rsplit(':').next().unwrap();
+        assert!(said.contains(&format!("sport = :{port}")), "{said}");
+        assert!(said.contains("another program has the port"), "{said}");
+    }
 }

@@ -93,6 +93,21 @@ fn a_dry_run_lists_what_the_rules_leave() {
     let last = json!({"kind": "file", "bytes": 3, "path": "tree/keep.o"});
     assert_eq!(json["entries"][2], last);
 
+    // After a slash: what is in the directory, which the rules are about.
+    let rules = ["--include", "*.o", "--exclude", "*"];
+    let args = [&["send", "tree/", "--dry-run"][..], &GROUP, &rules].concat();
+    let listed = text(&run(&place, &args).stdout);
+    let expected = format!(
+        "{0:>15} a.o\n{1:>15} keep.o\n{1:>15} in 2 entries (3 B); nothing was sent\n",
+        0, 3
+    );
+    assert_eq!(listed, expected);
+    // Without it the directory, which was named, is sent whatever they say.
+    let args = [&["send", "tree", "--dry-run"][..], &GROUP, &rules].concat();
+    let listed = text(&run(&place, &args).stdout);
+    assert!(listed.contains(" tree/\n"), "{listed}");
+    assert!(listed.contains(" tree/keep.o\n"), "{listed}");
+
     // The other way round, the first rule already leaves it out.
     let rules = ["--exclude", "*.o", "--include", "keep.o"];
     let args = [&["send", "tree", "--dry-run"][..], &GROUP, &rules].concat();
@@ -221,6 +236,10 @@ fn what_cannot_be_sent_is_refused_before_anybody_is_waited_for() {
     assert!(said.contains("give - among the paths"), "{said}");
     assert!(send(&["--slow", "never"]).contains("demote"));
     assert!(send(&["-", "-"]).contains("once"));
+    let said = send(&["--include", "*.none", "--exclude", "*"]);
+    assert!(said.contains("no file matches the patterns"), "{said}");
+    let said = refused(&place, &[&["send", "/dev/null"][..], &GROUP].concat());
+    assert!(said.contains("is left out"), "{said}");
     fs::remove_dir_all(&place).unwrap();
 }
 
@@ -273,7 +292,7 @@ fn a_receiver_makes_nothing_before_its_session_is_open() {
 fn contradictions_of_a_receiver_are_refused() {
     let place = place("contradictions");
     let recv = |more: &[&str]| refused(&place, &[&["recv"][..], &GROUP, more].concat());
-    assert!(recv(&[]).contains("which directory"));
+    assert!(recv(&[]).contains("name the directory"));
     assert!(recv(&["--to-stdout", "--json"]).contains("leave one out"));
     assert!(recv(&["--to-stdout", "to"]).contains("cannot be used with"));
     assert!(recv(&["to", "--overwrite", "--existing", "refuse"]).contains("cannot be used with"));
@@ -336,5 +355,51 @@ fn the_sample_configuration_is_one_and_flags_go_before_it() {
 
     fs::write(own, "directory = 'x'\ngroup = '239.1.1.1'\nexce = 'a'\n").unwrap();
     assert!(refused(&place, &["recv", "--config", own]).contains("exce"));
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn leftovers_are_listed_and_removed_without_a_group() {
+    let place = place("leftovers");
+    let staged = place.join("in/.towline").join("0a".repeat(16));
+    fs::create_dir_all(staged.join("tree")).unwrap();
+    fs::write(staged.join("tree/part"), b"of a file").unwrap();
+    let list = |more: &[&str]| {
+        let output = run(
+            &place,
+            &[&["recv", "in", "--leftovers", "--json"][..], more].concat(),
+        );
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["leftovers"].as_array().unwrap().clone()
+    };
+    let found = list(&[]);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0]["manifest"], "0a".repeat(16));
+    assert_eq!(found[0]["is_removed"], false);
+    assert_eq!(list(&["--clean"])[0]["is_removed"], true);
+    assert_eq!(list(&[]).len(), 0);
+    assert_eq!(fs::read_dir(place.join("in")).unwrap().count(), 0);
+    assert!(refused(&place, &["recv", "in", "--clean"]).contains("--leftovers"));
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn standard_input_is_kept_where_the_user_says() {
+    let place = place("spool");
+    let args = |directory: &'static str| {
+        let words = ["send", "-", "--dry-run", "--spool", directory];
+        [&words[..], &GROUP].concat()
+    };
+    let output = run_with(&place, &args("tree"), b"content");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("stdin"));
+    // It has no name there, also while it is used.
+    assert!(!fs::read_dir(place.join("tree")).unwrap().any(|entry| {
+        let name = entry.unwrap().file_name();
+        name.to_string_lossy().contains("spool")
+    }));
+    let said = refused(&place, &args("not/there"));
+    assert!(said.contains("not/there"), "{said}");
     fs::remove_dir_all(&place).unwrap();
 }

@@ -2,9 +2,9 @@
 
 use wire::object::ErrorCode;
 
-use crate::Plan;
+use crate::Manifest;
 
-/// The bytes of object 1 of a plan, on the sender's side.
+/// The bytes of object 1 of a manifest, on the sender's side.
 pub trait Content {
     /// Fills `out` with the content from position `offset` on; the range lies within the content
     /// and may span files.
@@ -12,7 +12,12 @@ pub trait Content {
     /// # Errors
     /// When the bytes cannot be had or are not those that were planned: a file is gone, unreadable,
     /// shorter or changed. The transfer ends with this error.
-    fn read(&mut self, plan: &Plan, offset: u64, out: &mut [u8]) -> Result<(), ContentError>;
+    fn read(
+        &mut self,
+        manifest: &Manifest,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), ContentError>;
 }
 
 /// Why content could not be read.

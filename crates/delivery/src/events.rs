@@ -1,5 +1,6 @@
 //! What a machine tells its owner, in a bounded queue.
 
+use crate::parameters::EVENTS_MAX;
 use std::collections::VecDeque;
 
 /// Events of a machine; the oldest are overwritten when their owner does not take them.
@@ -15,7 +16,7 @@ impl<T> Default for Events<T> {
 impl<T> Events<T> {
     /// Adds an event; how many were overwritten for it.
     pub(crate) fn push(&mut self, event: T) -> u64 {
-        let is_full = self.0.len() == EVENTS_MAX;
+        let is_full = self.0.len() == EVENTS_MAX as usize;
         if is_full {
             self.0.pop_front();
         }
@@ -27,7 +28,3 @@ impl<T> Events<T> {
         self.0.pop_front()
     }
 }
-
-/// Each of 4,096 receivers, the most by default, may join, be lost, come back and end before the
-/// owner looks.
-const EVENTS_MAX: usize = 4 * 4096;

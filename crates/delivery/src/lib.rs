@@ -4,15 +4,15 @@
 //! connections, and both ignorant of sockets, threads, disks and of PGM:
 //!
 //! ```text
-//!              sender                                   receiver
-//!   messages   Registry   <--- HELLO, POS, BYE ---      Reporter
-//!   objects    PlanSender <--- HAVE, NEED, DONE ---     PlanReceiver
-//!                 |                                        |
-//!              Content (bytes to send)                  Store (bytes to keep)
+//!              sender                                     receiver
+//!   messages   Audience       <--- HELLO, POS, BYE ---    Reporter
+//!   objects    TransferSender <--- HAVE, NEED, DONE ---   TransferReceiver
+//!                 |                                          |
+//!              Content (bytes to send)                    Store (bytes to keep)
 //! ```
 //!
-//! [`Transfers`] has a plan receiver for each sender whose plan its owner wants, and decides who is
-//! asked, what is taken and who goes on with it.
+//! [`Transfers`] has a transfer receiver for each sender whose manifest its owner wants, and
+//! decides which senders are asked, what is taken, and which sender continues it.
 //!
 //! The contract is that of `base`: `handle_link(now, link, event, data)` for what a connection
 //! does, then drain: `poll_link()` gives a [`LinkCommand`], answered by `link_sent` or
@@ -47,11 +47,13 @@ pub use intake::{
 #[cfg(any(test, feature = "memory"))]
 pub mod memory;
 
-mod plan;
-pub use plan::{
-    Entry, File, HASH_LEN, Hash, PathFault, Plan, PlanError, PlanId, PlanLimits, Slab, SlabGroups,
-    SlabHasher, check_link, file_root, hash_bytes, write_sum_line,
+mod manifest;
+pub use manifest::{
+    Entry, File, HASH_LEN, Hash, Manifest, ManifestError, ManifestId, ManifestLimits, PathFault,
+    Slab, SlabGroups, SlabHasher, check_link, file_root, hash_bytes, write_sum_line,
 };
+
+pub mod parameters;
 
 mod range;
 pub use range::{RangeSet, TooManyRanges};
@@ -61,13 +63,13 @@ pub use rate::{RateCause, RateConfig, RateControl, RateLimit, RateReport};
 
 mod receiver;
 pub use receiver::{
-    BlockVerdict, Offer, PlanReceiver, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent,
-    ReceiverProgress,
+    BlockVerdict, Offer, ReceiverProgress, TransferReceiver, TransferReceiverConfig,
+    TransferReceiverCounters, TransferReceiverEvent,
 };
 
-mod registry;
-pub use registry::{
-    LeaveReason, Policy, ReceiverStatus, Registry, RegistryConfig, RegistryCounters, RegistryEvent,
+mod audience;
+pub use audience::{
+    Audience, AudienceConfig, AudienceCounters, AudienceEvent, LeaveReason, Policy, ReceiverStatus,
 };
 
 mod reporter;
@@ -75,12 +77,15 @@ pub use reporter::{Reporter, ReporterConfig, ReporterCounters, ReporterEvent};
 
 mod sender;
 pub use sender::{
-    BlockPlan, Demotion, Limit, PlanOutcome, PlanSender, PlanSenderConfig, PlanSenderCounters,
-    PlanSenderEvent, ReceiverReport, ReceiverState, SlowPolicy,
+    BlockPlan, Demotion, Limit, ReceiverReport, ReceiverState, SlowPolicy, TransferOutcome,
+    TransferSender, TransferSenderConfig, TransferSenderCounters, TransferSenderEvent,
 };
+
+mod steering;
+pub use steering::{SourceState, Steering};
 
 mod store;
 pub use store::{Store, StoreEvent};
 
 #[cfg(test)]
-mod transfer;
+mod scenarios;

@@ -8,7 +8,8 @@ use std::{
 use wire::object::ErrorCode;
 
 use crate::{
-    Content, ContentError, Entry, Plan, PlanError, PlanLimits, RangeSet, Store, StoreEvent,
+    Content, ContentError, Entry, Manifest, ManifestError, ManifestLimits, RangeSet, Store,
+    StoreEvent,
 };
 
 /// A tree whose content is held in memory.
@@ -22,20 +23,21 @@ pub struct MemoryContent {
 }
 
 impl MemoryContent {
-    /// A plan of `entries`, and content made from `seed` that no other offset repeats soon.
+    /// A manifest of `entries`, and content made from `seed` that no other offset repeats soon.
     ///
     /// # Errors
-    /// When the entries are no plan.
+    /// When the entries are no manifest.
     pub fn generate(
         entries: Vec<Entry>,
         identity: [u8; 16],
         seed: u64,
-    ) -> Result<(Arc<Plan>, Self), PlanError> {
-        let plan = Plan::build(identity, entries, &PlanLimits::default())?;
-        let len = usize::try_from(plan.content_bytes()).map_err(|_| PlanError::ContentTooLong)?;
+    ) -> Result<(Arc<Manifest>, Self), ManifestError> {
+        let manifest = Manifest::build(identity, entries, &ManifestLimits::default())?;
+        let len =
+            usize::try_from(manifest.content_bytes()).map_err(|_| ManifestError::ContentTooLong)?;
         let mut bytes = vec![0; len];
         base::Rng::new(seed).fill(&mut bytes);
-        Ok((Arc::new(plan), Self::new(bytes)))
+        Ok((Arc::new(manifest), Self::new(bytes)))
     }
 
     /// Content of these bytes.
@@ -56,7 +58,7 @@ impl MemoryContent {
 }
 
 impl Content for MemoryContent {
-    fn read(&mut self, _plan: &Plan, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
+    fn read(&mut self, _plan: &Manifest, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
         let changed = || ContentError::new(ErrorCode::SourceChanged, "the content is shorter");
         let start = usize::try_from(offset).map_err(|_| changed())?;
         let end = start.checked_add(out.len()).ok_or_else(changed)?;
@@ -72,7 +74,7 @@ impl Content for MemoryContent {
 /// A store in memory.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
-    plan: Option<Arc<Plan>>,
+    manifest: Option<Arc<Manifest>>,
     bytes: Vec<u8>,
     events: VecDeque<StoreEvent>,
     is_committed: bool,
@@ -85,7 +87,7 @@ pub struct MemoryStore {
     writes: u64,
     /// The commit has not ended.
     is_hanging: bool,
-    /// Behind for so many polls more.
+    /// Behind for this many more polls.
     behind_polls: u32,
 }
 
@@ -94,17 +96,17 @@ pub struct MemoryStore {
 pub struct StoreFaults {
     /// `prepare` fails like this.
     pub prepare: Option<ErrorCode>,
-    /// `prepare` takes so many polls, as on a disk that makes room slowly.
+    /// `prepare` takes this many polls, as on a disk that makes room slowly.
     pub prepare_polls: u32,
     /// `commit` fails like this.
     pub commit: Option<ErrorCode>,
-    /// Every so many writes the queue is full, and behind until it was polled twice; 0 for never.
+    /// After this many writes the queue is full, and behind until it was polled twice; 0 for never.
     pub full_every: u64,
-    /// So much waits to be written that the sender should pause.
+    /// True while enough waits to be written that the sender should pause.
     pub is_behind: bool,
     /// `commit` does not end while this is set, as on a disk that hangs.
     pub commit_hangs: bool,
-    /// So many seals still come out wrong, as if the disk had turned a bit.
+    /// The number of seals that still come out wrong, as if the disk had turned a bit.
     pub seals_wrong: u64,
 }
 
@@ -121,10 +123,10 @@ impl MemoryStore {
         &self.bytes
     }
 
-    /// The plan it was given.
+    /// The manifest it was given.
     #[must_use]
-    pub const fn plan(&self) -> Option<&Arc<Plan>> {
-        self.plan.as_ref()
+    pub const fn manifest(&self) -> Option<&Arc<Manifest>> {
+        self.manifest.as_ref()
     }
 
     fn fail(&mut self, code: ErrorCode) {
@@ -134,11 +136,11 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn prepare(&mut self, plan: &Arc<Plan>) {
+    fn prepare(&mut self, manifest: &Arc<Manifest>) {
         if let Some(code) = self.faults.prepare {
             return self.fail(code);
         }
-        self.bytes = vec![0; usize::try_from(plan.content_bytes()).expect("it fits in memory")];
+        self.bytes = vec![0; usize::try_from(manifest.content_bytes()).expect("it fits in memory")];
         let mut held = RangeSet::new(1 << 16);
         for (&offset, bytes) in &self.resumed {
             let start = usize::try_from(offset).expect("it fits in memory");
@@ -147,7 +149,7 @@ impl Store for MemoryStore {
             held.insert(offset..end, |_| {})
                 .expect("few ranges are resumed");
         }
-        self.plan = Some(Arc::clone(plan));
+        self.manifest = Some(Arc::clone(manifest));
         self.events.push_back(StoreEvent::Prepared { held });
     }
 
@@ -168,11 +170,11 @@ impl Store for MemoryStore {
     }
 
     fn seal(&mut self, slab: u32) -> bool {
-        let plan = self
-            .plan
+        let manifest = self
+            .manifest
             .as_ref()
             .expect("a store seals after it was prepared");
-        let place = plan.slab(slab);
+        let place = manifest.slab(slab);
         let start = usize::try_from(place.start).expect("it fits in memory");
         let mut hasher = place.hasher();
         hasher.update(&self.bytes[start..start + place.len as usize]);

@@ -1,4 +1,4 @@
-//! Sets of byte ranges: what is held, what is lacking, what is to be sent.
+//! Sets of byte ranges: what is held, missing, or to be sent.
 //!
 //! ```text
 //!   0        10       20       30       40
@@ -47,7 +47,7 @@ impl RangeSet {
         set
     }
 
-    /// Adds a range; `on_new` is told each part that was not in the set, in ascending order.
+    /// Adds a range; `on_new` gets each part that was not in the set, in ascending order.
     ///
     /// # Errors
     /// When the set is full and the range touches nothing in it: it was not added.

@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use wire::object::ErrorCode;
 
-use crate::{Hash, Plan, RangeSet};
+use crate::{Hash, Manifest, RangeSet};
 
-/// Keeps the content of one plan: stages it, hashes it, and puts it in place.
+/// Keeps the content of one manifest: stages it, hashes it, and puts it in place.
 ///
 /// Every call returns at once. An implementation may do the work in the call, or queue it for a
 /// thread and answer later; requests are served in the order they were made, so a seal covers all
 /// writes before it. Outcomes come by [`Store::poll_event`].
 pub trait Store {
-    /// Takes charge of a plan: makes room for all of it before any byte arrives. Answered by
+    /// Takes charge of a manifest: makes room for all of it before any byte arrives. Answered by
     /// [`StoreEvent::Prepared`].
-    fn prepare(&mut self, plan: &Arc<Plan>);
+    fn prepare(&mut self, manifest: &Arc<Manifest>);
 
     /// Writes bytes at a position of the content; the range lies within the content and may span
     /// files. False when the queue is full: nothing was taken, the block counts as not received.
     fn write(&mut self, offset: u64, bytes: &[u8]) -> bool;
 
-    /// True while so much waits to be written that the sender should pause: what is under way to
+    /// True while enough waits to be written that the sender should pause; what is under way to
     /// this end still finds room. Cheap; asked once a turn.
     fn is_behind(&self) -> bool {
         false
@@ -44,7 +44,7 @@ pub trait Store {
 /// An outcome of something asked of a [`Store`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
-    /// There is room for the plan.
+    /// There is room for the manifest.
     Prepared {
         /// What an earlier attempt left behind, as far as the store knows: it counts as received
         /// and is verified like the rest.

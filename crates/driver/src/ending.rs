@@ -1,20 +1,24 @@
-//! How a session of messages ends, as state: it goes on with every turn of the loop.
+//! How a session of messages ends, as state: every turn of the loop advances it.
 //!
 //! ```text
 //!   close --> Confirming --all who report have everything--> Announcing --linger over--> Confirmed
 //!                 |                                               '-----deadline-------> Hurried
-//!                 |--nobody is waited for, and linger over--> Unconfirmed
+//!                 |--deadline, and only those who are expected and gone lack it--> Unconfirmed
 //!                 '--deadline--> BreakingOff --told often enough--> BrokenOff
+//!   break off --> Confirming --all who report have everything, or deadline--> BreakingOff
 //! ```
+//! A session is broken off when its owner had more to say and cannot: what was taken is delivered,
+//! and then receivers are told that the rest does not come.
 //!
-//! While a receiver that reports lacks something, the source goes on to answer NAKs until the
-//! deadline, however short its linger is.
-
-use std::time::Duration;
+//! While a receiver that reports lacks something, or one that is expected is still to come, the
+//! source goes on to answer NAKs until the deadline, however short its linger is. Where receivers
+//! could report and nobody is heard, neither by reports nor by NAKs, it does not linger for long.
 
 use base::{Instant, earliest};
-use delivery::Registry;
+use delivery::Audience;
 use pgm::Source;
+
+use crate::parameters::{BREAK_OFF_SPMS, BREAK_OFF_TIME_MAX, CONFIRMED_LINGER, UNHEARD_LINGER};
 
 /// How the end of a session of messages came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +28,8 @@ pub enum Ended {
     Confirmed,
     /// As confirmed, except that the deadline cut the announcement short.
     Hurried,
-    /// Everything was sent and the end announced, but receivers that are expected never came.
+    /// Everything was sent and the end announced, but receivers that are expected did not come, or
+    /// come back for what they lacked, before the deadline.
     Unconfirmed,
     /// The deadline came first: what was not confirmed is broken off, and receivers were told.
     BrokenOff,
@@ -40,13 +45,20 @@ pub(crate) enum Ending {
         deadline: Instant,
         /// The position after the last packet.
         end: u64,
+        /// There was more to come.
+        is_cut: bool,
         /// Somebody reported when the end began. Receivers say good-bye when they have seen the
         /// end: they count as those who confirm.
         has_reporters: bool,
+        /// What the source had counted of NAKs and the like when the end began.
+        heard: u64,
     },
     /// Everything is confirmed; the end is announced to those who did not hear of it.
     Announcing {
         deadline: Instant,
+        /// Until then when one who does not report is heard: when the source has counted more than
+        /// this.
+        heard_until: Option<(Instant, u64)>,
     },
     /// Receivers are told that the rest does not come.
     BreakingOff {
@@ -59,23 +71,31 @@ pub(crate) enum Ending {
 
 impl Ending {
     /// Begins the end, or brings the deadline of one that has begun nearer.
+    /// With `is_cut`, what was taken is delivered, and then the session is broken off.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
         by: Instant,
+        is_cut: bool,
         source: &mut Source,
-        registry: &Registry,
+        audience: &Audience,
     ) {
         match self {
             Self::Open => {
                 *self = Self::Confirming {
                     deadline: by,
                     end: source.lead(),
-                    has_reporters: registry.receiver_count() > 0,
+                    is_cut,
+                    has_reporters: audience.receiver_count() > 0,
+                    heard: source.counters().upstream_handled,
                 };
-                source.close(now);
+                if is_cut {
+                    source.uncork();
+                } else {
+                    source.close(now);
+                }
             }
-            Self::Confirming { deadline, .. } | Self::Announcing { deadline } => {
+            Self::Confirming { deadline, .. } | Self::Announcing { deadline, .. } => {
                 *deadline = by.min(*deadline);
             }
             Self::BreakingOff { .. } | Self::Over(_) => {}
@@ -83,41 +103,61 @@ impl Ending {
     }
 
     /// Takes every step that can be taken now.
-    pub(crate) fn advance(&mut self, now: Instant, source: &mut Source, registry: &mut Registry) {
+    pub(crate) fn advance(&mut self, now: Instant, source: &mut Source, audience: &mut Audience) {
         if let Self::Confirming {
             deadline,
             end,
+            is_cut,
             has_reporters,
+            heard,
         } = *self
         {
             let linger = source.config().linger();
-            if is_confirmed(end, source, registry) {
-                registry.close(now);
+            let has_reporters = has_reporters || audience.receiver_count() > 0;
+            let is_awaited = audience.receiver_count() > 0 || audience.awaits(end);
+            let is_late = now >= deadline;
+            let is_confirmed = is_confirmed(end, source, audience);
+            if is_cut && (is_confirmed || is_late) {
+                *self = Self::break_off(now, is_confirmed, source);
+            } else if is_confirmed {
+                audience.close(now);
                 // With everything in the hands of those who report, nobody is left to ask for it.
-                let left = if has_reporters {
-                    CONFIRMED_LINGER
+                let (left, heard_until) = if has_reporters {
+                    (CONFIRMED_LINGER, None)
+                } else if source.takes_reports() {
+                    (linger.min(UNHEARD_LINGER), Some((now + linger, heard)))
                 } else {
-                    linger
+                    (linger, None)
                 };
                 source.shorten_linger(now, left);
-                *self = Self::Announcing { deadline };
-            } else if source.is_over() {
-                *self = Self::Over(Ended::Unconfirmed);
-            } else if now >= deadline {
-                source.abort(now, 0, false);
-                *self = Self::BreakingOff {
-                    spms: source.counters().spms + BREAK_OFF_SPMS,
-                    until: now + BREAK_OFF_TIME_MAX,
+                *self = Self::Announcing {
+                    deadline,
+                    heard_until,
                 };
-            } else if registry.receiver_count() > 0 {
+            } else if source.is_over()
+                || (is_late && source.is_drained() && audience.has_given(end))
+            {
+                audience.close(now);
+                *self = Self::Over(Ended::Unconfirmed);
+            } else if is_late {
+                *self = Self::break_off(now, false, source);
+            } else if is_awaited {
                 source.extend_linger(deadline);
             } else {
                 source.shorten_linger(now, linger);
             }
         }
+        if let Self::Announcing {
+            heard_until: Some((until, heard)),
+            ..
+        } = *self
+            && source.counters().upstream_handled > heard
+        {
+            source.extend_linger(until);
+        }
         match *self {
             Self::Announcing { .. } if source.is_over() => *self = Self::Over(Ended::Confirmed),
-            Self::Announcing { deadline } if now >= deadline => {
+            Self::Announcing { deadline, .. } if now >= deadline => {
                 *self = Self::Over(Ended::Hurried);
             }
             Self::BreakingOff { spms, until } if source.counters().spms >= spms || now >= until => {
@@ -127,15 +167,23 @@ impl Ending {
         }
     }
 
+    fn break_off(now: Instant, repairs: bool, source: &mut Source) -> Self {
+        source.abort(now, 0, repairs);
+        Self::BreakingOff {
+            spms: source.counters().spms + u64::from(BREAK_OFF_SPMS),
+            until: now + BREAK_OFF_TIME_MAX,
+        }
+    }
+
     /// When [`Ending::advance`] has something to do.
-    pub(crate) fn due(&self, source: &Source, registry: &Registry) -> Option<Instant> {
+    pub(crate) fn due(&self, source: &Source, audience: &Audience) -> Option<Instant> {
         let (can_go_on, deadline) = match *self {
             Self::Open | Self::Over(_) => return None,
             Self::Confirming { deadline, end, .. } => {
-                let can_go_on = source.is_over() || is_confirmed(end, source, registry);
+                let can_go_on = source.is_over() || is_confirmed(end, source, audience);
                 (can_go_on, deadline)
             }
-            Self::Announcing { deadline } => (source.is_over(), deadline),
+            Self::Announcing { deadline, .. } => (source.is_over(), deadline),
             Self::BreakingOff { spms, until } => (source.counters().spms >= spms, until),
         };
         earliest(can_go_on.then_some(Instant::ZERO), Some(deadline))
@@ -157,17 +205,10 @@ impl Ending {
 }
 
 /// True when everything was sent and nobody who reports lacks any of it.
-fn is_confirmed(end: u64, source: &Source, registry: &Registry) -> bool {
+fn is_confirmed(end: u64, source: &Source, audience: &Audience) -> bool {
     #[cfg(feature = "planted-bugs")]
     if base::planted::is_planted(base::planted::Bug::ConfirmedTooEarly) {
         return source.is_drained();
     }
-    source.is_drained() && registry.has_confirmed(end)
+    source.is_drained() && audience.has_confirmed(end)
 }
-
-/// How long the end is still announced when everyone who reports has confirmed everything.
-const CONFIRMED_LINGER: Duration = Duration::from_millis(30);
-/// How often receivers are told that a session was broken off: as often as at a good end.
-const BREAK_OFF_SPMS: u64 = 3;
-/// How long that may take under a rate limit.
-const BREAK_OFF_TIME_MAX: Duration = Duration::from_secs(1);

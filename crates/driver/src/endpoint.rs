@@ -48,7 +48,7 @@ pub trait Handle<S: ?Sized>: Endpoint {
     fn handle_timeout(&mut self, now: Instant, sink: &mut S);
 
     /// True while the application takes nothing: the loop then leaves packets in the socket, which
-    /// is the back-pressure, and goes on with timers, reports and control connections.
+    /// is the back-pressure, and timers, reports and control connections go on.
     fn is_full(&self, _sink: &S) -> bool {
         false
     }

@@ -2,8 +2,10 @@
 //!
 //! [`Driver`] is generic over [`base::Io`], so real sockets and the simulator execute the same
 //! loop, and over [`Endpoint`], what stands at this end of a session: a [`Publisher`] or
-//! [`Subscriber`] of messages, an [`ObjectSender`] or [`ObjectReceiver`] of files. It makes no
-//! protocol decision; those live in `pgm` and `delivery`.
+//! [`Subscriber`] of messages, an [`ObjectSender`] or [`ObjectReceiver`] of files. The loop itself
+//! decides nothing. What a session is opened with (`opening`), how it ends (`ending`) and what
+//! passes between a source and its receivers (`steering`) is decided here, because it joins `pgm`
+//! and `delivery`, which do not know each other; everything else of the protocol is theirs.
 //!
 //! ```text
 //!   Io::recv --> batch --> Endpoint::handle --> sink (messages, events)
@@ -31,6 +33,8 @@ pub use object_sender::ObjectSender;
 
 mod opening;
 pub use opening::{Identity, Receiving, Sending};
+
+pub mod parameters;
 
 mod publisher;
 pub use publisher::Publisher;

@@ -1,13 +1,14 @@
 //! How a session begins: everything that follows from its configuration, decided here alone.
 //!
 //! The owner says where the session is and who takes part; the programs draw identifiers from the
-//! system, a simulation from its seed. Who follows the receivers' rate, how often receivers report,
-//! what the mark says and which windows a sender of files has is the same for both.
+//! system, a simulation from its seed. Everything else is decided here, the same for both: whether
+//! the rate follows the receivers, how often receivers report, what the mark says, and which
+//! windows a sender of files has.
 
 use std::net::{IpAddr, SocketAddr};
 
 use base::{Instant, PathId};
-use delivery::{Policy, RateConfig, RegistryConfig, SlowPolicy};
+use delivery::{AudienceConfig, Policy, RateConfig, SlowPolicy};
 use pgm::{Config, Mode, Rate, Receiver, ReceiverSetup, Source, SourceSetup, fec::Combine};
 use wire::pgm::{Gsi, Mark, Profile, Tsi};
 
@@ -53,7 +54,7 @@ impl Identity {
     }
 }
 
-/// A sending session that is to be opened.
+/// A sending session, before it is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Sending {
     /// Protocol parameters.
@@ -66,7 +67,7 @@ pub struct Sending {
     pub own: IpAddr,
     /// The TCP port on which receivers report; `None` when they are not asked to.
     pub control_port: Option<u16>,
-    /// Who it is.
+    /// The identity of this end.
     pub identity: Identity,
     /// What computes parity.
     pub combine: Combine,
@@ -93,7 +94,7 @@ impl Sending {
     }
 }
 
-/// A receiving session that is to be opened.
+/// A receiving session, before it is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Receiving {
     /// Protocol parameters.
@@ -127,16 +128,16 @@ impl Receiving {
     }
 }
 
-/// What the registry of a sender of messages is told besides its owner's choices.
-pub(crate) fn settle_registry(registry: &mut RegistryConfig, config: &Config) {
-    registry.report_sqns = report_sqns(config, registry.expected);
-    registry.rate = rate_control(config, registry.policy == Policy::Wait);
+/// The settings of a message sender's audience that are not its owner's choice.
+pub(crate) fn settle_audience(audience: &mut AudienceConfig, config: &Config) {
+    audience.report_sqns = report_sqns(config, audience.expected);
+    audience.rate = rate_control(config, audience.policy == Policy::Wait);
 }
 
-/// What the sender of a plan is told besides its owner's choices.
-pub(crate) fn settle_plan(plan: &mut delivery::PlanSenderConfig, config: &Config) {
-    plan.report_sqns = report_sqns(config, plan.expected_count());
-    plan.rate = rate_control(config, plan.slow == SlowPolicy::Wait);
+/// The settings of a transfer sender that are not its owner's choice.
+pub(crate) fn settle_transfer(transfer: &mut delivery::TransferSenderConfig, config: &Config) {
+    transfer.report_sqns = report_sqns(config, transfer.expected_count());
+    transfer.rate = rate_control(config, transfer.slow == SlowPolicy::Wait);
 }
 
 /// With a rate that nobody set, and a sender that waits for its receivers, the rate follows their

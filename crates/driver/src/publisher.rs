@@ -1,11 +1,11 @@
-//! The sending end of a message session: a PGM source, and the registry of reporting receivers.
+//! The sending end of a message session: a PGM source, and the audience of reporting receivers.
 
 use std::time::Duration;
 
 use base::{
     Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, RunLimit, Verdict,
 };
-use delivery::{LinkCommand, Registry, RegistryConfig, RegistryEvent};
+use delivery::{Audience, AudienceConfig, AudienceEvent, LinkCommand};
 use pgm::{Full, Source};
 use wire::pgm::{Data, Profile};
 
@@ -15,32 +15,48 @@ use crate::{Ended, Endpoint, Handle, Sending, ending::Ending, opening, steering}
 #[derive(Debug)]
 pub struct Publisher {
     source: Source,
-    registry: Registry,
+    audience: Audience,
     ending: Ending,
     /// Bytes taken since runs were last asked for, with their PGM headers.
     fresh_bytes: usize,
+    /// Nothing leaves before those who are expected have joined.
+    keeps_for_expected: bool,
 }
 
 impl Publisher {
-    /// Opens a session. `registry` holds the owner's choices: what it says about rates and report
+    /// Opens a session. `audience` holds the owner's choices: what it says about rates and report
     /// intervals is overwritten, as that follows from the protocol parameters.
     #[must_use]
-    pub fn open(sending: &Sending, mut registry: RegistryConfig, now: Instant) -> Self {
-        opening::settle_registry(&mut registry, &sending.config);
+    pub fn open(sending: &Sending, mut audience: AudienceConfig, now: Instant) -> Self {
+        opening::settle_audience(&mut audience, &sending.config);
         let source = sending.source(Profile::Messages, now);
-        Self::new(source, Registry::new(registry))
+        Self::new(source, Audience::new(audience))
     }
 
-    /// Joins a source and its registry as they are: for those who vary what
+    /// Joins a source and its audience as they are: for those who vary what
     /// [`Publisher::open`] decides.
     #[must_use]
-    pub const fn new(source: Source, registry: Registry) -> Self {
+    pub const fn new(source: Source, audience: Audience) -> Self {
         Self {
             source,
-            registry,
+            audience,
             ending: Ending::Open,
             fresh_bytes: 0,
+            keeps_for_expected: false,
         }
+    }
+
+    /// Keeps everything back until those who are expected have joined: they get it from the first
+    /// message on, also those who begin with the first packet that they hear.
+    pub fn keep_for_expected(&mut self) {
+        self.keeps_for_expected = true;
+        self.follow_audience();
+    }
+
+    fn follow_audience(&mut self) {
+        // A receiver that has reported was admitted, so it will say good-bye.
+        self.keeps_for_expected &= !self.audience.has_heard_expected();
+        self.source.set_waiting(self.keeps_for_expected);
     }
 
     /// Takes one message into the transmit log; it leaves with the next turn. Gives the position
@@ -77,18 +93,32 @@ impl Publisher {
         self.fresh_bytes + len + Data::HEAD_LEN > RunLimit::BYTES_MAX
     }
 
+    /// True when something waits that may leave at `now`.
+    #[inline]
+    #[must_use]
+    pub fn has_due(&self, now: Instant) -> bool {
+        self.source.has_due(now)
+    }
+
     /// What waits for company leaves with the next run.
     pub const fn uncork(&mut self) {
         self.source.uncork();
     }
 
     /// Begins the end of the session in good order, or brings the deadline of one that has begun
-    /// nearer. Further turns send everything, wait until the receivers that report have it or are
-    /// gone, and announce the end. What is not confirmed by the deadline is broken off, and
-    /// receivers are told. [`Publisher::ended`] says when that is done and how.
+    /// nearer. Further turns send everything, wait until those who are expected have come and all
+    /// who report have it or are gone, and announce the end. What is not confirmed by the deadline
+    /// is broken off, and receivers are told. [`Publisher::ended`] says when that is done and how.
     pub fn close(&mut self, now: Instant, deadline: Instant) {
         self.ending
-            .begin(now, deadline, &mut self.source, &self.registry);
+            .begin(now, deadline, false, &mut self.source, &self.audience);
+    }
+
+    /// As [`Publisher::close`], but when everything was delivered, the session is broken off and
+    /// receivers are told so: its owner had more to say and cannot.
+    pub fn break_off(&mut self, now: Instant, deadline: Instant) {
+        self.ending
+            .begin(now, deadline, true, &mut self.source, &self.audience);
     }
 
     /// How the session has ended; `None` while it goes on or is being closed.
@@ -109,13 +139,13 @@ impl Publisher {
     }
 
     /// The reporting receivers.
-    pub const fn registry(&self) -> &Registry {
-        &self.registry
+    pub const fn audience(&self) -> &Audience {
+        &self.audience
     }
 
     /// The next event about a receiver.
-    pub fn pop_event(&mut self) -> Option<RegistryEvent> {
-        self.registry.pop_event()
+    pub fn pop_event(&mut self) -> Option<AudienceEvent> {
+        self.audience.pop_event()
     }
 
     /// Packets thrown away, by reason.
@@ -132,15 +162,18 @@ impl Handle<()> for Publisher {
 
     fn drain(&mut self, now: Instant, (): &mut ()) {
         self.ending
-            .advance(now, &mut self.source, &mut self.registry);
-        steering::follow(&mut self.source, &mut self.registry, now);
+            .advance(now, &mut self.source, &mut self.audience);
+        let state = steering::state_of(&self.source, now);
+        let wanted = self.audience.observe(now, &state);
+        steering::follow(&mut self.source, &wanted);
+        self.follow_audience();
     }
 
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {
-        self.registry.handle_timeout(now);
+        self.audience.handle_timeout(now);
         // Before the source, which may be over otherwise while somebody lacks something.
         self.ending
-            .advance(now, &mut self.source, &mut self.registry);
+            .advance(now, &mut self.source, &mut self.audience);
         self.source.handle_timeout(now);
     }
 }
@@ -149,16 +182,16 @@ impl Endpoint for Publisher {
     fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
         // What left in the turn before may be reported already: a report beyond the lead is cut to
         // it, and a receiver that has everything would stand behind until it reports again.
-        self.registry.set_lead(self.source.unsent() - 1);
-        self.registry.handle_link(now, link, event, data);
+        self.audience.set_lead(self.source.unsent() - 1);
+        self.audience.handle_link(now, link, event, data);
     }
 
     fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
-        self.registry.poll_link()
+        self.audience.poll_link()
     }
 
     fn link_sent(&mut self, link: LinkId, taken: usize) {
-        self.registry.link_sent(link, taken);
+        self.audience.link_sent(link, taken);
     }
 
     fn link_opened(&mut self, _key: u32, _link: LinkId) {}
@@ -177,8 +210,8 @@ impl Endpoint for Publisher {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        let ending = self.ending.due(&self.source, &self.registry);
-        let parts = base::earliest(self.source.next_timeout(), self.registry.next_timeout());
+        let ending = self.ending.due(&self.source, &self.audience);
+        let parts = base::earliest(self.source.next_timeout(), self.audience.next_timeout());
         base::earliest(ending, parts)
     }
 }
@@ -186,11 +219,11 @@ impl Endpoint for Publisher {
 #[cfg(test)]
 mod tests {
     use base::PathId;
-    use delivery::RegistryConfig;
+    use delivery::AudienceConfig;
     use pgm::{Config, SourceSetup};
     use wire::{
         object::{Hello, Message, Pos},
-        pgm::{Gsi, Tsi},
+        pgm::{Gsi, Mark, Tsi},
     };
 
     use super::*;
@@ -198,23 +231,29 @@ mod tests {
     const LINK: LinkId = LinkId(1);
     const SESSION: u64 = 9;
 
+    const TSI: Tsi = Tsi {
+        gsi: Gsi([1; 6]),
+        port: 4,
+    };
+
     fn publisher(now: Instant) -> Publisher {
+        publisher_with(None, now)
+    }
+
+    fn publisher_with(mark: Option<Mark>, now: Instant) -> Publisher {
         let setup = SourceSetup {
-            tsi: Tsi {
-                gsi: Gsi([1; 6]),
-                port: 4,
-            },
+            tsi: TSI,
             destination_port: 7,
             group: ([239, 1, 1, 1], 7).into(),
             nla: [10, 0, 0, 1].into(),
             path: PathId(0),
             first_sqn: 100,
             seed: 1,
-            mark: None,
+            mark,
         };
         let source = Source::new(Config::default(), setup, now);
-        let registry = Registry::new(RegistryConfig::new(SESSION));
-        Publisher::new(source, registry)
+        let audience = Audience::new(AudienceConfig::new(SESSION));
+        Publisher::new(source, audience)
     }
 
     fn say(publisher: &mut Publisher, now: Instant, message: &Message<'_>) {
@@ -310,7 +349,95 @@ mod tests {
         };
         say(&mut publisher, now, &Message::Pos(pos));
 
-        assert_eq!(publisher.registry().counters().reports_ahead, 0);
-        assert!(publisher.registry().has_confirmed(sqn + 1));
+        assert_eq!(publisher.audience().counters().reports_ahead, 0);
+        assert!(publisher.audience().has_confirmed(sqn + 1));
+    }
+
+    /// An expected receiver joins on `link` and says that it has everything below `contiguous`.
+    fn join(publisher: &mut Publisher, now: Instant, link: LinkId, contiguous: Option<u64>) {
+        let peer = ([10, 0, 0, 2], 4000).into();
+        publisher.handle_link(now, link, LinkEvent::Accepted { peer }, &[]);
+        let hello = Hello {
+            version_min: 1,
+            version_max: 1,
+            instance: 1,
+            session: SESSION,
+            name: "r",
+            nonce: None,
+        };
+        let mut bytes = Vec::new();
+        Message::Hello(hello).emit(&mut bytes);
+        if let Some(contiguous) = contiguous {
+            let pos = Pos {
+                contiguous,
+                ..Pos::default()
+            };
+            Message::Pos(pos).emit(&mut bytes);
+        }
+        publisher.handle_link(now, link, LinkEvent::Data, &bytes);
+        publisher.drain(now, &mut ());
+    }
+
+    fn expecting(count: u32, now: Instant) -> Publisher {
+        let mut publisher = publisher(now);
+        let mut config = AudienceConfig::new(SESSION);
+        config.expected = count;
+        publisher.audience = Audience::new(config);
+        publisher
+    }
+
+    #[test]
+    fn an_expected_receiver_whose_connection_breaks_is_awaited_at_the_end() {
+        let start = Instant::from_nanos(1_000_000_000);
+        let s = |n: u64| start + Duration::from_secs(n);
+        let mut publisher = expecting(1, start);
+        join(&mut publisher, start, LINK, Some(100));
+        let sqn = publisher.offer(b"message").unwrap();
+        send_all(&mut publisher, start);
+        publisher.close(start, s(60));
+        publisher.handle_link(s(1), LINK, LinkEvent::Closed, &[]);
+        for n in 1..20 {
+            publisher.drain(s(n), &mut ());
+            publisher.handle_timeout(s(n), &mut ());
+            send_all(&mut publisher, s(n));
+        }
+        assert!(!publisher.is_confirmed(), "it lacks the message");
+        assert_eq!(publisher.ended(), None);
+        join(&mut publisher, s(20), LinkId(2), Some(sqn + 1));
+        assert_eq!(publisher.audience().counters().refused, 0);
+        assert!(publisher.is_confirmed());
+    }
+
+    #[test]
+    fn one_that_joins_and_never_reports_keeps_nobody_from_beginning() {
+        let now = Instant::from_nanos(1_000_000_000);
+        let mut publisher = expecting(1, now);
+        publisher.keep_for_expected();
+        send_all(&mut publisher, now);
+        publisher.offer(b"message").unwrap();
+        join(&mut publisher, now, LINK, None);
+        assert_eq!(leaving(&mut publisher, now), 0, "it has not reported");
+        let peer = ([10, 0, 0, 3], 4000).into();
+        publisher.handle_link(now, LinkId(2), LinkEvent::Accepted { peer }, &[]);
+        let hello = Hello {
+            version_min: 1,
+            version_max: 1,
+            instance: 2,
+            session: SESSION,
+            name: "other",
+            nonce: None,
+        };
+        let mut bytes = Vec::new();
+        Message::Hello(hello).emit(&mut bytes);
+        let contiguous = 100;
+        let pos = Pos {
+            contiguous,
+            ..Pos::default()
+        };
+        Message::Pos(pos).emit(&mut bytes);
+        publisher.handle_link(now, LinkId(2), LinkEvent::Data, &bytes);
+        publisher.drain(now, &mut ());
+        let soon = now + Duration::from_millis(1);
+        assert_eq!(leaving(&mut publisher, soon), 1, "one has reported");
     }
 }

@@ -10,6 +10,7 @@ use wire::{
     pgm::{Packed, Tsi},
 };
 
+use crate::parameters::LEAVE_TIME_MAX;
 use crate::{Endpoint, Handle, Receiving, endpoint::stream_of};
 
 /// Takes what a [`Subscriber`] receives. Messages of one session come in order.
@@ -27,8 +28,9 @@ pub trait MessageSink {
     }
 }
 
-/// What a receiver's application is told besides data.
+/// What a receiver's application gets besides data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SessionEvent {
     /// A sender was heard for the first time.
     Found {
@@ -48,14 +50,13 @@ pub enum SessionEvent {
         /// How many in a row.
         count: u64,
     },
-    /// The sender has a receiver of this name already, perhaps one that died without a word: this
-    /// one goes on trying for a while, and is taken in or refused.
+    /// The sender already has a receiver of this name, perhaps one that died silently: this one
+    /// keeps trying for a while, and is then admitted or refused.
     NameTaken {
         /// Whose.
         session: u32,
     },
-    /// The sender does not take this receiver in: it holds nothing back for it. What comes is
-    /// still received.
+    /// The sender refuses this receiver and holds nothing back for it. Messages are still received.
     Refused {
         /// Whose.
         session: u32,
@@ -120,7 +121,7 @@ enum Leaving {
 
 impl Subscriber {
     /// How long telling the senders may take when a subscriber leaves.
-    pub const LEAVE_TIME_MAX: Duration = Duration::from_secs(1);
+    pub const LEAVE_TIME_MAX: Duration = LEAVE_TIME_MAX;
 
     /// Opens a session. With `reporter` it reports to senders that ask for it, unless the protocol
     /// parameters allow nothing beyond PGM.
@@ -154,7 +155,8 @@ impl Subscriber {
         self.reporter.as_ref()
     }
 
-    /// Packets that the kernel has dropped so far for want of buffer space: the owner knows.
+    /// Packets that the kernel has dropped so far because a socket buffer was full; the owner knows
+    /// the count.
     pub const fn set_host_drops(&mut self, packets: u64) {
         self.host_drops = packets;
     }
@@ -279,9 +281,9 @@ impl Subscriber {
                 ReporterEvent::Refused {
                     session, reason, ..
                 } => sink.event(SessionEvent::Refused { session, reason }),
-                // Who answers from the address of the packets is no forgery.
+                // A sender that answers from the address of its packets is not forged.
                 ReporterEvent::Joined { session, .. } => self.receiver.vouch(session),
-                ReporterEvent::Closed { .. } => {}
+                ReporterEvent::Closed { session } => self.receiver.conclude(session),
             }
         }
     }

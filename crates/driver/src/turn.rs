@@ -3,6 +3,7 @@
 use base::{Budget, Instant, Io, IoFault, LinkEvent, Outcome, RecvBatch, RunLimit, Segments};
 use delivery::LinkCommand;
 
+use crate::parameters::{LINK_COMMANDS_MAX, LINK_EVENTS_MAX, RUNS_MAX};
 use crate::{Endpoint, Handle};
 
 base::counters! {
@@ -115,7 +116,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         Ok(buffers)
     }
 
-    fn serve_links(&mut self, now: Instant) -> usize {
+    fn serve_links(&mut self, now: Instant) -> u32 {
         for served in 0..LINK_EVENTS_MAX {
             let Some((link, event)) = self.io.link_event(&mut self.link_data) else {
                 return served;
@@ -131,7 +132,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         LINK_EVENTS_MAX
     }
 
-    fn pump_links(&mut self) -> usize {
+    fn pump_links(&mut self) -> u32 {
         for done in 0..LINK_COMMANDS_MAX {
             match self.endpoint.poll_link() {
                 None => return done,
@@ -156,7 +157,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         LINK_COMMANDS_MAX
     }
 
-    fn send_runs(&mut self, now: Instant) -> usize {
+    fn send_runs(&mut self, now: Instant) -> u32 {
         self.blocked = false;
         let RunLimit { bytes, datagrams } = self.io.run_limit();
         for sent in 0..RUNS_MAX {
@@ -191,7 +192,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
 
     /// Sends what waits to be sent without looking at what has arrived, which the turn after it
     /// does: for a message that must not wait for that. Gives how many runs left.
-    pub fn send_ready(&mut self) -> usize {
+    pub fn send_ready(&mut self) -> u32 {
         let now = self.tick();
         self.send_runs(now)
     }
@@ -225,11 +226,11 @@ pub struct Turn {
     /// Receive buffers handled.
     pub buffers: usize,
     /// Control-connection events handled.
-    pub link_events: usize,
+    pub link_events: u32,
     /// Commands to control connections carried out.
-    pub link_commands: usize,
+    pub link_commands: u32,
     /// Runs sent.
-    pub runs: usize,
+    pub runs: u32,
     /// The socket was full: wait for room before the next turn.
     pub blocked: bool,
 }
@@ -244,11 +245,6 @@ impl Turn {
             && (self.runs == 0 || self.blocked)
     }
 }
-
-/// Runs sent before the loop looks at the receive side again, so that NAKs are served at full rate.
-const RUNS_MAX: usize = 4;
-const LINK_EVENTS_MAX: usize = 64;
-const LINK_COMMANDS_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -381,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_turn_hands_over_every_datagram_and_looks_up_between_runs() {
-        let mut driver = driver(RUNS_MAX + 1);
+        let mut driver = driver(RUNS_MAX as usize + 1);
         driver.io.arrivals.extend([vec![1], vec![2, 2]]);
         let mut sink = Vec::new();
         let turn = driver.turn(&mut sink).unwrap();
@@ -392,7 +388,7 @@ mod tests {
         );
         assert_eq!(driver.turn(&mut sink).unwrap().runs, 1);
         assert!(driver.turn(&mut sink).unwrap().is_idle());
-        assert_eq!(driver.counters().runs, RUNS_MAX as u64 + 1);
+        assert_eq!(driver.counters().runs, u64::from(RUNS_MAX) + 1);
     }
 
     #[test]

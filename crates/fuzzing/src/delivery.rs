@@ -11,9 +11,9 @@ use std::{
 
 use base::{Instant, LinkEvent, LinkId};
 use delivery::{
-    Entry, Key, LinkCommand, Plan, PlanLimits, PlanOutcome, PlanReceiver, PlanReceiverConfig,
-    PlanSender, PlanSenderConfig, Registry, RegistryConfig, Reporter, ReporterConfig,
-    ReporterEvent, StreamState,
+    Audience, AudienceConfig, Entry, Key, LinkCommand, Manifest, ManifestLimits, Reporter,
+    ReporterConfig, ReporterEvent, StreamState, TransferOutcome, TransferReceiver,
+    TransferReceiverConfig, TransferSender, TransferSenderConfig,
     memory::{MemoryContent, MemoryStore},
 };
 use wire::{
@@ -26,60 +26,60 @@ const SESSION: u64 = 7;
 /// A manifest: what is accepted holds no path that leaves the tree, and reads back the same.
 ///
 /// **Panics**: when that does not hold.
-pub fn plan(data: &[u8]) {
-    let limits = PlanLimits {
+pub fn manifest(data: &[u8]) {
+    let limits = ManifestLimits {
         slabs_max: 1 << 16,
-        ..PlanLimits::default()
+        ..ManifestLimits::default()
     };
-    let Ok(plan) = Plan::from_manifest(data.to_vec(), &limits) else {
+    let Ok(manifest) = Manifest::from_bytes(data.to_vec(), &limits) else {
         return;
     };
-    for entry in plan.entries() {
+    for entry in manifest.entries() {
         let mut names = entry.path.split(|&byte| byte == b'/');
         assert!(names.all(|name| !matches!(name, b"" | b"." | b"..") && !name.contains(&0)));
         assert_ne!(entry.target.first(), Some(&b'/'));
     }
     let mut at = 0;
-    for index in 0..plan.slab_count() {
-        let slab = plan.slab(index);
+    for index in 0..manifest.slab_count() {
+        let slab = manifest.slab(index);
         assert_eq!(slab.start, at);
         at += u64::from(slab.len);
     }
-    assert_eq!(at, plan.content_bytes());
-    assert_eq!(Plan::id_of(data), plan.id());
+    assert_eq!(at, manifest.content_bytes());
+    assert_eq!(Manifest::id_of(data), manifest.id());
 }
 
-/// A registry whose receivers say anything.
+/// An audience whose receivers say anything.
 ///
 /// **Panics**: when a hold is beyond what was sent, or anything inside breaks.
-pub fn registry(data: &[u8]) {
-    let mut registry = Registry::new(RegistryConfig::new(SESSION));
+pub fn audience(data: &[u8]) {
+    let mut audience = Audience::new(AudienceConfig::new(SESSION));
     let lead = (1 << 32) - 5;
     for operation in Operations::new(data) {
-        registry.set_lead(lead);
+        audience.set_lead(lead);
         match operation {
             Operation::Link(now, link, event, bytes) => {
-                registry.handle_link(now, link, event, bytes);
+                audience.handle_link(now, link, event, bytes);
             }
             Operation::Greet(now, link, name) => {
-                registry.handle_link(now, link, LinkEvent::Data, &greeting(name));
+                audience.handle_link(now, link, LinkEvent::Data, &greeting(name));
             }
-            Operation::Time(now) | Operation::Block(now, _) => registry.handle_timeout(now),
+            Operation::Time(now) | Operation::Block(now, _) => audience.handle_timeout(now),
         }
-        assert!(registry.hold().is_none_or(|hold| hold <= lead + 1));
-        drain(|| registry.poll_link().map(taken));
+        assert!(audience.hold().is_none_or(|hold| hold <= lead + 1));
+        drain(|| audience.poll_link().map(taken));
     }
 }
 
-/// A plan sender whose receivers say anything.
+/// A transfer sender whose receivers say anything.
 ///
 /// **Panics**: when it calls a transfer proven, or anything inside breaks.
 pub fn sender(data: &[u8]) {
-    let keyless = PlanSenderConfig::new(SESSION, 1);
+    let keyless = TransferSenderConfig::new(SESSION, 1);
     let outcome = sender_with(keyless, data);
     // The proof is a hash of random content: nobody can have guessed it.
     assert!(!outcome.is_proven());
-    let mut keyed = PlanSenderConfig::new(SESSION, 1);
+    let mut keyed = TransferSenderConfig::new(SESSION, 1);
     keyed.key = Some(Key::derive(b"nobody has it"));
     let outcome = sender_with(keyed, data);
     assert!(
@@ -88,10 +88,11 @@ pub fn sender(data: &[u8]) {
     );
 }
 
-fn sender_with(config: PlanSenderConfig, data: &[u8]) -> PlanOutcome {
+fn sender_with(config: TransferSenderConfig, data: &[u8]) -> TransferOutcome {
     let entries = vec![Entry::file("a", 3000), Entry::directory("d")];
-    let (plan, content) = MemoryContent::generate(entries, [0; 16], 1).expect("it is a plan");
-    let mut sender = PlanSender::new(config, plan, content, Instant::ZERO);
+    let (manifest, content) =
+        MemoryContent::generate(entries, [0; 16], 1).expect("it is a manifest");
+    let mut sender = TransferSender::new(config, manifest, content, Instant::ZERO);
     let mut out = [0; 1000];
     let mut sqn = 0;
     for operation in Operations::new(data) {
@@ -116,26 +117,27 @@ fn sender_with(config: PlanSenderConfig, data: &[u8]) -> PlanOutcome {
     sender.outcome()
 }
 
-/// A plan receiver whose sender says anything, after a plausible beginning.
+/// A transfer receiver whose sender says anything, after a plausible beginning.
 ///
 /// **Panics**: when it calls content delivered that does not hash to its seals, or anything inside
 /// breaks.
 pub fn receiver(data: &[u8]) {
-    receiver_with(PlanReceiverConfig::new("r", 1), data);
-    let mut keyed = PlanReceiverConfig::new("r", 1);
+    receiver_with(TransferReceiverConfig::new("r", 1), data);
+    let mut keyed = TransferReceiverConfig::new("r", 1);
     keyed.key = Some(Key::derive(b"nobody has it"));
     let receiver = receiver_with(keyed, data);
     assert_eq!(
-        receiver.plan_id(),
+        receiver.manifest_id(),
         None,
         "nobody is believed without the key"
     );
 }
 
-fn receiver_with(config: PlanReceiverConfig, data: &[u8]) -> PlanReceiver<MemoryStore> {
+fn receiver_with(config: TransferReceiverConfig, data: &[u8]) -> TransferReceiver<MemoryStore> {
     let entries = vec![Entry::file("a", 300), Entry::file("b", 5)];
-    let (plan, content) = MemoryContent::generate(entries, [0; 16], 1).expect("it is a plan");
-    let mut receiver = PlanReceiver::new(config, MemoryStore::default(), Instant::ZERO);
+    let (manifest, content) =
+        MemoryContent::generate(entries, [0; 16], 1).expect("it is a manifest");
+    let mut receiver = TransferReceiver::new(config, MemoryStore::default(), Instant::ZERO);
     receiver.dial(
         Instant::ZERO,
         SocketAddr::from(([10, 0, 0, 1], 1)),
@@ -146,7 +148,7 @@ fn receiver_with(config: PlanReceiverConfig, data: &[u8]) -> PlanReceiver<Memory
     let opened = drain(|| receiver.poll_link().map(taken));
     receiver.link_opened(opened.expect("it dials"), LINK);
     receiver.handle_link(Instant::ZERO, LINK, LinkEvent::Opened, &[]);
-    receiver.handle_link(Instant::ZERO, LINK, LinkEvent::Data, &welcome(&plan));
+    receiver.handle_link(Instant::ZERO, LINK, LinkEvent::Data, &welcome(&manifest));
     for operation in Operations::new(data) {
         match operation {
             Operation::Link(now, _, LinkEvent::Data, bytes) => {
@@ -155,7 +157,7 @@ fn receiver_with(config: PlanReceiverConfig, data: &[u8]) -> PlanReceiver<Memory
             Operation::Link(now, ..) => {
                 // Now and then the truth, so that the later steps are reached.
                 let header = BlockHeader::data(ObjectId::MANIFEST, 0).to_bytes();
-                receiver.handle_block(now, &[&header[..], plan.manifest()].concat());
+                receiver.handle_block(now, &[&header[..], manifest.bytes()].concat());
             }
             Operation::Greet(now, link, _) => {
                 let header = BlockHeader::data(ObjectId::CONTENT, 0).to_bytes();
@@ -188,8 +190,8 @@ pub fn reporter(data: &[u8]) {
     let mut mark = Mark::new(Profile::Messages, SESSION);
     mark.control_port = 7501;
     let entries = vec![Entry::file("a", 1)];
-    let (plan, _) = MemoryContent::generate(entries, [0; 16], 1).expect("it is a plan");
-    let truth = welcome(&plan);
+    let (manifest, _) = MemoryContent::generate(entries, [0; 16], 1).expect("it is a manifest");
+    let truth = welcome(&manifest);
     let mut link = LINK;
     let (mut is_welcome, mut is_sent_away) = (false, false);
     for operation in Operations::new(data) {
@@ -243,17 +245,17 @@ fn greeting(name: u8) -> Vec<u8> {
     bytes
 }
 
-fn welcome(plan: &Arc<Plan>) -> Vec<u8> {
+fn welcome(manifest: &Arc<Manifest>) -> Vec<u8> {
     let mut bytes = Vec::new();
     Message::Welcome(Welcome {
         version: VERSION,
         slot: 0,
-        plan: plan.id().0,
+        manifest: manifest.id().0,
         session: SESSION,
         receiver_count: 1,
         report_interval_us: 1000,
         report_sqns: 1,
-        manifest_bytes: plan.manifest().len() as u64,
+        manifest_bytes: manifest.bytes().len() as u64,
         is_late: false,
     })
     .emit(&mut bytes);

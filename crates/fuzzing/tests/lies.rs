@@ -19,7 +19,7 @@ proptest! {
             data.extend_from_slice(&[kind, parameter, bytes.len() as u8]);
             data.extend_from_slice(&bytes);
         }
-        delivery::registry(&data);
+        delivery::audience(&data);
         delivery::sender(&data);
         delivery::receiver(&data);
     }
@@ -75,7 +75,7 @@ proptest! {
                 _ => [7, 0, 0],
             });
         }
-        delivery::registry(&data);
+        delivery::audience(&data);
         delivery::sender(&data);
         delivery::receiver(&data);
     }
@@ -84,7 +84,7 @@ proptest! {
     fn arbitrary_manifests_never_break_a_plan(
         data in proptest::collection::vec(any::<u8>(), 0..300),
     ) {
-        delivery::plan(&data);
+        delivery::manifest(&data);
     }
 
     #[test]

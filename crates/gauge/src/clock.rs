@@ -1,5 +1,5 @@
-//! What the clocks of this host are good for: where time comes from, who keeps it right, how wrong
-//! it may be, and whether one-way delays can be had from it.
+//! How accurate this host's clocks are: where time comes from, which daemon keeps it right, how
+//! wrong it may be, and whether one-way delays can be measured with it.
 
 use std::{fs, io, path::Path};
 
@@ -17,6 +17,7 @@ pub use keeper::{Keeper, KeeperState};
 
 /// This host's clocks.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockReport {
     /// What the kernel's clocks run on.
     pub source: String,
@@ -24,7 +25,7 @@ pub struct ClockReport {
     pub sources: Vec<String>,
     /// PTP hardware clocks.
     pub ptp: Vec<PtpClock>,
-    /// Programs that keep the wall clock, and what they say.
+    /// Daemons that keep the wall clock, and their state.
     pub keepers: Vec<Keeper>,
     /// A daemon says that the wall clock is synchronised.
     pub is_synchronised: bool,
@@ -36,7 +37,7 @@ pub struct ClockReport {
     pub offset_ns: i64,
     /// How fast the clock is made to run, in thousandths of a millionth.
     pub frequency_ppb: i64,
-    /// International atomic time less UTC, in seconds; 0 when nobody has set it.
+    /// International atomic time minus UTC, in seconds; 0 when it was never set.
     pub tai_offset_s: i32,
     /// A leap second is to come.
     pub has_leap: bool,
@@ -52,6 +53,7 @@ pub struct ClockReport {
 
 /// A clock in a network adapter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PtpClock {
     /// Its device: `/dev/ptp0`.
     pub device: String,
@@ -59,7 +61,8 @@ pub struct PtpClock {
     pub name: String,
     /// The largest correction that it takes, in thousandths of a millionth.
     pub adjustment_ppb_max: u64,
-    /// How far it is from the wall clock; none where this user may not ask, which `remark` says.
+    /// How far it is from the wall clock; none where this user may not read it, and `remark` says
+    /// so.
     pub offset: Option<PtpOffset>,
     /// Why there is no offset.
     pub remark: Option<String>,
@@ -67,6 +70,7 @@ pub struct PtpClock {
 
 /// How far a clock in an adapter is from the wall clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PtpOffset {
     /// The adapter's clock less the wall clock, in nanoseconds.
     pub offset_ns: i64,
@@ -82,7 +86,7 @@ pub struct PtpOffset {
 /// Looks at this host's clocks. It changes nothing and needs no privileges.
 ///
 /// # Errors
-/// When the kernel does not tell the state of its wall clock.
+/// When the kernel does not report the state of its wall clock.
 pub fn clock() -> Result<ClockReport, Error> {
     let found = sys::discipline::read()
         .map_err(|error| net::SystemError::system("read the state of", "the wall clock", &error))?;
@@ -110,15 +114,15 @@ pub fn clock() -> Result<ClockReport, Error> {
 }
 
 impl ClockReport {
-    /// Takes a later reading of the wall clock's state. The kernel's bound grows until the clock's
-    /// keeper sets it back, so bounds that are set against one another must be of one reading.
+    /// Takes a later reading of the wall clock's state. The kernel's bound grows until the daemon
+    /// resets it, so bounds that are compared must be of one reading.
     pub fn set_state(&mut self, state: ClockState) {
         (self.is_synchronised, self.error_ns_max) = (state.is_synchronised, state.error_ns_max);
         (self.has_one_way, self.one_way) = one_way(state.is_synchronised, state.error_ns_max);
     }
 }
 
-/// What follows for one-way delays: each end contributes its own bound.
+/// Whether one-way delays can be measured: each end contributes its own bound.
 fn one_way(is_synchronised: bool, error_ns_max: u64) -> (bool, String) {
     let bound_us = error_ns_max.div_ceil(1_000);
     if !is_synchronised {
@@ -128,8 +132,8 @@ fn one_way(is_synchronised: bool, error_ns_max: u64) -> (bool, String) {
     }
     if error_ns_max > ERROR_NS_MAX {
         let text = format!(
-            "refused: this clock may be wrong by {bound_us} us, more than the delays of a local \
-             network; round trips need no such clock"
+            "refused: this clock may be wrong by {bound_us} us, which is more than the delays of \
+             a local network; use round trips instead"
         );
         return (false, text);
     }
@@ -171,7 +175,7 @@ fn ptp_clocks(home: &Path, tai_offset_s: i32) -> Vec<PtpClock> {
 fn ptp_offset(found: phc::PhcOffset, tai_offset_s: i32) -> PtpOffset {
     let tai_ns = i64::from(tai_offset_s) * 1_000_000_000;
     let from_utc_ns = found.offset_ns.saturating_sub(tai_ns);
-    // Half a second from atomic time at most: it keeps that, and not UTC.
+    // Within half a second of atomic time, the clock keeps atomic time and not UTC.
     let is_tai = tai_offset_s > 0 && from_utc_ns.unsigned_abs() < 500_000_000;
     PtpOffset {
         offset_ns: found.offset_ns,
@@ -206,7 +210,7 @@ fn text(path: &Path) -> String {
         .to_owned()
 }
 
-/// Errors above a millisecond say nothing about delays of microseconds.
+/// A clock with an error above a millisecond cannot measure delays of microseconds.
 const ERROR_NS_MAX: u64 = 1_000_000;
 const READINGS: u64 = 10_000;
 

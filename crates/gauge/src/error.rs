@@ -1,6 +1,9 @@
 //! Why an instrument could not measure.
 
+use std::{io, net::SocketAddr};
+
 use net::{InterfaceError, Remedy, SystemError};
+use sys::errno;
 
 /// Everything that a measurement can fail with. The text names the operation, the target, the cause
 /// and, where there is one, the remedy.
@@ -45,4 +48,17 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// An address that a server cannot have, and who may have it.
+pub(crate) fn cannot_listen(address: SocketAddr, error: &io::Error) -> SystemError {
+    let refused = SystemError::system("listen at", address, error);
+    if error.raw_os_error() != Some(errno::EADDRINUSE) {
+        return refused;
+    }
+    refused.advise(format!(
+        "another program has the port, maybe the same command started before: `ss -tulpn \
+         'sport = :{}'` shows which; end it or listen at another port",
+        address.port()
+    ))
 }

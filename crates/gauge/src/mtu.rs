@@ -1,5 +1,5 @@
 //! The largest packet that passes a path unfragmented, found by sending packets that must not be
-//! fragmented, and who told the truth about it.
+//! fragmented, and which ICMP messages were right about it.
 //!
 //! ```text
 //!   probe(size) --> arrived   the reflector answers at this size, or the host that nobody listens
@@ -7,12 +7,12 @@
 //!               --> silence   tried three times: dropped without a word
 //! ```
 //! What ICMP claims is never taken as the answer: the size it names must arrive, and one byte more
-//! must not. A packet that was said to be too big, and arrives for all that, has arrived: whoever
-//! said so lied. It needs no privileges: Linux hands ICMP errors to the socket that caused them.
+//! must not. When a packet arrives that a router called too big, the router was wrong. It needs no
+//! privileges: Linux hands ICMP errors to the socket that caused them.
 //!
-//! An answer that comes back in fragments proves the way there, not the way back: whoever answers
-//! may fragment what its own way does not take. The largest answer that came whole is looked for
-//! then, too.
+//! An answer that comes back in fragments proves the path there, not the path back: the reflector
+//! may fragment what its own path does not take. Then the largest answer that came whole is looked
+//! for, too.
 
 use std::{
     io,
@@ -44,7 +44,7 @@ pub struct PathMtuReport {
     /// The largest packet whose answer of the same size came back whole; less than `path_mtu` when
     /// larger answers came in fragments. None without a reflector.
     pub path_mtu_back: Option<u32>,
-    /// Who confirmed arrivals.
+    /// What confirmed arrivals.
     pub confirmation: Confirmation,
     /// What routers claimed, without repetitions.
     pub claims: Vec<Claim>,
@@ -61,18 +61,18 @@ pub struct PathMtuReport {
 /// How an arrival is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirmation {
-    /// `towline rtt reflect` answered at the same size. What the way back takes without fragments
-    /// is told by [`PathMtuReport::path_mtu_back`].
+    /// `towline rtt reflect` answered at the same size. [`PathMtuReport::path_mtu_back`] is what
+    /// the path back takes without fragments.
     Reflector,
-    /// The host said that nobody listens on the port: it was there, but of the way back only the
-    /// way of a small packet is known.
+    /// The host answered that nothing listens on the port: the packet arrived, but of the path back
+    /// only small packets are proven.
     PortUnreachable,
 }
 
 /// A router's word about the next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Who said it.
+    /// The router or host that sent it.
     pub router: Option<IpAddr>,
     /// The MTU it named.
     pub mtu: u32,
@@ -83,17 +83,19 @@ pub struct Claim {
 pub enum MtuVerdict {
     /// Everything that leaves here arrives.
     Clear,
-    /// Larger packets are refused by a router that names the right MTU.
+    /// A router refuses larger packets and names the right MTU.
     Told,
-    /// Larger packets vanish without a word: whoever relies on ICMP hangs.
+    /// Larger packets vanish without an ICMP message: a connection that relies on ICMP hangs.
     BlackHole,
     /// A router names an MTU that is not the path's.
     FalseClaim,
+    /// The search was stopped: larger packets than the largest that arrived may arrive, too.
+    Unfinished,
 }
 
 impl Claim {
-    /// Whether larger packets than it names have arrived. A router behind which the path is
-    /// narrower still may name more than `path_mtu`, and be right.
+    /// Whether larger packets than it names have arrived. A router may rightly name more than
+    /// `path_mtu` when the path is narrower behind it.
     #[must_use]
     pub const fn is_refuted(&self, path_mtu: u32) -> bool {
         self.mtu < path_mtu
@@ -176,18 +178,17 @@ impl Search {
     fn run(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<PathMtuReport, Error> {
         let floor = if self.peer.is_ipv6() { 1_280 } else { 68 };
         let mut good = floor.min(self.interface_mtu);
-        if self.probe(good)? != Fate::Arrived {
+        if self.probe(good, is_stopped)? != Fate::Arrived {
             return Err(Error::Measurement(self.silence()));
         }
         // The usual answers first: all of it, then what a router names, then halves.
         let mut bad = self.interface_mtu + 1;
         let mut next = self.interface_mtu;
         while good + 1 < bad {
-            if is_stopped() {
-                return Err(Error::Measurement("stopped".to_owned()));
-            }
-            match self.probe(next)? {
+            match self.probe(next, is_stopped)? {
                 Fate::Arrived => good = next,
+                // Perhaps because the answer came after the wait for it had ended.
+                Fate::TooBig | Fate::Silent if is_stopped() => return Ok(self.unfinished(good)),
                 Fate::TooBig | Fate::Silent => bad = next,
             }
             let claimed = self.claims.last().map(|claim| claim.mtu);
@@ -197,37 +198,41 @@ impl Search {
                 _ => good + (bad - good) / 2,
             };
         }
-        self.search_back(is_stopped)?;
-        // A lie about the last packet may come after its answer.
+        if !self.search_back(is_stopped)? {
+            return Ok(self.unfinished(good));
+        }
+        // A wrong ICMP message about the last packet may come after its answer.
         let end = sys::clock::monotonic() + self.patience;
         while sys::clock::monotonic() < end && !is_stopped() {
             self.drain();
             let left = end.since(sys::clock::monotonic());
             let _ready = datagram::wait_readable(self.socket.as_fd(), left);
-            // What waits there ends the next wait at once: answers that came twice, and errors.
+            // Reads what waits, such as doubled answers and errors: it would end the next wait at
+            // once.
             while datagram::receive(self.socket.as_fd(), &mut [0; 1], false).is_ok() {}
         }
         Ok(self.report(good))
     }
 
-    /// Halves what lies between the largest answer that came whole and the smallest in fragments.
-    fn search_back(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<(), Error> {
+    /// Searches by halves between the largest answer that came whole and the smallest in fragments;
+    /// false when it was stopped.
+    fn search_back(&mut self, is_stopped: &dyn Fn() -> bool) -> Result<bool, Error> {
         let (Some(mut whole), Some(mut pieces)) = (self.whole_back, self.pieces_back) else {
-            return Ok(());
+            return Ok(true);
         };
         while whole + 1 < pieces {
-            if is_stopped() {
-                return Err(Error::Measurement("stopped".to_owned()));
-            }
             let middle = whole + (pieces - whole) / 2;
-            let fate = self.probe(middle)?;
+            let fate = self.probe(middle, is_stopped)?;
+            if is_stopped() {
+                return Ok(false);
+            }
             if fate == Fate::Arrived && self.whole_back == Some(middle) {
                 whole = middle;
             } else {
                 pieces = middle;
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Notes how an answer came back to a packet of `size` bytes.
@@ -236,6 +241,13 @@ impl Search {
             self.pieces_back = Some(self.pieces_back.map_or(size, |it| it.min(size)));
         } else {
             self.whole_back = self.whole_back.max(Some(size));
+        }
+    }
+
+    fn unfinished(&self, path_mtu: u32) -> PathMtuReport {
+        PathMtuReport {
+            verdict: MtuVerdict::Unfinished,
+            ..self.report(path_mtu)
         }
     }
 
@@ -266,8 +278,8 @@ impl Search {
         }
     }
 
-    /// Sends a packet of `size` bytes until its fate is known.
-    fn probe(&mut self, size: u32) -> Result<Fate, Error> {
+    /// Sends a packet of `size` bytes until its fate is known or the caller stops it.
+    fn probe(&mut self, size: u32, is_stopped: &dyn Fn() -> bool) -> Result<Fate, Error> {
         let len = size.saturating_sub(self.headers()) as usize;
         let mut message = vec![0; len.max(PROBE_BYTES_MIN)];
         let mut fate = Fate::Silent;
@@ -287,13 +299,13 @@ impl Search {
                     if size > self.interface_mtu {
                         return Ok(Fate::TooBig);
                     }
-                    // What was said of an earlier packet; this one has not been sent.
+                    // An error of an earlier packet; this one has not been sent.
                     fate = Fate::TooBig;
                     continue;
                 }
                 // Our own link dropped it, as a veth pair does whose far end takes less.
                 Err(error) if error.raw_os_error() == Some(errno::ENOBUFS) => continue,
-                // What an earlier packet met; this one has not been sent.
+                // An error of an earlier packet; this one has not been sent.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) => {
                     let error = SystemError::system("probe the path to", self.peer, &error);
@@ -301,14 +313,14 @@ impl Search {
                 }
             }
             fate = self.listen(message.len());
-            if fate != Fate::Silent {
+            if fate != Fate::Silent || is_stopped() {
                 break;
             }
         }
         Ok(fate)
     }
 
-    /// Waits for what becomes of the packet that was sent last.
+    /// Waits for the fate of the packet that was sent last.
     fn listen(&mut self, len: usize) -> Fate {
         let began = sys::clock::monotonic();
         let (mut end, mut fate) = (began + self.timeout, Fate::Silent);
@@ -347,7 +359,7 @@ impl Search {
             if left.is_zero() {
                 return fate;
             }
-            // A fault ends the wait; what it is, the next round reads.
+            // An error ends the wait; the next round reads it.
             let _ready = datagram::wait_readable(self.socket.as_fd(), left);
         }
     }
@@ -359,7 +371,7 @@ impl Search {
         Fate::Arrived
     }
 
-    /// Reads the error queue: claims are kept, the last word on a packet is given.
+    /// Reads the error queue: keeps the claims, and returns the last message about the packet.
     fn drain(&mut self) -> Option<Fate> {
         let mut fate = None;
         while let Ok(Some(report)) = receive_report(self.socket.as_fd()) {
@@ -396,8 +408,8 @@ impl Search {
 
     fn silence(&self) -> String {
         format!(
-            "{} answers nothing, not even a small packet: run `towline rtt reflect` there, or name \
-             a port where nobody listens and let ICMP through",
+            "{} does not answer even a small packet: run `towline rtt reflect` there, or name a \
+             port where no program listens and let ICMP through",
             self.peer
         )
     }
@@ -406,10 +418,10 @@ impl Search {
 const TRIES: u32 = 3;
 const PATIENCE_MIN: Duration = Duration::from_millis(50);
 const CLAIMS_MAX: usize = 8;
-/// Probes carry no secret; only their answers must be told from strangers.
+/// Probes carry no secret; the token only separates their answers from strangers.
 const TOKEN: u64 = 0x6d74_7520_7072_6f62;
 const UDP_HEADER: u32 = 8;
 /// PGM's common header and that of its data packets.
 const PGM_HEADERS: u32 = 24;
-/// What the length field of an IPv4 packet can say.
+/// The largest length of an IPv4 packet.
 const PACKET_BYTES_MAX: u32 = 65_535;

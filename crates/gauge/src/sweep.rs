@@ -1,12 +1,12 @@
-//! What captures lose and cost by the size of their memory, or of the packets: one system call a
-//! packet (`int:`), the ring of blocks (`ring:`) and the ring of slots (`ring2:`), by turns, on a
-//! virtual cable between two hosts of a lab.
+//! Measures the loss and cost of captures by the size of their memory or of the packets: one system
+//! call a packet (`int:`), the ring of blocks (`ring:`) and the ring of slots (`ring2:`), by turns,
+//! on a virtual cable between two hosts of a lab.
 //!
 //! ```text
 //! host 0: gen: --ring--> cable --> host 1: int: | ring: | ring2: -> null:
 //!         |<- not measured ->|<- processor time of the machine ->|<- not measured ->|
 //! ```
-//! What the source costs when nobody captures is taken off. Losses are those of the account, and of
+//! The cost of the source without a capture is subtracted. Losses are those of the account, and of
 //! the numbers that generated frames carry.
 
 use std::{
@@ -32,6 +32,7 @@ use crate::Error;
 
 /// What changes from run to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SweepBy {
     /// The memory that is shared with the kernel, with packets of 64 to 1518 bytes on the wire.
@@ -42,6 +43,7 @@ pub enum SweepBy {
 
 /// A sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CaptureSweep {
     /// What changes.
     pub by: SweepBy,
@@ -55,6 +57,7 @@ pub struct CaptureSweep {
 
 /// One way to capture, at one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepRow {
     /// `int`, `ring` or `ring2`.
     pub source: &'static str,
@@ -235,7 +238,7 @@ pub fn draw(
         "{} packets/s on a virtual cable; processor time less that of the source alone",
         sweep.packets_per_s
     );
-    let title = format!("What captures lose and cost, {what}");
+    let title = format!("Loss and cost of captures, {what}");
     let scene = captures(&title, &[line], &KINDS.map(curve));
     let about = serde_json::to_string_pretty(rows).unwrap_or_default();
     write_picture(output, format, &scene, "towline stats --sweep", &about)?;

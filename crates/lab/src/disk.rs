@@ -1,4 +1,4 @@
-//! A disk of a given size, seen only by those who are told.
+//! A disk of a given size, seen only by programs that are started on it.
 
 use std::{path::Path, process::Command};
 
@@ -7,8 +7,8 @@ use sys::namespace::{CommandExt as _, Namespace, run_in};
 
 use crate::LabError;
 
-/// An empty filesystem in memory over a directory, for the commands that are given it: disks that
-/// are full, or cannot be written, also when all runs as root. It lives as long as somebody has it.
+/// An empty filesystem in memory over a directory, for the commands that are started on it: a disk
+/// that is full or cannot be written, even for root. It lives as long as a handle to it.
 #[derive(Debug)]
 pub struct Disk {
     mounts: Namespace,

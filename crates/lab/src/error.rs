@@ -19,7 +19,7 @@ pub enum LabError {
         /// What to change so that it works.
         remedy: String,
     },
-    /// The specification asks for what no lab can be.
+    /// The specification is impossible for a lab.
     #[error("no such lab: {0}")]
     Spec(&'static str),
     /// A network object could not be made, changed or read.

@@ -67,7 +67,7 @@ impl Lab {
         &self.hosts
     }
 
-    /// Has the switch send at most `bytes_per_s`, link headers included, to the host at `index`,
+    /// Makes the switch send at most `bytes_per_s`, link headers included, to the host at `index`,
     /// and keep `queue_bytes` waiting: packets one by one, as a slow cable would.
     ///
     /// # Errors
@@ -223,7 +223,7 @@ fn await_that(what: &str, is_ready: impl Fn() -> Result<bool, LabError>) -> Resu
     Ok(())
 }
 
-/// A slow link's timer is late on a busy machine: so much goes at once, two packets at least.
+/// A slow link's timer is late on a busy machine: it sends this much at once, two packets at least.
 const BURSTS_PER_S: u32 = 4_000;
 const BURST_BYTES_MIN: u32 = 3_028;
 /// The number of the first host's interface when joined directly: above what is in use.

@@ -37,9 +37,9 @@ impl LabSpec {
         self
     }
 
-    /// Has the switch cut GSO runs into single packets, as a wire would, so that random loss takes
-    /// packets and not whole runs. Done at the switch's ports and not at the sender, where it costs
-    /// twice as much.
+    /// Makes the switch cut GSO runs into single packets, as a wire would, so that random loss
+    /// takes packets and not whole runs. Done at the switch's ports and not at the sender, where it
+    /// costs twice as much.
     #[must_use]
     pub const fn segments_at_switch(mut self) -> Self {
         self.segments_at_switch = true;

@@ -1,4 +1,4 @@
-//! Whether a run was what was asked for: its rate beside the schedule's and beside the link's.
+//! Whether a run was what was asked for: compares its rate with the schedule's and with the link's.
 
 use crate::Series;
 
@@ -23,9 +23,9 @@ impl Series<'_> {
         let counts = &self.counts;
         if (counts.sent as f64) < counts.slots as f64 * ATTAINED_MIN {
             texts.push(format!(
-                "{:.0}/s of the {asked}/s asked for were sent ({:.1} % of the slots): {} slots \
-                 were missed because the sender was more than a second late, {} messages refused \
-                 by the system; the times are those of what was sent, ask for less",
+                "only {:.0}/s of {asked}/s were sent ({:.1} % of the slots): the sender missed {} \
+                 slots because it was more than a second late, and the system refused {} \
+                 messages; the times are those of the messages that were sent. Use a lower --rate",
                 self.sent_per_s(),
                 counts.sent as f64 * 100.0 / counts.slots as f64,
                 counts.missed,
@@ -34,15 +34,15 @@ impl Series<'_> {
         }
         if let Some(most) = self.link_max_per_s().filter(|most| *most < asked) {
             texts.push(format!(
-                "{asked}/s of this size is more than the link carries ({most}/s): what is lost or \
-                 late is the link's, or its speed is not the one that the system or --link names"
+                "{asked}/s of this size is more than the link carries ({most}/s): the link causes \
+                 the losses and delays, unless it is faster than the system or --link says"
             ));
         }
         texts
     }
 
-    /// Since when nothing was answered to the end, though messages were sent: nanoseconds from the
-    /// start, and how many messages. `None` when the last loss is what may happen on any path.
+    /// When the answers stopped for good, in nanoseconds from the start, and how many messages were
+    /// sent after that. `None` when the losses at the end may happen on any path.
     #[must_use]
     pub fn silence(&self) -> Option<(u64, u64)> {
         let unanswered = self.slices.iter().rev().flat_map(|&(start, run)| {
@@ -54,7 +54,7 @@ impl Series<'_> {
         let (first_ns, count) = unanswered.fold((last_ns, 1), |(_, count), (sent_ns, _)| {
             (sent_ns, count + 1)
         });
-        // A window holds back what would be sent: there fewer say as much.
+        // A window holds messages back, so fewer unanswered ones prove as much.
         let window = match self.setup.per_second {
             Some(_) => self.setup.window.unwrap_or(u32::MAX),
             None => 1,
@@ -70,7 +70,7 @@ impl Series<'_> {
         let (since_ns, count) = self.silence()?;
         Some(format!(
             "answers stopped after {:.2} s: none of the last {count} messages was answered; the \
-             reflector has ended, or the way to it or back is gone",
+             reflector has ended, or the path to it or back is broken",
             since_ns as f64 / 1e9
         ))
     }
@@ -78,10 +78,10 @@ impl Series<'_> {
 
 /// Messages in a row without an answer that no usual loss explains.
 const SILENT_MIN: u64 = 10;
-/// How long they were sent for: a full queue on the way drops more than a few, but not for long.
+/// Time over which they were sent: a full queue on the way drops many packets, but not for long.
 const SILENT_NS_MIN: u64 = 50_000_000;
 
-/// Share of what was asked for that must have been done for a rate to count as attained.
+/// A rate counts as attained from this share of the rate asked for.
 pub const ATTAINED_MIN: f64 = 0.99;
 
 #[cfg(test)]
@@ -128,13 +128,13 @@ mod tests {
             setup,
             samples,
             splits: Vec::new(),
-            marks: Vec::new(),
+            disturbances: Vec::new(),
             end: Some(end),
         };
         File {
             manifest,
             runs: vec![run],
-            is_complete: true,
+            cut: None,
         }
     }
 
@@ -172,7 +172,7 @@ mod tests {
         let [text] = &slow[..] else {
             panic!("{slow:?}");
         };
-        assert!(text.starts_with("1830/s of the 20000/s"), "{text}");
+        assert!(text.starts_with("only 1830/s of 20000/s"), "{text}");
         assert!(text.contains("18170 slots"), "{text}");
         let narrow = shortfalls(20_000, 10_000_000);
         assert!(narrow[0].contains("carries (9615/s)"), "{narrow:?}");

@@ -1,4 +1,4 @@
-//! What a reflector says of its wall clock: the body behind the header of a probe.
+//! What a reflector reports of its wall clock: the body after the header of a probe.
 //!
 //! ```text
 //!   24      25        32              40                48             56         64

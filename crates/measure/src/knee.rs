@@ -1,4 +1,4 @@
-//! Where a sweep of rates bends: the first that a path does not carry as it carries lower ones.
+//! The knee of a sweep of rates: the first rate that a path does not carry as well as lower ones.
 //!
 //! ```text
 //!   p50 |                          /
@@ -36,7 +36,7 @@ impl Strain {
 
     fn of(one: &Series<'_>, lower: &[&Series<'_>]) -> Option<Self> {
         let counts = &one.counts;
-        // What a run that was cut did not come to is no loss.
+        // Messages that a shortened run did not reach are no loss.
         let unanswered = counts.missed + counts.refused + counts.lost;
         let least = |time: fn(&Series<'_>) -> u64| lower.iter().map(|one| time(one)).min();
         let p50 = |one: &Series<'_>| one.latencies.intended().p50_ns;
@@ -56,9 +56,9 @@ impl Strain {
     }
 }
 
-/// Of each series, why it lies beyond the knee of its sweep; `None` for those that do not. A sweep
-/// is what only rates set apart, and needs two of them; beyond its first strained rate all higher
-/// ones are.
+/// For each series, why it lies beyond the knee of its sweep; `None` when it does not. A sweep is
+/// two or more series that differ only in their rate. All rates above the first strained one lie
+/// beyond the knee.
 #[must_use]
 pub fn strains(series: &[Series<'_>]) -> Vec<Option<Strain>> {
     let rate = |one: &Series<'_>| one.setup.per_second;
@@ -136,7 +136,7 @@ mod tests {
             setup,
             samples: (0..100).map(sample).collect(),
             splits: Vec::new(),
-            marks: Vec::new(),
+            disturbances: Vec::new(),
             end: Some(End {
                 counts,
                 repairs: Some(repairs),
@@ -149,7 +149,7 @@ mod tests {
         let file = File {
             manifest: Manifest::default(),
             runs,
-            is_complete: true,
+            cut: None,
         };
         strains(&Series::of(&file))
     }

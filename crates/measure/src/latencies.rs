@@ -102,7 +102,7 @@ impl Latencies {
         }
     }
 
-    /// Longest time that is told from longer ones: a minute.
+    /// Longest time that is recorded exactly, a minute: longer ones count as this.
     pub const VALUE_NS_MAX: u64 = 60_000_000_000;
 }
 
@@ -160,6 +160,7 @@ pub enum Which {
 
 /// The figures of one histogram, in nanoseconds; all zero when nothing was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Percentiles {
     /// How many values.
     pub count: u64,

@@ -11,8 +11,9 @@
 //! ```
 //!
 //! All times are nanoseconds of one monotonic clock since the start of their run. A round trip is
-//! told twice: from the *intended* time of sending, which no stall of the sender or of the far end
-//! can hide, and from the *actual* one. Half a round trip is never called anything.
+//! counted twice: from the *intended* time of sending, which no stall of the sender or of the far
+//! end can hide, and from the *actual* one. Half a round trip never appears: it is not a one-way
+//! delay.
 //!
 //! What it does not do: read clocks, move packets, open files.
 #![forbid(unsafe_code)]
@@ -48,7 +49,7 @@ pub use probe::{PROBE_BYTES_MIN, Probe, ProbeError, ProbeKind};
 pub mod raw;
 
 mod sample;
-pub use sample::{Counts, Mark, MarkKind, Repairs, Sample, Split, StampCounts};
+pub use sample::{Counts, Disturbance, DisturbanceKind, Repairs, Sample, Split, StampCounts};
 
 mod schedule;
 pub use schedule::{Schedule, ScheduleError};

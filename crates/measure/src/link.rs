@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// What carries the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// Plain datagrams.
@@ -40,6 +41,7 @@ impl fmt::Display for Transport {
 
 /// An Ethernet link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Link {
     /// Bits each second.
     pub bits_per_s: u64,

@@ -67,7 +67,7 @@ impl LoadPattern {
         Some(u64::from_le_bytes(place.try_into().ok()?))
     }
 
-    /// True when `message` is exactly message number `sequence`, but for a stamp.
+    /// True when `message` is exactly message number `sequence`, except for a stamp.
     fn is_intact(&self, sequence: u64, message: &[u8], is_stamped: bool) -> bool {
         if message.len() > MESSAGE_BYTES_MAX {
             // No such message is ever made, whatever a stranger writes at its head.
@@ -171,8 +171,8 @@ impl LoadCheck {
         Self::against(&LoadPattern::new(seed))
     }
 
-    /// A check against a pattern that others share: whoever pretends to be a new sender must not
-    /// make this one fill a block.
+    /// A check against a pattern that all senders share: a forged sender must not make this
+    /// receiver fill a block.
     #[must_use]
     pub fn against(pattern: &LoadPattern) -> Self {
         Self {

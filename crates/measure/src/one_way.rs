@@ -1,4 +1,4 @@
-//! One-way delays: what the clocks of two ends justify, and why not when they do not.
+//! One-way delays between two clocks: with their error, or the reason why they cannot be measured.
 //!
 //! ```text
 //!   here    t1 sent                                      t4 received       one wall clock
@@ -7,9 +7,9 @@
 //!
 //!   there = t2 - t1        back = t4 - t3        each +- (error here + error there)
 //! ```
-//! The bounds are what each end's daemon states; nothing is estimated from the round trip, and
-//! half of that is never called a delay. A bound that is not below the delay, and a delay that two
-//! clocks within their bounds could not give, are refusals.
+//! The bounds are what each end's daemon states; nothing is estimated from the round trip. A delay
+//! is refused when the bound is not below it, or when two clocks within their bounds could not give
+//! it.
 
 use serde::Serialize;
 
@@ -32,6 +32,7 @@ pub struct ClockExchange {
 
 /// How good a wall clock is, by its daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockState {
     /// A daemon says that it keeps the clock synchronised.
     pub is_synchronised: bool,
@@ -41,6 +42,7 @@ pub struct ClockState {
 
 /// The delays of one direction, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OneWayTimes {
     /// The least.
     pub min_ns: i64,
@@ -54,6 +56,7 @@ pub struct OneWayTimes {
 
 /// Delays of both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OneWay {
     /// From here to there.
     pub there: OneWayTimes,
@@ -99,8 +102,9 @@ impl OneWay {
                 "the wall clock was set meanwhile".to_owned()
             } else {
                 format!(
-                    "a message would have come {} before it left, more than the +- {} that both \
-                     ends state: at least one clock is worse than its daemon says",
+                    "by these clocks a message arrived {} before it was sent, which is more than \
+                     the error of +- {} that both ends state: at least one clock is worse than \
+                     its daemon says",
                     time(earliest.unsigned_abs()),
                     time(self.error_ns_max)
                 )
@@ -110,8 +114,8 @@ impl OneWay {
         let delay = self.there.p50_ns.min(self.back.p50_ns);
         if bound > 0 && i128::from(delay) <= bound {
             return Err(format!(
-                "the two clocks may differ by {}, and the shorter of the delays would be {}: the \
-                 error is not below what is measured",
+                "the two clocks may differ by {}, but the shorter of the two delays would be {}: \
+                 the error is larger than the delay",
                 time(self.error_ns_max),
                 time(u64::try_from(delay).unwrap_or(0))
             ));
@@ -162,12 +166,14 @@ fn synchronised(exchanges: &[ClockExchange]) -> Result<(), String> {
     match (here, there) {
         (true, true) => Ok(()),
         (false, true) => Err(format!(
-            "nobody keeps this host's clock synchronised; {remedy}"
+            "no daemon keeps this host's clock synchronised; {remedy}"
         )),
         (true, false) => Err(format!(
-            "nobody keeps the far end's clock synchronised; {remedy}"
+            "no daemon keeps the far end's clock synchronised; {remedy}"
         )),
-        (false, false) => Err(format!("nobody keeps either clock synchronised; {remedy}")),
+        (false, false) => Err(format!(
+            "no daemon keeps either clock synchronised; {remedy}"
+        )),
     }
 }
 

@@ -5,7 +5,7 @@
 //!   | "TLRT" | version| kind| size   | token       | sequence    | padding up to `size`
 //!              1        u8    u16 LE   u64 LE        u64 LE
 //! ```
-//! The reflector sends a probe back as it came but for its kind, so an echo has the size of its
+//! The reflector sends a probe back unchanged except for its kind, so an echo has the size of its
 //! probe and no reflector can make traffic grow; it never answers an echo, so two reflectors cannot
 //! feed each other. The token is drawn for each run: an echo with another one is a stranger's.
 
@@ -146,7 +146,7 @@ impl ProbeKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeError {
     /// Shorter than it says, or than the header.
-    #[error("the message was cut")]
+    #[error("the message was cut short")]
     Short,
     /// Something else.
     #[error("the message is not a probe")]

@@ -58,6 +58,7 @@ impl Split {
 
 /// Whose stamps told where the time of stamped messages went. Counts of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StampCounts {
     /// The kernel's, by the wall clock.
@@ -79,9 +80,10 @@ impl StampCounts {
 
 /// Something that happened to the measurement itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Disturbance {
     /// What.
-    pub kind: MarkKind,
+    pub kind: DisturbanceKind,
     /// When it began, in nanoseconds after the start of the run.
     pub at_ns: u64,
     /// How long it lasted.
@@ -90,8 +92,9 @@ pub struct Mark {
 
 /// What can happen to a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum MarkKind {
+pub enum DisturbanceKind {
     /// The measuring thread did not run: somebody else had its processor.
     Pause,
     /// As a pause, of the length and at the distance that the kernel's limit on real-time threads
@@ -101,8 +104,9 @@ pub enum MarkKind {
     ClockStep,
 }
 
-/// How many of what: the accounts of a run, which add up.
+/// The counts of a run, which add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {
     /// Slots of the schedule that came due.
     pub slots: u64,
@@ -142,6 +146,7 @@ impl Counts {
 /// What PGM had to do beneath the messages, at the measuring end: it sends in one session and
 /// receives in another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Repairs {
     /// NAKs of reflectors that missed something.

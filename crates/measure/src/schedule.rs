@@ -2,7 +2,7 @@
 //!
 //! Slot `n` is due at `floor(n * 10^9 / rate)` nanoseconds after the start, computed afresh for
 //! each slot: a gap that is no whole number of nanoseconds (30,000 a second: 33,333.3) carries its
-//! remainder exactly, and the millionth slot is as true as the first.
+//! remainder exactly, and the millionth slot is as exact as the first.
 
 /// A fixed rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The runs of a result that belong together, as one.
 
 use crate::{
-    Counts, Latencies, Mark, Repairs, Sample, Split, StampCounts,
+    Counts, Disturbance, Latencies, Repairs, Sample, Split, StampCounts,
     raw::{File, Manifest, Run, Setup},
 };
 
@@ -64,7 +64,7 @@ impl<'a> Series<'a> {
         for sample in &run.samples {
             self.latencies.take(sample);
         }
-        // A run that was killed has no accounts: what its samples say then.
+        // A run that was killed has no counts: they are taken from its samples.
         let last = run.samples.last().map_or(0, |sample| sample.sent_ns + 1);
         let lasted_ns = run.end.map_or(last, |end| end.lasted_ns.max(last));
         self.slices.push((self.lasted_ns, run));
@@ -101,7 +101,7 @@ impl<'a> Series<'a> {
         })
     }
 
-    /// Every how many messages one was stamped; `None` when that cannot be told.
+    /// One message in this many was stamped; `None` when the result does not show it.
     #[must_use]
     pub fn stamp_interval(&self) -> Option<u64> {
         let gcd = |mut a: u64, mut b: u64| {
@@ -136,11 +136,11 @@ impl<'a> Series<'a> {
     }
 
     /// What happened to the measurement, on the common axis.
-    pub fn marks(&self) -> impl Iterator<Item = Mark> {
+    pub fn disturbances(&self) -> impl Iterator<Item = Disturbance> {
         self.slices.iter().flat_map(|&(start, run)| {
-            run.marks.iter().map(move |mark| Mark {
-                at_ns: start.saturating_add(mark.at_ns),
-                ..*mark
+            run.disturbances.iter().map(move |what| Disturbance {
+                at_ns: start.saturating_add(what.at_ns),
+                ..*what
             })
         })
     }
@@ -184,7 +184,7 @@ pub struct StampingCost {
 }
 
 impl StampingCost {
-    /// By the ranks around the middle: whatever the distribution is.
+    /// From the ranks around the middle, so it holds for every distribution.
     fn of(mut differences: Vec<i64>) -> Option<Self> {
         if differences.len() < PAIRS_MIN {
             return None;
@@ -201,7 +201,7 @@ impl StampingCost {
         })
     }
 
-    /// The cost when it stands out of the noise.
+    /// The cost, when it is above the noise.
     #[must_use]
     pub fn known_ns(&self) -> Option<u64> {
         let cost = u64::try_from(self.p50_ns).ok()?;

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use delivery::{Content as _, Entry, Plan, PlanLimits, Store as _, StoreEvent};
+use delivery::{Content as _, Entry, Manifest, ManifestLimits, Store as _, StoreEvent};
 use towline_net::{FileStore, StoreOptions, Tree};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -33,8 +33,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn write(directory: &Path, files: u32, bytes: u64) -> Result<(), Box<dyn Error>> {
     let named = (0..files).map(|n| Entry::file(&format!("tree/{n:06}"), bytes));
     let entries = std::iter::once(Entry::directory("tree")).chain(named);
-    let plan = Plan::build([0; 16], entries.collect(), &PlanLimits::default())?;
-    let plan = Arc::new(plan);
+    let manifest = Manifest::build([0; 16], entries.collect(), &ManifestLimits::default())?;
+    let manifest = Arc::new(manifest);
     let (bell, rings) = mpsc::channel();
     let options = StoreOptions {
         notify: Some(Box::new(move || {
@@ -51,14 +51,14 @@ fn write(directory: &Path, files: u32, bytes: u64) -> Result<(), Box<dyn Error>>
         }
     };
     let began = Instant::now();
-    store.prepare(&plan);
+    store.prepare(&manifest);
     wait(&mut store)?;
     let prepared = began.elapsed();
     let block = [7; 1400];
     let (mut at, mut slab, mut refused, mut sealed) = (0, 0, 0_u64, 0);
     let mut called = Duration::ZERO;
-    while at < plan.content_bytes() {
-        let len = (plan.content_bytes() - at).min(1400);
+    while at < manifest.content_bytes() {
+        let len = (manifest.content_bytes() - at).min(1400);
         let before = Instant::now();
         let is_taken = store.write(at, &block[..usize::try_from(len)?]);
         called += before.elapsed();
@@ -68,15 +68,18 @@ fn write(directory: &Path, files: u32, bytes: u64) -> Result<(), Box<dyn Error>>
         } else {
             at += len;
         }
-        while slab < plan.slab_count() && plan.slab(slab).range().end <= at && store.seal(slab) {
+        while slab < manifest.slab_count()
+            && manifest.slab(slab).range().end <= at
+            && store.seal(slab)
+        {
             slab += 1;
         }
         while let Some(event) = store.poll_event() {
             sealed += u32::from(matches!(event, StoreEvent::Sealed { .. }));
         }
     }
-    while sealed < plan.slab_count() {
-        if slab < plan.slab_count() && store.seal(slab) {
+    while sealed < manifest.slab_count() {
+        if slab < manifest.slab_count() && store.seal(slab) {
             slab += 1;
         }
         wait(&mut store)?;
@@ -97,15 +100,17 @@ fn write(directory: &Path, files: u32, bytes: u64) -> Result<(), Box<dyn Error>>
 fn read(path: PathBuf) -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     let Tree {
-        plan, mut content, ..
+        manifest,
+        mut content,
+        ..
     } = Tree::read(&[path])?;
     let walked = began.elapsed();
     let mut buffer = vec![0; 256 << 10];
     let (mut at, mut longest) = (0, Duration::ZERO);
-    while at < plan.content_bytes() {
-        let len = (plan.content_bytes() - at).min(256 << 10);
+    while at < manifest.content_bytes() {
+        let len = (manifest.content_bytes() - at).min(256 << 10);
         let before = Instant::now();
-        content.read(&plan, at, &mut buffer[..usize::try_from(len)?])?;
+        content.read(&manifest, at, &mut buffer[..usize::try_from(len)?])?;
         longest = longest.max(before.elapsed());
         at += len;
     }

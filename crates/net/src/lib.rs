@@ -1,5 +1,5 @@
 //! What the pure crates leave to the system: packets and control connections over real [`socket`]s,
-//! files on a real [`disk`]. The two rooms share nothing but [`SystemError`].
+//! files on a real [`disk`]. The two parts share only [`SystemError`].
 //!
 //! [`UdpIo`] is what the run loop drives in the shipped programs. Which interface to use is decided
 //! elsewhere and handed in as an index and a local address.

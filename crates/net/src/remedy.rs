@@ -1,15 +1,14 @@
-//! What can be done about an error, as a value: whoever shows it words it.
+//! What can be done about an error, as a value: the program that shows it words it.
 
 use std::fmt;
 
 /// What the reader of an error can do about it.
 ///
-/// As text it names no flag of any command: a command knows its own, and words those variants that
-/// mean one of them.
+/// Its text names no flag: each command words the variants for which it has a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {
-    /// What these words say, which are the same for everybody.
+    /// A text that is the same in every program.
     Advice(String),
     /// Choose one of these interfaces.
     ChooseInterface {
@@ -27,6 +26,12 @@ pub enum Remedy {
     StopOtherSender,
     /// Name the senders to take files from.
     NameSenders,
+    /// Start what answers measurements of round trips over TCP on the other host.
+    StartReflector,
+    /// Start what receives and sends sweeps on the other host, and let its port through firewalls.
+    StartSweepServer,
+    /// End the other search for a group on this host, or give both ends another port.
+    StopOtherSearch,
 }
 
 /// What this machine does not have.
@@ -58,12 +63,20 @@ impl fmt::Display for Remedy {
                 f.write_str("set one up, or stay on this machine by its loopback interface")
             }
             Self::StopOtherSender => f.write_str(
-                "another sender on this host uses this address and port: stop it, or give this \
-                 one another port, as its receivers, or address",
+                "another sender, or a receiver of a unicast session, uses this address and port on \
+                 this host, perhaps in this program: stop it, or give this one another port, as \
+                 its receivers, or address",
             ),
             Self::NameSenders => {
                 f.write_str("name the senders, allow everybody, or give both ends a key")
             }
+            Self::StartReflector => f.write_str("start a reflector there that answers over TCP"),
+            Self::StartSweepServer => f.write_str(
+                "start a server of sweeps there, and let its port through firewalls, TCP and UDP",
+            ),
+            Self::StopOtherSearch => f.write_str(
+                "end the other search for a group on this host, or give both ends another port",
+            ),
         }
     }
 }

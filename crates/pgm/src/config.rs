@@ -10,16 +10,18 @@
 //! ```
 //!
 //! Text forms: times, sizes, rates and numbers as [`base::quantity`] has them, a rate of `0` for no
-//! limit; lists with commas, empty for none; switches `true`, `false`; times that set themselves
-//! `auto`.
+//! limit; lists with commas, empty for none; switches `true`, `false`; times that follow
+//! measurements `auto`.
 //!
 //! Invariant: a [`Config`] obeys every range of the table and every rule of [`check_rules`].
 
 use std::{fmt, time::Duration};
 
+pub use base::parameter::{Parameter, Role};
+use base::parameter::{Setting, Value, fixed};
+
 mod value;
 pub use value::{Intervals, LateJoin, Rate, Timer};
-use value::{Value, fixed};
 
 #[cfg(test)]
 mod tests;
@@ -118,6 +120,7 @@ macro_rules! parameters {
                 form: <$kind as Value>::FORM,
                 unit: $unit,
                 role: Role::$role,
+                setting: Setting::ByName,
                 source: $source,
                 help: $help,
                 default: || <$kind as Value>::print($default),
@@ -134,25 +137,26 @@ parameters! {
         "largest IP packet, with its IP and UDP headers, that a session sends or expects";
     apdu_bytes_max: usize = 1 << 20, 1 => 1 << 30, "bytes", Both,
         "judgement; OpenPGM receivers take at most 65,535",
-        "longest message; half of a window's bytes is a further bound";
+        "longest message; never more than half of a window's bytes";
     fragments_max: u32 = 1024, 1 => 1 << 20, "packets", Both,
         "apdu_bytes_max at MTU 1500, rounded up; OpenPGM receivers take at most 16",
-        "most packets for one message; half of a window's packets is a further bound";
+        "most packets for one message; never more than half of a window's packets";
     strict_pgm: bool = false, false => true, "switch", Both,
         "design: marking our sessions",
         "leave out every option that RFC 3208 does not define; disables reports and flow control";
 
     tx_window_bytes: usize = 64 << 20, 4096 => 1 << 31, "bytes", Source,
-        "measurement: 0.3 s of history at 1.6 M packets of 1400 bytes lost to no stall of a host",
+        "measurement: 48,000 packets of 1400 bytes; with them no stall of a host lost any",
         "memory for messages that wait to be sent, and for sent ones to repair from (TXW_BYTES)";
     tx_window_sqns: u32 = 1 << 20, 16 => 1 << 24, "packets", Source,
         "tx_window_bytes in packets of 64 bytes",
         "most packets in the transmit window (TXW_SQNS); 16 bytes of memory each";
     object_window_bytes: usize = 24 << 20, 4096 => 1 << 31, "bytes", Source,
-        "judgement: what has left it is read again from its file and sent in the next pass",
-        "tx_window_bytes for files; holds at most one packet for each 256 bytes of it";
+        "judgement: a block that has left it is read from its file again and sent in the next pass",
+        "transmit window of a file transfer, in place of tx_window_bytes; one packet for each 256 \
+         bytes at most";
     tx_backlog_bytes: usize = 4 << 20, 1 => 1 << 31, "bytes", Source,
-        "judgement: tens of runs; more would only crowd out the history that repairs need",
+        "judgement: tens of runs; a larger backlog leaves less of the window for repairs",
         "unsent data that may queue before the application waits; at most a quarter of the window";
     rate: Rate = Rate::Auto, 0 => 125_000_000_000, "bytes a second", Source,
         "RFC 3208 section 5.1.1: TXW_MAX_RTE has no default; Appendix B: congestion control",
@@ -163,13 +167,14 @@ parameters! {
         "length of one burst when a rate is set, as time at that rate (at least 2 packets)";
     pacing_catch_up: Duration = fixed::ms(1), fixed::ZERO => fixed::s(1), "time", Source,
         "measurement: a timer is up to 90 us late, a busy two-core host a millisecond",
-        "lateness of the host that a rate-limited source makes up for";
+        "delay of this host that a rate-limited source makes up for by sending faster";
     cork: Timer = Timer::Auto, fixed::ZERO => fixed::ms(100), "time", Source,
-        "eight times what a run took to hand over lately, at most 50 us; none alone or in files",
-        "longest wait of a few new messages for more to leave with them";
+        "8 times the duration of recent send calls, at most 50 us; none for a single message or \
+         in files",
+        "longest time that new messages wait for more, to leave in one system call";
     repair_share: u32 = 50, 1 => 100, "percent of rate", Source,
         "RFC 3208 section 5.1.3: weighted sharing; judgement",
-        "share of the rate that repairs may take; the rest is for new data alone";
+        "share of the rate that repairs may take; new data always has the rest";
     repair_rate: u64 = 500_000_000, 1000 => 125_000_000_000, "bytes a second", Source,
         "judgement: a third of what one core sends",
         "maximum rate of repairs when no rate is set, so that forged NAKs cannot fill the network";
@@ -187,13 +192,15 @@ parameters! {
         "longest time without an SPM";
     spm_heartbeat_min: Timer = Timer::Auto, fixed::ms(1) => fixed::s(60), "time", Source,
         "the round trip that receivers report, 1 to 5 ms: finds the loss of a last packet",
-        "first interval of SPMs after the last data; answers to SPMRs keep it, and 5 ms (IHB_MIN)";
+        "first interval of SPMs after the last data (IHB_MIN); answers to SPMRs keep at least \
+         this distance, and at least 5 ms";
     spm_heartbeat_max: Duration = fixed::s(5), fixed::ms(1) => fixed::s(3600), "time", Source,
         "judgement: half of spm_ambient",
         "interval to which heartbeat SPMs slow down by doubling (IHB_MAX)";
     spm_heartbeat: Intervals = Intervals::EMPTY, fixed::ms(1) => fixed::s(3600),
         "times", Source, "OpenPGM: PGM_HEARTBEAT_SPM",
-        "list of heartbeat intervals to use instead of doubling; spm_ambient follows the last";
+        "list of heartbeat intervals to use instead of doubling; after the last, spm_ambient is \
+         used";
     flow_window_bytes: usize = 4 << 20, 65_536 => 1 << 31, "bytes", Source,
         "measurement: half of what a default socket buffer (net.core.rmem_max) holds",
         "bytes that a reporting receiver may be behind before the source waits";
@@ -210,7 +217,7 @@ parameters! {
         "RFC 3208 section 9.4: optional",
         "offer late joiners the whole transmit window with OPT_JOIN in SPMs";
     fec_group: u32 = 0, 0 => 128, "packets", Source,
-        "RFC 3208 section 11: a power of two; off as it gains with several receivers only",
+        "RFC 3208 section 11: a power of two; off, as it helps only with several receivers",
         "packets in a parity group: a power of two from 2 to 128; 0 turns parity off";
     fec_on_demand: bool = true, false => true, "switch", Source,
         "RFC 3208 section 11.4: PARITY_PRM_OND",
@@ -227,7 +234,8 @@ parameters! {
 
     late_join: LateJoin = LateJoin::Now, LateJoin::Now => LateJoin::Window, "choice", Receiver,
         "RFC 3208 section 9.4: from the first packet received",
-        "where a late receiver begins: now, offered (OPT_JOIN), or window (all there is)";
+        "where a late receiver begins: now; offered (where the source offers, OPT_JOIN); window \
+         (oldest packet held)";
     rx_window_sqns: u32 = 1 << 20, 16 => 1 << 24, "packets", Receiver,
         "tx_window_sqns of a peer",
         "sequence numbers that a receiver tracks for one sender (RXW_SQNS)";
@@ -238,11 +246,12 @@ parameters! {
         "judgement: four senders at their bound",
         "bytes held for all senders together";
     rx_gaps_max: u32 = 8192, 16 => 1 << 20, "ranges", Receiver,
-        "measurement: 1 % loss at 1 M packets/s and 10 ms to a repair is 100 ranges",
+        "measurement: 1 % loss at 1 M packets/s, repaired after 10 ms, makes 100 ranges",
         "separate ranges of missing packets tracked for one sender; 40 bytes of memory each";
     rx_fec_bytes: usize = 8 << 20, 0 => 1 << 30, "bytes", Receiver,
-        "measurement: 1 % loss at 1 M packets/s and 10 ms to a repair is 80 groups of 64",
-        "memory for packets kept to recover others by parity, for each sender; 0 turns that off";
+        "measurement: 1 % loss at 1 M packets/s, repaired after 10 ms, keeps 80 groups of 64",
+        "memory for each sender's packets that are kept to recover others by parity; 0 turns \
+         parity off";
     peers_max: u32 = 64, 1 => 65_536, "senders", Receiver,
         "judgement",
         "most senders that a receiver follows at the same time";
@@ -270,8 +279,8 @@ parameters! {
         "OpenPGM and libzmq: 50",
         "count a packet as lost after this many confirmed NAKs without a repair";
     repair_time_max: Duration = fixed::s(10), fixed::ms(1) => fixed::s(3600), "time", Receiver,
-        "judgement: retries count time too, as the intervals grow and shrink with the round trip",
-        "least time to keep asking for a missing packet, unless it leaves the sender's window";
+        "judgement: a bound in time, as the retries' intervals follow the round trip",
+        "ask for a missing packet at least for this time, unless it leaves the sender's window";
     spmr_delay: Duration = fixed::ms(50), fixed::ZERO => fixed::s(60), "time", Receiver,
         "RFC 3208 section 13.5: SPMR_BO_IVL about 250 ms; libzmq 25 ms",
         "longest random wait before asking a new sender for an SPM";
@@ -280,7 +289,7 @@ parameters! {
         "time to wait for an SPM before asking again";
     spmr_retries: u32 = 20, 0 => 65_535, "times", Receiver,
         "judgement: five seconds",
-        "how often to ask again for an SPM";
+        "how many times to ask again for an SPM";
 }
 
 impl Config {
@@ -325,38 +334,6 @@ impl ConfigBuilder {
         check_rules(&self.config)?;
         Ok(self.config)
     }
-}
-
-/// One row of the table.
-#[derive(Clone, Copy, Debug)]
-pub struct Parameter {
-    /// Name in `snake_case`; flags and TOML keys may use `-` for `_`.
-    pub name: &'static str,
-    /// The text form that [`ConfigBuilder::set`] takes, in words.
-    pub form: &'static str,
-    /// What the value counts.
-    pub unit: &'static str,
-    /// Which end uses it.
-    pub role: Role,
-    /// Where the default comes from.
-    pub source: &'static str,
-    /// One line for the person who sets it.
-    pub help: &'static str,
-    /// The default as text.
-    pub default: fn() -> String,
-    /// The range as text, both ends included.
-    pub range: fn() -> String,
-}
-
-/// Which end of a session uses a parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The sender.
-    Source,
-    /// The receivers.
-    Receiver,
-    /// Both ends; they should agree.
-    Both,
 }
 
 /// Why a configuration was refused.
@@ -426,7 +403,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// The same for a source of objects: its transmit window is `object_window_bytes`.
+    /// The configuration of a source of objects: its transmit window is `object_window_bytes`.
     #[must_use]
     pub fn for_objects(mut self) -> Self {
         self.tx_window_bytes = self.object_window_bytes;
@@ -478,7 +455,7 @@ fn row_rules(c: &Config) -> [Rule; 2] {
     ]
 }
 
-/// Windows hold packets, and of two times one bounds the other.
+/// Windows hold at least one packet, and times that bound each other are in order.
 fn window_and_timer_rules(c: &Config) -> [Rule; 9] {
     [
         (
@@ -540,7 +517,8 @@ fn window_and_timer_rules(c: &Config) -> [Rule; 9] {
     ]
 }
 
-/// Groups are of a size that the code has, fit the windows, and have no more parity than members.
+/// Parity groups have a size that the code supports, fit the windows, and have at most as much
+/// parity as members.
 fn fec_rules(c: &Config) -> [Rule; 6] {
     let group = c.fec_group as usize;
     let two_groups = 2 * group * c.mtu;

@@ -12,12 +12,9 @@
 //!
 //! It does not look into the state machines; [`crate::node`] adds what their counters must say.
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-    rc::Rc,
-};
+use std::{cell::RefCell, collections::BTreeMap, net::IpAddr, rc::Rc};
+
+use delivery::Key;
 
 use crate::payload::{self, Fnv};
 
@@ -34,18 +31,28 @@ pub struct Ledger {
     failures: Vec<String>,
     hash: Fnv,
     has_strangers: bool,
-    /// Receivers that may miss nothing of a session that waited for them.
-    from_start: BTreeSet<String>,
+    /// The receivers that have begun, by name.
+    receivers: BTreeMap<String, Standing>,
 }
 
 /// The ledger as publishers and receivers of one run share it.
 pub type SharedLedger = Rc<RefCell<Ledger>>;
+
+/// What a receiver may demand.
+#[derive(Debug)]
+struct Standing {
+    key: Option<Key>,
+    /// It may miss nothing of a session that waited for it.
+    from_start: bool,
+}
 
 /// The life of one publisher: a session.
 #[derive(Debug)]
 struct Publication {
     /// Its transport session identifier, as text.
     name: String,
+    /// Only receivers with the same report to it, and are waited for.
+    key: Option<Key>,
     /// Its host.
     source: IpAddr,
     /// Position of the first packet.
@@ -58,7 +65,7 @@ struct Publication {
     is_closed: bool,
     /// Its sender began when all receivers had joined: they may miss nothing.
     has_waited: bool,
-    /// The position that each receiver has been given everything before.
+    /// For each receiver, the position before which it has been given everything.
     reached: BTreeMap<String, u64>,
 }
 
@@ -81,20 +88,29 @@ impl Ledger {
             failures: Vec::new(),
             hash: Fnv::new(stream),
             has_strangers: false,
-            from_start: BTreeSet::new(),
+            receivers: BTreeMap::new(),
         }
     }
 
-    /// Somebody else may open sessions too: what comes of them is nobody's concern.
+    /// An intruder may open sessions too, which are not judged.
     pub const fn tolerate_strangers(&mut self, tolerates: bool) {
         self.has_strangers = tolerates;
     }
 
     /// Notes a new session of the host at `source` whose first packet will have position `start`,
-    /// and which cuts messages into pieces of `piece_len` bytes.
-    pub fn open(&mut self, name: String, source: IpAddr, start: u64, piece_len: usize) -> usize {
+    /// and which cuts messages into pieces of `piece_len` bytes. Receivers report to it that have
+    /// the same `key`.
+    pub fn open(
+        &mut self,
+        name: String,
+        key: Option<Key>,
+        source: IpAddr,
+        start: u64,
+        piece_len: usize,
+    ) -> usize {
         self.publications.push(Publication {
             name,
+            key,
             source,
             start,
             piece_len,
@@ -140,13 +156,33 @@ impl Ledger {
         self.publications[publication].is_closed = true;
     }
 
-    /// A receiver process begins: of those that may miss nothing, or another.
-    pub fn begin(&mut self, who: &str, from_start: bool) {
-        if from_start {
-            self.from_start.insert(who.to_owned());
-        } else {
-            self.from_start.remove(who);
+    /// A receiver process with this key begins: of those that may miss nothing, or another.
+    pub fn begin(&mut self, who: &str, key: Option<Key>, from_start: bool) {
+        let standing = Standing { key, from_start };
+        self.receivers.insert(who.to_owned(), standing);
+    }
+
+    /// The sender has taken a receiver in: it may be one that has its key, and no other.
+    pub fn admit(&mut self, publication: usize, who: &str) {
+        let of = &self.publications[publication];
+        if !self.is_wanted(of, who) {
+            let text = format!("{}: took in {who}, which has not its key", of.name);
+            self.fail(text);
         }
+    }
+
+    /// True for a receiver that reports to the sender, if it reports at all.
+    fn is_wanted(&self, of: &Publication, who: &str) -> bool {
+        let standing = self.receivers.get(who);
+        standing.is_some_and(|standing| standing.key == of.key)
+    }
+
+    /// True for a receiver that the sender has waited for, and that may miss nothing.
+    fn is_owed_all(&self, of: &Publication, who: &str) -> bool {
+        let standing = self.receivers.get(who);
+        of.has_waited
+            && self.is_wanted(of, who)
+            && standing.is_some_and(|standing| standing.from_start)
     }
 
     /// A receiver has been given everything before `position` of a session.
@@ -165,9 +201,8 @@ impl Ledger {
     pub fn confirm<'a>(&mut self, publication: usize, who: impl Iterator<Item = &'a str>) {
         let of = &self.publications[publication];
         let has_all = |name: &str| of.reached.get(name).is_some_and(|&at| at >= of.end);
-        let is_owed = |name: &&str| of.has_waited && self.from_start.contains(*name);
         let lacking: Vec<_> = who
-            .filter(is_owed)
+            .filter(|name| self.is_owed_all(of, name))
             .filter(|name| of.start < of.end && !has_all(name))
             .map(|name| format!("{name} has {:?}", of.reached.get(name)))
             .collect();
@@ -213,6 +248,16 @@ impl Ledger {
             .iter()
             .map(|one| one.records.len() as u64)
             .sum()
+    }
+
+    /// Messages published in the sessions whose senders wait for `who`.
+    #[must_use]
+    pub fn published_for(&self, who: &str) -> u64 {
+        let wanted = self
+            .publications
+            .iter()
+            .filter(|of| self.is_wanted(of, who));
+        wanted.map(|of| of.records.len() as u64).sum()
     }
 
     /// Packets that new data was cut into, in all sessions.

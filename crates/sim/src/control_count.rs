@@ -1,5 +1,5 @@
 //! What receivers say on their control connections: how many messages, and how many of them in the
-//! busiest second, so that a run can be held to the bounds that reports have.
+//! busiest second, so that a run can check the bounds of reports.
 
 use std::collections::BTreeMap;
 

@@ -31,8 +31,8 @@ impl Frame {
     /// Flips up to `bits_max` random bits.
     ///
     /// An error that leaves the Internet checksum right may hit the data of ODATA and RDATA only,
-    /// and taints the frame; elsewhere bits are drawn until the checksum notices, because what a
-    /// forged header does is not for a 16-bit sum to prevent.
+    /// and taints the frame; elsewhere bits are drawn until the checksum notices, because a 16-bit
+    /// sum cannot prevent forged headers.
     pub fn corrupt(&mut self, bits_max: u32, rng: &mut Rng) {
         if self.bytes.is_empty() {
             return;

@@ -1,5 +1,5 @@
 //! The processes of a run: the shipped loop around a publisher or a receiver, with an application
-//! that offers what the workload says, or holds what it is given against the ledger.
+//! that offers what the workload says, or compares what it is given with the ledger.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -95,7 +95,7 @@ impl SimNode {
     }
 }
 
-/// Sees a loop that turns without getting anywhere: time moves only by what its turns cost.
+/// Detects a loop that turns without progress: time moves only by the cost of its turns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     idle_turns: u32,

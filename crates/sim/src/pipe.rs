@@ -58,7 +58,7 @@ pub enum Fault {
     Corrupt {
         /// In how many datagrams.
         chance: Ratio,
-        /// At most so many bits in one.
+        /// At most this many bits in one datagram.
         bits_max: u32,
     },
     /// A serialising link with a queue that drops at its tail.
@@ -90,7 +90,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe of these faults, drawing from a generator of its own.
+    /// A pipe of these faults, with its own random generator.
     #[must_use]
     pub fn new(faults: &[Fault], rng: Rng) -> Self {
         let stages = faults.iter().map(|&fault| Stage {

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use base::Rng;
+use delivery::Key;
 use driver::Ended;
 use serde::Deserialize;
 
@@ -16,7 +17,7 @@ use crate::{
     stream::StreamConditions,
 };
 
-/// One run, but for its seed.
+/// One run, except for its seed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -159,7 +160,7 @@ impl TryFrom<String> for FirstSqn {
 pub enum PolicyPlan {
     /// The sender waits for the slowest.
     Wait,
-    /// The slow one loses, and is told.
+    /// The slow one loses messages, and learns how many.
     #[default]
     Lose,
     /// The slow one is dropped.
@@ -176,8 +177,7 @@ pub struct Workload {
     pub size_min: usize,
     /// Longest.
     pub size_max: usize,
-    /// One message in so many has a size of at most 100 bytes; 0 for none. Small ones are what
-    /// fills runs.
+    /// One message in N has a size of at most 100 bytes; 0 for none. Small messages fill runs.
     pub small_one_in: u64,
     /// Time between bursts.
     pub gap: Span,
@@ -225,9 +225,9 @@ pub struct ObjectsPlan {
     pub join_timeout: Span,
     /// After which time without progress a receiver is given up.
     pub progress_timeout: Span,
-    /// Every so many writes a receiver's store is full; 0 for never.
+    /// A receiver's store is full after every N writes; 0 for never.
     pub store_full_every: u64,
-    /// So many slabs come out wrong at each receiver, as if its disk had turned a bit.
+    /// This many slabs come out wrong at each receiver, as if its disk had turned a bit.
     pub seals_wrong: u64,
 }
 
@@ -274,6 +274,9 @@ pub struct EndPlan {
     pub ends_at: Option<Span>,
     /// How long a sender of messages may take to end before it breaks off.
     pub patience: Span,
+    /// The secret that its key follows from. A sender waits for those receivers alone that have the
+    /// same, or like itself none.
+    pub secret: Option<String>,
 }
 
 impl Default for EndPlan {
@@ -291,7 +294,17 @@ impl Default for EndPlan {
             starts_at: Span::default(),
             ends_at: None,
             patience: Span::millis(300_000),
+            secret: None,
         }
+    }
+}
+
+impl EndPlan {
+    /// The key that follows from its secret.
+    #[must_use]
+    pub fn key(&self) -> Option<Key> {
+        let secret = self.secret.as_ref()?;
+        Some(Key::derive(secret.as_bytes()))
     }
 }
 
@@ -393,9 +406,9 @@ impl TryFrom<String> for Who {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndedPlan {
-    /// Everyone who reports has everything.
+    /// Every receiver that reports has everything.
     Confirmed,
-    /// So they have, and the deadline cut the announcement short.
+    /// All are confirmed, and the deadline cut the announcement short.
     Hurried,
     /// Receivers that were expected never came.
     Unconfirmed,

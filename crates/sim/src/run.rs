@@ -100,7 +100,8 @@ impl fmt::Display for Report {
 /// Runs `plan` with `seed`. A panic inside is a failure of the run, not of the caller.
 ///
 /// # Errors
-/// When the plan's parameters do not make a valid configuration, or name who is not there.
+/// When the plan's parameters do not make a valid configuration, or name an end that does not
+/// exist.
 pub fn run(plan: &Plan, seed: u64) -> Result<Report, PlanError> {
     let setting = Setting::new(plan, seed)?;
     Ok(finish(setting, false).0)
@@ -326,17 +327,14 @@ impl<'a> Setting<'a> {
     fn check_plan(&self, wire: &WireCounts, data_lost: u64, receivers: &[Totals]) {
         let check = self.plan.check;
         let mut ledger = self.ledger.borrow_mut();
-        let published = match self.plan.objects {
-            Some(_) => 1,
-            None => ledger.published(),
-        };
         for (i, got) in receivers
             .iter()
             .enumerate()
             .filter(|(_, got)| !got.is_crashed && !got.has_left)
         {
-            if check.all_delivered && got.messages + got.damaged != published {
-                let text = format!("receiver {i} got {} of {published} messages", got.messages);
+            let (taken, owed) = (got.messages + got.damaged - got.unowed, got.owed);
+            if check.all_delivered && taken != owed {
+                let text = format!("receiver {i} got {taken} of {owed} messages");
                 ledger.fail(text);
             }
             if check.all_ended && got.ended != self.plan.senders.len() as u64 {
@@ -421,7 +419,10 @@ impl Maker {
 
     fn sending(&mut self, io: SimIo, index: usize) -> SimNode {
         let session = self.plan.session;
-        let all = session.reports.then_some(self.plan.receivers.len());
+        let end = &self.plan.senders[index];
+        let receivers = self.plan.receivers.iter();
+        let wanted = receivers.filter(|receiver| receiver.secret == end.secret);
+        let all = session.reports.then(|| wanted.count());
         let now = io.world_now();
         let plan = PublisherPlan {
             config: self.config,
@@ -434,8 +435,9 @@ impl Maker {
             reports: session.reports || self.plan.objects.is_some(),
             control_port: CONTROL_PORT,
             workload: self.plan.workload,
-            ends_at: self.ends_at(&self.plan.senders[index]),
-            patience: self.plan.senders[index].patience.0,
+            ends_at: self.ends_at(end),
+            patience: end.patience.0,
+            key: end.key(),
         };
         let ledger = self.ledger.clone();
         if let (Some(objects), Some(tree)) = (self.plan.objects, self.tree.clone()) {
@@ -460,9 +462,11 @@ impl Maker {
             group: self.group,
             seed: self.rng.next_u64(),
             reports: session.reports,
-            // Those that were waited for miss nothing; who comes later begins where it joins.
+            // Receivers that were waited for miss nothing; one that comes later begins where it
+            // joins.
             from_start: session.reports && now == self.started,
             ends_at: self.ends_at(&self.plan.receivers[number]),
+            key: self.plan.receivers[number].key(),
         };
         if let Some(objects) = self.plan.objects
             && let Some(tree) = &self.tree

@@ -1,4 +1,5 @@
-//! Runs nodes in a world: who is due gets its turn, who crashes is dropped and made anew.
+//! Runs nodes in a world: a node that is due gets its turn, one that crashes is dropped and made
+//! anew.
 
 use base::Instant;
 
@@ -53,7 +54,7 @@ impl<N: Node> Simulation<N> {
                 }
             }
             Step::Restarted(id) => {
-                // One that had come to its end by itself: its program is started once more.
+                // A node that had ended normally: its program is started once more.
                 if let Some(mut node) = self.nodes[id.0].take() {
                     node.crashed();
                 }

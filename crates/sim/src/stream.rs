@@ -112,7 +112,7 @@ impl End {
 pub(crate) enum StreamEvent {
     /// The oldest of what is on its way there arrives.
     Arrive { stream: usize, to: usize },
-    /// The other side is gone: that end is told.
+    /// The other side is gone: this end learns it.
     Reset { stream: usize, to: usize },
 }
 
@@ -411,7 +411,7 @@ impl World {
                     continue;
                 }
                 if side == 1 && !end.is_open {
-                    // Whoever lives there when the call arrives takes it or refuses it.
+                    // The process that runs there when the call arrives takes it or refuses it.
                     continue;
                 }
                 end.is_closed_told = true;
@@ -425,7 +425,7 @@ impl World {
         }
     }
 
-    /// Nobody is told; the peer's keep-alive finds out.
+    /// The peer is not notified; its keep-alive finds out.
     fn lose_power(&mut self, stream: usize, side: usize) {
         let end = &mut self.streams[stream].ends[side];
         end.unsent.clear();

@@ -22,11 +22,42 @@ use crate::{
 /// The plan that `seed` stands for.
 #[must_use]
 pub fn plan(seed: u64) -> Plan {
-    with_endings(seed, without_endings(seed))
+    with_keys(seed, with_endings(seed, without_endings(seed)))
 }
 
-/// Owners that end their programs in the middle, or do not wait for a good end, in one run of four:
-/// drawn apart, so that what a seed stands for stays the same except for that.
+/// Ends that have a key, another one or none, in one run of three of messages with reports: drawn
+/// apart, as endings are. A receiver that its sender waits for gets the same promises as without
+/// keys.
+fn with_keys(seed: u64, mut plan: Plan) -> Plan {
+    let rng = &mut Rng::new(seed ^ 0x6b65_7973);
+    if plan.objects.is_some() || !plan.session.reports || !rng.chance(1, 3) {
+        return plan;
+    }
+    let mut draw = |ends: &mut [EndPlan], without_one_in: u64| {
+        for end in ends {
+            let own = match rng.below(2 * without_one_in) {
+                0 => None,
+                1 => Some("another"),
+                _ => Some("own"),
+            };
+            end.secret = own.map(str::to_owned);
+        }
+    };
+    draw(&mut plan.senders, 6);
+    draw(&mut plan.receivers, 3);
+    // Only a receiver that the sender waits for surely hears it before a host that forges its
+    // session.
+    let mut all = plan.senders.iter().chain(&plan.receivers);
+    let is_alike = all.all(|end| end.secret == plan.senders[0].secret);
+    if let Some(intruder) = &mut plan.intruder {
+        intruder.forges_sessions &= is_alike;
+    }
+    plan
+}
+
+/// Owners that end their programs in the middle, or do not wait for a good end, in one run of four.
+/// They have a generator of their own, so that adding them did not change the other draws of a
+/// seed.
 fn with_endings(seed: u64, mut plan: Plan) -> Plan {
     let rng = &mut Rng::new(seed ^ 0x0e2d_1465);
     if !rng.chance(1, 4) {
@@ -76,7 +107,12 @@ fn without_endings(seed: u64) -> Plan {
         index(rng.between(1, 8))
     };
     let share = Menu::draw(rng);
-    let senders: Vec<_> = (0..senders).map(|_| end(rng, share, false)).collect();
+    let sender = |rng: &mut Rng| EndPlan {
+        // A sender waits as long for those whom it expects: it is over before the run has to be.
+        patience: Span::millis(100_000),
+        ..end(rng, share, false)
+    };
+    let senders: Vec<_> = (0..senders).map(|_| sender(rng)).collect();
     let receivers: Vec<_> = (0..receivers)
         .map(|_| end(rng, share, !session.reports))
         .collect();
@@ -304,7 +340,7 @@ fn config(rng: &mut Rng, session: SessionPlan) -> BTreeMap<String, String> {
             format!("{}us", rng.between(0, 10_000)),
         );
     }
-    // Handing a run over takes no simulated time: where it is not set, nothing waits for company.
+    // Handing a run over takes no simulated time, so an automatic cork is zero.
     if rng.chance(1, 3) {
         set("cork", format!("{}us", rng.between(0, 2_000)));
     }
@@ -334,8 +370,8 @@ fn config(rng: &mut Rng, session: SessionPlan) -> BTreeMap<String, String> {
     config
 }
 
-/// With parity in one run of three: drawn apart, so that what a seed stands for stays the same but
-/// for that.
+/// With parity in one run of three. It has a generator of its own, so that adding it did not change
+/// the other draws of a seed.
 fn parity(seed: u64, mut config: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let rng = &mut Rng::new(seed ^ 0x000f_ec00);
     if !rng.chance(1, 3) {
@@ -482,7 +518,7 @@ fn end(rng: &mut Rng, menu: Menu, may_start_late: bool) -> EndPlan {
 
 fn faults(rng: &mut Rng, menu: Menu) -> Vec<Fault> {
     let mut list = Vec::new();
-    // Half the links of a run with a fault have it: groups are never all alike.
+    // Half the links of a run with a fault have it, so that receivers differ.
     let here = |on: bool, rng: &mut Rng| on && rng.chance(1, 2);
     if here(menu.loss, rng) {
         let strong = rng.chance(1, 4);

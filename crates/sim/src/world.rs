@@ -17,23 +17,30 @@
 use std::{
     cell::RefCell,
     cmp::Ordering,
-    collections::{BTreeSet, BinaryHeap, VecDeque},
+    collections::{BTreeSet, BinaryHeap},
     net::{IpAddr, SocketAddr},
     rc::Rc,
     time::Duration,
 };
 
-use base::{Arrival, Instant, LinkEvent, LinkId, Rng, Socket};
+use base::{Arrival, Instant, Rng, Socket};
 
 use crate::{
     control_count::{ControlCounts, ControlTally},
-    fault::IoFaults,
     frame::Frame,
     pipe::{Fault, Flight, Pipe},
     stream::{Stream, StreamConditions, StreamEvent},
     trace::Trace,
     wire_count::{Tally, WireCounts},
 };
+
+mod action;
+pub use action::{Action, CrashKind, CutDirection};
+
+mod endpoint;
+pub(crate) use endpoint::Endpoint;
+use endpoint::SKB_OVERHEAD_BYTES;
+pub use endpoint::{EndpointCounts, EndpointId, EndpointSetup};
 
 /// Everything that exists in one run.
 #[derive(Debug)]
@@ -126,20 +133,10 @@ impl World {
             0 => 40_000 + u16::try_from(id.0 % 20_000).unwrap_or(0),
             bound => bound,
         };
-        self.endpoints.push(Endpoint {
-            upstream: SocketAddr::new(self.hosts[setup.host.0].address, port),
-            rng: self.rng.fork(),
-            setup: setup.clone(),
-            is_up: true,
-            epoch: 0,
-            received: VecDeque::new(),
-            received_bytes: 0,
-            link_events: VecDeque::new(),
-            wake_at: None,
-            busy_until: self.now,
-            blocked_until: Instant::ZERO,
-            counts: EndpointCounts::default(),
-        });
+        let upstream = SocketAddr::new(self.hosts[setup.host.0].address, port);
+        let rng = self.rng.fork();
+        let endpoint = Endpoint::new(setup.clone(), upstream, rng, self.now);
+        self.endpoints.push(endpoint);
         self.wake(id, self.now);
         id
     }
@@ -283,7 +280,7 @@ impl World {
         }
     }
 
-    /// A datagram is at the switch: it goes to every host where somebody takes it.
+    /// Passes a datagram at the switch on to every host with a socket for it.
     fn switch(&mut self, frame: Frame) {
         let from = self.endpoints[frame.from.0].setup.host;
         self.tally.sent(&frame.bytes);
@@ -415,7 +412,7 @@ impl World {
         Step::Internal
     }
 
-    /// A process ends by itself: its kernel closes what it leaves open.
+    /// Ends a process normally: its kernel closes what it leaves open.
     pub(crate) fn exit(&mut self, id: EndpointId) {
         self.note(|| format!("{} exits", id.0));
         self.crash(id, CrashKind::Process);
@@ -466,10 +463,6 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostId(pub usize);
 
-/// Index of an endpoint: a process with its sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EndpointId(pub usize);
-
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) address: IpAddr,
@@ -477,194 +470,6 @@ pub(crate) struct Host {
     ingress: Pipe,
     pub(crate) paused_until: Instant,
     pub(crate) is_up: bool,
-}
-
-/// What an endpoint binds and how its host treats it.
-#[derive(Clone, Debug)]
-pub struct EndpointSetup {
-    /// Where it runs.
-    pub host: HostId,
-    /// The address of its group socket: a joined multicast group, or a local unicast address.
-    pub group: Option<SocketAddr>,
-    /// The port of its upstream socket; 0 chooses a free one.
-    pub upstream_port: u16,
-    /// The port on which it takes control connections.
-    pub control_port: Option<u16>,
-    /// Bound of the socket buffer, per-packet overhead included; beyond it the kernel drops.
-    pub receive_buffer_bytes: usize,
-    /// The longest datagram that leaves (UDP payload).
-    pub mtu: usize,
-    /// Largest run for one send call: bytes and datagrams.
-    pub run_limit: base::RunLimit,
-    /// What goes wrong at the socket calls.
-    pub faults: IoFaults,
-    /// The sender's host gets its own multicasts (IP_MULTICAST_LOOP).
-    pub loops_back: bool,
-    /// Virtual time that a turn takes at least; never zero, or a busy loop would stop the clock.
-    pub turn_cost: Duration,
-    /// Virtual time that each received datagram takes.
-    pub datagram_cost: Duration,
-}
-
-impl EndpointSetup {
-    /// An endpoint with generous bounds and no faults.
-    #[must_use]
-    pub fn new(host: HostId, group: Option<SocketAddr>) -> Self {
-        Self {
-            host,
-            group,
-            upstream_port: 0,
-            control_port: None,
-            receive_buffer_bytes: 4 << 20,
-            mtu: 1472,
-            run_limit: base::RunLimit {
-                bytes: 64_000,
-                datagrams: 64,
-            },
-            faults: IoFaults::default(),
-            loops_back: false,
-            turn_cost: Duration::from_micros(2),
-            datagram_cost: Duration::from_nanos(500),
-        }
-    }
-}
-
-/// Datagrams at one endpoint's sockets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EndpointCounts {
-    /// Put on the wire.
-    pub sent: u64,
-    /// Taken by the endpoint.
-    pub taken: u64,
-    /// Dropped because the socket buffer was full.
-    pub overflowed: u64,
-    /// Arrived with a bit error that the PGM checksum cannot see.
-    pub tainted: u64,
-    /// Send calls that failed by an injected fault.
-    pub send_faults: u64,
-}
-
-#[derive(Debug)]
-pub(crate) struct Endpoint {
-    pub(crate) setup: EndpointSetup,
-    pub(crate) upstream: SocketAddr,
-    pub(crate) rng: Rng,
-    pub(crate) is_up: bool,
-    /// Counts restarts: what was addressed to an earlier life does not reach this one.
-    pub(crate) epoch: u32,
-    pub(crate) received: VecDeque<(Arrival, Rc<[u8]>)>,
-    pub(crate) received_bytes: usize,
-    pub(crate) link_events: VecDeque<(LinkId, LinkEvent)>,
-    wake_at: Option<Instant>,
-    pub(crate) busy_until: Instant,
-    pub(crate) blocked_until: Instant,
-    pub(crate) counts: EndpointCounts,
-}
-
-impl Endpoint {
-    fn takes(&self, frame: &Frame) -> Option<Socket> {
-        if self.setup.group == Some(frame.to) {
-            Some(Socket::Group)
-        } else if self.upstream == frame.to {
-            Some(Socket::Upstream)
-        } else {
-            None
-        }
-    }
-
-    /// Takes the oldest received datagram out of the socket buffer.
-    pub(crate) fn take_received(&mut self) -> Option<(Arrival, Rc<[u8]>)> {
-        let (arrival, bytes) = self.received.pop_front()?;
-        self.received_bytes -= bytes.len() + SKB_OVERHEAD_BYTES;
-        self.counts.taken += 1;
-        self.busy_until += self.setup.datagram_cost;
-        Some((arrival, bytes))
-    }
-}
-
-/// What can be planned to happen.
-#[derive(Clone, Debug)]
-pub enum Action {
-    /// The host runs nothing for a time; its sockets go on filling.
-    Pause {
-        /// Which.
-        host: HostId,
-        /// How long.
-        length: Duration,
-    },
-    /// The hosts of the island and the others do not hear each other for a time.
-    Partition {
-        /// The hosts cut off.
-        island: BTreeSet<HostId>,
-        /// Which way nothing passes.
-        direction: CutDirection,
-        /// How long.
-        length: Duration,
-    },
-    /// Ends the partitions whose time is over.
-    Heal,
-    /// Replaces the faults on a host's way in.
-    Ingress {
-        /// Which.
-        host: HostId,
-        /// The new faults.
-        faults: Vec<Fault>,
-    },
-    /// Replaces the faults on a host's way out.
-    Egress {
-        /// Which.
-        host: HostId,
-        /// The new faults.
-        faults: Vec<Fault>,
-    },
-    /// Replaces the faults of an endpoint's socket calls.
-    Io {
-        /// Which.
-        endpoint: EndpointId,
-        /// The new faults.
-        faults: IoFaults,
-    },
-    /// Changes the longest datagram that leaves an endpoint.
-    Mtu {
-        /// Which.
-        endpoint: EndpointId,
-        /// UDP payload bytes.
-        mtu: usize,
-    },
-    /// Ends an endpoint's process.
-    Crash {
-        /// Which.
-        endpoint: EndpointId,
-        /// With or without its host.
-        kind: CrashKind,
-    },
-    /// Starts an endpoint's process anew, with empty memory, if none is running.
-    Restart {
-        /// Which.
-        endpoint: EndpointId,
-    },
-    /// Nothing in the world: [`World::step`] returns [`Step::Tick`] with this number.
-    Tick(u32),
-}
-
-/// Which way a partition stops datagrams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CutDirection {
-    /// Both ways.
-    Both,
-    /// Nothing reaches the island.
-    Into,
-    /// Nothing leaves the island.
-    OutOf,
-}
-
-/// How an endpoint ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CrashKind {
-    /// Its process is killed; the kernel closes its connections.
-    Process,
-    /// Its host loses power; nobody is told.
-    Host,
 }
 
 #[derive(Debug)]
@@ -711,6 +516,4 @@ impl PartialEq for Scheduled {
 
 impl Eq for Scheduled {}
 
-/// What the kernel charges a socket for a datagram beyond its bytes.
-pub(crate) const SKB_OVERHEAD_BYTES: usize = 256;
 const LOOPBACK_DELAY: Duration = Duration::from_micros(5);

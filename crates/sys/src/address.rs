@@ -44,6 +44,7 @@ impl RawAddress {
         self.len
     }
 
+    #[cfg(feature = "rings")]
     pub(crate) const fn len_mut(&mut self) -> &mut socklen_t {
         &mut self.len
     }
@@ -65,8 +66,7 @@ impl RawAddress {
             libc::AF_INET6 => {
                 let ip = Ipv6Addr::from(self.field::<16>(IPV6));
                 let scope = u32::from_ne_bytes(self.field(SCOPE));
-                // The flow label plays no part in who a peer is; leaving it out keeps equal peers
-                // equal.
+                // The flow label does not identify a peer; leaving it out keeps equal peers equal.
                 Some(SocketAddrV6::new(ip, port, 0, scope).into())
             }
             _ => None,

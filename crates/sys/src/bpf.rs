@@ -115,7 +115,7 @@ impl AsFd for Map {
     }
 }
 
-/// Has the kernel check a program for interfaces, and gives its descriptor.
+/// Makes the kernel check a program for interfaces, and gives its descriptor.
 ///
 /// # Errors
 /// EPERM without CAP_BPF and CAP_NET_ADMIN in the first user namespace; EINVAL or EACCES for a

@@ -1,4 +1,4 @@
-//! What every module here does with the result of a system call, and the two socket option calls.
+//! Turns results of system calls into Rust results, and holds the two socket option calls.
 
 use std::{
     io,

@@ -1,5 +1,5 @@
 //! One datagram a call, for measurements of single round trips: sockets with one peer, answers to
-//! whoever asked, and waits.
+//! any peer, and waits.
 //!
 //! [`crate::message`] moves many datagrams a call.
 

@@ -4,11 +4,11 @@
 //!   send()    --> [request] --> kernel --> [completion] --> an error, or its slot is free again
 //!   receive() --> [request] . . waits in the kernel . . --> [completion] --> the caller's room
 //! ```
-//! One receive is under way at a time, so that datagrams come in their order. Whether it is done is
-//! seen in shared memory: who spins makes no system call until a datagram is there.
+//! One receive is under way at a time, so that datagrams come in their order. Shared memory shows
+//! whether it is done: a spinning thread makes no system call until a datagram is there.
 //!
 //! Memory that the kernel may still write to is reached by raw pointers only, and freed when its
-//! request has completed; where that cannot be had at the end, it is left to the process's own.
+//! request has completed. If a request does not complete at drop, its memory is leaked.
 //!
 //! **Source**: `io_uring(7)`; Linux 5.11 for waits with a time limit.
 
@@ -36,7 +36,7 @@ pub struct DatagramRing {
     sending: Vec<Request>,
     /// Those of `sending` that are not under way.
     free: Vec<usize>,
-    /// What a send failed with, until the caller hears of it.
+    /// The error of a send, until the caller takes it.
     failed: Option<io::Error>,
 }
 
@@ -95,7 +95,7 @@ impl DatagramRing {
         })
     }
 
-    /// Takes a datagram into `room`, without waiting, and who sent it into `source`.
+    /// Takes a datagram into `room`, without waiting, and its sender into `source`.
     ///
     /// # Errors
     /// `WouldBlock` when none is there; what the socket reports, `ECONNREFUSED` and the like.
@@ -137,12 +137,12 @@ impl DatagramRing {
         self.push(&entry)?;
         self.free.pop();
         self.ring.submit()?;
-        // A datagram mostly leaves at once, and its error is this call's.
+        // A datagram mostly leaves at once, so its error belongs to this call.
         self.collect();
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Whether a datagram, or an error of a receive, is there; looks at shared memory alone.
+    /// Whether a datagram, or an error of a receive, is there; reads only shared memory.
     pub fn has_received(&mut self) -> bool {
         self.collect();
         self.received.is_some()
@@ -171,7 +171,7 @@ impl DatagramRing {
         }
     }
 
-    /// Has the kernel receive the next datagram.
+    /// Makes the kernel receive the next datagram.
     fn ask(&mut self) -> io::Result<()> {
         let header = self.receiving.fill_receive();
         let entry = opcode::RecvMsg::new(types::Fd(self.from.as_raw_fd()), header)
@@ -216,7 +216,8 @@ impl DatagramRing {
         if done.is_some() || !self.ring.submission().taskrun() {
             return done;
         }
-        // Any call has the kernel finish what waits for this thread; its failure is nothing done.
+        // Any call makes the kernel finish what waits for this thread, so a failure does not
+        // matter.
         let _entered = self.ring.submit();
         self.ring.completion().next()
     }
@@ -240,7 +241,7 @@ impl Drop for DatagramRing {
             }
             let limit = types::Timespec::from(CANCEL_TIME);
             let args = types::SubmitArgs::new().timespec(&limit);
-            // A time that has passed is seen by the count of rounds.
+            // The count of rounds bounds the time.
             let _waited = self.ring.submitter().submit_with_args(1, &args);
         }
         if self.is_under_way() {

@@ -90,7 +90,7 @@ impl DriverCounters {
         Ok(names.map(text).collect())
     }
 
-    /// Has the driver answer into `words`, which begin with a command.
+    /// Makes the driver answer into `words`, which begin with a command.
     fn request(&self, words: &mut [u64]) -> io::Result<()> {
         // SAFETY: a name, integers and pointers, for which zero is a value.
         let mut request: libc::ifreq = unsafe { zeroed() };

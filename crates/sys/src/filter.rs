@@ -10,7 +10,7 @@ use std::{
 
 use crate::packet::FilterOp;
 
-/// A filter that libpcap has compiled: it tells the frames to keep from the others.
+/// A filter that libpcap has compiled: it decides which frames to keep.
 #[derive(Clone)]
 pub struct FilterProgram {
     ops: Box<[FilterOp]>,
@@ -110,7 +110,7 @@ struct Library {
     run: Run,
     /// Older versions of the compiler keep its state in variables of the library's.
     one_at_a_time: Mutex<()>,
-    /// The functions are there for as long as this is.
+    /// The functions are valid while this value lives.
     _loaded: libloading::Library,
 }
 

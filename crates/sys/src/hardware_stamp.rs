@@ -1,4 +1,4 @@
-//! Having a network device stamp packets by its own clock, which it does only when told to.
+//! Makes a network device stamp packets by its own clock, which it does only on request.
 //!
 //! The setting is the device's: it holds for every program. [`HardwareStamping`] puts the former
 //! one back when it is dropped; a process that is killed leaves the device stamping, which costs it
@@ -22,7 +22,7 @@ use crate::call::check;
 pub struct StampAbilities {
     /// Every packet that it sends, when asked.
     pub stamps_sent: bool,
-    /// Every packet that it receives: those that stamp PTP alone are of no use here.
+    /// True when it stamps every packet that it receives; devices that stamp only PTP do not count.
     pub stamps_all_received: bool,
     /// Its clock is `/dev/ptpN` with this number.
     pub clock: Option<u32>,
@@ -32,12 +32,12 @@ pub struct StampAbilities {
 #[derive(Debug)]
 pub struct HardwareStamping {
     device: Device,
-    /// What is to be put back; `None` when nothing had to be changed.
+    /// The setting to restore; `None` when nothing was changed.
     former: Option<Config>,
 }
 
 impl HardwareStamping {
-    /// Has the device stamp all packets, both ways.
+    /// Makes the device stamp all packets, both ways.
     ///
     /// # Errors
     /// `Unsupported` when it cannot; `EPERM` without CAP_NET_ADMIN in its network namespace;

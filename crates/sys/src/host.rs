@@ -8,7 +8,7 @@ use rustix::{
     rand::{GetRandomFlags, getrandom},
 };
 
-/// Fills `bytes` from the system's generator, which nobody can predict. Early in the boot of a
+/// Fills `bytes` from the system's generator of unpredictable numbers. Early in the boot of a
 /// machine it waits until there is enough to draw from.
 ///
 /// # Errors

@@ -21,7 +21,9 @@ pub mod clock;
 
 pub mod datagram;
 
+#[cfg(feature = "rings")]
 mod datagram_ring;
+#[cfg(feature = "rings")]
 pub use datagram_ring::DatagramRing;
 
 mod driver;
@@ -41,7 +43,9 @@ pub mod errno {
 
 pub mod file;
 
+#[cfg(feature = "filter")]
 mod filter;
+#[cfg(feature = "filter")]
 pub use filter::{FilterError, FilterProgram};
 
 pub mod hardware_stamp;
@@ -65,9 +69,13 @@ pub use poll::{Epoll, Interest, Ready, TimerFd, WakeFd};
 
 pub mod reception;
 
+#[cfg(feature = "privilege")]
 pub mod privilege;
 
 pub mod scheduler;
+
+mod signal;
+pub use signal::{request_end, watch_end_requests};
 
 pub mod stamp;
 

@@ -34,7 +34,7 @@ impl Mapping {
         Ok(Self::of(address.cast(), len))
     }
 
-    /// Maps `len` bytes of zeros that belong to nobody else: for the kernel to be given.
+    /// Maps `len` private bytes of zeros, to hand to the kernel.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
@@ -119,7 +119,7 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 
-    /// Has the processor fetch the line at `offset`, which is going to be read; does nothing when
+    /// Makes the processor fetch the line at `offset`, which is going to be read; does nothing when
     /// that is outside.
     #[inline]
     pub(crate) fn prefetch(&self, offset: usize) {
@@ -128,7 +128,7 @@ impl Mapping {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: `offset` lies inside the mapping.
             let line = unsafe { self.start.as_ptr().add(offset) };
-            // SAFETY: a hint about an address that is mapped; it reads nothing by itself.
+            // SAFETY: a hint about an address that is mapped; it reads nothing.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
         }
     }

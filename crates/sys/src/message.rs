@@ -165,7 +165,7 @@ pub fn discard_errors(fd: BorrowedFd<'_>, reports_max: usize) -> usize {
     (0..reports_max).take_while(take).count()
 }
 
-/// Receives one message: its bytes, who sent it into `from`, and its control messages. Gives the
+/// Receives one message: its bytes, its sender into `from`, and its control messages. Gives the
 /// lengths of the first and the last.
 #[inline]
 pub(crate) fn receive_one(

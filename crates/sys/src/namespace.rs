@@ -47,7 +47,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes an empty network namespace, with nothing but a loopback interface that is down. The
+    /// Makes an empty network namespace: it has only a loopback interface, which is down. The
     /// calling thread stays where it is.
     ///
     /// # Errors
@@ -159,14 +159,14 @@ pub fn run_in<T: Send>(
 
 /// Where and as what a command starts.
 pub trait CommandExt {
-    /// Starts the command inside `namespace`; namespaces of several kinds add up.
+    /// Starts the command inside `namespace`; call it once for each kind.
     fn namespace(&mut self, namespace: &Namespace) -> &mut Self;
 
     /// Starts the command as root of a new user namespace with an empty network namespace of its
     /// own. Spawning fails with a [`Refusal`]'s error number when the machine forbids it.
     fn user_namespace(&mut self) -> &mut Self;
 
-    /// Has the kernel kill the command when the *thread* that starts it ends, however it ends.
+    /// Makes the kernel kill the command when the *thread* that starts it ends, however it ends.
     fn dies_with_its_starter(&mut self) -> &mut Self;
 }
 
@@ -339,7 +339,7 @@ pub fn end_processes_in(namespaces: &[NamespaceId]) -> usize {
         }
     }
     for process in &ending {
-        // A failure or a time-out means that it is still ending, which nobody can change.
+        // A failure or a time-out means that the process is still ending, which cannot be changed.
         let _ended = datagram::wait(process.as_fd(), PollFlags::IN, END_LIMIT);
     }
     ending.len()

@@ -1,6 +1,6 @@
 //! Which chains of netfilter rules incoming packets pass.
 //!
-//! It names them and changes nothing. What a chain does with a packet the kernel does not tell.
+//! It names them and changes nothing. The kernel does not report what a chain does with a packet.
 
 use std::fs;
 

@@ -79,7 +79,7 @@ pub fn offset(device: &Path) -> io::Result<PhcOffset> {
     of_basic(&basic.times).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Has the kernel fill in `question`, whose type belongs to `request`.
+/// Makes the kernel fill in `question`, whose type belongs to `request`.
 fn ask<T: Question>(fd: BorrowedFd<'_>, request: libc::Ioctl, question: &mut T) -> io::Result<()> {
     let pointer = std::ptr::from_mut(question);
     // SAFETY: `question` is live and exclusively borrowed; the request's number holds the size of
@@ -105,7 +105,7 @@ fn of_extended(times: &[[Time; 3]]) -> Option<PhcOffset> {
     shortest(triples.flatten(), PhcMethod::Extended)
 }
 
-/// System and device in turn, a system time first and last.
+/// System and device alternately, a system time first and last.
 fn of_basic(times: &[Time]) -> Option<PhcOffset> {
     let triples = times
         .windows(3)

@@ -1,4 +1,4 @@
-//! What a process may do beyond others, and giving it up.
+//! The privileges of a process, and giving them up.
 //!
 //! **Spec**: capabilities(7), capset(2), `PR_SET_NO_NEW_PRIVS` in prctl(2).
 
@@ -13,13 +13,13 @@ use rustix::thread::{
 /// it starts from here on. What is open stays open.
 ///
 /// # Errors
-/// Never in practice: nobody is refused to have less.
+/// Never in practice: dropping privileges is always allowed.
 pub fn drop_capabilities() -> io::Result<()> {
     keep(CapabilitySet::empty())
 }
 
-/// As [`drop_capabilities`], but what lets its owner open files wherever they are, which is no
-/// right to see or send packets, stays where it is there.
+/// Like [`drop_capabilities`], but keeps the capability to open files anywhere, which gives no
+/// right to see or send packets.
 ///
 /// # Errors
 /// Never in practice.

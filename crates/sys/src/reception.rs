@@ -1,5 +1,5 @@
-//! Datagrams with what their IP header said: who sent them to which address, how many hops they had
-//! left, and by which interface they came.
+//! Datagrams with what their IP header said: source and destination, hops left, and the interface
+//! that they came through.
 
 use std::{
     io,
@@ -26,8 +26,8 @@ pub struct Reception {
     pub hops: Option<u8>,
 }
 
-/// Has the kernel tell with each datagram where it was sent, how it came and how far it could have
-/// gone on.
+/// Makes the kernel report with each datagram its destination, its interface, and the hops it had
+/// left.
 ///
 /// # Errors
 /// Never in practice.

@@ -5,7 +5,7 @@
 //!                        |                            |                       |
 //!                        +------ error queue ---------+          receive_stamped()
 //! ```
-//! Software stamps are of CLOCK_REALTIME, which may be set meanwhile; hardware stamps are of the
+//! Software stamps are of CLOCK_REALTIME, which may be set at any time; hardware stamps are of the
 //! network device's own clock. Stamps of sent packets carry a number that counts the stamped
 //! packets of the socket from 0. Control messages are parsed as plain bytes, bounds-checked; what
 //! makes no sense is skipped.
@@ -59,7 +59,7 @@ pub enum Report {
     Failure {
         /// The errno it stands for.
         errno: i32,
-        /// Who says so.
+        /// What reported it.
         origin: Origin,
         /// Type and code of the ICMP message.
         icmp: (u8, u8),
@@ -70,7 +70,7 @@ pub enum Report {
     },
 }
 
-/// Who reports an error.
+/// What reports an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// This machine.

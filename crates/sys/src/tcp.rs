@@ -23,8 +23,8 @@ use crate::{
 };
 
 /// Starts to connect, after `prepare` has set what shall hold from the first packet on. The stream
-/// becomes writable when that has succeeded or failed: [`TcpStream::take_error`] tells of a
-/// failure, once, and [`TcpStream::peer_addr`] of success.
+/// becomes writable when that has succeeded or failed: [`TcpStream::take_error`] reports a failure,
+/// once, and [`TcpStream::peer_addr`] success.
 ///
 /// # Errors
 /// Those known at once: no route, no descriptors; and those of `prepare`.

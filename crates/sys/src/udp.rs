@@ -127,8 +127,8 @@ impl UdpSocket {
         }
     }
 
-    /// Receives a group that was joined from all but this source. When that is an address of this
-    /// host and nobody else here is in the group, what is sent from it does not even loop back.
+    /// Blocks this source in a group that was joined. When that is an address of this host and no
+    /// other socket here is in the group, its packets do not even loop back.
     ///
     /// # Errors
     /// `EADDRNOTAVAIL` when the group was not joined; `ENOBUFS` beyond `net.ipv4.igmp_max_msf`.
@@ -249,7 +249,8 @@ impl UdpSocket {
         self.set_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
     }
 
-    /// Whether received messages tell how many socket buffers were dropped for want of room.
+    /// Whether received messages report how many socket buffers were dropped because the socket was
+    /// full.
     ///
     /// # Errors
     /// Never in practice.
@@ -275,7 +276,7 @@ impl UdpSocket {
         self.set_by_family(libc::IP_PKTINFO, libc::IPV6_RECVPKTINFO, on.into())
     }
 
-    /// Whether [`crate::datagram::receive_pieces`] is told that a datagram came in fragments.
+    /// Whether [`crate::datagram::receive_pieces`] learns that a datagram came in fragments.
     ///
     /// # Errors
     /// On kernels before 4.10.
@@ -297,8 +298,8 @@ impl UdpSocket {
         int_option(self.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
     }
 
-    /// Socket buffers dropped since the socket was made, mostly for want of room: the same count
-    /// that received messages bring along, without waiting for one.
+    /// Socket buffers dropped since the socket was made, mostly because it was full: the count that
+    /// received messages report, without waiting for one.
     ///
     /// # Errors
     /// On kernels before 4.12.

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for number in 1..=10 {
         publisher.send(format!("message {number}").as_bytes())?;
     }
-    let is_confirmed = publisher.close(Duration::from_secs(10))?;
-    println!("confirmed: {is_confirmed}");
+    let closed = publisher.close(Duration::from_secs(10))?;
+    println!("confirmed: {}", closed.is_complete());
     Ok(())
 }

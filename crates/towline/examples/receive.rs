@@ -3,7 +3,7 @@
 
 use std::{env, error::Error};
 
-use towline::{FileReceiver, ObjectReceiverEvent, PlanReceiverEvent, SessionBuilder};
+use towline::{FileReceiver, ObjectReceiverEvent, SessionBuilder, TransferReceiverEvent};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = env::args()
@@ -19,8 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         while let Some(event) = receiver.pop_event() {
             match event {
                 ObjectReceiverEvent::Accepted { offer, .. } => println!("{offer:?}"),
-                ObjectReceiverEvent::Plan {
-                    event: PlanReceiverEvent::Delivered { .. },
+                ObjectReceiverEvent::Transfer {
+                    event: TransferReceiverEvent::Delivered { .. },
                     ..
                 } => is_delivered = true,
                 _ => {}

@@ -8,7 +8,9 @@
 
 use std::{env, error::Error};
 
-use towline::{Expectation, FileSender, FileSet, FileSetBuilder, PlanSenderEvent, SessionBuilder};
+use towline::{
+    Expectation, FileSender, FileSet, FileSetBuilder, SessionBuilder, TransferSenderEvent,
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let paths = env::args().skip(1);
@@ -19,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut sender = FileSender::open(&session, files.read()?, &expectation)?;
     while sender.turn()? {
         while let Some(event) = sender.pop_event() {
-            if let PlanSenderEvent::Joined { name, peer, .. } = event {
+            if let TransferSenderEvent::Joined { name, peer, .. } = event {
                 println!("{name} ({peer}) receives");
             }
         }

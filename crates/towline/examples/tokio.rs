@@ -1,23 +1,22 @@
-//! A subscriber awaited in tokio, beside other work. Its session runs on a thread of its own, so
-//! that a busy executor delays no repair; any other runtime does as well.
+//! A publisher and a subscriber awaited in tokio, beside other work. Their sessions run on threads
+//! of their own, so that a busy executor delays no repair; any other runtime does as well.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::{error::Error, time::Duration};
 
-use towline::{Publisher, PublisherThread, Received, SessionBuilder, Subscriber, SubscriberThread};
+use towline::{AsyncPublisher, AsyncSubscriber, Publisher, Received, SessionBuilder, Subscriber};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let session = SessionBuilder::new("239.192.77.4@lo:7506".parse()?);
-    let mut subscriber = SubscriberThread::spawn(Subscriber::open(&session)?)?;
+    let mut subscriber = AsyncSubscriber::spawn(Subscriber::open(&session)?)?;
     let publisher = Publisher::builder(session).receivers(1).open()?;
-    let mut publisher = PublisherThread::spawn(publisher, Duration::from_secs(10))?;
-    // Sending waits when the receiver is behind: it has a thread for that.
-    let sender = tokio::task::spawn_blocking(move || {
+    let mut publisher = AsyncPublisher::spawn(publisher, Duration::from_secs(10))?;
+    let sender = tokio::spawn(async move {
         for number in 0..COUNT {
-            publisher.send(&number.to_be_bytes())?;
+            publisher.send(&number.to_be_bytes()).await?;
         }
-        publisher.close()
+        publisher.close().await
     });
     let mut clock = tokio::time::interval(Duration::from_millis(100));
     let mut received = 0_u32;
@@ -33,8 +32,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
             }
         }
     }
-    drop(subscriber);
-    sender.await??;
+    subscriber.close().await?;
+    let closed = sender.await??;
+    assert!(closed.is_complete(), "{closed:?}");
     println!("{received} messages in order");
     Ok(())
 }

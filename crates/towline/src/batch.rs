@@ -1,13 +1,13 @@
 //! Messages and events on their way from the run loop to the application, in order.
 
-use std::ops::Range;
+use std::{fmt, ops::Range};
 
 use driver::{MessageSink, SessionEvent};
 
 /// A batch that the run loop fills and the application empties.
 ///
 /// **Cost**: copies each message once; allocates only until it has grown to the largest batch.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Batch {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
@@ -15,7 +15,7 @@ pub struct Batch {
 }
 
 /// One thing a receiver's application is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Received<'a> {
     /// A whole message.
     Message {
@@ -30,7 +30,45 @@ pub enum Received<'a> {
     Event(SessionEvent),
 }
 
-#[derive(Clone, Debug)]
+impl fmt::Debug for Received<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message { session, sqn, data } => f
+                .debug_struct("Message")
+                .field("session", session)
+                .field("sqn", sqn)
+                .field("bytes", &data.len())
+                .field("data", &Beginning(data))
+                .finish(),
+            Self::Event(event) => f.debug_tuple("Event").field(event).finish(),
+        }
+    }
+}
+
+/// The first bytes of a message, as text where they are.
+struct Beginning<'a>(&'a [u8]);
+
+impl fmt::Debug for Beginning<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self.0[..self.0.len().min(SHOWN_BYTES)];
+        let dots = if shown.len() < self.0.len() {
+            "..."
+        } else {
+            ""
+        };
+        write!(f, "\"{}{dots}\"", shown.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("waiting", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone)]
 enum Entry {
     Message {
         session: u32,
@@ -99,6 +137,8 @@ impl MessageSink for Batch {
     }
 }
 
+/// Of a message, in `Debug`.
+const SHOWN_BYTES: usize = 64;
 /// A batch this large takes no further receive batch until the application has emptied it.
 const FULL_BYTES: usize = 1 << 20;
 const FULL_ENTRIES: usize = 1 << 15;

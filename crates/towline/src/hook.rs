@@ -12,15 +12,17 @@ use std::{
     os::{fd::AsFd as _, unix::fs::PermissionsExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
-/// What a program is told of the transfer that it runs for.
+/// What a program gets to know about its transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
     /// The directory, or the one thing in it that the transfer brought: `TOWLINE_PATH`.
     pub path: PathBuf,
-    /// Which transfer it was: `TOWLINE_PLAN`.
-    pub plan: String,
+    /// Which transfer it was: `TOWLINE_MANIFEST`.
+    pub manifest: String,
     /// The sender's address: `TOWLINE_SENDER`.
     pub sender: String,
     /// Bytes of content: `TOWLINE_BYTES`.
@@ -31,7 +33,8 @@ pub struct Completed {
 
 /// Runs a program after each transfer.
 ///
-/// [`Hook::push`] and [`Hook::turn`] never wait. Dropped, it leaves a program that runs alone.
+/// [`Hook::push`] and [`Hook::turn`] never wait. Dropped, it asks a program that runs to end
+/// (SIGTERM), and kills it when it has not done so within two seconds.
 #[derive(Debug)]
 pub struct Hook {
     words: Vec<String>,
@@ -44,6 +47,7 @@ pub struct Hook {
 
 /// A program that failed, or was not run.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum HookFailure {
     /// It ended with another status than 0, or by a signal.
     Ended(ExitStatus),
@@ -65,10 +69,10 @@ pub enum HookError {
     #[error("{} may not be executed; chmod +x it", .0.display())]
     NotExecutable(PathBuf),
     /// The path leads to no file.
-    #[error("there is no such file; name a program, with its path from the root")]
+    #[error("there is no such file; name a program by its absolute path")]
     NoFile,
     /// A bare name that no directory of `PATH` has.
-    #[error("no directory of PATH has it; name it with its path")]
+    #[error("no directory of PATH has it; name it by its absolute path")]
     NotInPath,
 }
 
@@ -124,7 +128,7 @@ impl Hook {
             return;
         }
         if self.waiting.len() >= Self::WAITING_MAX {
-            let cause = format!("{} runs wait already", Self::WAITING_MAX);
+            let cause = format!("{} runs are waiting already", Self::WAITING_MAX);
             let path = completed.path;
             return self.fail(HookFailure::NotRun { path, cause });
         }
@@ -161,7 +165,7 @@ impl Hook {
         true
     }
 
-    /// The next failure that was not told yet; of those that nobody takes the last 1,024 are kept.
+    /// The next failure that was not taken yet; the last 1,024 are kept.
     pub fn pop_failure(&mut self) -> Option<HookFailure> {
         self.untold.pop_front()
     }
@@ -191,7 +195,7 @@ impl Hook {
         Command::new(program)
             .args(arguments)
             .env("TOWLINE_PATH", &completed.path)
-            .env("TOWLINE_PLAN", &completed.plan)
+            .env("TOWLINE_MANIFEST", &completed.manifest)
             .env("TOWLINE_SENDER", &completed.sender)
             .env("TOWLINE_BYTES", completed.bytes.to_string())
             .env("TOWLINE_ROOT", &completed.root)
@@ -212,6 +216,28 @@ impl Hook {
     pub const WAITING_MAX: usize = 1_024;
 }
 
+impl Drop for Hook {
+    fn drop(&mut self) {
+        let Some(mut child) = self.running.take() else {
+            return;
+        };
+        let until = Instant::now() + FAREWELL;
+        // One that has ended meanwhile cannot be asked, and need not be.
+        drop(sys::request_end(&child));
+        while let Ok(None) = child.try_wait() {
+            if Instant::now() >= until {
+                drop(child.kill());
+                drop(child.wait());
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// How long a program may take to end when it is asked to.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 impl fmt::Display for HookFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -230,14 +256,12 @@ fn is_executable(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{thread, time::Duration};
-
     use super::*;
 
     fn completed(path: &str) -> Completed {
         Completed {
             path: path.into(),
-            plan: "7".to_owned(),
+            manifest: "7".to_owned(),
             sender: "10.0.0.1".to_owned(),
             bytes: 12,
             root: "ab".to_owned(),
@@ -260,7 +284,7 @@ mod tests {
     #[test]
     fn the_program_is_told_of_each_transfer_in_turn() {
         let mut hook = hook(
-            "test $TOWLINE_PATH/$TOWLINE_PLAN/$TOWLINE_SENDER/$TOWLINE_BYTES/$TOWLINE_ROOT = \
+            "test $TOWLINE_PATH/$TOWLINE_MANIFEST/$TOWLINE_SENDER/$TOWLINE_BYTES/$TOWLINE_ROOT = \
              a/7/10.0.0.1/12/ab",
         );
         ["a", "b", "a"]
@@ -284,13 +308,29 @@ mod tests {
     }
 
     #[test]
+    fn a_program_does_not_outlive_its_service() {
+        for script in [
+            "exec sleep 600",
+            "trap '' TERM; while :; do sleep 0.1; done",
+        ] {
+            let mut hook = hook(script);
+            hook.push(completed("a"));
+            assert!(!hook.turn());
+            let id = hook.running.as_ref().map(Child::id).unwrap();
+            assert!(Path::new(&format!("/proc/{id}")).exists());
+            drop(hook);
+            assert!(!Path::new(&format!("/proc/{id}")).exists(), "{script}");
+        }
+    }
+
+    #[test]
     fn what_waits_is_bounded() {
         let mut hook = hook("true");
         for _ in 0..=Hook::WAITING_MAX {
             hook.push(completed("a"));
         }
         let told = hook.pop_failure().unwrap().to_string();
-        assert_eq!(told, "was not run for a: 1024 runs wait already");
+        assert_eq!(told, "was not run for a: 1024 runs are waiting already");
         assert!(hook.pop_failure().is_none());
     }
 

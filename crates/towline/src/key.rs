@@ -23,7 +23,7 @@ pub fn read_key(path: &Path) -> Result<Key, Error> {
     }
     if metadata.mode() & OTHERS != 0 {
         let cause = format!(
-            "its mode {:04o} lets others at it",
+            "its mode {:04o} lets other users read it",
             metadata.mode() & 0o7777
         );
         return Err(refused(&cause).advise(format!("chmod 600 {shown}")).into());

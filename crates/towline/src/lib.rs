@@ -6,91 +6,148 @@
 //! let session = SessionBuilder::new("239.192.0.1:7500".parse()?);
 //! let mut publisher = Publisher::builder(session).receivers(1).open()?;
 //! publisher.send(b"hello, all")?;
-//! publisher.close(std::time::Duration::from_secs(5))?;
+//! let closed = publisher.close(std::time::Duration::from_secs(5))?;
+//! println!("{} of 1 receiver confirmed", closed.confirmed);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Four faces on one loop: blocking ([`Publisher::send`], [`Subscriber::recv`]); pollable (one
-//! descriptor, `arm` and `turn`); own thread ([`PublisherThread`], [`SubscriberThread`]); and
-//! asynchronous ([`SubscriberThread::ready`]), for any runtime. Transfers of files have the same:
-//! [`FileSender`], [`FileReceiver`], [`TransferThread`].
+//! # Which face
 //!
-//! What happens to a session is told by [`tracing`] events too, for programs that install a
+//! One loop does the work of a session; the faces differ in who runs it, a turn at a time.
+//!
+//! | face | types | who turns | what blocks |
+//! |---|---|---|---|
+//! | blocking | [`Publisher`], [`Subscriber`] | every call | `send`, `recv`, `flush`, `close` |
+//! | pollable | the same | the owner's loop | nothing |
+//! | thread | [`PublisherThread`], [`SubscriberThread`] | a thread | as blocking |
+//! | asynchronous | [`AsyncPublisher`], [`AsyncSubscriber`] | a thread | nothing |
+//! | files | `FileSender`, `FileReceiver` | the owner's loop | `wait` |
+//! | files, thread | `TransferThread` | a thread | `recv`, `join`; `ready` is awaited |
+//!
+//! | face | it ends by | dropped without that |
+//! |---|---|---|
+//! | blocking | `close`, which waits | a publisher's receivers are told that it broke off |
+//! | pollable | `begin_close`, turns, `is_closed` | the same |
+//! | thread | `close`, which waits | the same |
+//! | asynchronous | `close`, which is awaited | the same, on its thread: nothing blocks |
+//! | files | itself, when all is proven or given up | peers see it by their connections |
+//! | files, thread | itself | is cancelled, and the peers are told |
+//!
+//! A blocking or pollable session does nothing between its calls: repairs, reports and joining wait
+//! for the next. Who does not come back for long takes a thread.
+//!
+//! # What is told besides
+//!
+//! What happens to a session is told by `tracing` events too, for programs that install a
 //! subscriber: sessions, receivers, losses and transfers at the level info, control connections at
 //! debug. Packets and messages have none.
 //!
-//! Each stands in `examples/` as a program of one page that runs on one machine: `publish` and
+//! # Features
+//!
+//! All but `schema` are on by default; messages need none of them. `files` is the transfers of
+//! files, `counters` shows counters to other processes and to Prometheus, `tracing` tells events,
+//! `futures` makes [`AsyncSubscriber`] a `Stream`, `schema` describes the counters' JSON.
+//!
+//! The faces stand in `examples/` as a program of one page that runs on one machine: `publish` and
 //! `subscribe`, `send` and `receive`, `poll_loop` (a loop of your own) and `tokio`.
 #![forbid(unsafe_code)]
+
+mod aio;
+pub use aio::{AsyncPublisher, AsyncSubscriber, Incoming, Message};
 
 mod batch;
 pub use batch::{Batch, Received};
 
 mod error;
-pub use error::Error;
+pub use error::{Error, ErrorKind};
 
+#[cfg(feature = "files")]
 mod files;
+#[cfg(feature = "files")]
 pub use files::{
     Expectation, FileIntake, FileReceiver, FileReceiverBuilder, FileReceiverState, FileSender,
-    FileSet, FileSetBuilder, FileSetEntry, FileSums, ReceiverStore, Selection, Spool, StreamStore,
-    Target,
+    FileSet, FileSetBuilder, FileSetEntry, FileSums, MemoryFile, MemoryFiles, OwnStores,
+    ReceiverStore, Selection, Spool, StreamStore, Target,
 };
 
+#[cfg(feature = "files")]
 mod hook;
+#[cfg(feature = "files")]
 pub use hook::{Completed, Hook, HookError, HookFailure};
 
 mod key;
 pub use key::read_key;
 
 mod publisher;
-pub use publisher::{Publisher, PublisherBuilder, RateSetter, SendStatus};
+pub use publisher::{Closed, Publisher, PublisherBuilder, RateSetter, ReceiverStatus, SendStatus};
 
-pub mod registry;
-pub use registry::Snapshot;
+#[cfg(feature = "counters")]
+pub mod counters;
+
+mod snapshot;
+pub use snapshot::Snapshot;
 
 mod session;
 pub use session::SessionBuilder;
 
+#[cfg(feature = "files")]
 mod sources;
+#[cfg(feature = "files")]
 pub use sources::Allowed;
 
+#[cfg(feature = "files")]
 mod stall;
+#[cfg(feature = "files")]
 pub use stall::StallWatch;
 
 mod subscriber;
-pub use subscriber::Subscriber;
+pub use subscriber::{SessionInfo, Subscriber};
 
 mod thread;
 pub use thread::{PublisherThread, SubscriberThread};
 
 mod trace;
 
+#[cfg(feature = "files")]
 mod transfer;
+#[cfg(feature = "files")]
 pub use transfer::{Transfer, TransferThread};
 
 mod usage;
 pub use usage::{Usage, UsageMeter};
 
-pub use base::{CounterInfo, CounterSet, Instant, Unit, quantity};
-pub use delivery::{
-    Demotion, Key, LeaveReason, Limit, ObjectReceiverEvent, Offer, PlanOutcome, PlanReceiverEvent,
-    PlanSenderEvent, Policy, RateCause, ReceiverProgress, ReceiverReport, ReceiverState,
-    RegistryEvent, Sender, SlowPolicy,
+pub use base::{
+    CounterInfo, CounterSet, Instant, IoFault, Unit,
+    parameter::{Parameter, Role, Setting},
+    quantity,
 };
-pub use driver::{MessageSink, SessionEvent};
+pub use delivery::{
+    AudienceEvent, Decline, Demotion, Hash, Intake, Key, LeaveReason, Limit, Manifest, ManifestId,
+    ObjectReceiverEvent, Offer, Policy, RangeSet, RateCause, ReceiverProgress, ReceiverReport,
+    ReceiverState, Sender, Slab, SlowPolicy, Store, StoreEvent, TransferOutcome,
+    TransferReceiverEvent, TransferSenderEvent, parameters::SETTLE_TIME,
+};
+pub use driver::{MessageSink, SessionEvent, Turn};
 pub use net::{
-    Existing, Faults, Group, Interface, InterfaceError, Interfaces, Missing, Remedy, SocketOptions,
-    SystemError, WaitStrategy, Waker, interface::Selector, resolve,
+    Existing, Faults, FileStore, Group, Interface, InterfaceError, Interfaces, Leftover, Missing,
+    Remedy, SocketOptions, SystemError, WaitStrategy, Waker, discard_leftover, interface::Selector,
+    leftovers, resolve,
 };
 pub use pgm::{
-    Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Parameter, Rate,
-    Role, Status, Timer,
+    Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Rate, Status, Timer,
 };
 pub use wire::{
-    object::{EntryKind, ErrorCode, Phase, Refusal},
+    object::{DoneNumbers, EntryKind, ErrorCode, Phase, Pos, Progressed, Refusal},
     pgm::{Gsi, Tsi},
 };
+
+/// Timers and limits that belong to no single session's configuration: a few are set where a
+/// sender or receiver is opened, the others are fixed.
+pub const LIMITS: [&[Parameter]; 2] = [
+    delivery::parameters::PARAMETERS,
+    driver::parameters::PARAMETERS,
+];
 
 /// The example of the README, compiled with the others.
 #[cfg(doctest)]

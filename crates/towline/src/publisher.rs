@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::{Instant, Io as _};
-use delivery::{Policy, RateCause, RegistryConfig, RegistryEvent};
+use delivery::{AudienceConfig, AudienceEvent, Policy, RateCause};
 use driver::{Ended, Turn};
 use pgm::Full;
 
@@ -12,6 +12,12 @@ use crate::{
     session::{Count, End, SessionBuilder, face},
     trace,
 };
+
+mod closed;
+pub use closed::Closed;
+
+mod receivers;
+pub use receivers::ReceiverStatus;
 
 /// How a [`Publisher`] is to be.
 #[derive(Clone, Debug)]
@@ -41,8 +47,8 @@ impl PublisherBuilder {
         self
     }
 
-    /// Keeps every message until this many receivers have joined. Default 0: whoever joins later
-    /// misses what was sent before.
+    /// Keeps every message until this many receivers have joined: none leaves before. Default 0:
+    /// whoever joins later misses what was sent before.
     #[must_use]
     pub const fn receivers(mut self, count: u32) -> Self {
         self.expected = count;
@@ -51,8 +57,8 @@ impl PublisherBuilder {
 
     /// Gives a receiver up that has been behind for this long without progress.
     #[must_use]
-    pub const fn stall_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.stall_timeout = timeout;
+    pub fn stall_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.stall_timeout = timeout.into();
         self
     }
 
@@ -63,27 +69,62 @@ impl PublisherBuilder {
     /// refused.
     pub fn open(self) -> Result<Publisher, Error> {
         let (mut opened, sending) = self.session.open_sending()?;
-        let mut config = RegistryConfig::new(sending.identity.session);
+        let mut config = AudienceConfig::new(sending.identity.session);
         config.key.clone_from(&self.session.key);
         config.policy = self.policy;
         config.expected = self.expected;
         config.stall_timeout = self.stall_timeout;
-        let endpoint = driver::Publisher::open(&sending, config, opened.io.now());
-        let end = opened.end(endpoint);
-        Ok(Publisher { end })
+        let now = opened.io.now();
+        let mut endpoint = driver::Publisher::open(&sending, config, now);
+        endpoint.keep_for_expected();
+        Ok(Publisher {
+            end: opened.end(endpoint),
+            pace: Pace {
+                waiting: 0,
+                turned_at: now,
+                left_at: now,
+                row: 0,
+            },
+            closing: None,
+        })
     }
 }
 
-/// Sends messages. Every call does the session's work that is due, so a program that has nothing to
-/// send calls [`Publisher::turn`] when its descriptor is readable, or hands the publisher
-/// to a thread of its own with [`crate::PublisherThread`].
-#[derive(Debug)]
+/// Sends messages.
+///
+/// A message leaves in the call that takes it when the line is quiet. In a long row of messages
+/// without pauses, several share a system call: the last ones leave with the next call, at the
+/// latest with [`Publisher::flush`].
+///
+/// Whoever asks for a repair, or joins, is served by the next call too. So a program that has
+/// nothing to send calls [`Publisher::turn`] when its descriptor is readable; one that does not
+/// come back for long hands the publisher to a thread of its own, [`crate::PublisherThread`].
+///
+/// Dropped without [`Publisher::close`], it breaks the session off: what was not sent never will
+/// be, and receivers are told at once.
 pub struct Publisher {
     end: End<driver::Publisher>,
+    pace: Pace,
+    /// The position after the last packet, and the deadline, once the end has begun.
+    closing: Option<(u64, Instant)>,
 }
 
-/// Who sets a session's rate, and why.
+/// When a publisher looks up from the messages that it takes.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// Messages taken since the network was given the last ones.
+    waiting: u32,
+    /// When NAKs and reports were looked at last.
+    turned_at: Instant,
+    /// When a message was last seen off, or left waiting.
+    left_at: Instant,
+    /// Messages that came one upon the other.
+    row: u32,
+}
+
+/// The receiver that sets a session's rate, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RateSetter<'a> {
     /// The receiver's name.
     pub receiver: &'a str,
@@ -91,8 +132,10 @@ pub struct RateSetter<'a> {
     pub cause: RateCause,
 }
 
-/// Why a message was not taken. Nothing is lost: offer it again later.
+/// Whether a message was taken. Nothing is lost when it was not: offer it again later.
+#[must_use = "a message that was not taken is to be offered again"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SendStatus {
     /// It was taken and will be sent.
     Taken,
@@ -112,7 +155,8 @@ impl Publisher {
         PublisherBuilder::new(session)
     }
 
-    /// Takes a message if there is room, without waiting.
+    /// Takes a message if there is room, without waiting. It leaves at once when none has left
+    /// within the parameter `cork`; otherwise a turn sends it when that has passed.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Closed`], or sockets beyond use.
@@ -155,8 +199,12 @@ impl Publisher {
         for is_retry in [false, true] {
             match offer(&mut self.end.driver.endpoint) {
                 Ok(()) => {
+                    self.pace.waiting += 1;
                     if self.end.driver.endpoint.has_full_run(len) {
                         self.turn()?;
+                    } else if self.pace.waiting <= LOOKS_AT_ONCE {
+                        // A stream fills its runs by itself, sooner than a clock would tell.
+                        self.send_due()?;
                     }
                     return Ok(SendStatus::Taken);
                 }
@@ -176,7 +224,23 @@ impl Publisher {
         }
     }
 
-    /// Takes a message, waiting for room as long as it takes.
+    /// Sends what waits no longer for company; now and then looks at NAKs and reports too.
+    fn send_due(&mut self) -> Result<(), Error> {
+        let now = self.end.now();
+        if !self.end.driver.endpoint.has_due(now) {
+            return Ok(());
+        }
+        // First, so that what arrived meanwhile does not hold it up.
+        self.pace.waiting = 0;
+        self.end.driver.send_ready();
+        if now.since(self.pace.turned_at) >= TURN_AFTER {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// Takes a message, waiting for room as long as it takes. It leaves at once, except in a row of
+    /// more than 32 messages less than 10 us apart.
     ///
     /// # Errors
     /// As [`Publisher::try_send`].
@@ -184,10 +248,27 @@ impl Publisher {
         while self.try_send(message)? != SendStatus::Taken {
             self.wait(None);
         }
+        if self.pace.waiting > 0 && (self.pace.row < ROW_MAX || self.pace.is_look_due()) {
+            self.see_off();
+        }
         Ok(())
     }
 
-    /// Sends what was taken, waiting until the last packet has left.
+    /// Sends what waits for company, unless messages come one upon the other: its owner may not
+    /// come back for long.
+    fn see_off(&mut self) {
+        let now = self.end.now();
+        let is_in_row = now.since(self.pace.left_at) < ROW_GAP;
+        self.pace.left_at = now;
+        self.pace.row = if is_in_row { self.pace.row + 1 } else { 0 };
+        if self.pace.row < ROW_MAX {
+            self.send_ready();
+            self.pace.left_at = self.end.now();
+        }
+    }
+
+    /// Sends what was taken, waiting until the last packet has left: as long as it takes, which may
+    /// be for ever while receivers that are expected do not come.
     ///
     /// # Errors
     /// Sockets beyond use.
@@ -207,12 +288,16 @@ impl Publisher {
     /// # Errors
     /// Sockets beyond use.
     pub fn turn(&mut self) -> Result<Turn, Error> {
-        self.end.turn(&mut ())
+        let turn = self.end.turn(&mut ())?;
+        self.pace.waiting = 0;
+        self.pace.turned_at = self.end.driver.now();
+        Ok(turn)
     }
 
     /// Sends what was taken, without looking at NAKs and reports: these wait for the next turn,
     /// which is due soon. The shortest way out for a message on its own.
     pub fn send_ready(&mut self) {
+        self.pace.waiting = 0;
         self.end.driver.endpoint.uncork();
         self.end.driver.send_ready();
     }
@@ -225,30 +310,35 @@ impl Publisher {
     /// Waits until as many receivers have joined as are expected.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] with how many came, or sockets beyond use.
+    /// [`Error::Missing`] with how many came, or sockets beyond use.
     pub fn wait_for_receivers(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
         let until = timeout.map(|timeout| self.now() + timeout);
-        while !self.end.driver.endpoint.registry().has_expected() {
+        while !self.end.driver.endpoint.audience().has_expected() {
             self.turn()?;
             if until.is_some_and(|until| self.end.driver.now() >= until) {
-                let count = self.receiver_count();
-                let plural = if count == 1 { "" } else { "s" };
-                return Err(Error::TimedOut(format!(
-                    "only {count} receiver{plural} joined"
-                )));
+                let audience = self.end.driver.endpoint.audience();
+                return Err(Error::Missing {
+                    joined: audience.joined(),
+                    missing: audience.missing(),
+                    refused: audience.counters().refused,
+                });
             }
             self.end.wait(until);
         }
         Ok(())
     }
 
-    /// Ends the session in good order: everything is sent, reporting receivers have been given all
-    /// of it or are gone, and the end is announced. Gives false when `timeout` came first: what was
-    /// not confirmed by then is broken off, and receivers are told.
+    /// Ends the session in good order: everything is sent, the receivers that are expected and all
+    /// who report have been given it or are gone, and the end is announced. What is not confirmed
+    /// within `timeout` is broken off, and receivers are told.
+    ///
+    /// **Blocks** at most for `timeout`, and for a second more to break off at a low rate. Where
+    /// nobody reports, the end is announced for the parameter `linger` when somebody asks for
+    /// repairs, else for half a second; without reports always for `linger`.
     ///
     /// # Errors
     /// Sockets beyond use.
-    pub fn close(&mut self, timeout: Duration) -> Result<bool, Error> {
+    pub fn close(&mut self, timeout: Duration) -> Result<Closed, Error> {
         self.close_while(timeout, || true)
     }
 
@@ -261,27 +351,90 @@ impl Publisher {
     pub fn close_while(
         &mut self,
         timeout: Duration,
-        mut may_wait: impl FnMut() -> bool,
-    ) -> Result<bool, Error> {
+        may_wait: impl FnMut() -> bool,
+    ) -> Result<Closed, Error> {
+        self.begin_close(timeout);
+        self.end_while(may_wait)
+    }
+
+    /// Ends a session that had more to say: what was taken is delivered as by
+    /// [`Publisher::close_while`], and then receivers are told that the session is broken off. None
+    /// of them takes that for a good end, and it is never complete.
+    ///
+    /// # Errors
+    /// Sockets beyond use.
+    pub fn break_off_while(
+        &mut self,
+        timeout: Duration,
+        may_wait: impl FnMut() -> bool,
+    ) -> Result<Closed, Error> {
         let now = self.now();
-        let until = now + timeout;
-        self.end.driver.endpoint.close(now, until);
+        let deadline = now + timeout;
+        self.closing.get_or_insert((self.lead(), deadline));
+        self.end.driver.endpoint.break_off(now, deadline);
+        self.end_while(may_wait)
+    }
+
+    /// As [`Publisher::break_off_while`], as long as `timeout` allows.
+    ///
+    /// # Errors
+    /// Sockets beyond use.
+    pub fn break_off(&mut self, timeout: Duration) -> Result<Closed, Error> {
+        self.break_off_while(timeout, || true)
+    }
+
+    /// Breaks the session off at once, for an owner who has messages left: nobody has everything.
+    pub(crate) fn cut_short(&mut self) -> Result<Closed, Error> {
+        self.closing = Some((u64::MAX, self.now()));
+        self.break_off(Duration::ZERO)
+    }
+
+    /// Waits for the end that has begun.
+    fn end_while(&mut self, mut may_wait: impl FnMut() -> bool) -> Result<Closed, Error> {
         loop {
             self.turn()?;
-            let now = self.end.driver.now();
-            match self.end.driver.endpoint.ended() {
-                Some(Ended::Confirmed) => return Ok(true),
-                // Cut short by the owner it is confirmed all the same, by the deadline it is late.
-                Some(Ended::Hurried) => return Ok(now < until),
-                Some(Ended::Unconfirmed | Ended::BrokenOff) => return Ok(false),
-                None if !may_wait() => self.end.driver.endpoint.close(now, now),
-                None => self.end.wait(Some(now + CLOSE_POLL)),
+            if let Some(closed) = self.closed() {
+                return Ok(closed);
+            }
+            if may_wait() {
+                let now = self.end.driver.now();
+                self.end.wait(Some(now + CLOSE_POLL));
+            } else {
+                self.begin_close(Duration::ZERO);
             }
         }
     }
 
+    /// Begins what [`Publisher::close`] does, without waiting: further turns do it, and
+    /// [`Publisher::closed`] says when it is done. Called again it brings the deadline nearer, with
+    /// zero to break the session off.
+    pub fn begin_close(&mut self, timeout: Duration) {
+        let now = self.now();
+        let lead = self.lead();
+        let (end, deadline) = self.closing.unwrap_or((lead, now + timeout));
+        self.closing = Some((end, deadline.min(now + timeout)));
+        self.end.driver.endpoint.close(now, now + timeout);
+    }
+
+    /// How the session has ended; `None` while it goes on or is being closed.
+    #[must_use]
+    pub fn closed(&self) -> Option<Closed> {
+        let ended = self.end.driver.endpoint.ended()?;
+        let (end, _) = self.closing?;
+        // A deadline that cuts the announcement short takes nothing from anybody who is known.
+        let is_complete = matches!(ended, Ended::Confirmed | Ended::Hurried);
+        let audience = self.end.driver.endpoint.audience();
+        Some(Closed::new(is_complete, audience, end))
+    }
+
+    /// True when the session has ended.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.end.driver.endpoint.ended().is_some()
+    }
+
     /// The next event about a receiver.
-    pub fn pop_event(&mut self) -> Option<RegistryEvent> {
+    pub fn pop_event(&mut self) -> Option<AudienceEvent> {
         let event = self.end.driver.endpoint.pop_event()?;
         trace::receiver(&event);
         Some(event)
@@ -314,9 +467,9 @@ impl Publisher {
     /// Which receiver sets the rate; `None` while none does.
     #[must_use]
     pub fn rate_setter(&self) -> Option<RateSetter<'_>> {
-        let registry = self.end.driver.endpoint.registry();
-        let limit = registry.rate_limit()?;
-        let mut all = registry.receivers();
+        let audience = self.end.driver.endpoint.audience();
+        let limit = audience.rate_limit()?;
+        let mut all = audience.receivers();
         let receiver = all.find(|receiver| receiver.slot == limit.slot)?;
         Some(RateSetter {
             receiver: receiver.name,
@@ -330,10 +483,16 @@ impl Publisher {
         self.end.driver.endpoint.source().config().linger()
     }
 
+    /// The receivers that report, and how far they are.
+    pub fn receivers(&self) -> impl Iterator<Item = ReceiverStatus> {
+        let audience = self.end.driver.endpoint.audience();
+        audience.receivers().map(ReceiverStatus::of)
+    }
+
     /// How many receivers report.
     #[must_use]
     pub fn receiver_count(&self) -> u32 {
-        self.end.driver.endpoint.registry().receiver_count()
+        self.end.driver.endpoint.audience().receiver_count()
     }
 
     /// Prepares the descriptor for an owner that polls it: it then becomes readable for timers too.
@@ -348,10 +507,59 @@ impl Count for driver::Publisher {
     fn count(&self, snapshot: &mut Snapshot) {
         snapshot.add(self.source().counters());
         snapshot.add(self.drops());
-        snapshot.add(self.registry().counters());
-        snapshot.set_receivers(self.registry().receiver_count());
+        snapshot.add(self.audience().counters());
+        snapshot.set_receivers(self.audience().receiver_count());
+        let behind = self.audience().receivers().map(|receiver| receiver.behind);
+        if let Some(behind) = behind.max() {
+            snapshot.set_behind(behind);
+        }
     }
 }
 
-/// Between two looks at whether an end is still to be waited for.
+impl Pace {
+    /// Whether it is time to look at the clock: at once while little waits, for every few messages
+    /// in a stream, whose runs fill up by themselves.
+    #[inline]
+    const fn is_look_due(self) -> bool {
+        self.waiting <= LOOKS_AT_ONCE || self.waiting.is_multiple_of(LOOKS_APART)
+    }
+}
+
+impl Drop for Publisher {
+    /// Tells receivers that the session is broken off, unless it was closed. An end that has begun
+    /// is cut short.
+    fn drop(&mut self) {
+        if self.is_closed() {
+            return;
+        }
+        let now = self.now();
+        let until = now + FAREWELL_MAX;
+        match self.closing {
+            Some(_) => self.begin_close(Duration::ZERO),
+            None => {
+                self.closing = Some((self.lead(), now));
+                self.end.driver.endpoint.break_off(now, now);
+            }
+        }
+        // Receivers that miss the announcement forget the session when nothing more comes.
+        while let Ok(_) = self.turn()
+            && !self.is_closed()
+            && self.end.driver.now() < until
+        {
+            self.end.wait(Some(until));
+        }
+    }
+}
+
+/// Messages that wait before the clock is read for some of the following only.
+const LOOKS_AT_ONCE: u32 = 8;
+const LOOKS_APART: u32 = 8;
+/// So many messages in a row, less than so long apart, are a stream: they wait for company.
+const ROW_MAX: u32 = 32;
+const ROW_GAP: Duration = Duration::from_micros(10);
+/// How long NAKs and reports may wait while messages leave.
+const TURN_AFTER: Duration = Duration::from_micros(200);
+/// How long a publisher that is dropped tells so.
+const FAREWELL_MAX: Duration = Duration::from_millis(100);
+/// Interval of checks whether to keep waiting for the end.
 const CLOSE_POLL: Duration = Duration::from_millis(100);

@@ -1,8 +1,11 @@
 //! What all sessions have in common: a group, an interface, socket options, protocol parameters.
 
 use std::{
+    collections::BTreeSet,
+    fmt,
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd as _, BorrowedFd},
+    sync::{Mutex, PoisonError},
 };
 
 use base::{Instant, Io as _};
@@ -16,7 +19,7 @@ use crate::{Error, Key, Snapshot, trace::Open};
 
 /// The choices common to every kind of session. Built with chained setters; opening a session
 /// checks them together.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SessionBuilder {
     pub(crate) group: Group,
     pub(crate) interface: Option<Selector>,
@@ -28,6 +31,17 @@ pub struct SessionBuilder {
     pub(crate) reports: bool,
     pub(crate) pgm_port: Option<u16>,
     pub(crate) control_port: u16,
+}
+
+impl fmt::Debug for SessionBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionBuilder")
+            .field("group", &self.group)
+            .field("interface", &self.interface)
+            .field("name", &self.name)
+            .field("reports", &self.reports)
+            .finish_non_exhaustive()
+    }
 }
 
 impl SessionBuilder {
@@ -50,10 +64,8 @@ impl SessionBuilder {
 
     /// Uses the interface with this name, address or prefix instead of the kernel's route.
     #[must_use]
-    pub fn interface(mut self, selector: Option<Selector>) -> Self {
-        if selector.is_some() {
-            self.interface = selector;
-        }
+    pub fn interface(mut self, selector: impl Into<Option<Selector>>) -> Self {
+        self.interface = selector.into().or(self.interface);
         self
     }
 
@@ -88,12 +100,13 @@ impl SessionBuilder {
         self
     }
 
-    /// What this end is called in the reports of the other. Otherwise by the host's name, and by
-    /// the process number or, for a receiver of files, by its directory: started again there, it
-    /// takes its own place.
+    /// What this end is called in the reports of the other; no two receivers of a session may have
+    /// one name. Otherwise it is called by the host's name and the process number, from the second
+    /// receiver of a process on with a number more; a receiver of files by its directory: started
+    /// again there, it takes its own place.
     #[must_use]
-    pub fn name(mut self, name: Option<String>) -> Self {
-        self.name = name.or(self.name);
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
         self
     }
 
@@ -102,8 +115,8 @@ impl SessionBuilder {
     /// byte is then proven to come from such an end; messages themselves are as open as without a
     /// key, and nothing is encrypted. Default none.
     #[must_use]
-    pub fn key(mut self, key: Option<Key>) -> Self {
-        self.key = key;
+    pub fn key(mut self, key: impl Into<Option<Key>>) -> Self {
+        self.key = key.into();
         self
     }
 
@@ -117,8 +130,8 @@ impl SessionBuilder {
 
     /// Uses this PGM data-destination port instead of the UDP port.
     #[must_use]
-    pub const fn pgm_port(mut self, port: Option<u16>) -> Self {
-        self.pgm_port = port;
+    pub fn pgm_port(mut self, port: impl Into<Option<u16>>) -> Self {
+        self.pgm_port = port.into();
         self
     }
 
@@ -155,6 +168,7 @@ impl SessionBuilder {
             destination,
             local: choice.local,
             interface: choice.interface.name.clone(),
+            #[cfg(feature = "files")]
             adapter: choice.interface,
             warnings,
         })
@@ -200,7 +214,6 @@ impl SessionBuilder {
 }
 
 /// What opening the sockets gave.
-#[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) io: Backend,
     pub(crate) batch: base::RecvBatch,
@@ -208,6 +221,7 @@ pub(crate) struct Opened {
     pub(crate) destination: SocketAddr,
     pub(crate) local: IpAddr,
     pub(crate) interface: String,
+    #[cfg(feature = "files")]
     pub(crate) adapter: net::Interface,
     pub(crate) warnings: Vec<String>,
 }
@@ -226,14 +240,12 @@ impl Opened {
 }
 
 /// One end of an open session: what all four faces of the library have in common.
-#[derive(Debug)]
 pub(crate) struct End<E> {
     pub(crate) driver: Driver<Backend, E>,
     pub(crate) warnings: Vec<String>,
     interface: String,
     local: IpAddr,
     /// Dropped with the session, which is then told to be closed.
-    #[expect(dead_code, reason = "it is there to be dropped")]
     open: Open,
 }
 
@@ -271,6 +283,15 @@ impl<E: Endpoint> End<E> {
         let late = std::iter::from_fn(|| self.driver.io.inner_mut().take_warning());
         self.warnings.extend(late);
         std::mem::take(&mut self.warnings)
+    }
+
+    /// For `Debug`: what a session is called, without the megabytes of its windows.
+    pub(crate) fn describe(&self, face: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(face)
+            .field("group", &self.open.group())
+            .field("interface", &self.interface)
+            .field("local", &self.local)
+            .finish_non_exhaustive()
     }
 
     pub(crate) fn interface(&self) -> (&str, IpAddr) {
@@ -334,6 +355,12 @@ macro_rules! face {
             }
         }
 
+        impl ::std::fmt::Debug for $face {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                self.end.describe(stringify!($face), f)
+            }
+        }
+
         impl ::std::os::fd::AsFd for $face {
             /// One descriptor for everything: readable means that a turn is due, once `arm` was
             /// called after the last one.
@@ -365,3 +392,41 @@ pub(crate) fn default_name(told_apart_by: &str) -> String {
     let host = sys::host_name().unwrap_or_else(|| "host".to_owned());
     format!("{host}:{told_apart_by}")
 }
+
+/// The name of an end that only its process tells from others. It is taken until this is dropped;
+/// then the next one may have it, and is then taken for the same receiver that comes back.
+#[derive(Debug)]
+pub(crate) struct OwnName {
+    number: u32,
+}
+
+impl OwnName {
+    pub(crate) fn take() -> Self {
+        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = (1..).find(|number| !taken.contains(number));
+        let number = number.expect("fewer ends than numbers");
+        taken.insert(number);
+        Self { number }
+    }
+}
+
+impl fmt::Display for OwnName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let own = std::process::id();
+        let own = match self.number {
+            1 => own.to_string(),
+            number => format!("{own}.{number}"),
+        };
+        f.write_str(&default_name(&own))
+    }
+}
+
+impl Drop for OwnName {
+    fn drop(&mut self) {
+        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.remove(&self.number);
+    }
+}
+
+/// The numbers of this process's ends that have no name of their own.
+static TAKEN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());

@@ -1,9 +1,9 @@
 //! From whom a receive directory takes data: one rule for every receiver of files.
 //!
-//! Whoever reaches a receiver's port could fill its disk. So a receiver on an interface that others
-//! can reach names the senders it takes files from, or shares a key with them; a group with a
-//! source names it already. Loopback and link-local addresses are reached from next door only and
-//! need neither.
+//! Any host that reaches a receiver's port could fill its disk. So a receiver on an interface that
+//! others can reach names the senders it takes files from, or shares a key with them; a group with
+//! a source names it already. Loopback and link-local addresses are reached only from this machine
+//! or its own link, and need neither.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -14,7 +14,7 @@ use crate::Error;
 /// One sender, or many, that files are taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
-    /// Everybody who reaches this machine.
+    /// Every host that reaches this machine.
     Any,
     /// The hosts whose addresses begin with the first `bits` bits of `ip`.
     Network {
@@ -92,7 +92,7 @@ impl fmt::Display for Allowed {
     }
 }
 
-/// Who may send, for one session.
+/// The senders that a session accepts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
     allowed: Vec<Allowed>,
@@ -117,7 +117,7 @@ impl Sources {
             let mut addresses = interface.addresses.iter().map(|address| address.ip);
             addresses.find(|ip| !interface.flags.loopback && is_routable(*ip))
         } else {
-            // Packets to one host come by whichever interface they come.
+            // Unicast packets may arrive through any interface.
             Some(local).filter(|ip| is_routable(*ip))
         };
         if let (Some(ip), true, false) = (reached, allowed.is_empty(), has_key) {
@@ -132,7 +132,7 @@ impl Sources {
 
     /// Whether a sender at `ip` may be dialled.
     pub(crate) fn admit(&self, ip: IpAddr) -> Result<(), String> {
-        // With a key alone, whoever has it is allowed.
+        // With a key alone, every holder of the key is allowed.
         if self.allowed.is_empty() || self.allowed.iter().any(|allowed| allowed.admits(ip)) {
             return Ok(());
         }
@@ -143,7 +143,7 @@ impl Sources {
             ""
         };
         Err(format!(
-            "{ip} is none of those that files are taken from: {}{key}",
+            "{ip} is not among the senders whose files are accepted: {}{key}",
             names.join(", ")
         ))
     }

@@ -1,15 +1,16 @@
 //! The receiving face of the library: messages of everyone who sends to a group.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use base::{Instant, Io as _};
 use delivery::ReporterConfig;
-use driver::{MessageSink, Turn};
+use driver::{Left, MessageSink, SessionEvent, Turn};
 use pgm::{Mode, Status};
+use wire::pgm::Tsi;
 
 use crate::{
     Batch, Error, Received, Snapshot,
-    session::{Count, End, SessionBuilder, default_name, face, random_u64},
+    session::{Count, End, OwnName, SessionBuilder, face, random_u64},
     trace::Traced,
 };
 
@@ -17,10 +18,14 @@ use crate::{
 ///
 /// **Cost**: [`Subscriber::recv`] copies a message once; [`Subscriber::turn`] with a sink of the
 /// caller's own copies none that arrive in order.
-#[derive(Debug)]
 pub struct Subscriber {
     end: End<driver::Subscriber>,
     batch: Batch,
+    /// When leaving is over at the latest, once it has begun.
+    leave_by: Option<Instant>,
+    /// The name it took for itself, where it was given none.
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    own_name: Option<OwnName>,
 }
 
 impl Subscriber {
@@ -31,9 +36,13 @@ impl Subscriber {
     /// refused.
     pub fn open(session: &SessionBuilder) -> Result<Self, Error> {
         let (mut opened, receiving) = session.open_receiving()?;
+        let own_name = match session.name {
+            None if session.reports => Some(OwnName::take()),
+            _ => None,
+        };
         let reporter = if session.reports {
-            let own = || default_name(&std::process::id().to_string());
-            let name = session.name.clone().unwrap_or_else(own);
+            let own = || own_name.as_ref().map(ToString::to_string);
+            let name = session.name.clone().or_else(own).unwrap_or_default();
             let mut config = ReporterConfig::new(name, random_u64()?);
             config.key.clone_from(&session.key);
             Some(config)
@@ -45,6 +54,8 @@ impl Subscriber {
         Ok(Self {
             end: opened.end(endpoint),
             batch: Batch::default(),
+            leave_by: None,
+            own_name,
         })
     }
 
@@ -106,24 +117,53 @@ impl Subscriber {
         self.end.driver.endpoint.receiver().status()
     }
 
+    /// Whose session a message or event belongs to, while the sender is there.
+    #[must_use]
+    pub fn session(&self, session: u32) -> Option<SessionInfo> {
+        let at = self.end.driver.endpoint.receiver().position(session)?;
+        Some(SessionInfo {
+            tsi: at.tsi,
+            source: at.source,
+        })
+    }
+
     /// Leaves every sender in good order: they are told, and no longer wait for this receiver.
+    ///
+    /// **Blocks** for a second at most, while a sender does not take the last words.
     ///
     /// # Errors
     /// Sockets beyond use.
     pub fn close(&mut self) -> Result<(), Error> {
-        let now = self.now();
-        let until = now + driver::Subscriber::LEAVE_TIME_MAX;
-        self.end.driver.endpoint.close(now, until);
+        self.begin_close();
         let mut ignored = Batch::default();
         loop {
             ignored.clear();
             turn(&mut self.end, &mut ignored)?;
             let now = self.end.driver.now();
-            let has_left = self.end.driver.endpoint.left().is_some() && self.end.is_told();
-            if has_left || now >= until {
+            let until = self.leave_by.unwrap_or(now);
+            if self.is_closed() || now >= until {
                 return Ok(());
             }
             self.end.wait(Some((now + LEAVE_POLL).min(until)));
+        }
+    }
+
+    /// Begins what [`Subscriber::close`] does, without waiting: further turns do it, and
+    /// [`Subscriber::is_closed`] says when it is done.
+    pub fn begin_close(&mut self) {
+        let now = self.now();
+        let until = now + driver::Subscriber::LEAVE_TIME_MAX;
+        self.leave_by.get_or_insert(until);
+        self.end.driver.endpoint.close(now, until);
+    }
+
+    /// True when this end has left, and every sender was told or did not listen in time.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        match self.end.driver.endpoint.left() {
+            Some(Left::Told) => self.end.is_told(),
+            Some(Left::TimedOut) => true,
+            None => false,
         }
     }
 
@@ -136,6 +176,50 @@ impl Subscriber {
     /// Prepares the descriptor for an owner that polls it: it then becomes readable for timers too.
     pub fn arm(&mut self) {
         self.end.arm(None);
+    }
+}
+
+/// Whose session it is.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Its transport session identifier.
+    pub tsi: Tsi,
+    /// The address that its packets come from.
+    pub source: IpAddr,
+}
+
+/// The sessions that the application knows.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    known: BTreeMap<u32, SessionInfo>,
+    /// Whose end was the last event: known until the next.
+    gone: Option<u32>,
+}
+
+impl Sessions {
+    pub(crate) fn note(&mut self, event: &SessionEvent) {
+        if let Some(gone) = self.gone.take() {
+            self.known.remove(&gone);
+        }
+        match *event {
+            SessionEvent::Found {
+                session,
+                tsi,
+                source,
+            } => {
+                self.known.insert(session, SessionInfo { tsi, source });
+            }
+            SessionEvent::Ended { session }
+            | SessionEvent::Expired { session }
+            | SessionEvent::Reset { session }
+            | SessionEvent::Dropped { session, .. } => self.gone = Some(session),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn of(&self, session: u32) -> Option<SessionInfo> {
+        self.known.get(&session).copied()
     }
 }
 
@@ -161,5 +245,5 @@ impl Count for driver::Subscriber {
     }
 }
 
-/// Between two looks at whether the sockets have taken the last words.
+/// Interval of checks whether the sockets have taken the last messages.
 const LEAVE_POLL: Duration = Duration::from_millis(5);

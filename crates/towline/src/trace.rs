@@ -1,4 +1,4 @@
-//! What happens to sessions, as [`tracing`] events. They are rare: none is for a packet or a
+//! What happens to sessions, as `tracing` events. They are rare: none is for a packet or a
 //! message, and a program without a subscriber pays one load and one comparison for each.
 //!
 //! | level | events |
@@ -7,13 +7,41 @@
 //! | info | session opened, closed; receivers and senders that come and go; transfers |
 //! | debug | control connections (in `net`), passes |
 //!
-//! An event about a peer is told when the application takes it, so that both agree on the order.
+//! An event about a peer is emitted when the application takes it, so that both have the same
+//! order.
+
+#![cfg_attr(
+    not(feature = "tracing"),
+    expect(unused_variables, reason = "what events tell is said to nobody")
+)]
 
 use std::net::{IpAddr, SocketAddr};
 
-use delivery::{ObjectReceiverEvent, PlanReceiverEvent, PlanSenderEvent, RegistryEvent};
+use delivery::AudienceEvent;
+#[cfg(feature = "files")]
+use delivery::{ObjectReceiverEvent, TransferReceiverEvent, TransferSenderEvent};
 use driver::{MessageSink, SessionEvent};
-use tracing::{debug, info, warn};
+#[cfg(all(feature = "files", feature = "tracing"))]
+use tracing::debug;
+#[cfg(feature = "tracing")]
+use tracing::{info, warn};
+
+#[cfg(not(feature = "tracing"))]
+mod silent {
+    //! The same words, said to nobody.
+    macro_rules! silent {
+        ($($words:tt)*) => {
+            ()
+        };
+    }
+    #[cfg(feature = "files")]
+    pub(super) use silent as debug;
+    pub(super) use {silent as info, silent as warn};
+}
+#[cfg(all(feature = "files", not(feature = "tracing")))]
+use silent::debug;
+#[cfg(not(feature = "tracing"))]
+use silent::{info, warn};
 
 /// A session while it is open.
 #[derive(Debug)]
@@ -26,6 +54,10 @@ impl Open {
         info!(%group, interface, %local, "session opened");
         Self { group }
     }
+
+    pub(crate) const fn group(&self) -> SocketAddr {
+        self.group
+    }
 }
 
 impl Drop for Open {
@@ -34,7 +66,7 @@ impl Drop for Open {
     }
 }
 
-/// A subscriber's sink that tells the events that pass.
+/// A subscriber's sink that emits the events that pass.
 #[derive(Debug)]
 pub(crate) struct Traced<'a, S: ?Sized>(pub(crate) &'a mut S);
 
@@ -55,7 +87,7 @@ impl<S: MessageSink + ?Sized> MessageSink for Traced<'_, S> {
     }
 }
 
-/// What a subscriber is told of a sender.
+/// An event of a subscriber about a sender.
 fn session(event: &SessionEvent) {
     match *event {
         SessionEvent::Found {
@@ -78,46 +110,50 @@ fn session(event: &SessionEvent) {
         SessionEvent::Dropped { session, code } => {
             warn!(session, ?code, "given up by the sender");
         }
+        other => info!(event = ?other, "session"),
     }
 }
 
-/// What a publisher is told of a receiver.
-pub(crate) fn receiver(event: &RegistryEvent) {
+/// An event of a publisher about a receiver.
+pub(crate) fn receiver(event: &AudienceEvent) {
     match event {
-        RegistryEvent::Joined { name, peer, .. } => info!(name, %peer, "receiver joined"),
-        RegistryEvent::Left {
+        AudienceEvent::Joined { name, peer, .. } => info!(name, %peer, "receiver joined"),
+        AudienceEvent::Left {
             name,
             behind,
             reason,
             ..
         } => info!(name, behind, ?reason, "receiver left"),
-        RegistryEvent::Stalled { name, behind, .. } => warn!(name, behind, "receiver stalled"),
-        RegistryEvent::Resumed { name, .. } => info!(name, "receiver resumed"),
-        RegistryEvent::Dropped { name, behind, .. } => warn!(name, behind, "receiver dropped"),
-        RegistryEvent::Refused { peer, reason } => warn!(%peer, %reason, "receiver refused"),
+        AudienceEvent::Stalled { name, behind, .. } => warn!(name, behind, "receiver stalled"),
+        AudienceEvent::Resumed { name, .. } => info!(name, "receiver resumed"),
+        AudienceEvent::Dropped { name, behind, .. } => warn!(name, behind, "receiver dropped"),
+        AudienceEvent::Refused { peer, reason } => warn!(%peer, %reason, "receiver refused"),
+        other => info!(event = ?other, "receiver"),
     }
 }
 
-/// What a sender of files is told.
-pub(crate) fn sending(event: &PlanSenderEvent) {
+/// An event of a sender of files.
+#[cfg(feature = "files")]
+pub(crate) fn sending(event: &TransferSenderEvent) {
     match event {
-        PlanSenderEvent::Joined { slot, name, peer } => {
+        TransferSenderEvent::Joined { slot, name, peer } => {
             info!(slot, name, %peer, "receiver joined");
         }
-        PlanSenderEvent::Disconnected { slot } => info!(slot, "receiver disconnected"),
-        PlanSenderEvent::Reconnected { slot } => info!(slot, "receiver came back"),
-        PlanSenderEvent::Refused { peer, reason } => warn!(%peer, %reason, "receiver refused"),
-        PlanSenderEvent::PassStarted {
+        TransferSenderEvent::Disconnected { slot } => info!(slot, "receiver disconnected"),
+        TransferSenderEvent::Reconnected { slot } => info!(slot, "receiver came back"),
+        TransferSenderEvent::Refused { peer, reason } => warn!(%peer, %reason, "receiver refused"),
+        TransferSenderEvent::PassStarted {
             pass,
             bytes,
             fill_bytes,
         } => debug!(pass, bytes, fill_bytes, "pass started"),
-        PlanSenderEvent::Finished => info!("transfer done"),
+        TransferSenderEvent::Finished => info!("transfer done"),
         other => info!(event = ?other, "transfer"),
     }
 }
 
-/// What a receiver of files is told.
+/// An event of a receiver of files.
+#[cfg(feature = "files")]
 pub(crate) fn receiving(event: &ObjectReceiverEvent) {
     match event {
         ObjectReceiverEvent::Refused { sender, text } => warn!(?sender, text, "sender refused"),
@@ -131,11 +167,12 @@ pub(crate) fn receiving(event: &ObjectReceiverEvent) {
                 "transfer continued by a restarted sender"
             );
         }
-        ObjectReceiverEvent::Plan {
+        ObjectReceiverEvent::Transfer {
             transfer,
-            event: PlanReceiverEvent::Delivered { .. },
+            event: TransferReceiverEvent::Delivered { .. },
         } => info!(transfer, "transfer delivered"),
-        ObjectReceiverEvent::Plan { transfer, event } => debug!(transfer, ?event, "transfer"),
+        ObjectReceiverEvent::Transfer { transfer, event } => debug!(transfer, ?event, "transfer"),
         ObjectReceiverEvent::Left { transfer, .. } => info!(transfer, "transfer over"),
+        other => info!(event = ?other, "transfer"),
     }
 }

@@ -199,10 +199,10 @@ impl<T: Transfer> TransferThread<T> {
     /// Waits for the transfer's end and gives it back, for its final state and its counters.
     ///
     /// # Errors
-    /// What ended the session; [`Error::Closed`] when the thread panicked.
+    /// What ended the session; [`Error::Panicked`].
     pub fn join(mut self) -> Result<T, Error> {
         if let Some(thread) = self.thread.take() {
-            thread.join().unwrap_or(Err(Error::Closed))?;
+            thread.join().unwrap_or(Err(Error::Panicked))?;
         }
         self.shared.lock().transfer.take().ok_or(Error::Closed)
     }
@@ -258,7 +258,7 @@ impl<T: Transfer> Shared<T> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whoever waits that something has changed.
+    /// Wakes the waiting thread or task because something has changed.
     fn tell(&self, mut board: MutexGuard<'_, Board<T>>) {
         let task = board.task.take();
         drop(board);
@@ -298,7 +298,7 @@ fn drive<T: Transfer>(mut transfer: T, shared: &Shared<T>) -> Result<(), Error> 
             shown = Instant::now();
         }
         if !is_on {
-            // What the application has not made room for is worth more than the bound.
+            // Events at the end are kept even beyond the bound.
             board
                 .events
                 .extend(std::iter::from_fn(|| transfer.pop_event()));
@@ -319,7 +319,7 @@ fn drive<T: Transfer>(mut transfer: T, shared: &Shared<T>) -> Result<(), Error> 
 
 /// Events that wait for the application; more wait in the transfer.
 const EVENTS_MAX: usize = 1024;
-/// How old the state is at most while packets come and go.
+/// Greatest age of the state while packets come and go.
 const STATE_AGE_MAX: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

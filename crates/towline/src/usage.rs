@@ -25,7 +25,7 @@ pub struct Usage {
     pub process_cpu_s: Option<f64>,
     /// Processor seconds that the machine was busy with anything.
     pub machine_busy_s: Option<f64>,
-    /// Processor seconds that a hypervisor gave to others meanwhile; over 1 % voids a measurement.
+    /// Processor seconds that a hypervisor took during the run; over 1 % voids a measurement.
     pub machine_steal_s: Option<f64>,
     /// Processors of the machine.
     pub cpu_count: u32,

@@ -198,7 +198,7 @@ fn measure(last: u8, faults: &str) -> Ends {
         }
     }
     // Reports went to and fro all the while.
-    assert!(ends.count("registry", "reports") > 1);
+    assert!(ends.count("audience", "reports") > 1);
     ends
 }
 

@@ -145,7 +145,8 @@ fn send_all(session: SessionBuilder) -> thread::JoinHandle<Snapshot> {
             pattern.fill(number, &mut message[..len]);
             publisher.send(&message[..len]).unwrap();
         }
-        assert!(publisher.close(LIMIT).unwrap(), "not confirmed");
+        let closed = publisher.close(LIMIT).unwrap();
+        assert!(closed.is_complete(), "{closed:?}");
         let mut snapshot = Snapshot::default();
         publisher.snapshot(&mut snapshot);
         snapshot

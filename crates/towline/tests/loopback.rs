@@ -10,9 +10,9 @@ use std::{
 
 use sys::poll::{Epoll, Interest};
 use towline::{
-    Error, Expectation, FileReceiver, FileSender, FileSet, Group, Key, ObjectReceiverEvent,
-    PlanReceiverEvent, PlanSenderEvent, Publisher, PublisherThread, Received, Refusal,
-    RegistryEvent, SessionBuilder, SessionEvent, Status, Subscriber, SubscriberThread,
+    AudienceEvent, Error, Expectation, FileReceiver, FileSender, FileSet, Group, Key,
+    ObjectReceiverEvent, Publisher, PublisherThread, Received, Refusal, SessionBuilder,
+    SessionEvent, Status, Subscriber, SubscriberThread, TransferReceiverEvent, TransferSenderEvent,
     TransferThread,
 };
 
@@ -63,8 +63,8 @@ fn with_a_key_only_those_join_who_have_it() {
         while !(has_joined || told.is_some() && refused.is_some()) && Instant::now() < end {
             publisher.turn().unwrap();
             match publisher.pop_event() {
-                Some(RegistryEvent::Joined { .. }) => has_joined = true,
-                Some(RegistryEvent::Refused { reason, .. }) => refused = Some(reason),
+                Some(AudienceEvent::Joined { .. }) => has_joined = true,
+                Some(AudienceEvent::Refused { reason, .. }) => refused = Some(reason),
                 _ => {}
             }
             let received = subscriber.recv(Some(Duration::from_millis(1))).unwrap();
@@ -111,10 +111,9 @@ fn messages_arrive_in_order_and_the_end_is_told() {
     );
     assert_eq!(got[1000], [7; 50_000]);
     await_end(&mut subscriber);
-    assert!(
-        sender.join().unwrap(),
-        "the receiver's confirmation was not heard"
-    );
+    let closed = sender.join().unwrap();
+    assert!(closed.is_complete(), "{closed:?}");
+    assert_eq!((closed.confirmed, closed.missing), (1, 0), "{closed:?}");
 }
 
 #[test]
@@ -133,7 +132,7 @@ fn sessions_work_on_threads_of_their_own() {
         for number in 0..20_000_u32 {
             publisher.send(&number.to_be_bytes()).unwrap();
         }
-        publisher.close().unwrap();
+        publisher.close().unwrap()
     });
     let mut next = 0_u32;
     while next < 20_000 {
@@ -147,7 +146,7 @@ fn sessions_work_on_threads_of_their_own() {
             None => panic!("stuck at {next}"),
         }
     }
-    sender.join().unwrap();
+    assert!(sender.join().unwrap().is_complete());
 }
 
 #[test]
@@ -172,13 +171,13 @@ fn a_message_that_is_too_long_is_refused_and_costs_no_other() {
         let refused = publisher.send(&vec![0; max + 1]);
         assert!(matches!(refused, Err(Error::TooLong { .. })), "{refused:?}");
         publisher.send(&vec![7; max]).unwrap();
-        publisher.close().unwrap();
+        publisher.close().unwrap()
     });
     let got = messages(&mut subscriber, 2);
     assert_eq!(got, [b"before".to_vec(), vec![7; max]]);
     // The sender closes when the receiver has said that it has them.
     await_end(&mut subscriber);
-    sender.join().unwrap();
+    assert!(sender.join().unwrap().is_complete());
 }
 
 #[test]
@@ -198,7 +197,9 @@ fn a_publisher_that_closes_too_late_tells_who_waits() {
             None => panic!("nothing is said of the end"),
         }
     }
-    assert!(!sender.join().unwrap());
+    let closed = sender.join().unwrap();
+    assert!(!closed.is_complete());
+    assert_eq!(closed.unconfirmed.len(), 1, "{closed:?}");
 }
 
 /// The smallest executor: parks the thread until the task is woken.
@@ -233,7 +234,7 @@ fn a_subscriber_can_be_awaited() {
         .unwrap();
     let sender = std::thread::spawn(move || {
         publisher.send(b"awaited").unwrap();
-        publisher.close(Duration::from_secs(10)).unwrap();
+        publisher.close(Duration::from_secs(10)).unwrap()
     });
     let text = block_on(async {
         loop {
@@ -246,7 +247,7 @@ fn a_subscriber_can_be_awaited() {
         }
     });
     assert_eq!(text, b"awaited");
-    sender.join().unwrap();
+    assert!(sender.join().unwrap().is_complete());
 }
 
 fn place(name: &str) -> PathBuf {
@@ -282,8 +283,8 @@ fn files_travel_between_threads_and_their_events_are_awaited() {
         while !receiver.is_over() {
             receiver.ready().await;
             while let Some(event) = receiver.pop() {
-                if let ObjectReceiverEvent::Plan {
-                    event: PlanReceiverEvent::Delivered { root, .. },
+                if let ObjectReceiverEvent::Transfer {
+                    event: TransferReceiverEvent::Delivered { root, .. },
                     ..
                 } = event
                 {
@@ -295,7 +296,7 @@ fn files_travel_between_threads_and_their_events_are_awaited() {
     });
     let mut is_finished = false;
     while let Some(event) = sender.recv(None) {
-        is_finished |= event == PlanSenderEvent::Finished;
+        is_finished |= event == TransferSenderEvent::Finished;
     }
 
     assert!(is_finished && sender.state().is_proven());

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use towline::{Publisher, Received, RegistryEvent, SessionBuilder, SessionEvent, Subscriber};
+use towline::{AudienceEvent, Publisher, Received, SessionBuilder, SessionEvent, Subscriber};
 use tracing::{
     Event, Level, Metadata, Subscriber as Tracer,
     field::{Field, Visit},
@@ -70,7 +70,7 @@ fn exchange(port: u16, count: u32) {
         }
         publisher.turn().unwrap();
         while let Some(event) = publisher.pop_event() {
-            has_joined |= matches!(event, RegistryEvent::Joined { .. });
+            has_joined |= matches!(event, AudienceEvent::Joined { .. });
         }
         match subscriber.recv(Some(Duration::from_millis(1))).unwrap() {
             Some(Received::Message { .. }) => received += 1,
@@ -79,7 +79,8 @@ fn exchange(port: u16, count: u32) {
         }
     }
     subscriber.close().unwrap();
-    publisher.close(Duration::from_secs(5)).unwrap();
+    let closed = publisher.close(Duration::from_secs(5)).unwrap();
+    assert!(closed.is_complete(), "{closed:?}");
     while publisher.pop_event().is_some() {}
 }
 

@@ -1,4 +1,4 @@
-//! The Internet checksum: 16-bit one's complement sum, fast enough to disappear beside a copy.
+//! The Internet checksum: 16-bit one's complement sum, fast enough to add no time to a copy.
 //!
 //! Sums are kept in 64-bit *partials* in units of the host's byte order; only [`fold`] turns one
 //! into the 16-bit value that every host agrees on. Partials of byte strings that begin at even

@@ -33,7 +33,7 @@ pub enum Fault {
     Surplus,
     /// A length field holds what its layer does not allow.
     Length,
-    /// A version other than the one known here, or reserved bits beside it.
+    /// An unknown version, or reserved bits that are set.
     Version(u8),
     /// A packet type that does not exist.
     UnknownType(u8),

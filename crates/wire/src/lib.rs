@@ -10,8 +10,8 @@
 //!
 //! Invariants, each held by property tests:
 //! - `parse(emit(x)) == x` for every packet that can be described;
-//! - `emit(parse(b)) == b` for every accepted `b`, but for bits that the format reserves (ignored
-//!   on receipt, sent as zero) and the checksum (always made);
+//! - `emit(parse(b)) == b` for every accepted `b`, except for bits that the format reserves
+//!   (ignored on receipt, sent as zero) and the checksum (always made);
 //! - every accepted length was checked once, in `parse`; getters afterwards cannot fail.
 
 #![forbid(unsafe_code)]

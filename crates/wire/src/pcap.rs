@@ -154,7 +154,7 @@ impl Header {
             is_big_endian,
             nanos_per_unit,
             record_header_len,
-            // The upper half tells of check sequences, which packets then have at their end.
+            // The upper half says whether packets have a frame check sequence at their end.
             link_type: word(20) as u16,
             snap_len: word(16),
         })

@@ -41,12 +41,12 @@ pub enum Step<'a> {
     Packet(Record<'a>),
     /// Something else of a pcapng file, or the header of a classic one.
     Block(Block<'a>),
-    /// It takes at least so many bytes, counted from the first shown, to go on. At the end of the
-    /// file: what is left is the beginning of a record that was cut.
+    /// The next step needs at least this many bytes, counted from the first shown. At the end of
+    /// the file: what is left is the beginning of a record that was cut.
     More(usize),
-    /// These bytes are not what they should be; reading goes on behind them.
+    /// These bytes are damaged; reading continues after them.
     Damaged(Damage),
-    /// From here on nothing can be told apart: the rest of the file is lost.
+    /// The rest of the file cannot be divided into records: it is lost.
     Lost(Damage),
 }
 
@@ -72,7 +72,11 @@ pub enum Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Magic(word) => write!(f, "neither pcap nor pcapng begins with {word:#010x}"),
+            Self::Magic(word) => write!(
+                f,
+                "the file begins with {word:#010x}; neither pcap nor \
+                                            pcapng does"
+            ),
             Self::RecordLength(len) => write!(f, "a record claims {len} bytes"),
             Self::BlockLength(len) => write!(f, "a block claims {len} bytes"),
             Self::BlockEnd => f.write_str("a block's two lengths differ"),
@@ -106,9 +110,10 @@ impl TraceDecoder {
         Self::default()
     }
 
-    /// The next part of the file, which goes on with `bytes`; and how many of them it was.
+    /// Reads the next part of the file, which continues with `bytes`, and says how many bytes it
+    /// took.
     ///
-    /// **Cost**: a few nanoseconds; no allocation but for an interface.
+    /// **Cost**: a few nanoseconds; no allocation except for an interface.
     #[inline]
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> (usize, Step<'a>) {
         match &mut self.format {
@@ -161,7 +166,7 @@ impl TraceDecoder {
     }
 }
 
-/// Shows `visit` every packet that `next` finds, with its length, at the beginning of what is left.
+/// Gives `visit` every packet that `next` finds, one after the other.
 #[inline]
 fn each<'a>(
     bytes: &'a [u8],

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Finding, rules::table};
 
-/// The list, and which entries have been of use.
+/// The list, and which entries were used.
 pub(super) struct Exceptions {
     entries: Vec<Exception>,
 }

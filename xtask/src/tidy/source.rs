@@ -18,6 +18,12 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// True for a file in a programming language.
+    pub(super) fn is_code(&self) -> bool {
+        let extensions = ["rs", "sh", "py"];
+        extensions.iter().any(|end| has_extension(&self.path, end))
+    }
+
     /// What its Rust code defines: lines and names. A comment that reads like a definition counts.
     pub(super) fn definitions(&self) -> impl Iterator<Item = (usize, &str)> {
         let is_rust = has_extension(&self.path, "rs");

@@ -1,8 +1,8 @@
-//! Rules about text: width, length, words, paths, and work left to do.
+//! Rules about text: width, words, paths, and work left to do.
 
 use std::{fs, path::Path};
 
-use super::{Finding, Source, source::has_extension};
+use super::{Finding, Source};
 
 /// Checks one file's text.
 pub(super) fn check(source: &Source, banned: &[String], findings: &mut Vec<Finding>) {
@@ -17,7 +17,7 @@ pub(super) fn check(source: &Source, banned: &[String], findings: &mut Vec<Findi
     if is_data || source.path.starts_with("LICENSE") || source.path == "Cargo.lock" {
         return;
     }
-    length(source, findings);
+    width(source, findings);
     names(source, findings);
     for (line, number) in source.text.lines().zip(1..) {
         if let Some(text) = open_work(line) {
@@ -53,16 +53,8 @@ pub(super) fn banned_words(root: &Path) -> Vec<String> {
         .collect()
 }
 
-fn length(source: &Source, findings: &mut Vec<Finding>) {
-    let is_code = ["rs", "sh", "py"]
-        .iter()
-        .any(|end| has_extension(&source.path, end));
-    let is_narrow = is_code || source.path == "Makefile";
-    let line_count = source.text.lines().count();
-    if is_code && line_count >= FILE_LINES_END {
-        let text = format!("{line_count} lines; a file has fewer than {FILE_LINES_END}");
-        findings.push(Finding::new("file-length", &source.path, &text).sized(line_count));
-    }
+fn width(source: &Source, findings: &mut Vec<Finding>) {
+    let is_narrow = source.is_code() || source.path == "Makefile";
     for (line, number) in source.text.lines().zip(1..) {
         let width = line.chars().count();
         if is_narrow && width > LINE_WIDTH_MAX && !line.contains("://") {
@@ -137,7 +129,6 @@ fn private_paths(line: &str) -> Vec<&str> {
 }
 
 const LINE_WIDTH_MAX: usize = 100;
-const FILE_LINES_END: usize = 1_000;
 const BLOB_BYTES_MAX: usize = 256 * 1024;
 const CAMEL_PARTS: [&str; 4] = ["Manager", "Helper", "Utils", "Util"];
 const EMPTY_PARTS: [&str; 6] = ["util", "utils", "helper", "helpers", "manager", "managers"];

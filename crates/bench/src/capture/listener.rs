@@ -1,4 +1,4 @@
-//! A program that runs until it is told to stop, and what it said.
+//! A program that runs until it is stopped, and its output.
 
 use std::{os::unix::process::CommandExt as _, process::Command, time::Duration};
 
@@ -11,18 +11,18 @@ pub(super) struct Listener(Running);
 impl Listener {
     /// Starts it; its output is small enough for a pipe.
     pub(super) fn start(command: &mut Command) -> Result<Self, String> {
-        // A group of its own, to be told to stop as a terminal does: all of it.
+        // A process group of its own, so that a stop reaches all of it, as from a terminal.
         Running::start(command.process_group(0)).map(Self)
     }
 
-    /// Tells it to stop, as Ctrl-C does, and gives all that it said.
+    /// Stops it, as Ctrl-C does, and returns all its output.
     pub(super) fn interrupt(self) -> Result<String, String> {
         let told = self.signal("-INT").status();
         told.map_err(|error| format!("kill: {error}"))?;
         self.finish(END_LIMIT)
     }
 
-    /// Waits for its own end; what it said counts, however it ended.
+    /// Waits for its own end; its output counts, however it ended.
     pub(super) fn finish(mut self, limit: Duration) -> Result<String, String> {
         let (_, stdout, stderr) = self.0.collect(limit, LOOK_PAUSE)?;
         Ok(stdout + &stderr)
@@ -38,7 +38,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if self.0.is_running() {
-            // It fails only when all of it has gone by itself meanwhile.
+            // It fails only when all its processes have ended already.
             drop(self.signal("-KILL").status());
         }
     }

@@ -1,4 +1,5 @@
-//! The source of frames: ours, in bursts that are slept for where the processor is measured.
+//! The source of frames: Towline, in bursts with sleeps between them where the processor is
+//! measured.
 
 use std::{process::Command, time::Duration};
 

@@ -1,6 +1,6 @@
-//! Capture, sending and reading of packets beside their rivals: two hosts, one virtual cable.
+//! Compares capture, sending and reading of packets with rivals: two hosts, one virtual cable.
 //!
-//! Whoever captures is met with the same frames, from the same source, with the same memory for its
+//! Every capture program gets the same frames, from the same source, with the same memory for its
 //! ring. Rates are compared where nothing is lost; costs are the whole machine's, in the steady
 //! middle of a run, less what the source costs when nobody captures.
 
@@ -49,7 +49,7 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// What one capture that counts costs the machine for each packet, sending included, in
+/// The cost of one counting capture to the machine for each packet, sending included, in
 /// nanoseconds.
 pub(crate) fn counting_cost(lab: &Lab) -> Result<f64, String> {
     receive::counting_cost(lab, &Scratch::new()?)
@@ -84,7 +84,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left of it is in the build's own directory.
+        // Anything left of it lies in the build's own directory.
         drop(fs::remove_dir_all(&self.0));
     }
 }

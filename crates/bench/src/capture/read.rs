@@ -52,13 +52,13 @@ fn of_one_file(file: &Path, pairs: usize, what: &str) -> Result<String, String> 
             )
         }),
         ("capinfos, no hashes", &|| {
-            // Everything that it says by default but the hashes.
+            // Everything that it prints by default except the hashes.
             let wanted = [
                 "-t", "-E", "-c", "-s", "-d", "-u", "-a", "-e", "-y", "-i", "-z", "-x",
             ];
             command(Path::new("capinfos"), &wanted, file.display().to_string())
         }),
-        // It counts what capinfos does, and as little else.
+        // It counts what capinfos counts, and nothing else.
         ("towline stats --summary", &|| stats_of(&["--summary"])),
         ("towline capture, to null:", &|| {
             command(

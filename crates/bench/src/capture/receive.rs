@@ -1,4 +1,4 @@
-//! Who captures most without loss, and what it costs.
+//! Which program captures most without loss, and at what cost.
 
 use std::{fs, thread, time::Duration};
 
@@ -57,7 +57,7 @@ pub(super) fn no_loss(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<Stri
     Ok(text)
 }
 
-/// What capturing costs the machine for each packet, beyond what sending them does.
+/// The machine's cost of capturing for each packet, without the cost of sending.
 pub(super) fn costs(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let mut text = String::new();
     for (is_written, what) in [(false, "counting"), (true, "writing a file")] {
@@ -95,8 +95,8 @@ pub(super) fn costs(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String
     Ok(text)
 }
 
-/// What counting through our ring costs the machine for each packet, in nanoseconds, with what
-/// sending it does: a difference of two noisy figures would be noisier.
+/// The machine's cost of counting through Towline's ring for each packet, in nanoseconds, with the
+/// cost of sending: a difference of two noisy figures would be noisier.
 pub(super) fn counting_cost(lab: &Lab, scratch: &Scratch) -> Result<f64, String> {
     let trial = Trial {
         lab,
@@ -200,7 +200,7 @@ impl Trial<'_> {
         Ok(counted.dropped == 0 && counted.received >= sent)
     }
 
-    /// Captures while a load is sent; gives the frames sent, and what it counted.
+    /// Captures while a load is sent; returns the frames sent, and the count of the capture.
     fn run(&self, load: &Load) -> Result<(u64, Counted), String> {
         let capture = self.start()?;
         let sent = load.send(self.lab.host(0))?;
@@ -244,8 +244,8 @@ impl Trial<'_> {
     }
 }
 
-/// CPU nanoseconds of the machine for each packet in the steady middle of a load; without anybody
-/// who captures the kernel is given the same time to settle.
+/// CPU nanoseconds of the machine for each packet in the steady middle of a load; without a
+/// capture, the kernel gets the same time to settle.
 fn cost(lab: &Lab, capturing: Option<()>) -> Result<f64, String> {
     if capturing.is_none() {
         thread::sleep(READY);

@@ -1,4 +1,4 @@
-//! Who captures: how each is told to, and where it says what it got.
+//! The capture programs: how each is started, and where it prints its counts.
 
 use std::{path::Path, process::Command};
 
@@ -103,7 +103,7 @@ impl Tool {
         !matches!(self, Self::Tracestats)
     }
 
-    /// The least ring that it can be told to have, in bytes: libpcap counts in KiB, dumpcap in MiB.
+    /// The smallest ring that it can be given, in bytes: libpcap counts in KiB, dumpcap in MiB.
     pub(super) const fn ring_bytes_least(self) -> usize {
         match self {
             Self::Towline(_) | Self::NetsniffNg => 16 << 10,

@@ -1,4 +1,4 @@
-//! Who sends fastest, and who keeps its time best.
+//! Which program sends fastest, and which keeps its schedule best.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::{machine::arrived_and_sent, program, turns::undisturbed};
 /// Makes a sender's command.
 type Make<'a> = dyn Fn() -> Result<Command, String> + 'a;
 
-/// Packets a second that reach the other end, all by itself.
+/// Packets a second that reach the other end, without a schedule.
 pub(super) fn top_speed(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let trace = scratch.file("frames.pcap");
     make_trace(lab, "gen:size=60,count=200000", &trace)?;
@@ -85,7 +85,7 @@ pub(super) fn top_speed(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<St
     keep(&title, "packets/s", 0, &results)
 }
 
-/// How exactly packets leave that are to leave evenly, as the other end's stamps have it.
+/// How evenly scheduled packets leave, by the stamps of the other end.
 pub(super) fn gaps(lab: &Lab, scratch: &Scratch, pairs: usize) -> Result<String, String> {
     let mut text = String::new();
     for rate in [10_000_u64, 20_000, 40_000] {

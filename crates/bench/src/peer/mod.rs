@@ -1,5 +1,5 @@
-//! Who is compared by messages: ours at its defaults, the others at their best, and bare UDP as the
-//! ceiling.
+//! The programs compared by messages: Towline at its defaults, the others at their best, and bare
+//! UDP as the ceiling.
 
 use std::{borrow::BorrowMut, process::Command, thread, time::Duration};
 

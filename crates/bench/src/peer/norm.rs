@@ -43,6 +43,6 @@ impl Peer for Norm {
 }
 
 const PORT: &str = "7601";
-/// The best of 0.7 to 3 Gbit/s, by the medians of three rounds at 64 B and at 1400 B: what it sends
-/// beyond what its receiver has room for costs it more than it brings.
+/// The best of 0.7 to 3 Gbit/s, by the medians of three rounds at 64 B and at 1400 B: at higher
+/// rates its receiver runs out of room, and the repairs cost more than the rate gains.
 const RATE_BITS: &str = "1e9";

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{GROUP_AND_PORT, Peer, run_group};
 use crate::{program, sample::Sample};
 
-/// `towline load`, at its defaults but for what its sender is told, until every receiver has
+/// `towline load`, at its defaults except for its sender's flags, until every receiver has
 /// everything. The rate is that of the slowest receiver.
 #[derive(Debug)]
 pub(crate) struct Towline {
@@ -82,8 +82,7 @@ impl Peer for Towline {
     }
 }
 
-/// Messages that a receiver lacks, or has otherwise than they were sent; a report without the
-/// figures counts as one.
+/// Messages that a receiver lacks or got damaged; a report without the figures counts as one.
 fn missing(sent: &Value, received: &Value) -> u64 {
     let wrong = ["missing", "corrupt", "duplicates", "out_of_order"];
     let wrong: f64 = wrong.iter().map(|key| number(received, key)).sum();

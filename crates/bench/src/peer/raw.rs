@@ -10,8 +10,7 @@ use crate::{
     sample::Sample,
 };
 
-/// Bare datagrams in GSO runs, received with GRO: no protocol at all, nothing asked for again,
-/// nothing written.
+/// Bare datagrams in GSO runs, received with GRO: no protocol, no repairs, nothing written.
 #[derive(Debug)]
 pub(crate) struct Datagrams {
     program: PathBuf,
@@ -30,8 +29,8 @@ impl Datagrams {
         })
     }
 
-    /// One run: as its rate the datagrams a second of the receiver that got least, of each of which
-    /// `payload` bytes count.
+    /// Makes one run. Its rate is that of the receiver that got least, with `payload` bytes for
+    /// each datagram.
     pub(crate) fn run(&self, lab: &Lab, payload: f64) -> Result<Sample, String> {
         let command = |host: usize, verb: &str| {
             let host = lab.host(host);
@@ -91,6 +90,6 @@ impl Peer for RawUdp {
     }
 }
 
-/// What a message is cut into at MTU 1500, nearly.
+/// About the payload of one packet at MTU 1500.
 const PACKET_PAYLOAD: usize = 1428;
 const PGM_HEADER_BYTES: usize = 24;

@@ -1,4 +1,4 @@
-//! Datagrams of a bare socket, which is what host and network leave to any protocol.
+//! Datagrams of a bare socket: the best that host and network allow any protocol.
 
 use std::path::PathBuf;
 

@@ -1,65 +1,133 @@
-//! The pictures of the README, from real runs: `make readme-maps`, on a machine that does nothing
-//! else.
+//! The pictures of the README, from real runs whose results are kept: `make readme-maps` measures,
+//! on a machine that does nothing else, and draws; a test draws again and compares.
 
 use std::{fs, path::Path, process::Command};
 
 use lab::Lab;
 
-use super::{START, ours::Removed};
+use super::START;
 use crate::program::{self, Running};
 
-/// Draws the heat maps of four rates, and what the cable carries by size, into `docs/src/img`.
-pub(super) fn draw(lab: &Lab) -> Result<String, String> {
-    let directory = program::root().join("docs/src/img");
-    fs::create_dir_all(&directory).map_err(|it| format!("{}: {it}", directory.display()))?;
-    let (rates, sizes) = (
-        directory.join("rtt-rates.png"),
-        directory.join("udp-sizes.png"),
-    );
-    round_trips(lab, &rates)?;
-    datagrams(lab, &sizes)?;
-    Ok("drew docs/src/img/rtt-rates.png and docs/src/img/udp-sizes.png".to_owned())
+/// Measures round trips at four rates, and what the cable carries by size, into `docs/bench/raw`,
+/// and draws both into `docs/src/img`.
+pub(super) fn measure(lab: &Lab) -> Result<String, String> {
+    let root = program::root();
+    for directory in [RAW, IMAGES] {
+        let path = root.join(directory);
+        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    round_trips(lab, &Path::new(RAW).join(PICTURES[0].result))?;
+    datagrams(lab, &root.join(RAW).join(PICTURES[1].result))?;
+    for picture in &PICTURES {
+        picture.draw(&root.join(IMAGES).join(picture.image))?;
+    }
+    Ok(format!("measured into {RAW}, drew into {IMAGES}"))
 }
 
-fn round_trips(lab: &Lab, picture: &Path) -> Result<(), String> {
-    let program = program::ours()?;
-    let mut there = lab.host(1).command(&program);
+/// A picture, and the result that it shows.
+struct Picture {
+    /// The instrument that draws it: `towline INSTRUMENT plot`.
+    instrument: &'static str,
+    /// File in [`RAW`].
+    result: &'static str,
+    /// File in [`IMAGES`].
+    image: &'static str,
+}
+
+const PICTURES: [Picture; 2] = [
+    Picture {
+        instrument: "rtt",
+        result: "rtt-rates.rtt",
+        image: "rtt-rates.png",
+    },
+    Picture {
+        instrument: "udp",
+        result: "udp-sizes.json",
+        image: "udp-sizes.png",
+    },
+];
+
+impl Picture {
+    /// Draws it from its result, into `image`.
+    fn draw(&self, image: &Path) -> Result<(), String> {
+        let result = program::root().join(RAW).join(self.result);
+        let mut draw = Command::new(program::ours()?);
+        draw.args([self.instrument, "plot", "--quiet"]).arg(result);
+        said(draw.arg("--to").arg(image)).map(|_| ())
+    }
+}
+
+/// Measures into `result`, named from the repository: what it says of its command is to hold on
+/// every machine.
+fn round_trips(lab: &Lab, result: &Path) -> Result<(), String> {
+    let (program, root) = (program::ours()?, program::root());
+    let program = program.strip_prefix(&root).unwrap_or(&program);
+    let mut there = lab.host(1).command(program);
     there.args(["rtt", "reflect", "--quiet", "--wait", "spin", "--cpu", "1"]);
+    there.current_dir(&root);
     let _reflector = Running::start(&mut there)?;
     std::thread::sleep(START);
-    let result = Removed::new();
-    let mut here = lab.host(0).command(&program);
+    let before = root.join(result);
+    if before.exists() {
+        fs::remove_file(&before).map_err(|error| format!("{}: {error}", before.display()))?;
+    }
+    let mut here = lab.host(0).command(program);
+    here.current_dir(&root);
     here.args(["rtt", "run", &lab.host(1).ipv4().to_string(), "--quiet"]);
     here.args([
         "--rate", RATES, "--time", TIME, "--wait", "spin", "--cpu", "0",
     ]);
-    here.args(["--stamp-every", "0", "--out"])
-        .arg(result.path());
-    said(here.arg("--to").arg(picture))
+    said(here.args(["--stamp-every", "0", "--out"]).arg(result)).map(|_| ())
 }
 
-fn datagrams(lab: &Lab, picture: &Path) -> Result<(), String> {
+fn datagrams(lab: &Lab, result: &Path) -> Result<(), String> {
     let program = program::ours()?;
     let mut there = lab.host(1).command(&program);
     let _server = Running::start(there.args(["udp", "serve", "--quiet"]))?;
     std::thread::sleep(START);
     let mut here = lab.host(0).command(&program);
     here.args(["udp", "run", &lab.host(1).ipv4().to_string(), "--quiet"]);
-    said(
-        here.args(["--mode", "one,gso", "--direction", "there,back", "--to"])
-            .arg(picture),
-    )
+    let document = said(here.args(["--mode", "one,gso", "--direction", "there,back", "--json"]))?;
+    fs::write(result, document).map_err(|error| format!("{}: {error}", result.display()))
 }
 
-/// Runs a command to its end and says what it found.
-fn said(command: &mut Command) -> Result<(), String> {
+/// Runs a command to its end and gives what it printed.
+fn said(command: &mut Command) -> Result<Vec<u8>, String> {
     let output = command.output().map_err(|error| error.to_string())?;
-    eprintln!("{}", String::from_utf8_lossy(&output.stdout));
     if output.status.success() {
-        return Ok(());
+        return Ok(output.stdout);
     }
     Err(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
+const RAW: &str = "docs/bench/raw";
+const IMAGES: &str = "docs/src/img";
 const RATES: &str = "10k,20k,30k,40k";
-const TIME: &str = "30s";
+/// Short enough to keep each round trip in the repository, whose files have 256 KiB at most.
+const TIME: &str = "500ms";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_committed_pictures_are_what_the_results_show() {
+        let Some(ours) = program::beside_this_test() else {
+            return;
+        };
+        for picture in &PICTURES {
+            let committed = program::root().join(IMAGES).join(picture.image);
+            let name = format!("towline-{}-{}", std::process::id(), picture.image);
+            let again = std::env::temp_dir().join(name);
+            program::standing_in(&ours, || picture.draw(&again)).unwrap();
+            let (drawn, expected) = (fs::read(&again), fs::read(&committed));
+            // It lies in the temporary directory either way.
+            drop(fs::remove_file(&again));
+            assert!(
+                drawn.unwrap() == expected.unwrap(),
+                "{} is stale: run `make readme-maps`",
+                committed.display()
+            );
+        }
+    }
+}

@@ -1,5 +1,5 @@
-//! Round trips beside sockperf, libpgm and bare sockets, one at a time and at fixed rates, and how
-//! well the schedule is kept.
+//! Compares round trips with sockperf, libpgm and bare sockets, one at a time and at fixed rates,
+//! and measures how well the schedule is kept.
 //!
 //! All count whole round trips between two applications by one clock.
 
@@ -37,7 +37,7 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
     }
     // It writes into the repository: by name only.
     if parts.iter().any(|part| part == "rtt-maps") {
-        println!("{}", maps::draw(&lab)?);
+        println!("{}", maps::measure(&lab)?);
     }
     Ok(())
 }
@@ -46,10 +46,10 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
 pub(crate) const PARTS: [&str; 4] = ["rtt-sockperf", "rtt-pgm", "rtt-pacing", "rtt-maps"];
 
 /// sockperf prints half a round trip unless told otherwise; it is told. At a rate the thread that
-/// sends always spins, which keeps its processor awake, and another receives. Nearest to that comes
-/// a client of ours that spins, with a server that blocks; its one thread spins for answers, too,
-/// where sockperf's other thread is woken for each. When all spin, sockperf's three threads share
-/// two processors, and the scheduler's slices are what it measures.
+/// sends always spins, which keeps its processor awake, and another receives. The nearest setting
+/// of Towline is a client that spins and a server that blocks; its one thread also spins for
+/// answers, while sockperf's other thread is woken for each. When all spin, sockperf's three
+/// threads share two processors, and the scheduler's slices are what it measures.
 fn beside_sockperf(lab: &Lab, pairs: usize) -> Result<String, String> {
     let is_there = Command::new("sockperf").arg("--version").output().is_ok();
     if !is_there {
@@ -79,12 +79,12 @@ fn beside_sockperf(lab: &Lab, pairs: usize) -> Result<String, String> {
     Ok(text)
 }
 
-/// One message at a time through PGM sessions, beside the same through plain datagrams, beside
-/// libpgm and beside bare sockets; both ends wait alike.
+/// One message at a time through PGM sessions, compared with plain datagrams, libpgm and bare
+/// sockets; both ends wait alike.
 ///
-/// What blocks on two processors is not compared by its own work. A processor that has gone idle
-/// takes longest to come back, so whoever computes longer after it has sent is answered sooner, a
-/// bare socket last. The bare row shows it.
+/// With blocking waits on two processors the comparison is unfair: an idle processor wakes slowly,
+/// so a program that computes longer after sending is answered sooner, and a bare socket last. The
+/// bare row shows it.
 fn over_pgm(lab: &Lab, pairs: usize) -> Result<String, String> {
     let (rival, bare) = (pgm::Rival::new(), bare::Bare::new()?);
     let bare = &bare;
@@ -169,7 +169,7 @@ fn table(
 const HEADINGS: &str = "\
 load                     peer                     p50 us   p99.9 us  ours / peer, p50, p99.9
 ";
-/// Of one run: at 85 us a round trip, 35 of them are above p99.9.
+/// Time of one run: at 85 us a round trip, 35 of them are above p99.9.
 const SECONDS: u32 = if cfg!(test) { 1 } else { 3 };
 const PGM_BARS: &str = "\
 over PGM; bars: p50 at most 1.30 of UDP's, below libpgm's (what blocks on 2 cpus: see bare UDP)

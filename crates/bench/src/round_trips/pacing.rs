@@ -1,5 +1,5 @@
-//! How well a schedule is kept: 40,000 messages a second for a minute, both ends spinning; beside
-//! what this machine lets any thread keep.
+//! How well a schedule is kept: 40,000 messages a second for a minute, both ends spinning; compared
+//! with the best that any thread keeps on this machine.
 //!
 //! On a virtual machine the hypervisor takes processors away, and a loop that only reads the clock
 //! loses its slots with them. The floor is such a loop: the same schedule, nothing sent, and
@@ -16,7 +16,7 @@ use std::{
 };
 
 use lab::Lab;
-use measure::{Counts, Delays, MarkKind, Schedule, raw};
+use measure::{Counts, Delays, DisturbanceKind, Schedule, raw};
 use serde_json::Value;
 
 use super::{
@@ -64,8 +64,8 @@ struct Kept {
     gaps: Gaps,
 }
 
-/// What was taken from a loop that does nothing but look at the clock: ticks, interrupts, others'
-/// turns and the hypervisor's. No sender can use a slot that is due in one.
+/// Pauses of a loop that only reads the clock: ticks, interrupts, other processes and the
+/// hypervisor. No sender can use a slot that is due in one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gaps {
     /// Those longer than [`GAP_NS`].
@@ -179,8 +179,8 @@ fn sent(result: &Removed) -> Result<Kept, String> {
     let file = File::open(result.path()).map_err(|error| format!("{path}: {error}"))?;
     let file = raw::read(BufReader::new(file)).map_err(|error| format!("{path}: {error}"))?;
     let run = file.runs.first().ok_or("towline: a result without a run")?;
-    let is_pause = |kind| matches!(kind, MarkKind::Pause | MarkKind::Throttled);
-    let pauses = run.marks.iter().filter(|mark| is_pause(mark.kind));
+    let is_pause = |kind| matches!(kind, DisturbanceKind::Pause | DisturbanceKind::Throttled);
+    let pauses = run.disturbances.iter().filter(|what| is_pause(what.kind));
     let pauses: Vec<(u64, u64)> = pauses
         .map(|mark| (mark.at_ns, mark.at_ns + mark.lasted_ns))
         .collect();
@@ -255,7 +255,7 @@ sender had caught up with it, are left out";
 const RATE: u32 = 40_000;
 const SECONDS: u32 = 10;
 const TURNS: u32 = 6;
-/// What the bar allows a slot to be late.
+/// The lateness of a slot that the bar allows.
 const GAP_NS: u64 = 10_000;
 /// As the measuring thread marks them.
 const PAUSE_NS: u64 = 500_000;

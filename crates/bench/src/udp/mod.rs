@@ -1,4 +1,4 @@
-//! Datagrams by size beside nuttcp and iperf3: what the receiver counts each second.
+//! Compares datagrams by size with nuttcp and iperf3: what the receiver counts each second.
 //!
 //! All send from one thread and receive on another host's, through one cable, with sockets of 8 MiB
 //! as far as the system permits. What a tool sends and nobody receives is no result.

@@ -32,7 +32,7 @@ pub trait Sink: fmt::Debug + Send {
     /// Describes the next interface, before its first packet. They are numbered from 0.
     ///
     /// # Errors
-    /// When the format cannot hold it beside the others.
+    /// When the format cannot hold it together with the others.
     fn interface(&mut self, interface: &Interface) -> Result<(), CaptureError>;
 
     /// Says something of all the packets, before the first interface is described. A text longer
@@ -51,8 +51,8 @@ pub trait Sink: fmt::Debug + Send {
     /// Takes a packet.
     ///
     /// # Errors
-    /// When the sink is beyond use. Those packets that are lost, this one if it is among them, are
-    /// told by [`Sink::take_unwritten`].
+    /// When the sink is beyond use. [`Sink::take_unwritten`] gives the packets that are lost,
+    /// perhaps this one too.
     fn write(&mut self, packet: &Packet<'_>) -> Result<(), CaptureError>;
 
     /// Notes how the account stands, at `stamp_ns` of the wall clock: every second and at the end.

@@ -1,4 +1,4 @@
-//! The interface that packets leave by: what it takes, what it drops, and how long it is waited for
+//! The interface that packets leave by: what it takes, what it drops, and how long to wait for it
 //! when it takes nothing.
 //!
 //! A frame that the driver drops while it says so (no carrier, a queue that is full) is kept and
@@ -52,7 +52,7 @@ pub(super) struct Stall {
 pub(super) enum Waited {
     /// It may be tried again.
     ForRoom,
-    /// Whoever sends is to stop.
+    /// The sender must stop.
     ForNothing,
 }
 
@@ -73,7 +73,7 @@ impl Outlet {
         })
     }
 
-    /// True for a frame that the interface does not take for its length, which is told once.
+    /// True for a frame that is too long for the interface. The first one is reported.
     pub(super) fn is_too_long(&mut self, frame: &[u8]) -> bool {
         let most = self.frame_bytes_max(frame);
         let is_too_long = frame.len() > most;
@@ -94,7 +94,7 @@ impl Outlet {
         std::mem::take(&mut self.remarks)
     }
 
-    /// Bytes that a frame may have which begins as `frame` does: one tag comes on top of the MTU.
+    /// The longest frame with this header: one VLAN tag comes on top of the MTU.
     fn frame_bytes_max(&self, frame: &[u8]) -> usize {
         let tag = match frame.get(12..14) {
             Some([0x81 | 0x91, 0] | [0x88, 0xa8]) => TAG_BYTES,
@@ -134,7 +134,8 @@ impl Outlet {
         if waited >= self.patience {
             return Err(self.stalled(waited));
         }
-        // A queue that was full for a moment has room at once; what lasts is not spun for.
+        // A queue that was full for a moment has room again at once; for a longer stall the thread
+        // sleeps.
         if !stall.nap.is_zero() {
             thread::sleep(stall.nap);
         }
@@ -164,7 +165,10 @@ impl Outlet {
         let reason = match self.counters.state() {
             None => "the interface is gone",
             Some((false, _)) => "it is switched off",
-            Some((true, false)) => "no carrier, the cable is out or its other end switched off",
+            Some((true, false)) => {
+                "it has no carrier: the cable is unplugged, or the other end \
+                                    is off"
+            }
             Some((true, true)) => "its queue stays full",
         };
         CaptureError::Stalled {
@@ -180,5 +184,5 @@ pub(super) const HEADER_BYTES: usize = 14;
 pub(super) const TAG_BYTES: usize = 4;
 const ROOM_WAIT: Duration = Duration::from_millis(10);
 const NAP_LEAST: Duration = Duration::from_micros(20);
-/// Whoever is told to stop lets an interface that is only busy take what waits.
+/// After a stop, an interface that is only busy still gets the packets that wait.
 const FAREWELL: Duration = Duration::from_millis(100);

@@ -51,7 +51,7 @@ pub struct RingSink {
     outlet: Outlet,
     ring: TransmitRing,
     batch: usize,
-    /// The frames of the ring that the kernel has not taken for certain, in order.
+    /// The frames of the ring that the kernel may not have taken, in order.
     waiting: VecDeque<Waiting>,
     unwritten: UnwrittenList,
     /// Nothing is sent any more.
@@ -94,8 +94,8 @@ impl RingSink {
         })
     }
 
-    /// Has the kernel take what was written; waits while it has no room. What it does not take in
-    /// the end is unwritten.
+    /// Makes the kernel take the frames that were written, and waits while it has no room. Frames
+    /// that it does not take in the end count as unwritten.
     fn push(&mut self) -> Result<(), CaptureError> {
         let pushed = self.try_push();
         if !matches!(pushed, Ok(Waited::ForRoom)) {
@@ -121,7 +121,7 @@ impl RingSink {
                     let is_frames = matches!(cause.raw_os_error(), Some(EMSGSIZE | EINVAL));
                     let refused = self.ring.take_refused().filter(|_| is_frames);
                     let refused = refused.and_then(|at| self.waiting.remove(at));
-                    // The frame was skipped; those behind it go on.
+                    // The frame was skipped; the next ones continue.
                     let refused = refused.ok_or_else(|| self.outlet.failure(cause))?;
                     self.note_unwritten(refused);
                 }
@@ -150,7 +150,7 @@ impl RingSink {
         self.unwritten.add(lost.interface, lost_one);
     }
 
-    /// Has a slot free, or gives up.
+    /// Makes a slot free, or gives up.
     fn make_room(&mut self) -> Result<(), CaptureError> {
         let mut stall = Stall::default();
         while self.ring.next_slot().is_none() && !self.is_over {

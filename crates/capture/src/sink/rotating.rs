@@ -4,8 +4,8 @@
 //! ```text
 //! trace.pcapng  ->  trace.00001.pcapng  trace.00002.pcapng  trace.00003.pcapng  ...
 //! ```
-//! Every file is whole by itself: it begins with the descriptions of all interfaces. Age is told by
-//! the packets' stamps, so that a file made of a file is cut where a live one would be.
+//! Every file is whole by itself: it begins with the descriptions of all interfaces. The packets'
+//! stamps decide a file's age, so that copying a file cuts it where a live capture would.
 
 use std::{
     collections::VecDeque,
@@ -22,7 +22,7 @@ use crate::{
 /// When a file is followed by the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// When it has as many bytes.
+    /// When it has this many bytes.
     pub bytes: Option<u64>,
     /// When its packets span as much time.
     pub time: Option<Duration>,
@@ -41,7 +41,7 @@ pub struct RotatingSink {
     kept: VecDeque<PathBuf>,
     number: u64,
     first_ns: Option<u64>,
-    /// Not told yet: of the file before, and what could begin no file.
+    /// Not reported yet: packets of the file before, and packets for which no file could be made.
     unwritten: UnwrittenList,
     last_note: Option<(Account, u64)>,
     /// That an old file could not be removed, until it is asked for; said once.
@@ -107,8 +107,8 @@ impl RotatingSink {
         Ok(())
     }
 
-    /// The oldest goes when there are too many. That it cannot be removed is no reason to capture
-    /// nothing; that somebody else was faster is not even worth a word.
+    /// Removes the oldest file when there are too many. A file that cannot be removed does not stop
+    /// the capture; one that is gone already needs no remark.
     fn remove_oldest(&mut self) {
         if let Some(files) = self.rotation.files
             && self.kept.len() > files.max(1)
@@ -119,7 +119,8 @@ impl RotatingSink {
         {
             let path = oldest.display();
             self.remark = Some(format!(
-                "cannot remove {path}: {cause}; it stays, as may others after it"
+                "cannot remove {path}: {cause}; it is kept, and so are later files that cannot be \
+                 removed"
             ));
             self.has_remarked = true;
         }
@@ -149,7 +150,7 @@ impl Sink for RotatingSink {
     }
 
     fn note(&mut self, account: &Account, stamp_ns: u64) -> Result<(), CaptureError> {
-        // The seconds of a long capture are many, and are not what a file says.
+        // A long capture has many seconds, and its files do not show them.
         let account = Account {
             seconds: Vec::new(),
             interfaces: account.interfaces.clone(),
@@ -255,7 +256,7 @@ mod tests {
         }
         assert_eq!((len(4), sink.number), (None, 7));
         let remarks = sink.take_remarks();
-        assert!(remarks[0].contains("00003.pcap: ") && remarks[0].contains("it stays"));
+        assert!(remarks[0].contains("00003.pcap: ") && remarks[0].contains("it is kept"));
         assert_eq!(remarks.len(), 1);
         fs::remove_dir_all(&folder).unwrap();
         let error = RotatingSink::open(&SinkAddress::Null, rotation).unwrap_err();

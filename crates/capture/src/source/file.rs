@@ -97,7 +97,7 @@ impl FileSource {
         }
     }
 
-    /// Reads on until `needed` bytes are at hand, or the file's end.
+    /// Reads on until `needed` bytes are in memory, or the file's end.
     fn fill(&mut self, needed: usize) -> Result<(), CaptureError> {
         if self.is_at_end {
             return Ok(());
@@ -105,11 +105,11 @@ impl FileSource {
         match self.buffer.fill(needed) {
             Ok(is_whole) => self.is_at_end = !is_whole,
             Err(cause) if self.is_compressed => {
-                // What came out so far is good; how much is missing nobody knows.
+                // The part that came out is good; how much is missing is unknown.
                 self.is_at_end = true;
                 self.losses.damaged += 1;
                 let path = self.path.display();
-                let text = format!("{path}: {cause}; nothing behind it can be unpacked");
+                let text = format!("{path}: {cause}; the rest of the file cannot be unpacked");
                 self.remarks.push(text);
             }
             Err(cause) => {
@@ -123,12 +123,12 @@ impl FileSource {
         Ok(())
     }
 
-    /// What is to be done before decoding goes on; none for nothing that the caller need see.
+    /// What to do before decoding continues; none when the caller need not see it.
     fn pause(&mut self, pause: Pause) -> Result<Option<Progress>, CaptureError> {
         let path = self.path.display();
         match pause {
             Pause::Enough => {}
-            // Whoever keeps a list of them looks before the first packet of a new one.
+            // A caller that keeps a list of them must look before the first packet of a new one.
             Pause::Interface(interface) => self.interfaces.push(interface),
             Pause::Damaged(damage) => {
                 self.losses.damaged += 1;
@@ -153,7 +153,7 @@ impl FileSource {
             Pause::Lost(damage) => {
                 self.losses.damaged += 1;
                 self.losses.lost_bytes += self.buffer.skip_rest();
-                let text = format!("{path}: {damage}; nothing behind it can be read");
+                let text = format!("{path}: {damage}; the rest of the file cannot be read");
                 self.remarks.push(text);
                 self.is_at_end = true;
                 self.decoder = TraceDecoder::new();
@@ -166,13 +166,13 @@ impl FileSource {
 
 /// Why decoding pauses.
 enum Pause {
-    /// Whoever is given the packets has enough.
+    /// The visitor has had enough.
     Enough,
     /// An interface is described.
     Interface(Interface),
     /// Something was left out.
     Damaged(Damage),
-    /// So many bytes have to be at hand to go on.
+    /// The decoder needs this many bytes to go on.
     More(usize),
     /// Nothing behind it can be read.
     Lost(Damage),
@@ -321,7 +321,7 @@ fn described(block: &Block<'_>) -> Option<Interface> {
     }
 }
 
-/// Read at once: what fits the second-level cache is still there when it is looked at.
+/// Bytes read at once: they still lie in the second-level cache when they are decoded.
 const BUFFER_BYTES: usize = 256 << 10;
 const MAGIC_LEN: u64 = 4;
 const GZIP: [u8; 2] = [0x1f, 0x8b];

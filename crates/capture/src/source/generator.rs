@@ -41,8 +41,8 @@ impl GeneratorSource {
         Self::with(spec, true)
     }
 
-    /// As [`GeneratorSource::new`], but with a rate frames are only stamped by it and come as fast
-    /// as they are taken: for whoever sends by their stamps.
+    /// Like [`GeneratorSource::new`], but a rate only sets the stamps, and frames come as fast as
+    /// they are taken: for a sender that paces by stamps.
     #[must_use]
     pub fn stamped(spec: GeneratorSpec) -> Self {
         Self::with(spec, false)

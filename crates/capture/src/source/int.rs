@@ -40,7 +40,7 @@ impl SocketSource {
         if granted < wanted {
             tap.remarks.push(format!(
                 "{name}: the kernel grants the socket a buffer of {granted} bytes instead of \
-                 {wanted}: CAP_NET_ADMIN or a larger net.core.rmem_max gives more"
+                 {wanted}; for more, give CAP_NET_ADMIN or raise net.core.rmem_max"
             ));
         } else {
             tap.remarks.extend(memory.remark(wanted, granted));

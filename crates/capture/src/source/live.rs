@@ -17,8 +17,8 @@ use crate::{
 /// How a live source is opened.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
-    /// Run in the kernel too: what it rejects takes a few bytes of the ring and is counted there.
-    /// Whoever reads still has to ask it of the packets that are given.
+    /// Runs in the kernel too: a rejected packet takes a few bytes of the ring and is counted
+    /// there. The reader must still apply it to the packets that are given.
     pub filter: Option<Filter>,
     /// Bytes of memory shared with the kernel, or of the socket's buffer.
     pub ring_bytes: usize,
@@ -33,8 +33,8 @@ pub struct LiveOptions {
     pub ignores_outgoing: bool,
     /// Have super-packets and unfilled checksums described.
     pub has_offload: bool,
-    /// Super-packets are to be cut up, for which they must be whole: `ring2:` makes its slots as
-    /// large as they are.
+    /// Super-packets will be cut up, so they must be captured whole: `ring2:` makes its slots large
+    /// enough for them.
     pub has_room_for_super_packets: bool,
     /// Take the adapter's stamps where there are some.
     pub wants_hardware_stamps: bool,
@@ -101,7 +101,7 @@ impl Tap {
         };
         let mut remarks = Vec::new();
         if !link.flags.is_up() {
-            remarks.push(format!("{name} is down: packets come once it is up"));
+            remarks.push(format!("{name} is down: it receives packets once it is up"));
         }
         Ok(Self {
             link,
@@ -176,7 +176,7 @@ impl Tap {
         joined.map_err(|cause| CaptureError::os(format!("share the packets of {name}"), cause))
     }
 
-    /// Lets packets in, when all who share them are there.
+    /// Lets packets in, once all sources that share them are open.
     pub(super) fn open_shared(
         &self,
         socket: &PacketSocket,
@@ -208,7 +208,7 @@ impl Tap {
 
     /// What the interface has lost so far, before any socket saw it.
     pub(super) fn lost_before(&mut self) -> u64 {
-        // An interface that is gone has lost what it had lost.
+        // The counters of a removed interface no longer change.
         if !self.is_second
             && let Ok(since) = self.counters.since_start()
         {
@@ -229,9 +229,8 @@ impl Tap {
             .collect()
     }
 
-    /// What it means that there is no packet. A readable socket without one has an interface that
-    /// went down, which is told, or that is gone: then nothing comes any more but what is in the
-    /// ring.
+    /// Finds out why there is no packet. When the socket is readable without one, its interface
+    /// went down, which is reported, or was removed: then only what is in the ring still comes.
     pub(super) fn idle(&mut self, socket: &PacketSocket) -> Progress {
         self.idle_sockets([socket.take_error()])
     }
@@ -260,7 +259,7 @@ impl Tap {
         }
         if self.counters.state().is_none() {
             self.remarks
-                .push(format!("{name} is gone: nothing more comes by it"));
+                .push(format!("{name} was removed: no more packets come from it"));
             self.gone_at = Some(clock::monotonic());
         } else {
             self.remarks
@@ -286,7 +285,7 @@ fn link_type(link: &Link) -> Result<u16, CaptureError> {
     }
 }
 
-/// What was on its way when the interface went.
+/// Packets that were under way when the interface was removed.
 const LATE_PACKETS: Duration = Duration::from_millis(200);
 /// The most that [`LiveOptions::retire`] may be. The kernel counts it in 16 bits of milliseconds,
 /// and at the end of a capture it is waited for.

@@ -2,9 +2,9 @@
 //! spare it.
 //!
 //! The kernel does not refuse a ring that is larger than the memory that is left: it takes what it
-//! finds and has other processes killed. So more than a share of what is available is never asked
-//! for; and when the kernel has no room for that in pieces of the size that a ring needs, half of
-//! it is tried, and so on. Whoever gets less than was asked for is told.
+//! finds and has other processes killed. So a ring never asks for more than a share of the
+//! available memory. When the kernel has no room for that in pieces of the size that a ring needs,
+//! half of it is tried, and so on. A remark says when the ring is smaller than asked.
 
 use std::io;
 
@@ -46,10 +46,11 @@ impl<'a> Memory<'a> {
         bytes.max(self.least)
     }
 
-    /// Has `ask` make something of as many bytes as there can be; `bytes` says how many these are.
+    /// Calls `ask` with as many bytes as possible, and with fewer while the kernel has no room;
+    /// `bytes` is the result's size.
     ///
     /// # Errors
-    /// What the kernel refuses for another reason than want of memory.
+    /// When the kernel refuses for another reason than missing memory.
     pub(super) fn make<R>(
         &self,
         remarks: &mut Vec<String>,
@@ -75,7 +76,7 @@ impl<'a> Memory<'a> {
         Ok(made)
     }
 
-    /// What is to be said of `granted` bytes, of which `wanted` were asked for in the end.
+    /// The remark on a ring of `granted` bytes when `wanted` were asked for.
     pub(super) fn remark(&self, wanted: usize, granted: usize) -> Option<String> {
         let Self { name, asked, .. } = self;
         if *asked == RING_BYTES_MAX {
@@ -88,14 +89,15 @@ impl<'a> Memory<'a> {
         }
         if granted < wanted {
             return Some(format!(
-                "{name}: the kernel has no memory for a ring of {asked} bytes: {granted} are used"
+                "{name}: the kernel has no memory for a ring of {asked} bytes; the ring has \
+                 {granted}"
             ));
         }
         (wanted < *asked).then(|| {
             let available = self.available;
             format!(
-                "{name}: a ring of {asked} bytes is more than half of the {available} bytes of \
-                 memory that are available: {granted} are used"
+                "{name}: a ring of {asked} bytes would take more than half of the {available} \
+                 bytes of free memory; the ring has {granted}"
             )
         })
     }
@@ -117,7 +119,7 @@ fn available_of(info: &str) -> Option<usize> {
 /// For [`LiveOptions::ring_bytes`](super::LiveOptions): as much as there is.
 pub const RING_BYTES_MAX: usize = usize::MAX;
 const DEFAULT_BYTES: usize = 32 << 20;
-/// More was of no use to anybody yet; whoever needs it asks for it by its size.
+/// Larger rings have not helped in any measurement; they are had by naming their size.
 const LARGEST_BYTES: usize = 2 << 30;
 
 #[cfg(test)]
@@ -154,7 +156,7 @@ mod tests {
         assert_eq!(tries, [10 * GIB]);
         assert!(remarks[0].contains("more than half of the 21474836480 bytes"));
         assert!(
-            remarks[0].ends_with(": 10737418240 are used"),
+            remarks[0].ends_with("; the ring has 10737418240"),
             "{remarks:?}"
         );
         let (tries, remarks) = asked(&memory, 3 * GIB);

@@ -7,9 +7,9 @@ use wire::pcapng::Options;
 use super::{Progress, Source, Visit};
 use crate::{CaptureError, Interface, Losses, Packet};
 
-/// Gives the packets of several sources by time: always the earliest of those at hand. Each source
-/// must have a packet or be at its end for the next to be given, so live sources do not belong
-/// here.
+/// Gives the packets of several sources by time: always the earliest of those that wait. Each
+/// source must have a packet or be at its end for the next to be given, so live sources do not
+/// belong here.
 #[derive(Debug)]
 pub struct MergedSource {
     inputs: Vec<Input>,
@@ -66,7 +66,8 @@ impl Source for MergedSource {
                 input.advance(&mut self.interfaces)?;
             }
             if self.interfaces.len() > known {
-                // Whoever keeps a list of them looks before the first packet of a new one.
+                // A caller that keeps a list of them must look before the first packet of a new
+                // one.
                 return Ok(Progress::Some);
             }
             let stamp = |input: &&mut Input| input.head.map(|head| head.packet.stamp_ns);
@@ -108,7 +109,7 @@ impl Source for MergedSource {
 }
 
 impl Input {
-    /// Has the next packet at hand unless the source is over, and its interfaces among `all`.
+    /// Reads the next packet ahead unless the source is over, and adds its interfaces to `all`.
     fn advance(&mut self, all: &mut Vec<Interface>) -> Result<(), CaptureError> {
         while self.head.is_none() && !self.is_over {
             let (room, notes, head) = (&mut self.room, &mut self.notes, &mut self.head);

@@ -43,21 +43,20 @@ pub trait Source: fmt::Debug + Send {
     /// The interfaces that packets name by their position here. May grow as a file is read.
     fn interfaces(&self) -> &[Interface];
 
-    /// Gives the packets at hand to `visit`, in order, until there are none or it has given a fair
-    /// share. When `visit` breaks off it gives only those that it cannot keep for the next call.
+    /// Gives the waiting packets to `visit`, in order, until there are none or it has given a fair
+    /// share. When `visit` breaks off, it gives only those that it cannot keep for the next call.
     ///
     /// # Errors
     /// When the source is beyond use.
     fn read(&mut self, visit: &mut Visit<'_>) -> Result<Progress, CaptureError>;
 
-    /// What was lost so far. For a live source to be asked at least once a second.
+    /// The losses so far. Ask a live source at least once a second.
     ///
     /// # Errors
     /// When the kernel does not answer.
     fn losses(&mut self) -> Result<Losses, CaptureError>;
 
-    /// What interfaces and their drivers lost so far, by the names that they have for it, those
-    /// that are not zero.
+    /// The interfaces' and drivers' counters of lost packets, by name, without those that are zero.
     fn named_losses(&mut self) -> Vec<(String, u64)> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! What was read of a file and not decoded yet.
+//! Bytes of a file that were read and not decoded yet.
 //!
 //! ```text
 //! | room | what was left over | offset of the file, page for page | ... |
@@ -67,10 +67,10 @@ impl ReadBuffer {
         self.piece.start = self.piece.end;
     }
 
-    /// Reads on until `needed` bytes are at hand; false when the file ends before.
+    /// Reads on until `needed` bytes are in the buffer; false when the file ends before.
     ///
     /// # Errors
-    /// Of the input. What was read before is at hand.
+    /// End of the input. What was read before is in the buffer.
     pub(super) fn fill(&mut self, needed: usize) -> io::Result<bool> {
         if self.bytes().len() < needed && self.may_read_ahead && self.offset >= AHEAD_AFTER_BYTES {
             self.read_ahead();
@@ -99,7 +99,7 @@ impl ReadBuffer {
         }
     }
 
-    /// Has a thread read from here on. One at a time: more would wait for each other's processor.
+    /// Makes a thread read from here on. One at a time: more would wait for each other's processor.
     fn read_ahead(&mut self) {
         self.may_read_ahead = false;
         let has_room = thread::available_parallelism().is_ok_and(|count| count.get() > 1);
@@ -161,8 +161,8 @@ impl Piece {
         self.end = self.start;
     }
 
-    /// Reads on until `needed` bytes are at hand, the next from `offset` on; false when the file
-    /// ends before.
+    /// Reads on until `needed` bytes are in the buffer, the next from `offset` on; false when the
+    /// file ends before.
     fn fill(&mut self, input: &mut dyn Read, needed: usize, offset: &mut u64) -> io::Result<bool> {
         if self.bytes().len() < needed {
             self.make_room(needed, *offset);
@@ -310,11 +310,11 @@ fn supply(
     }
 }
 
-/// What fits the second-level cache is still there when it is looked at.
+/// Bytes that fit the second-level cache are still there when they are decoded.
 const BUFFER_BYTES: usize = 256 << 10;
 /// Longer records, which are rare, cost a larger buffer.
 const LEFT_OVER_BYTES: usize = 64 << 10;
-/// Of this machine or a part of its pages; either does.
+/// The machine's page size or a part of it; either works.
 const PAGE: usize = 4096;
 /// A shorter file is read before a thread is there.
 const AHEAD_AFTER_BYTES: u64 = 4 << 20;

@@ -10,8 +10,8 @@ use crate::{CaptureError, Interface, Losses, Packet};
 /// Opens a source once more.
 pub type Reopen = Box<dyn FnMut() -> Result<Box<dyn Source>, CaptureError> + Send>;
 
-/// Gives the packets of a source that can be opened again, so many times. Stamps go on: each round
-/// begins a mean gap behind the end of the one before.
+/// Repeats the packets of a source that can be opened again. Stamps continue: each round begins one
+/// mean gap after the end of the round before.
 pub struct RepeatedSource {
     reopen: Reopen,
     source: Box<dyn Source>,

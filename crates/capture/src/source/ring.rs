@@ -31,9 +31,9 @@ impl RingSource {
         Ok(source)
     }
 
-    /// As [`RingSource::open`], for `workers` rings that share the interface's packets, each flow
-    /// in one of them, and the memory of `options`. What the interface itself loses is told by the
-    /// first.
+    /// Like [`RingSource::open`], for `workers` rings that share the interface's packets (each flow
+    /// in one ring) and the memory of `options`. The first ring counts what the interface itself
+    /// loses.
     ///
     /// # Errors
     /// As of [`RingSource::open`]; before Linux 4.12.
@@ -60,7 +60,7 @@ impl RingSource {
         Ok(sources)
     }
 
-    /// With its ring; nothing comes in yet.
+    /// A source with its ring; no packet is let in yet.
     fn closed(name: &str, options: &LiveOptions) -> Result<Self, CaptureError> {
         let mut tap = Tap::find(name, "TPACKET_V3 ring", options.snap_len)?;
         let retire = options.retire.min(RETIRE_MAX);
@@ -102,7 +102,8 @@ impl Source for RingSource {
             has_read = true;
             let mut is_enough = false;
             for raw in block.packets() {
-                // The block is given whole: whoever has enough counts the rest as unread.
+                // The block is given whole: a visitor that has had enough counts the rest as
+                // unread.
                 is_enough |= visit(&Packet::of_ring(&raw, 0)).is_break();
             }
             if is_enough {

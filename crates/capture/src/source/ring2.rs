@@ -40,8 +40,8 @@ impl SlotSource {
         if ring.slot_bytes() > SLOT_BYTES_REMARKABLE {
             let (bytes, slots) = (ring.slot_bytes(), ring.bytes() / ring.slot_bytes());
             remarks.push(format!(
-                "{name}: a slot for frames of {frame_bytes} bytes takes {bytes}, there are \
-                 {slots}: --ring makes more, --snaplen smaller"
+                "{name}: the ring has {slots} slots of {bytes} bytes, for frames of {frame_bytes} \
+                 bytes; a larger --ring makes more slots, a smaller --snaplen makes smaller ones"
             ));
         }
         tap.remarks.append(&mut remarks);
@@ -111,9 +111,9 @@ fn frame_bytes(mtu: usize, options: &LiveOptions) -> usize {
 const SLOTS_A_SHARE: usize = 4096;
 /// An Ethernet header and two tags.
 const HEADER_BYTES: usize = 14 + 2 * 4;
-/// The largest that a kernel makes unless it is told to make larger ones (`gso_max_size`).
+/// The largest that a kernel makes by default (`gso_max_size` raises it).
 const SUPER_PACKET_BYTES: usize = 65_536;
-/// Whose frames are longer gets fewer than may be expected.
+/// Longer frames leave fewer slots than a user may expect.
 const SLOT_BYTES_REMARKABLE: usize = 32 << 10;
 
 #[cfg(test)]

@@ -96,7 +96,10 @@ impl XdpSource {
             Ok(socket)
         });
         let promiscuous = promiscuous.transpose().map_err(|cause: io::Error| {
-            CaptureError::os(format!("have {name} receive what others are sent"), cause)
+            CaptureError::os(
+                format!("receive packets on {name} that are addressed to others"),
+                cause,
+            )
         })?;
         note_tags(&mut tap);
         tap.interface[0].description = description(mode, copy, queues.len());
@@ -138,8 +141,8 @@ impl XdpSource {
             self.passed_at_start = None;
             let name = &self.tap.interface[0].name;
             self.tap.remarks.push(format!(
-                "{name}: frames come by receive queues that were not there at the beginning; the \
-                 host has them, and they are not captured"
+                "{name}: frames arrive on receive queues that were added after the start; they go \
+                 to the host and are not captured"
             ));
         }
     }
@@ -172,8 +175,9 @@ impl Source for XdpSource {
                 flow
             });
             let name = &self.tap.interface[0].name;
-            let given = given
-                .map_err(|cause| CaptureError::os(format!("have {name} receive more"), cause))?;
+            let given = given.map_err(|cause| {
+                CaptureError::os(format!("make {name} receive more packets"), cause)
+            })?;
             most = most.max(given);
             if is_enough {
                 return Ok(Progress::Some);
@@ -188,7 +192,7 @@ impl Source for XdpSource {
             let errors = self.queues.iter().map(XdpSocket::take_error);
             return Ok(self.tap.idle_sockets(errors));
         }
-        // The rings are empty now: whoever reads again at once gets a frame or two each time.
+        // The rings are empty now: reading again at once would give only a frame or two each time.
         Ok(Progress::Idle)
     }
 
@@ -228,7 +232,7 @@ impl Source for XdpSource {
 
     fn stop(&mut self) -> Result<bool, CaptureError> {
         self.redirect.detach();
-        // A processor that was in the program meanwhile may still be: its frame is on its way.
+        // Another processor may still run the program: its frame is on its way.
         thread::sleep(DETACH_PAUSE);
         Ok(true)
     }
@@ -246,14 +250,13 @@ impl Source for XdpSource {
     }
 }
 
-/// Whether to wait for frames, or for a time.
+/// Whether to wait for frames or until a time.
 ///
-/// The kernel wakes whoever waits for a socket with every batch of its own, at some microseconds
-/// each; packets come cheaper when it has nobody to wake, and the rings are looked at before they
-/// are full.
+/// The kernel wakes a thread that waits for a socket with every batch, at some microseconds each.
+/// Packets cost less when no thread waits and the rings are read before they are full.
 #[derive(Debug)]
 struct Waiter {
-    /// All sockets, or none of them while a time is waited for.
+    /// All sockets, or none of them during a timed wait.
     epoll: Epoll,
     is_armed: bool,
     due: Option<Instant>,
@@ -270,7 +273,7 @@ impl Waiter {
         }
         let chunks = queues.iter().map(|socket| socket.spec().chunks).min();
         let chunks = chunks.unwrap_or(1);
-        // A load that comes out of nothing fills half of the ring meanwhile.
+        // A load that starts suddenly fills half of the ring in this time.
         let of_half = Duration::from_secs(1) * (chunks / 2) / FRAMES_PER_S_MAX;
         Ok(Self {
             epoll,
@@ -308,8 +311,8 @@ impl Waiter {
 }
 
 /// How long to let frames gather when `frames` came within `elapsed`, for a ring of `chunks`: until
-/// an eighth of it is full. None when the first is to be waited for: there are few, or the ring is
-/// so small that sleeping is too coarse.
+/// an eighth of it is full. None when it is better to wait for the first frame: there are few, or
+/// the ring is too small for sleeps.
 fn pause(elapsed: Duration, frames: u32, chunks: u32, longest: Duration) -> Option<Duration> {
     if frames == 0 || elapsed / frames > APART_MAX {
         return None;
@@ -339,8 +342,8 @@ fn attach(tap: &mut Tap, queues: u32) -> Result<(XdpRedirect, XdpMode), CaptureE
         }
         Err(cause) => {
             let remark = format!(
-                "{name}: its driver takes no program ({cause}): frames are taken behind it, at a \
-                 higher cost"
+                "{name}: its driver cannot run an XDP program ({cause}): the kernel runs it after \
+                 the driver, at a higher cost"
             );
             let attached = redirect.attach(tap.link.index, XdpMode::Generic);
             attached.map_err(|cause| refused(operation(), cause))?;
@@ -391,15 +394,15 @@ fn open_queues(
         tap.remarks.push(format!("{name}: a ring of {total} bytes"));
     } else if bytes < wanted {
         tap.remarks.push(format!(
-            "{name}: {wanted} bytes are more than may be locked in memory (ulimit -l, or \
-             CAP_IPC_LOCK): {total} are used"
+            "{name}: {wanted} bytes are more than this process may lock in memory; the ring has \
+             {total}; for more, raise `ulimit -l` or give CAP_IPC_LOCK"
         ));
     } else {
         tap.remarks.extend(memory.remark(wanted, wanted));
     }
     if copy == XdpCopy::Whole && mode == XdpMode::Generic {
         tap.remarks.push(format!(
-            "{name}: frames in one piece that are longer than the MTU are dropped, and counted"
+            "{name}: super-packets longer than the MTU are dropped, and counted"
         ));
     }
     Ok((queues, copy))
@@ -462,7 +465,7 @@ fn shape(bytes: usize, queues: u32, frame_bytes: u32) -> XdpSpec {
     spec
 }
 
-/// Notes that an adapter takes VLAN tags out of frames: what it says of them beside the frame
+/// Notes that an adapter removes VLAN tags from frames: it reports them outside the frame, which
 /// reaches the kernel's own packets only.
 fn note_tags(tap: &mut Tap) {
     let is_active = |mut ethtool: Ethtool| ethtool.is_active(tap.link.index, "rx-vlan-hw-parse");
@@ -470,8 +473,8 @@ fn note_tags(tap: &mut Tap) {
     if is_adapter && Ethtool::open().and_then(is_active).unwrap_or(false) {
         let name = &tap.interface[0].name;
         tap.remarks.push(format!(
-            "{name}: its adapter takes VLAN tags out of the frames, and they are not seen; \
-             `ethtool -K {name} rxvlan off` leaves them in"
+            "{name}: its adapter removes VLAN tags from frames, so the capture does not have \
+             them; `ethtool -K {name} rxvlan off` keeps them"
         ));
     }
 }
@@ -489,7 +492,7 @@ fn description(mode: XdpMode, copy: XdpCopy, queues: usize) -> String {
     format!("XDP sockets {mode}, {copy}, {queues} queues; the host did not receive these frames")
 }
 
-/// Whom a frame is for, by its destination; `own` is the interface's address.
+/// The kind of receiver that a frame is addressed to; `own` is the interface's address.
 fn direction(frame: &[u8], own: Option<[u8; 6]>) -> Direction {
     let Some(to) = frame.first_chunk::<6>() else {
         return Direction::Host;
@@ -514,12 +517,15 @@ fn refused(operation: String, cause: io::Error) -> CaptureError {
         Some(EAFNOSUPPORT | ENOSYS) => {
             "the kernel has no XDP sockets (CONFIG_XDP_SOCKETS): use ring:"
         }
-        Some(EINVAL) => "it takes Linux 5.9 or later, with XDP sockets: use ring:",
+        Some(EINVAL) => "it needs Linux 5.9 or later, with XDP sockets; use ring:",
         Some(EBUSY | EEXIST) => {
             "another XDP program or socket is there (`ip link show` names programs): end it, or \
              use ring:, which gets on with others"
         }
-        Some(EOPNOTSUPP) => "neither driver nor kernel know it there: use ring:",
+        Some(EOPNOTSUPP) => {
+            "neither the driver nor the kernel supports it on this interface; use \
+                             ring:"
+        }
         Some(ENOBUFS | ENOMEM) => {
             "no more may be locked in memory: raise `ulimit -l`, give CAP_IPC_LOCK, or use ring:"
         }
@@ -546,7 +552,7 @@ const CHUNKS_MAX: u32 = 1 << 20;
 const FRAMES_PER_S_MAX: u32 = 2_000_000;
 /// Frames that are further apart are waited for one by one.
 const APART_MAX: Duration = Duration::from_millis(1);
-/// Whoever sleeps for less is woken too late.
+/// A shorter sleep would end too late anyway.
 const PAUSE_LEAST: Duration = Duration::from_micros(100);
 const DETACH_PAUSE: Duration = Duration::from_millis(1);
 const BUSY_TRIES: u32 = 25;

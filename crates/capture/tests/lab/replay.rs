@@ -71,7 +71,7 @@ fn a_cable_that_stays_out_ends_a_replay() {
             let replayed = replay(lab.host(0), kind, "count=5000", Pace::TopSpeed, &options);
             assert_eq!(replayed.ended, Ended::Sink, "{kind}: {replayed:?}");
             let failure = replayed.failure.as_ref().unwrap().to_string();
-            assert!(failure.contains("cannot send on e0: it has taken nothing for"));
+            assert!(failure.contains("cannot send on e0: it has accepted no packet for"));
             assert!(failure.contains("no carrier"), "{failure}");
             assert!(replayed.lasted >= options.patience, "{replayed:?}");
             assert_eq!(replayed.account.delivered, 0, "{kind}: {replayed:?}");

@@ -424,7 +424,7 @@ fn a_driver_without_programs_is_gone_around() {
                 let mut session = Session::new(sources, sink, limits).unwrap();
                 let remarks = session.take_remarks().join("; ");
                 assert!(
-                    remarks.contains("lo: its driver takes no program"),
+                    remarks.contains("lo: its driver cannot run an XDP program"),
                     "{remarks}"
                 );
                 let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -458,6 +458,11 @@ fn who_may_not_take_frames_is_told_what_is_missing() {
         );
         assert!(told.contains("ring:"), "{told}");
         let missing = lab.host(1).enter(|| open("xdp:e9").map(drop).unwrap_err());
-        assert!(missing.unwrap().to_string().contains("there are lo, e0"));
+        assert!(
+            missing
+                .unwrap()
+                .to_string()
+                .contains("this host has lo, e0")
+        );
     });
 }

@@ -11,7 +11,8 @@ use super::{FailOn, bytes, duration};
 #[derive(Debug, Args)]
 #[command(after_help = CAPTURE_HELP)]
 pub(crate) struct CaptureArgs {
-    /// ring:IF, ring2:IF, int:IF, xdp:IF, pcap:FILE, pcapng:FILE or gen:SPEC; several are merged
+    /// An interface or a file: IF (as ring:IF), ring2:IF, int:IF, xdp:IF, FILE, pcap:FILE,
+    /// pcapng:FILE or gen:SPEC; several are merged
     #[arg(value_name = "SOURCE", required = true)]
     pub(crate) sources: Vec<SourceAddress>,
     /// pcapng:FILE, pcap:FILE or null: (FILE '-' is standard output)
@@ -28,8 +29,8 @@ pub(crate) struct CaptureArgs {
     /// Stop after this time; a plain number is seconds
     #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
-    /// Share the packets of one ring:IF among N threads, by flow; each has a part of the ring's
-    /// memory and a file of its own, numbered from 0
+    /// Share the packets of one ring:IF among N threads, by flow; the threads share the ring's
+    /// memory, and each writes its own file, numbered from 0
     #[arg(long, value_name = "COUNT", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) workers: u16,
@@ -83,7 +84,7 @@ pub(crate) struct LiveArgs {
     #[arg(long, value_name = "SIZE", value_parser = ring, default_value = "32MiB")]
     #[arg(help_heading = "Interfaces")]
     pub(crate) ring: u64,
-    /// Longest wait of a packet in the ring at low rates
+    /// Longest time that a packet stays in the ring at low rates
     #[arg(long, value_name = "TIME", value_parser = retire, default_value = "20ms")]
     #[arg(help_heading = "Interfaces")]
     pub(crate) retire: Duration,
@@ -132,7 +133,7 @@ fn ring(text: &str) -> Result<u64, String> {
 fn retire(text: &str) -> Result<Duration, String> {
     let retire = duration(text).map_err(|error| error.to_string())?;
     if retire > RETIRE_MAX {
-        return Err(format!("a packet waits at most {} s", RETIRE_MAX.as_secs()));
+        return Err(format!("--retire is at most {} s", RETIRE_MAX.as_secs()));
     }
     Ok(retire)
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::duration;
 
-/// Show what this host's clocks are good for, and what two hosts' clocks justify.
+/// Show how accurate this host's clocks are, or compare them with another host's.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 It changes nothing and needs no privileges. With a host, where `towline rtt reflect` runs, both ends

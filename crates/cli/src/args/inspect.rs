@@ -14,7 +14,7 @@ Examples:
   towline ifaces
   towline ifaces eth0 --json")]
 pub(crate) struct IfacesArgs {
-    /// Only this one: its name or one of its addresses
+    /// Show only this interface, by name or by one of its addresses
     #[arg(value_name = "NAME|ADDRESS")]
     pub(crate) which: Option<String>,
 }
@@ -22,13 +22,17 @@ pub(crate) struct IfacesArgs {
 /// Watch the sessions of this user's running processes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-On a terminal, q or Ctrl-C ends it. Rows that do not fit the window are hidden, and counted.
+On a terminal it shows a row for each session: Enter opens its counters, Esc goes back, q or Ctrl-C
+ends it. RATE is what a session sends or receives. LOSS is the share of packets, since the last
+update, that a receiver missed or a sender sent again. LOST counts packets that were never repaired.
+LAG counts packets that are sent and that the slowest receiver does not have yet. With --once, and
+where standard output is no terminal, it prints all counters once.
 
 Examples:
   towline top
   towline top --once --json")]
 pub(crate) struct TopArgs {
-    /// Only these processes
+    /// Show only these processes
     #[arg(value_name = "PID")]
     pub(crate) pids: Vec<u32>,
     /// Time between two updates
@@ -53,10 +57,10 @@ pub(crate) struct StatArgs {
     /// Process ID
     #[arg(value_name = "PID")]
     pub(crate) pid: u32,
-    /// Only this counter, as NAME or SET.NAME
+    /// Print only this counter, as NAME or SET.NAME
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// How they are written, unless --json says so
+    /// Output format; --json overrides it
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: StatFormat,
 }
@@ -70,7 +74,7 @@ pub(crate) enum StatFormat {
     Prometheus,
 }
 
-/// Print what a shell needs to complete this command line.
+/// Print completions of this command line for a shell.
 #[derive(Debug, Args)]
 #[command(after_help = COMPLETIONS_HELP)]
 pub(crate) struct CompletionsArgs {

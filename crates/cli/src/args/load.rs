@@ -3,6 +3,7 @@
 use std::{num::NonZeroU64, str::FromStr, time::Duration};
 
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -91,7 +92,7 @@ pub(crate) struct LoadRecvArgs {
 }
 
 /// Smallest and largest message, in bytes, both included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct SizeRange {
     /// Smallest.
     pub(crate) min: usize,

@@ -8,11 +8,15 @@ use serde::Serialize;
 use super::{Receiving, Sending, SessionArgs, duration, long, mirror};
 use crate::framing::Framing;
 
-/// Send messages from standard input to a group.
+/// Send messages to a group: those of standard input, or one from the command line.
 #[derive(Debug, Args)]
 #[command(after_help = PUBLISH_EXAMPLES, after_long_help = long(PUBLISH_EXAMPLES, PUBLISH_NOTES))]
 pub(crate) struct PublishArgs {
-    /// How the input separates messages: a line each, or each after its length (u32, big-endian)
+    /// Send this one message instead of standard input
+    #[arg(value_name = "MESSAGE", conflicts_with = "framing")]
+    pub(crate) message: Option<String>,
+    /// How the input separates messages: by line ends, by zero bytes, or each after its length
+    /// (u32, big-endian)
     #[arg(long, value_enum, value_name = "FORM", default_value = "lines")]
     pub(crate) framing: Framing,
     /// When the transmit window is full: stop reading standard input (yes), or drop the message and
@@ -43,7 +47,8 @@ pub(crate) struct PublishArgs {
 #[command(after_help = SUBSCRIBE_EXAMPLES,
           after_long_help = long(SUBSCRIBE_EXAMPLES, SUBSCRIBE_NOTES))]
 pub(crate) struct SubscribeArgs {
-    /// How the output separates messages: a line each, or each after its length (u32, big-endian)
+    /// How the output separates messages: by line ends, by zero bytes, or each after its length
+    /// (u32, big-endian)
     #[arg(long, value_enum, value_name = "FORM", default_value = "lines")]
     pub(crate) framing: Framing,
     /// When the reader of the output is slow: wait, and so hold back senders that wait for
@@ -91,11 +96,12 @@ pub(crate) enum FailOn {
     None,
     /// Lost messages.
     Loss,
-    /// Anything that is not as it was sent.
+    /// Any loss, damage, duplicate or disorder.
     Any,
 }
 
-/// A truth value that takes its word: for a plain `bool` the parser would make a bare flag.
+/// A truth value that is written as yes or no: for a plain `bool` the parser would make a bare
+/// flag.
 pub(crate) type YesNo = bool;
 
 fn yes_or_no(text: &str) -> Result<YesNo, String> {
@@ -112,11 +118,12 @@ OpenPGM and ZeroMQ receivers take part without reports.";
 
 const PUBLISH_EXAMPLES: &str = "\
 Examples:
-  towline pub --group 239.192.0.1:7500
+  towline pub --group 239.192.0.1:7500 'the door is open'
   tail -f log | towline pub -g 239.192.0.1:7500 --iface eth0 --receivers 3
   make-records | towline pub -g 10.0.0.7:7500 --framing length --rate 20MB/s";
 
 const SUBSCRIBE_NOTES: &str = "\
+--json prints JSON Lines: a document for each message when it comes, and the report at the end.
 Messages of one sender arrive in order. Standard error says what could not be repaired. A sender
 that dies or breaks off its session may have had more to send: with --once and without --count that
 is a failure (exit code 1). Messages are neither encrypted nor signed.";

@@ -1,4 +1,4 @@
-//! Flags whose values are those of an enum of a library that knows nothing of command lines.
+//! Flags whose values mirror an enum of a library that knows nothing of command lines.
 
 /// Declares `Name of Library { values }`: what clap reads, what a plan shows, and the way to the
 /// library's enum, which has values of the same names.

@@ -7,27 +7,28 @@ use clap::{ArgGroup, Args};
 
 use super::{bytes, duration, positive_bit_rate, positive_count};
 
-/// Send packets of a file, or generated ones, at a pace that is kept and reported.
+/// Send packets of a file, or generated ones, at a given pace, and report how well it was kept.
 #[derive(Debug, Args)]
 #[command(after_help = REPLAY_HELP)]
 #[command(group(ArgGroup::new("pace").args(["pps", "rate", "speed", "top_speed"])))]
 pub(crate) struct ReplayArgs {
-    /// pcap:FILE, pcapng:FILE or gen:SPEC; several are sent in the order of their stamps
+    /// FILE, pcap:FILE, pcapng:FILE or gen:SPEC; several are sent in the order of their stamps
     #[arg(value_name = "SOURCE", required = true)]
     pub(crate) sources: Vec<SourceAddress>,
-    /// ring:IF or int:IF
+    /// IF (as ring:IF) or int:IF
     #[arg(long, short, value_name = "SINK")]
     pub(crate) output: SinkAddress,
-    /// Packets a second
+    /// Send this many packets a second
     #[arg(long, value_name = "COUNT", value_parser = positive_count, help_heading = "Pace")]
     pub(crate) pps: Option<u64>,
-    /// Bits of frames a second
+    /// Send frames at this bit rate
     #[arg(long, value_name = "BITS", value_parser = positive_bit_rate, help_heading = "Pace")]
     pub(crate) rate: Option<u64>,
-    /// The file's own timing, this many times as fast
+    /// Keep the file's own timing, this many times as fast
     #[arg(long, value_name = "FACTOR", value_parser = speed, help_heading = "Pace")]
     pub(crate) speed: Option<f64>,
-    /// As fast as the interface takes them; the default for generated packets without a rate
+    /// Send as fast as the interface takes packets; the default for generated packets without a
+    /// rate
     #[arg(long, help_heading = "Pace")]
     pub(crate) top_speed: bool,
     /// Stop after this many packets
@@ -36,7 +37,8 @@ pub(crate) struct ReplayArgs {
     /// Stop after this time
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
-    /// Packets in one burst, which has one deadline; above 1 the thread sleeps instead of spinning
+    /// Send bursts of this many packets, each burst with one deadline; above 1 the thread sleeps
+    /// between bursts instead of spinning
     #[arg(long, value_name = "COUNT", default_value = "1", help_heading = "Pace")]
     pub(crate) burst: u64,
     /// Send everything this many times; 0 repeats without end

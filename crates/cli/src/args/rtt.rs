@@ -16,7 +16,7 @@ use super::{bit_rate, bytes, count, duration, mirror};
 /// Measure round trips, and draw them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RttCommand {
-    /// Send every message of a measurement back, for any number of clients
+    /// Answer the messages of measurements, for any number of clients
     Reflect(RttReflectArgs),
     /// Measure round trips to a reflector on a fixed schedule
     Run(Box<RttRunArgs>),
@@ -24,7 +24,7 @@ pub(crate) enum RttCommand {
     Plot(RttPlotArgs),
 }
 
-/// What the thread that moves packets is given.
+/// Settings of the thread that moves packets.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ThreadArgs {
     /// How the thread waits: block, block then spin (busy), or spin
@@ -44,7 +44,7 @@ pub(crate) struct ThreadArgs {
     pub(crate) no_mlock: bool,
 }
 
-/// Send every message of a measurement back.
+/// Answer the messages of measurements.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 It answers each message with one of the same size and never answers an answer, so it cannot be
@@ -88,7 +88,7 @@ pub(crate) struct RttRunArgs {
     /// Time to measure each rate, class or engine
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) time: Duration,
-    /// Time that each runs before it counts
+    /// Time that each rate, class or engine runs before it is measured
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500ms")]
     pub(crate) warm_up: Duration,
     /// Longest wait for an answer, also after Ctrl-C
@@ -251,8 +251,8 @@ pub(super) fn listen_with(text: &str, port: u16) -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("{text:?} is not an address, a port, or ADDRESS:PORT"))
 }
 
-/// Every how many messages one is stamped, unless that is said. Cost: two messages of the kernel
-/// for each, a microsecond or so of the sender's time.
+/// One message in this many is stamped by default. Cost: two messages of the kernel for each, about
+/// a microsecond of the sender's time.
 pub(crate) const STAMP_EVERY: u64 = 100;
 /// Above ordinary threads and most of the kernel's, below its watchdogs.
 pub(crate) const FIFO_PRIORITY: u8 = 50;

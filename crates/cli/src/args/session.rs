@@ -13,7 +13,7 @@ use towline::{Config, Faults, Group, PARAMETERS, Parameter, Role, Selector, Wait
 
 /// One option of a session that is no parameter of the protocol.
 pub(crate) struct SessionOption {
-    /// Name in `snake_case`: the flag has `-` for `_`, a configuration file either.
+    /// Name in `snake_case`: the flag has `-` for `_`, a configuration file may have either.
     pub(crate) name: &'static str,
     short: Option<char>,
     /// Name of the value in the help; `None` for a switch.
@@ -33,13 +33,11 @@ pub(crate) struct SessionArgs<E> {
     end: PhantomData<E>,
 }
 
-/// Flags by name, and the configuration file to look into for the others.
+/// Flags by name, those among them that a configuration file gave.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     /// Texts by the name of their option or parameter.
     pub(crate) values: BTreeMap<&'static str, String>,
-    /// `--config`.
-    pub(crate) config: Option<PathBuf>,
 }
 
 impl<E> SessionArgs<E> {
@@ -112,9 +110,8 @@ impl<E: End> FromArgMatches for SessionArgs<E> {
                 values.insert(name, text.clone());
             }
         }
-        let config = matches.get_one::<PathBuf>(CONFIG).cloned();
         Ok(Self {
-            given: Given { values, config },
+            given: Given { values },
             end: PhantomData,
         })
     }
@@ -254,7 +251,7 @@ fn check_switch(text: &str) -> Result<(), String> {
     }
 }
 
-/// `9464` for this machine alone, or an address of this machine and a port.
+/// `9464` for this machine only, or an address of this machine and a port.
 pub(crate) fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let port = text.parse().map(local);
@@ -268,7 +265,8 @@ pub(crate) fn check_name(text: &str) -> Result<(), String> {
     if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
         return Err("a name has 1 to 255 bytes and no control characters".into());
     }
-    // It could not be expected: the list of --expect is split at commas, and its blanks are cut.
+    // Such a name could not be expected: the list of --expect is split at commas, and blanks are
+    // cut.
     if text.contains(',') || text.trim() != text {
         let text = "a name must not contain a comma, or begin or end with a blank: send --expect \
                     takes a list of names";
@@ -314,7 +312,7 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("N"),
         default: Some("16"),
         role: Role::Both,
-        help: "Time to live: the number of routers that a packet may pass, plus one",
+        help: "Time to live (TTL): packets pass at most N - 1 routers",
         check: |text| check_number(text, 1, 255),
     },
     SessionOption {
@@ -332,7 +330,8 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: None,
         default: Some("true"),
         role: Role::Both,
-        help: "Let receivers on this machine get what it sends to the group [default: true]",
+        help: "Let receivers on this machine get what this machine sends to the group [default: \
+               true]",
         check: check_switch,
     },
     SessionOption {
@@ -388,7 +387,7 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("FAULTS"),
         default: None,
         role: Role::Both,
-        help: "Rehearse a bad network: damage arriving packets on purpose, for example \
+        help: "Simulate a bad network: lose, delay or damage arriving packets, for example \
                loss=5%,seed=7",
         check: check_form::<Faults>,
     },

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::{LiveArgs, duration, positive_count};
 
-/// Count packets by protocol, size, pair of addresses, filter and time, in one pass.
+/// Count packets by protocol, size, address pair, filter and time, in one pass.
 #[derive(Debug, Args)]
 #[command(after_help = STATS_HELP)]
 pub(crate) struct StatsArgs {
@@ -38,7 +38,8 @@ pub(crate) struct StatsArgs {
     /// Draw the rate over time into this file, as SVG; a sweep as PNG, SVG or HTML
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
-    /// Measure what int:, ring: and ring2: lose and cost by size, on a virtual cable
+    /// Measure on a virtual cable what share of packets int:, ring: and ring2: lose, and what they
+    /// cost
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["sources", "filter", "count"])]
     #[arg(help_heading = "Sweep")]
     pub(crate) sweep: Option<SweptSize>,

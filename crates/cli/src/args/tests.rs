@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use clap::{Args as _, CommandFactory as _, Parser as _};
-use towline::{PARAMETERS, Role};
+use towline::{LIMITS, PARAMETERS, Role, Setting};
 
 use super::{Args, Command, LoadCommand, Receiving, SESSION_OPTIONS, Sending, SessionArgs, flag};
 
@@ -119,4 +119,24 @@ fn a_wrong_value_is_refused_where_it_stands() {
         assert_eq!(error.exit_code(), 2, "{error}");
         assert!(error.to_string().contains(pair[0]), "{error}");
     }
+}
+
+#[test]
+fn limits_that_a_flag_sets_name_one_that_exists_with_their_default() {
+    let root = Args::command();
+    let mut count = 0;
+    for limit in LIMITS.into_iter().flatten() {
+        let Setting::ByFlag(words) = limit.setting else {
+            continue;
+        };
+        let (command, long) = words.split_once(" --").unwrap();
+        let command = root.find_subcommand(command).unwrap();
+        let mut all = command.get_arguments();
+        let arg = all.find(|arg| arg.get_long() == Some(long)).unwrap();
+        for default in arg.get_default_values() {
+            assert_eq!(default.to_str(), Some(&*(limit.default)()), "{words}");
+        }
+        count += 1;
+    }
+    assert_eq!(count, 4);
 }

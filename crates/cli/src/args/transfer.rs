@@ -11,9 +11,13 @@ use super::{Receiving, Sending, SessionArgs, bytes, check_name, duration, long, 
 #[derive(Debug, Args)]
 #[command(after_help = SEND_HELP, after_long_help = long(SEND_HELP, SEND_NOTES))]
 pub(crate) struct SendArgs {
-    /// Files and directories to send; - for standard input, which is first kept in a temporary file
+    /// Files and directories to send, DIR/ for what is in a directory; - for standard input, which
+    /// is first kept in a temporary file
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
+    /// Directory in which standard input is kept while it is sent [default: $TMPDIR, or /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) spool: Option<PathBuf>,
     /// File name for standard input at the receivers [default: stdin]
     #[arg(long, value_name = "NAME", value_parser = file_name)]
     pub(crate) stdin_name: Option<String>,
@@ -22,12 +26,12 @@ pub(crate) struct SendArgs {
     /// Print the checksums of all files, as b3sum does; with --dry-run, without sending them
     #[arg(long)]
     pub(crate) hash: bool,
-    /// Wait for this many receivers, the first to join; others get data but are not waited for
-    #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) receivers: u32,
-    /// Wait for the receivers with these names (recv --name), separated by commas; others get data
-    /// but are not waited for
+    /// Wait for this many receivers, the first to join; others are guests [default: all that join,
+    /// beginning when nobody new has joined for 300 ms]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) receivers: Option<u32>,
+    /// Wait for the receivers with these names (recv --name), separated by commas; others are
+    /// guests
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = receiver_name,
           conflicts_with = "receivers")]
     pub(crate) expect: Vec<String>,
@@ -35,8 +39,8 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "TIME", value_parser = duration,
           conflicts_with_all = ["receivers", "expect", "join_timeout"])]
     pub(crate) join_for: Option<Duration>,
-    /// Longest wait for the expected receivers to join; after it, send to those that have joined,
-    /// and exit with code 1
+    /// Longest wait for the expected receivers, or the first, to join; after it, send to those that
+    /// have joined, and exit with code 1
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) join_timeout: Duration,
     /// Give up on a receiver after this time without progress (exit code 1)
@@ -131,21 +135,30 @@ pub(crate) struct RecvArgs {
     /// Print the received file instead of storing it, once all of it is verified; a tree is refused
     #[arg(long, conflicts_with_all = ["serve", "existing", "overwrite"])]
     pub(crate) to_stdout: bool,
+    /// Directory in which the file is kept until it is verified [default: $TMPDIR, or /tmp]
+    #[arg(long, value_name = "DIR", requires = "to_stdout")]
+    pub(crate) spool: Option<PathBuf>,
+    /// List what unfinished transfers have left in DIR, and receive nothing
+    #[arg(long, requires = "directory")]
+    pub(crate) leftovers: bool,
+    /// With --leftovers, remove them, except those of transfers under way
+    #[arg(long, requires = "leftovers")]
+    pub(crate) clean: bool,
     /// What to do with files that exist already [default: refuse]
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) existing: Option<ExistingArg>,
     /// Replace files that exist already; the same as --existing replace
     #[arg(long, conflicts_with = "existing")]
     pub(crate) overwrite: bool,
-    /// Run until stopped, accepting several transfers at a time; --json then prints one document on
-    /// each line, for each transfer and at the end
+    /// Run until stopped, accepting several transfers at a time; --json then prints one line for
+    /// each transfer and one at the end
     #[arg(long, alias = "keep")]
     pub(crate) serve: bool,
     /// Accept files only from these addresses or prefixes; 'any' accepts all. Required on an
     /// interface that others can reach, unless there is a key or the group names its source
     #[arg(long, value_name = "ADDRESS[/BITS]|any", value_delimiter = ',')]
     pub(crate) from: Vec<Allowed>,
-    /// Run this program after each transfer (without a shell), with TOWLINE_PATH, TOWLINE_PLAN,
+    /// Run this program after each transfer (without a shell), with TOWLINE_PATH, TOWLINE_MANIFEST,
     /// TOWLINE_SENDER, TOWLINE_BYTES and TOWLINE_ROOT in its environment
     #[arg(long, value_name = "COMMAND")]
     pub(crate) exec: Option<String>,
@@ -162,19 +175,19 @@ mirror! {
     ExistingArg of Existing {
         /// The transfer is refused before any byte of it arrives
         Refuse,
-        /// It is replaced when the transfer is complete
+        /// The file is replaced when the transfer is complete
         Replace,
-        /// As replace, but what is there with the same size, time and content is not transferred
+        /// Like replace, but a file that already has the same size, time and content is not sent
         /// again
         SkipUnchanged,
     }
 }
 
-/// Show the main job on this machine.
+/// Demonstrate a file transfer on this machine.
 #[derive(Debug, Args)]
 #[command(after_help = DEMO_HELP)]
 pub(crate) struct DemoArgs {
-    /// Tree to send; without it, towline looks for one of at least --min-bytes and --min-files
+    /// Tree to send; if not given, towline looks for a tree of at least --min-bytes and --min-files
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
     /// Number of receivers
@@ -234,9 +247,14 @@ Exit code 0 means that every expected receiver has all bytes, that the hashes ar
 the files are synced and under their final names. Otherwise (1) the report names the receivers
 that lack something. Files that cannot be read are found before the wait for receivers (2).
 
-Expected are the first --receivers N that join, those named by --expect, or all that join within
---join-for. Other receivers get data meanwhile, but send does not wait for them. A key authenticates
-both ends; it does not encrypt.
+Expected are all receivers that join before the end, the first --receivers N, those named by
+--expect, or all that join within --join-for. Others are guests: they get data, and when all that
+are expected are done, those that make progress are served for as long again as the transfer has
+taken (1 s at least, --timeout at most). A guest that fails does not change the exit code. A key
+authenticates both ends; it does not encrypt.
+
+Standard input is kept whole in the directory of --spool before anything is sent, as receivers are
+told its length first. The space is free again when the command ends, however it ends.
 
 --dry-run lists what would be sent, with --hash its checksums; with --json that is one document,
 towline.plan.send: plan (every setting), files, bytes, entries (kind, bytes and path of each) and
@@ -244,20 +262,29 @@ sums (path and blake3 of each file, with --hash). Without --dry-run, --json prin
 the end, towline.send: is_proven, a row for each receiver, and sums too. The lines of --hash are
 those of b3sum 1.5.5 and later; older versions do not escape carriage returns in names.
 
+PATH is delivered under its last component; with a trailing slash what is in the directory is, each
+under its own name. What is named on the command line is sent, whatever the patterns say.
+
 A pattern without / matches a file name anywhere. A pattern with a leading / matches a whole path as
 it is delivered; any other pattern with / matches the end of a path. A trailing / matches
 directories only. * and ? do not match /, ** does. All below an excluded directory is left out.";
 
 const SEND_HELP: &str = "\
 Examples:
-  towline send release/ --group 239.192.0.1:7500 --receivers 12
-  towline send src/ -g 239.192.0.1:7500 --exclude '*.o' --exclude .git/ --expect rack1,rack2
+  towline send release --group 239.192.0.1:7500 --receivers 12
+  towline send src -g 239.192.0.1:7500 --exclude '*.o' --exclude .git/ --expect rack1,rack2
   tar c . | towline send - --stdin-name site.tar -g 239.192.0.1:7500 --join-for 10s
   towline send image.iso -g 10.0.0.7:7500";
 
 const RECV_NOTES: &str = "\
 Files appear under their final names once the whole transfer is verified. An interrupted transfer
 keeps what it has in .towline beneath the directory, and the next attempt sends only the rest.
+Such leftovers are removed after 7 days; when the older ones hold more than 10 GB together, the
+oldest first; and when the same files have arrived in another transfer. The newest is kept whatever
+it holds. --leftovers lists them, --leftovers --clean removes them.
+
+--to-stdout keeps the whole file in the directory of --spool until it is verified; the space is
+free again when the command ends, however it ends.
 
 --json prints one document at the end, towline.recv. With --serve there are several, each on one
 line (JSON Lines): a towline.recv for each finished transfer, and at the end one towline.recv-serve
@@ -265,7 +292,7 @@ with the sums and counters of all.
 
 The file of --config takes the long flags as keys, those of this command too: directory, existing,
 serve, from, key-file, exec and timeout. The program of --exec finds TOWLINE_PATH (the directory, or
-the one thing in it that the transfer brought), TOWLINE_PLAN, TOWLINE_SENDER, TOWLINE_BYTES and
+the one thing in it that the transfer brought), TOWLINE_MANIFEST, TOWLINE_SENDER, TOWLINE_BYTES and
 TOWLINE_ROOT in its environment. Such programs run one after the other; one that fails makes the
 exit code 1.";
 

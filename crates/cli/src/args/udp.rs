@@ -1,4 +1,4 @@
-//! `udp serve` and `udp run`.
+//! `udp serve`, `udp run` and `udp plot`.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -11,13 +11,15 @@ use super::{bytes, count, duration, mirror, rtt};
 /// Measure what a path carries, by size of datagram.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UdpCommand {
-    /// Receive and send as a sweep asks, and count
+    /// Serve the sweeps of other hosts: receive, send and count
     Serve(UdpServeArgs),
     /// Find the highest rate without loss, for each size of datagram
     Run(Box<UdpRunArgs>),
+    /// Draw results of `udp run --json` again
+    Plot(UdpPlotArgs),
 }
 
-/// Receive and send as a sweep asks.
+/// Serve the sweeps of other hosts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 It sends only to the host that asks, or to the group that this host names, and serves one host at a
@@ -85,6 +87,22 @@ pub(crate) struct UdpRunArgs {
     /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Draw rates, losses and processor time by size into this .png, .svg or .html
+    #[arg(long, value_name = "FILE", help_heading = "Pictures")]
+    pub(crate) to: Vec<PathBuf>,
+}
+
+/// Draw a sweep again.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  towline udp run 10.0.0.1 --json > sizes.json
+  towline udp plot sizes.json
+  towline udp plot sizes.json --to sizes.png")]
+pub(crate) struct UdpPlotArgs {
+    /// Result that `towline udp run --json` printed
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
     /// Draw rates, losses and processor time by size into this .png, .svg or .html
     #[arg(long, value_name = "FILE", help_heading = "Pictures")]
     pub(crate) to: Vec<PathBuf>,

@@ -27,7 +27,8 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
         filter: filter.clone(),
         ..plan.live.clone()
     };
-    // Before it happens: who is logged in through the interface sees nothing any more.
+    // Said before it happens: somebody who is logged in through the interface sees nothing any
+    // more.
     warn_of_taking(&plan.sources, output);
     let mut sessions = Vec::new();
     for (sources, sink) in open(plan, &live)? {
@@ -60,7 +61,7 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
         .iter()
         .for_each(|remark| output.note(remark));
     let report = CaptureReport::new(plan, &workers, ended.as_ref().ok());
-    // With the packets on standard output, the account belongs beside them.
+    // With the packets on standard output, the account goes to standard error.
     if output.is_json() && plan.sink.is_standard_output() {
         output.note(&report.one_line());
     } else {
@@ -90,7 +91,8 @@ fn refuse_to_overwrite_a_source(plan: &CapturePlan) -> Result<(), Failure> {
     };
     match plan.sources.iter().find(is_target) {
         Some(source) => Err(Failure::usage(format!(
-            "{source} and {} are one file, which would be emptied before it is read: write another",
+            "{source} and {} are the same file, which would be emptied before it is read; write \
+             to another file",
             plan.sink
         ))),
         None => Ok(()),
@@ -101,8 +103,8 @@ fn refuse_to_overwrite_a_source(plan: &CapturePlan) -> Result<(), Failure> {
 pub(super) fn warn_of_taking(sources: &[SourceAddress], output: &Output) {
     for (source, name) in sources.iter().filter_map(|one| Some((one, one.taken()?))) {
         output.warn(&format!(
-            "{source} takes all that arrives at {name} away from this host, which receives nothing \
-             by it until this ends; ring:{name} takes copies"
+            "{source} takes all packets that arrive on {name}: until this ends, other programs \
+             receive nothing from it; ring:{name} takes copies"
         ));
     }
 }
@@ -143,7 +145,7 @@ fn change_user(plan: &CapturePlan) -> Result<(), Failure> {
     };
     become_user(name).map_err(|cause| match cause.kind() {
         io::ErrorKind::NotFound => Failure::usage(format!("there is no user {name}")),
-        _ => Failure::environment(&format!("go on as user {name}, which takes root"), &cause),
+        _ => Failure::environment(&format!("become user {name}, which needs root"), &cause),
     })
 }
 

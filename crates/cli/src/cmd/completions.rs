@@ -4,6 +4,7 @@
 use std::io::{self, Write as _};
 
 use clap::{Command, CommandFactory as _};
+use clap_complete::Shell;
 
 use crate::{
     args::{Args, CompletionsArgs},
@@ -14,9 +15,35 @@ pub(super) fn run(args: &CompletionsArgs) -> Result<Verdict, Failure> {
     // The generator takes no error of its writer.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut offered(), "towline", &mut script);
-    io::stdout().write_all(&script)?;
+    let script = String::from_utf8_lossy(&script);
+    io::stdout().write_all(with_places(args.shell, &script).as_bytes())?;
     Ok(Verdict::Done)
 }
+
+/// The script with interfaces where an interface is wanted: the generator knows files, and no
+/// shell's own list of interfaces.
+fn with_places(shell: Shell, script: &str) -> String {
+    match shell {
+        Shell::Bash => format!("{script}{BASH_PLACES}"),
+        Shell::Zsh => script.replace(
+            ":NAME|ADDRESS|PREFIX:_default",
+            ":NAME|ADDRESS|PREFIX:_net_interfaces",
+        ),
+        Shell::Fish => {
+            let lines = script
+                .lines()
+                .map(|line| match line.contains(" -l iface ") {
+                    true => format!("{line} -f -a '(__fish_print_interfaces)'\n"),
+                    false => format!("{line}\n"),
+                });
+            lines.collect()
+        }
+        _ => script.to_owned(),
+    }
+}
+
+/// The wrapper around what is generated for bash.
+const BASH_PLACES: &str = include_str!("completions.bash");
 
 /// The command line as help shows it: the generator would offer what is hidden, too.
 fn offered() -> Command {

@@ -2,26 +2,77 @@
 
 use std::{fmt::Write as _, fs};
 
-use towline::{PARAMETERS, Role, registry};
+use serde_json::Value;
+use towline::{LIMITS, PARAMETERS, Role, Setting, counters};
 
 use crate::{
     args::{DocsArgs, EXIT_CODES, SESSION_OPTIONS, flag},
     failure::{Failure, Verdict},
-    report::Output,
+    report::{Described, Output, schemas},
 };
 
 pub(super) fn run(args: &DocsArgs, output: &Output) -> Result<Verdict, Failure> {
-    fs::create_dir_all(&args.directory).map_err(|error| {
-        Failure::environment(&format!("making {}", args.directory.display()), &error)
-    })?;
-    for (name, page) in PAGES {
+    let schemas = args.directory.join(SCHEMAS);
+    fs::create_dir_all(&schemas)
+        .map_err(|error| Failure::environment(&format!("making {}", schemas.display()), &error))?;
+    let pages = PAGES
+        .iter()
+        .map(|(name, page)| ((*name).to_owned(), page()));
+    for (name, text) in pages.chain(schema_files()) {
         let path = args.directory.join(name);
-        fs::write(&path, page()).map_err(|error| {
+        fs::write(&path, text).map_err(|error| {
             Failure::environment(&format!("writing {}", path.display()), &error)
         })?;
         output.note(&format!("wrote {}", path.display()));
     }
     Ok(Verdict::Done)
+}
+
+/// The directory of the schemas, beside the pages.
+const SCHEMAS: &str = "schema";
+
+/// The schemas of JSON documents: the name of each file and its text.
+fn schema_files() -> impl Iterator<Item = (String, String)> {
+    schemas().into_iter().map(|Described { name, schema }| {
+        let text = serde_json::to_string_pretty(&schema).expect("plain data written to memory");
+        (format!("{SCHEMAS}/{name}.json"), text + "\n")
+    })
+}
+
+/// What `--json` prints, as Markdown.
+fn json() -> String {
+    let mut text = String::from(
+        "# JSON output\n\n\
+         Written by `cargo xtask docs` from the declarations in the code; do not edit.\n\n\
+         `--json` on any command prints one JSON document on standard output instead of text.\n\
+         Two commands print JSON Lines, one document a line. `sub` prints a `towline.message`\n\
+         for each message and a `towline.sub` at the end, `recv --serve` a `towline.recv` for\n\
+         each transfer and a `towline.recv-serve` at the end. With exit code 2 there is no\n\
+         closing document, and the reason is on standard error.\n\n\
+         Every document says in `schema` what it is and in `version` which; the version changes\n\
+         when a key is removed or changes its meaning, and new keys may come at any time. Units\n\
+         are in the keys (`_bytes`, `_ns`, `_us`, `_per_s`); `_s` and `seconds` are seconds as a\n\
+         number. Counters have the names of [the reference](counters.md). The schemas are JSON\n\
+         Schema 2020-12.\n\n\
+         ```sh\n\
+         towline send site -g 239.192.0.1:7500 --json | jq .is_proven\n\
+         towline sub -g 239.192.0.1:7500 --json | jq -r '.text // empty'\n\
+         ```\n\n\
+         | schema | printed by | required keys |\n|---|---|---|\n",
+    );
+    for Described { name, schema } in schemas() {
+        let link = format!("[`{name}`]({SCHEMAS}/{name}.json)");
+        let meaning = schema.get("description").and_then(Value::as_str);
+        let required = schema.get("required").and_then(Value::as_array);
+        let keys = required.into_iter().flatten().filter_map(Value::as_str);
+        let keys = keys.filter(|key| !["schema", "version"].contains(key));
+        let keys: Vec<String> = keys.map(|key| format!("`{key}`")).collect();
+        row(
+            &mut text,
+            &[&link, meaning.unwrap_or_default(), &keys.join(", ")],
+        );
+    }
+    text
 }
 
 /// A generated page: its file name, and what makes its text.
@@ -32,6 +83,7 @@ const PAGES: &[Page] = &[
     ("parameters.md", parameters),
     ("counters.md", counters),
     ("exit-codes.md", exit_codes),
+    ("json.md", json),
 ];
 
 /// The counters that `top` and `stat` show, as Markdown.
@@ -42,7 +94,7 @@ fn counters() -> String {
          `towline top` and `towline stat PID` show them by these names (`source.rdata_packets`),\n\
          and so does `--json`. All of them only grow while a session lives.\n",
     );
-    for (set, declared) in registry::declared() {
+    for (set, declared) in counters::declared() {
         let head = format!("\n## {set}\n\n| counter | unit | meaning |\n|---|---|---|\n");
         text.push_str(&head);
         for counter in declared {
@@ -105,6 +157,28 @@ fn parameters() -> String {
         ];
         row(&mut text, &cells);
     }
+    let limits = "\n## Timers and limits of control connections, reports and transfers\n\n\
+        Those that a flag of one command sets name it; the others are fixed.\n\n\
+        | name | default | set by | end | meaning | where the default comes from |\n\
+        |---|---|---|---|---|---|\n";
+    text.push_str(limits);
+    for limit in LIMITS.into_iter().flatten() {
+        let (name, default) = (format!("`{}`", limit.name), (limit.default)());
+        let set_by = match limit.setting {
+            Setting::ByFlag(flag) => format!("`{flag}`"),
+            Setting::ByName => format!("`--{}`", flag(limit.name)),
+            Setting::Fixed => "fixed".to_owned(),
+        };
+        let cells = [
+            &name,
+            &default,
+            &set_by,
+            end(limit.role),
+            limit.help,
+            limit.source,
+        ];
+        row(&mut text, &cells);
+    }
     text
 }
 
@@ -125,12 +199,21 @@ mod tests {
     #[test]
     fn the_committed_reference_is_what_the_declarations_say() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference");
-        for (name, page) in PAGES {
-            let committed = fs::read_to_string(directory.join(name)).unwrap_or_default();
+        let pages = PAGES
+            .iter()
+            .map(|(name, page)| ((*name).to_owned(), page()));
+        for (name, text) in pages.chain(schema_files()) {
+            let committed = fs::read_to_string(directory.join(&name)).unwrap_or_default();
             assert!(
-                committed == page(),
+                committed == text,
                 "docs/src/reference/{name} is stale: run `cargo xtask docs`"
             );
         }
+        let files = fs::read_dir(directory.join(SCHEMAS)).unwrap().count();
+        assert_eq!(
+            files,
+            schemas().len(),
+            "a schema of a document that is no more"
+        );
     }
 }

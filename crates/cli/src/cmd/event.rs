@@ -5,22 +5,22 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use towline::{LeaveReason, Refusal, RegistryEvent};
+use towline::{AudienceEvent, LeaveReason, Refusal};
 
 use crate::report::count;
 
-/// What a sending end is told about a receiver; `None` for a refusal that was told already.
-pub(super) fn receiver(event: &RegistryEvent, refusals: &mut Refusals) -> Option<String> {
+/// What the sender says about a receiver; `None` for a refusal that was already said.
+pub(super) fn receiver(event: &AudienceEvent, refusals: &mut Refusals) -> Option<String> {
     let text = match event {
-        RegistryEvent::Joined { name, peer, .. } => format!("receiver {name} joined from {peer}"),
-        RegistryEvent::Left {
+        AudienceEvent::Joined { name, peer, .. } => format!("receiver {name} joined from {peer}"),
+        AudienceEvent::Left {
             name,
             reason: LeaveReason::Bye,
             ..
         } => {
             format!("receiver {name} left")
         }
-        RegistryEvent::Left {
+        AudienceEvent::Left {
             name,
             behind,
             reason,
@@ -33,16 +33,17 @@ pub(super) fn receiver(event: &RegistryEvent, refusals: &mut Refusals) -> Option
             let behind = count(*behind, "packet");
             format!("receiver {name} is gone ({reason}), {behind} behind")
         }
-        RegistryEvent::Stalled { name, behind, .. } => {
+        AudienceEvent::Stalled { name, behind, .. } => {
             let behind = count(*behind, "packet");
             format!("receiver {name} has stopped, {behind} behind")
         }
-        RegistryEvent::Resumed { name, .. } => format!("receiver {name} goes on"),
-        RegistryEvent::Dropped { name, behind, .. } => {
+        AudienceEvent::Resumed { name, .. } => format!("receiver {name} continues"),
+        AudienceEvent::Dropped { name, behind, .. } => {
             let behind = count(*behind, "packet");
             format!("receiver {name} was dropped as too slow, {behind} behind")
         }
-        RegistryEvent::Refused { peer, reason } => return refusals.note(*peer, *reason),
+        AudienceEvent::Refused { peer, reason } => return refusals.note(*peer, *reason),
+        _ => return None,
     };
     Some(text)
 }
@@ -51,8 +52,8 @@ fn refusal(host: IpAddr, reason: Refusal) -> String {
     format!("refused {host}: {reason}")
 }
 
-/// The connections that a sending end refused. Whoever is refused tries again, each time from
-/// another port: what happens again is counted, and said at the end.
+/// The connections that a sender refused. A refused receiver tries again, each time from another
+/// port: repeats are counted, and said at the end.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     /// By host and reason, in the order of their first.
@@ -78,7 +79,13 @@ impl Refusals {
         Some(refusal(host, reason))
     }
 
-    /// What is to be said at the end: who was refused more often than was told.
+    /// What was said of the last host and reason that were new.
+    pub(super) fn last(&self) -> Option<String> {
+        let last = self.known.last();
+        last.map(|(host, reason, _)| refusal(*host, *reason))
+    }
+
+    /// Lines for the end of the report: receivers that were refused more often than was said.
     pub(super) fn lines(&self) -> impl Iterator<Item = String> {
         let again = self.known.iter().filter(|(_, _, times)| *times > 1);
         let again = again.map(|(host, reason, times)| {
@@ -92,11 +99,11 @@ impl Refusals {
     }
 }
 
-/// Pairs of host and reason that are told of one by one.
+/// Most pairs of host and reason that are said one by one.
 const REFUSALS_MAX: usize = 64;
 
-/// Counts the receivers that are gone without having been given everything, which is known only
-/// at the end: who has everything so far has not when more is sent.
+/// Counts the receivers that left without everything. That is known only at the end: a receiver
+/// that left with all messages lacks those that are sent later.
 #[derive(Debug, Default)]
 pub(super) struct Departed {
     short: u64,
@@ -105,10 +112,10 @@ pub(super) struct Departed {
 }
 
 impl Departed {
-    pub(super) fn note(&mut self, event: &RegistryEvent) {
+    pub(super) fn note(&mut self, event: &AudienceEvent) {
         match event {
-            RegistryEvent::Dropped { .. } => self.short += 1,
-            RegistryEvent::Left { contiguous, .. } => self.note_at(*contiguous),
+            AudienceEvent::Dropped { .. } => self.short += 1,
+            AudienceEvent::Left { contiguous, .. } => self.note_at(*contiguous),
             _ => {}
         }
     }

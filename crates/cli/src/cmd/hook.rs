@@ -1,4 +1,4 @@
-//! What is said of the program that runs after each transfer: `recv --exec`.
+//! Reports on the program that runs after each transfer: `recv --exec`.
 
 use std::path::Path;
 

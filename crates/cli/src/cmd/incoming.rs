@@ -9,8 +9,8 @@ use std::{
 
 use indicatif::ProgressBar;
 use towline::{
-    Completed, FileReceiver, Hook, ObjectReceiverEvent, Offer, PlanReceiverEvent, ReceiverProgress,
-    StallWatch,
+    Completed, FileReceiver, Hook, ObjectReceiverEvent, Offer, ReceiverProgress, StallWatch,
+    TransferReceiverEvent,
 };
 
 use super::hook;
@@ -31,8 +31,11 @@ pub(super) struct Incoming<'a> {
     pub(super) count: u64,
     complete: u64,
     failed: u64,
+    interrupted: u64,
+    /// The service was told to stop: what is not done then has not failed.
+    pub(super) is_leaving: bool,
     bytes: u64,
-    /// Senders that were not dialled or whose plan was not taken, and why the last one was not.
+    /// Senders that were not dialled or whose manifest was not taken, and why the last one was not.
     passed_over: u64,
     passed_over_why: Option<String>,
 }
@@ -64,6 +67,8 @@ impl<'a> Incoming<'a> {
             count: 0,
             complete: 0,
             failed: 0,
+            interrupted: 0,
+            is_leaving: false,
             bytes: 0,
             passed_over: 0,
             passed_over_why: None,
@@ -79,12 +84,12 @@ impl<'a> Incoming<'a> {
             ObjectReceiverEvent::Refused { sender, text } => {
                 self.pass_over(sender.address.ip(), &text);
             }
-            ObjectReceiverEvent::Plan {
-                event: PlanReceiverEvent::PassedOver { peer, text },
+            ObjectReceiverEvent::Transfer {
+                event: TransferReceiverEvent::PassedOver { peer, text },
                 ..
             } => self.pass_over(peer.ip(), &text),
-            ObjectReceiverEvent::Plan {
-                event: PlanReceiverEvent::NameTaken { peer },
+            ObjectReceiverEvent::Transfer {
+                event: TransferReceiverEvent::NameTaken { peer },
                 ..
             } => self.output.warn(&format!(
                 "sender {} has a receiver of this name already; if that one is dead it will be let \
@@ -93,8 +98,9 @@ impl<'a> Incoming<'a> {
             )),
             ObjectReceiverEvent::Accepted { transfer, offer } => {
                 self.count += 1;
-                let (peer, plan) = (offer.peer.ip(), offer.plan);
-                self.output.detail(&format!("{peer} offers plan {plan}"));
+                let (peer, manifest) = (offer.peer.ip(), offer.manifest);
+                self.output
+                    .detail(&format!("{peer} offers manifest {manifest}"));
                 self.transfers.insert(transfer, Transfer::new(Some(offer)));
             }
             ObjectReceiverEvent::Continued { transfer, sender } => {
@@ -107,14 +113,17 @@ impl<'a> Incoming<'a> {
                     "the sender is back at {host}: transfer {transfer} goes on"
                 ));
             }
-            ObjectReceiverEvent::Plan { transfer, event } => self.plan(transfer, event, receiver),
+            ObjectReceiverEvent::Transfer { transfer, event } => {
+                self.transfer(transfer, event, receiver);
+            }
             ObjectReceiverEvent::Left { transfer, progress } => {
-                // One that was short was never looked at on the way.
+                // A short transfer may have no progress report of its own.
                 if let Some(transfer) = self.transfers.get_mut(&transfer) {
                     transfer.progress = Some(progress);
                 }
                 self.finish(transfer)?;
             }
+            other => self.output.detail(&format!("{other:?}")),
         }
         Ok(())
     }
@@ -166,7 +175,7 @@ impl<'a> Incoming<'a> {
         report
     }
 
-    /// Reports transfers that nothing more will be heard of.
+    /// Reports transfers that were still under way at the end.
     pub(super) fn finish_all(&mut self, receiver: &FileReceiver) -> Result<(), Failure> {
         self.look(receiver);
         let left: Vec<u32> = self.transfers.keys().copied().collect();
@@ -178,6 +187,7 @@ impl<'a> Incoming<'a> {
         report.transfers = self.count;
         report.complete = self.complete;
         report.failed = self.failed;
+        report.interrupted = self.interrupted;
         report.bytes = self.bytes;
         report.passed_over = self.passed_over;
         report.passed_over_why.clone_from(&self.passed_over_why);
@@ -194,11 +204,11 @@ impl<'a> Incoming<'a> {
         self.passed_over_why = Some(format!("{host}: {text}"));
     }
 
-    fn plan(&mut self, number: u32, event: PlanReceiverEvent, receiver: &FileReceiver) {
+    fn transfer(&mut self, number: u32, event: TransferReceiverEvent, receiver: &FileReceiver) {
         let new = || Transfer::new(None);
         let transfer = self.transfers.entry(number).or_insert_with(new);
         match event {
-            PlanReceiverEvent::PlanKnown { entries, bytes } => {
+            TransferReceiverEvent::ManifestKnown { entries, bytes } => {
                 transfer.path = match &self.plan.directory {
                     Some(directory) => path_of(directory, number, receiver),
                     None => PathBuf::from("-"),
@@ -211,7 +221,7 @@ impl<'a> Incoming<'a> {
                 let name = report::shown(Path::new(name));
                 transfer.bar = Some(self.progress.bytes(&name, bytes));
             }
-            PlanReceiverEvent::GivenUp { text } => {
+            TransferReceiverEvent::GivenUp { text } => {
                 let sender = transfer.offer.map(|offer| offer.peer.ip().to_string());
                 let sender = sender.unwrap_or_else(|| "the sender".to_owned());
                 self.output.note(&format!(
@@ -220,13 +230,14 @@ impl<'a> Incoming<'a> {
                 ));
                 transfer.given_up = Some(text);
             }
-            PlanReceiverEvent::SlabBad { path, .. } => {
+            TransferReceiverEvent::SlabBad { path, .. } => {
                 self.output.note(&format!(
                     "a part of {path} came out wrong and is fetched again"
                 ));
             }
-            PlanReceiverEvent::Delivered { root, numbers } => {
+            TransferReceiverEvent::Delivered { root, numbers } => {
                 transfer.root = Some(hex(&root));
+                transfer.time = Some(Duration::from_nanos(numbers.time_ns));
                 if let Some(why) = transfer.given_up.take() {
                     self.output.note(&format!(
                         "{} is whole and in place, but the sender does not know: it had given \
@@ -238,8 +249,8 @@ impl<'a> Incoming<'a> {
                 let offer = transfer.offer;
                 self.hook.push(Completed {
                     path: transfer.path.clone(),
-                    plan: offer
-                        .map(|offer| offer.plan.to_string())
+                    manifest: offer
+                        .map(|offer| offer.manifest.to_string())
                         .unwrap_or_default(),
                     sender: offer
                         .map(|offer| offer.peer.ip().to_string())
@@ -248,7 +259,7 @@ impl<'a> Incoming<'a> {
                     root: hex(&root),
                 });
             }
-            PlanReceiverEvent::Failed { text, .. } => {
+            TransferReceiverEvent::Failed { text, .. } => {
                 transfer.error = Some(match transfer.given_up.take() {
                     Some(why) if !text.contains(&why) => {
                         format!("{text}; the sender had given this receiver up: {why}")
@@ -257,10 +268,8 @@ impl<'a> Incoming<'a> {
                 });
                 transfer.end();
             }
-            PlanReceiverEvent::Joined { .. }
-            | PlanReceiverEvent::Acknowledged
-            | PlanReceiverEvent::PassedOver { .. }
-            | PlanReceiverEvent::NameTaken { .. } => {}
+            // The others are told where they come from, or say nothing to a reader.
+            _ => {}
         }
     }
 
@@ -277,6 +286,8 @@ impl<'a> Incoming<'a> {
         if report.is_complete {
             self.complete += 1;
             self.bytes += report.bytes;
+        } else if self.is_leaving {
+            self.interrupted += 1;
         } else {
             self.failed += 1;
         }
@@ -289,7 +300,7 @@ impl<'a> Incoming<'a> {
         let mut report = RecvReport::new(group, transfer.progress.as_ref(), time);
         report.is_complete = transfer.root.is_some() && transfer.error.is_none();
         report.sender = transfer.offer.map(|offer| offer.peer.ip().to_string());
-        report.plan = transfer.offer.map(|offer| offer.plan.to_string());
+        report.manifest = transfer.offer.map(|offer| offer.manifest.to_string());
         report.path = Some(transfer.path.display().to_string()).filter(|path| !path.is_empty());
         report.root.clone_from(&transfer.root);
         report.error.clone_from(&transfer.error);

@@ -171,7 +171,7 @@ impl Checker {
         })
     }
 
-    /// Says once, when at least so many messages have come and none is intact, what that means.
+    /// Explains once, when at least `least` messages have come and none is intact, what that means.
     fn doubt(&mut self, least: u64) -> Option<String> {
         if self.received > 0 || self.is_doubted {
             return None;
@@ -181,8 +181,8 @@ impl Checker {
         let Self { seed, .. } = self;
         self.is_doubted.then(|| {
             format!(
-                "no message of {corrupt} is intact: does the sender run `load send` with the same \
-                 --seed, which is {seed} here?"
+                "none of {corrupt} messages is intact; check that the sender runs `load send` \
+                 with the same --seed ({seed} here)"
             )
         })
     }
@@ -263,7 +263,7 @@ impl Stretch {
     }
 }
 
-/// As many corrupt messages say that not the network has made them so.
+/// This many corrupt messages without an intact one cannot come from the network.
 const CORRUPT_ENOUGH: u64 = 100;
 
 #[cfg(test)]

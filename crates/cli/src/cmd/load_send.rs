@@ -6,7 +6,7 @@ use gauge::load::{LoadSender, LoadSizes, LoadSpec};
 use towline::{Publisher, UsageMeter};
 
 use super::{
-    publish::{CLOSE_TIME_MAX, Watch, open},
+    publish::{SendingEnd, Watch, open},
     station::{TICK, counters},
 };
 use crate::{
@@ -49,9 +49,12 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     let time = started.elapsed();
     let usage = meter.read();
     bar.finish_and_clear();
-    let is_confirmed = publisher.close_while(plan.timeout.unwrap_or(CLOSE_TIME_MAX), || {
-        !interrupt.is_farewell_over()
-    })?;
+    let end = match is_ready {
+        true => SendingEnd::Whole,
+        false => SendingEnd::Unbegun,
+    };
+    let closed = end.close(&mut publisher, plan.timeout, &interrupt)?;
+    let is_confirmed = closed.is_complete();
     watch.finish(&mut publisher);
     let seconds = time.as_secs_f64();
     let report = LoadSendReport {

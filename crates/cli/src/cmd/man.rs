@@ -49,8 +49,8 @@ fn page_of<'a>(pages: &'a [Page], words: &[String]) -> Result<&'a str, Failure> 
     let page = found.ok_or_else(|| {
         let words = words.join(" ");
         Failure::usage(format!(
-            "there is no command {words}: towline -h lists them; to write the pages of all into a \
-             directory, say towline man --to DIR"
+            "there is no command {words}; `towline -h` lists the commands, `towline man --to DIR` \
+             writes the pages of all"
         ))
     })?;
     Ok(&page.text)

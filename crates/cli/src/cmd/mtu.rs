@@ -22,10 +22,16 @@ pub(super) fn run(plan: &MtuPlan, output: &Output) -> Result<Verdict, Failure> {
     }
     let found = match path_mtu(peer, plan.timeout, &|| interrupt.is_requested()) {
         Ok(found) => found,
-        Err(_) if interrupt.is_requested() => return Ok(Verdict::Interrupted),
+        Err(error) if interrupt.is_requested() => {
+            output.warn(&format!("interrupted before anything was found: {error}"));
+            return Ok(Verdict::Interrupted);
+        }
         Err(error) => return Err(error.into()),
     };
     output.finish(&MtuReport::new(&plan.target, &found))?;
     let is_fine = matches!(found.verdict, MtuVerdict::Clear | MtuVerdict::Told);
-    Ok(Verdict::of(is_fine))
+    Ok(Verdict::of_session(
+        found.verdict == MtuVerdict::Unfinished,
+        is_fine,
+    ))
 }

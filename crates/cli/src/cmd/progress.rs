@@ -3,11 +3,12 @@
 
 use std::{
     collections::BTreeMap,
+    io::{self, IsTerminal as _},
     time::{Duration, Instant},
 };
 
 use indicatif::ProgressBar;
-use towline::{FileSender, PlanOutcome, PlanSenderEvent, ReceiverReport, ReceiverState};
+use towline::{FileSender, ReceiverReport, ReceiverState, TransferOutcome, TransferSenderEvent};
 
 use super::{event::Refusals, station::Patience};
 use crate::{
@@ -44,7 +45,7 @@ impl<'a> SendProgress<'a> {
         }
     }
 
-    pub(super) fn tell(&mut self, event: &PlanSenderEvent, sender: &FileSender) {
+    pub(super) fn tell(&mut self, event: &TransferSenderEvent, sender: &FileSender) {
         let name = |slot: u32| {
             let outcome = sender.outcome();
             let mut receivers = outcome.receivers.into_iter();
@@ -53,44 +54,45 @@ impl<'a> SendProgress<'a> {
         };
         let output = self.output;
         match event {
-            PlanSenderEvent::Joined { name, peer, .. } => {
+            TransferSenderEvent::Joined { name, peer, .. } => {
                 output.detail(&format!("{name} joined from {}", peer.ip()));
             }
-            PlanSenderEvent::Failed { slot, text, .. } => {
+            TransferSenderEvent::Failed { slot, text, .. } => {
                 output.note(&format!("receiver {} failed: {text}", name(*slot)));
             }
-            PlanSenderEvent::Refused { peer, reason } => {
+            TransferSenderEvent::Refused { peer, reason } => {
                 if let Some(text) = self.refusals.note(*peer, *reason) {
                     output.note(&text);
                 }
             }
-            PlanSenderEvent::PassStarted {
+            TransferSenderEvent::PassStarted {
                 pass,
                 bytes,
                 fill_bytes,
             } => {
                 self.has_begun |= *pass > 0;
                 output.detail(&format!(
-                    "pass {pass}: {bytes} bytes for all, {fill_bytes} for single"
+                    "pass {pass}: {bytes} bytes for all receivers, {fill_bytes} for single ones"
                 ));
             }
-            PlanSenderEvent::Disconnected { slot } => {
+            TransferSenderEvent::Disconnected { slot } => {
                 let name = name(*slot);
                 output.note(&format!("receiver {name} has lost its connection"));
             }
-            PlanSenderEvent::Reconnected { slot } => {
+            TransferSenderEvent::Reconnected { slot } => {
                 output.note(&format!("receiver {} is back", name(*slot)));
             }
-            PlanSenderEvent::Demoted { slot, reason } => {
+            TransferSenderEvent::Demoted { slot, reason } => {
                 let name = name(*slot);
                 output.note(&format!(
-                    "receiver {name} gets the rest by unicast, as {reason}"
+                    "receiver {name} gets the rest over its own connection: {reason}"
                 ));
             }
-            PlanSenderEvent::Done { slot } => {
+            TransferSenderEvent::Done { slot } => {
                 output.detail(&format!("receiver {} has proved delivery", name(*slot)));
             }
-            PlanSenderEvent::Finished => self.has_begun = true,
+            TransferSenderEvent::Finished => self.has_begun = true,
+            other => output.detail(&format!("{other:?}")),
         }
     }
 
@@ -117,7 +119,7 @@ impl<'a> SendProgress<'a> {
     }
 
     /// Says whom the sender waits for: after a moment, and whenever one more has joined.
-    fn await_receivers(&mut self, outcome: &PlanOutcome) {
+    fn await_receivers(&mut self, outcome: &TransferOutcome) {
         let joined = outcome.receivers.len();
         let text = || waiting(self.plan, outcome, self.opened.elapsed());
         match self.told {
@@ -139,17 +141,25 @@ impl<'a> SendProgress<'a> {
         }
     }
 
-    /// Leaves the bars as they stand, and says what was only counted.
+    /// What was said of the last receiver that was refused.
+    pub(super) fn last_refusal(&self) -> Option<String> {
+        self.refusals.last()
+    }
+
+    /// Makes room for the report, whose lines take the place of the bars, and says what was only
+    /// counted. Bars stay when the report goes elsewhere than to the terminal.
     pub(super) fn clear(&mut self, sender: &FileSender) {
         self.refusals
             .lines()
             .for_each(|line| self.output.note(&line));
+        let is_replaced = !self.output.is_json() && io::stdout().is_terminal();
         for receiver in &sender.outcome().receivers {
             let Some(bar) = self.bars.get(&receiver.slot) else {
                 continue;
             };
             bar.set_message(state_of(receiver, self.plan));
             match receiver.state {
+                _ if is_replaced => bar.finish_and_clear(),
                 ReceiverState::Done { .. } => bar.finish(),
                 ReceiverState::Active { .. } | ReceiverState::Failed { .. } => bar.abandon(),
             }
@@ -158,7 +168,7 @@ impl<'a> SendProgress<'a> {
 }
 
 /// `2 receivers, 1 has joined; another 9 s`.
-fn waiting(plan: &SendPlan, outcome: &PlanOutcome, waited: Duration) -> String {
+fn waiting(plan: &SendPlan, outcome: &TransferOutcome, waited: Duration) -> String {
     let joined = outcome.receivers.len();
     let joined = match joined {
         0 => "none has joined".to_owned(),
@@ -198,7 +208,8 @@ fn state_of(receiver: &ReceiverReport, plan: &SendPlan) -> String {
         } => format!("{losses}; not connected"),
         ReceiverState::Active { phase, .. } => {
             let limit = report::limit(receiver.limited_by, plan);
-            format!("{losses}; {phase}, limited by {limit}")
+            // What is cut off on a narrow terminal stands last.
+            format!("limit: {limit}; {losses}; {phase}")
         }
         ReceiverState::Done { .. } => format!("{losses}; proven"),
         ReceiverState::Failed { text, .. } => format!("{losses}; failed: {text}"),

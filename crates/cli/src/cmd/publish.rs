@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use towline::{Publisher, RegistryEvent, SendStatus};
+use towline::{AudienceEvent, Closed, Publisher, SendStatus};
 
 use super::{
     event::{self, Departed, Refusals},
@@ -43,29 +43,70 @@ pub(super) fn run(plan: &PublishPlan, output: &Output) -> Result<Verdict, Failur
         discarded: 0,
     };
     // What was taken before the input failed is delivered all the same.
-    let sent = if is_ready { job.send_input() } else { Ok(()) };
-    let linger = job.publisher.linger();
-    if job.watch.joined() == 0 && !linger.is_zero() {
-        let text = format!(
-            "no receiver reports: answering requests for repairs for {linger:?} (--linger)"
-        );
-        output.note(&text);
-    }
-    let is_confirmed = job
-        .publisher
-        .close_while(plan.timeout.unwrap_or(CLOSE_TIME_MAX), || {
-            !interrupt.is_farewell_over()
-        })?;
-    let report = job.report(started.elapsed(), is_confirmed);
+    let sent = if is_ready {
+        job.send_input()
+    } else {
+        Ok(SendingEnd::Unbegun)
+    };
+    let end = *sent.as_ref().unwrap_or(&SendingEnd::Cut);
+    let closed = end.close(&mut job.publisher, plan.timeout, &interrupt)?;
+    let is_confirmed = match end {
+        // Of what was sent, that is: there was more.
+        SendingEnd::Cut => closed.missing == 0 && closed.unconfirmed.is_empty(),
+        SendingEnd::Whole | SendingEnd::Unbegun => closed.is_complete(),
+    };
+    let mut report = job.report(started.elapsed(), is_confirmed);
+    report.failure = match &sent {
+        Err(error) => Some(error.to_string()),
+        Ok(_) => failure(plan, &report),
+    };
     output.finish(&report)?;
     sent?;
-    let is_proven = is_confirmed || report.receivers == 0;
-    let confirmed = report.receivers.saturating_sub(report.given_up);
-    let is_enough = confirmed >= u64::from(plan.receivers);
     Ok(Verdict::of_session(
         report.is_interrupted,
-        is_proven && is_enough,
+        report.failure.is_none(),
     ))
+}
+
+/// Which receivers lack something.
+fn failure(plan: &PublishPlan, report: &PublishReport) -> Option<String> {
+    let confirmed = report.receivers.saturating_sub(report.given_up);
+    if confirmed < u64::from(plan.receivers) {
+        let expected = count(plan.receivers.into(), "expected receiver");
+        return Some(format!("{confirmed} of {expected} confirmed everything"));
+    }
+    let is_proven = report.is_confirmed || report.receivers == 0;
+    (!is_proven).then(|| "not every receiver confirmed everything in time".to_owned())
+}
+
+/// How far a sending command came; used by `load send` too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SendingEnd {
+    /// Receivers that are expected did not come: nothing was sent.
+    Unbegun,
+    /// There was more to send, or may have been: it cannot be read, or a signal came.
+    Cut,
+    /// All of it was taken.
+    Whole,
+}
+
+impl SendingEnd {
+    /// Ends the session. Nobody is to take what did not begin, or was cut, for all of it.
+    pub(super) fn close(
+        self,
+        publisher: &mut Publisher,
+        timeout: Option<Duration>,
+        interrupt: &Interrupt,
+    ) -> Result<Closed, towline::Error> {
+        let may_wait = || !interrupt.is_farewell_over();
+        let timeout = timeout.unwrap_or(CLOSE_TIME_MAX);
+        match self {
+            // Who did not come before is not waited for again.
+            Self::Unbegun => publisher.break_off_while(Duration::ZERO, may_wait),
+            Self::Cut => publisher.break_off_while(timeout, may_wait),
+            Self::Whole => publisher.close_while(timeout, may_wait),
+        }
+    }
 }
 
 /// Opens a publisher; used by `load send` too.
@@ -139,15 +180,16 @@ impl<'a> Watch<'a> {
             self.look(publisher);
             match waited {
                 Ok(()) => return Ok(true),
-                Err(towline::Error::TimedOut(_)) if self.interrupt.is_requested() => {
+                Err(towline::Error::Missing { .. }) if self.interrupt.is_requested() => {
                     return Ok(false);
                 }
-                Err(towline::Error::TimedOut(text)) if left.is_some_and(|left| left <= TICK) => {
-                    self.output
-                        .note(&format!("nothing sent: {text}, {expected} are expected"));
+                Err(error @ towline::Error::Missing { .. })
+                    if left.is_some_and(|left| left <= TICK) =>
+                {
+                    self.output.note(&format!("nothing sent: {error}"));
                     return Ok(false);
                 }
-                Err(towline::Error::TimedOut(_)) => patience.look(self.output, || {
+                Err(towline::Error::Missing { .. }) => patience.look(self.output, || {
                     let receivers = count(expected.into(), "receiver");
                     format!("{receivers}, {} joined", self.joined)
                 }),
@@ -159,7 +201,7 @@ impl<'a> Watch<'a> {
     /// Says what has happened, and shows the counters.
     pub(super) fn look(&mut self, publisher: &mut Publisher) {
         while let Some(event) = publisher.pop_event() {
-            self.joined += u64::from(matches!(event, RegistryEvent::Joined { .. }));
+            self.joined += u64::from(matches!(event, AudienceEvent::Joined { .. }));
             self.departed.note(&event);
             if let Some(text) = event::receiver(&event, &mut self.refusals) {
                 self.output.note(&text);
@@ -229,7 +271,11 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn send_input(&mut self) -> Result<(), Failure> {
+    /// Sends all of the input, or what came before a signal.
+    fn send_input(&mut self) -> Result<SendingEnd, Failure> {
+        if let Some(message) = &self.plan.message {
+            return self.send(message.as_bytes());
+        }
         let (bytes_max, parameter) = self.publisher.message_limit();
         let limit = Limit {
             bytes: bytes_max,
@@ -240,37 +286,39 @@ impl Job<'_> {
             match input.next()? {
                 Next::Chunk(chunk) => {
                     for message in chunk.messages() {
-                        self.send(message)?;
+                        if self.send(message)? == SendingEnd::Cut {
+                            return Ok(SendingEnd::Cut);
+                        }
                     }
                     self.publisher.turn()?;
                     self.watch.look(&mut self.publisher);
                 }
                 Next::Nothing => self.rest(None)?,
-                Next::End => break,
+                Next::End => return Ok(SendingEnd::Whole),
             }
         }
-        Ok(())
+        Ok(SendingEnd::Cut)
     }
 
     /// Hands a message over, or leaves it when a signal comes while there is no room for it.
-    fn send(&mut self, message: &[u8]) -> Result<(), Failure> {
+    fn send(&mut self, message: &[u8]) -> Result<SendingEnd, Failure> {
         while !self.interrupt.is_requested() {
             let until = match self.publisher.try_send(message)? {
                 SendStatus::Taken => {
                     self.messages += 1;
                     self.bytes += message.len() as u64;
-                    return Ok(());
+                    return Ok(SendingEnd::Whole);
                 }
                 _ if !self.plan.is_blocking => {
                     self.discarded += 1;
-                    return Ok(());
+                    return Ok(SendingEnd::Whole);
                 }
                 SendStatus::RateLimited { until } => Some(until),
-                SendStatus::WouldBlock => None,
+                _ => None,
             };
             self.rest(until)?;
         }
-        Ok(())
+        Ok(SendingEnd::Cut)
     }
 
     /// Does the session's work and waits for more, at most a moment.
@@ -298,10 +346,12 @@ impl Job<'_> {
             receivers: self.watch.joined(),
             given_up: self.watch.given_up(&self.publisher),
             limited_by: self.watch.limited_by(),
+            failure: None,
+            drops: counters.drops(),
             counters,
         }
     }
 }
 
 /// How long the end of a session may take when nothing else was asked for.
-pub(super) const CLOSE_TIME_MAX: Duration = Duration::from_secs(60);
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(60);

@@ -60,6 +60,7 @@ fn open(plan: &RecvPlan) -> Result<FileReceiver, Failure> {
     let builder = FileReceiver::builder(plan.session.session(), target)
         .allow(plan.allowed.iter().copied())
         .serve(plan.is_serving)
+        .spool(plan.spool.clone())
         .patience(plan.timeout.unwrap_or_default());
     Ok(builder.open()?)
 }
@@ -129,6 +130,7 @@ impl Service<'_> {
 
     fn leave(&mut self, receiver: &mut FileReceiver, text: &str) {
         receiver.cancel(text);
+        self.incoming.is_leaving = true;
         self.leaving = Some(Instant::now());
     }
 
@@ -162,7 +164,8 @@ impl Service<'_> {
             report.drops = report.counters.drops();
             self.output.one_of_many(&report)?;
             let is_fine = report.failed == 0 && report.exec_failures == 0;
-            return Ok(Verdict::of_session(is_interrupted, is_fine));
+            // It runs until it is told to stop: that is its proper end.
+            return Ok(Verdict::of(is_fine));
         }
         let mut report = self.incoming.single(receiver);
         report.is_interrupted = is_interrupted;

@@ -28,13 +28,22 @@ fn words(remedy: &Remedy) -> String {
         Remedy::SetUpInterface => "set one up (`towline ifaces` shows what there is), or stay on \
                                    this machine with --iface lo"
             .into(),
-        Remedy::StopOtherSender => "another sender on this host uses this address and port: stop \
-                                    it, or give this one another port (-g GROUP:PORT, as its \
-                                    receivers) or address (-i ADDRESS)"
-            .into(),
+        Remedy::StopOtherSender => {
+            "another sender, or a receiver of a unicast session, uses this address and port on \
+             this host: stop it, or give this one another port (-g GROUP:PORT, as its receivers) \
+             or address (-i ADDRESS)"
+                .into()
+        }
         Remedy::NameSenders => "name the senders with --from ADDRESS[/BITS], everybody with \
                                 --from any, or give both ends a --key-file"
             .into(),
+        Remedy::StartReflector => "start `towline rtt reflect --over tcp` there".into(),
+        Remedy::StartSweepServer => "start `towline udp serve` there, and let its port through \
+                                     firewalls, TCP and UDP"
+            .into(),
+        Remedy::StopOtherSearch => {
+            "end the other `towline reach` here, or give both ends another --port".into()
+        }
         other => other.to_string(),
     }
 }
@@ -56,6 +65,9 @@ mod tests {
             (Remedy::SetUpInterface, "--iface lo"),
             (Remedy::StopOtherSender, "-g GROUP:PORT"),
             (Remedy::NameSenders, "--from any"),
+            (Remedy::StartReflector, "`towline rtt reflect --over tcp`"),
+            (Remedy::StartSweepServer, "`towline udp serve`"),
+            (Remedy::StopOtherSearch, "--port"),
         ];
         for (remedy, flag) in remedies {
             let text = worded("cannot".into(), Some(&remedy));

@@ -4,14 +4,14 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufReader, BufWriter, IsTerminal as _, Write},
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use gauge::rtt::{
     Reflector, Series,
     plot::{self, Options},
     prepare,
-    raw::{self, Host},
+    raw::{self, FileCut, Host},
     reflect_over,
 };
 use measure::{Format, export};
@@ -21,7 +21,7 @@ use crate::{
     failure::{Failure, Verdict, unreadable},
     interrupt::Interrupt,
     plan::{PicturePlan, RttPlotPlan, RttReflectPlan, RttRunPlan},
-    report::{Output, RttReflectReport, RttReport, RttRow},
+    report::{self, Output, RttReflectReport, RttReport, RttRow},
 };
 
 pub(super) fn reflect(plan: &RttReflectPlan, output: &Output) -> Result<Verdict, Failure> {
@@ -53,7 +53,7 @@ pub(super) fn reflect(plan: &RttReflectPlan, output: &Output) -> Result<Verdict,
     ));
     let counts = reflector.run(&|| interrupt.is_requested())?;
     output.finish(&RttReflectReport::from(counts))?;
-    // It runs until it is told to stop: that is its proper end.
+    // It runs until a signal stops it: that is its proper end.
     Ok(Verdict::Done)
 }
 
@@ -83,14 +83,14 @@ pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure
     let series = Series::of(&result);
     let remarks = &result.manifest.remarks;
     tell(&path, &series, remarks, &plan.picture, output)?;
-    // The figures are told by now: a picture that cannot be drawn takes nothing away.
+    // The figures are printed already: a picture that cannot be drawn does not lose them.
     draw(&series, &plan.picture, output)?;
     let is_whole = outcomes.iter().all(|outcome| outcome.cut.is_none())
         && series.iter().all(|one| one.silence().is_none());
     Ok(Verdict::of_session(interrupt.is_requested(), is_whole))
 }
 
-/// What a measurement that failed has left: told as far as it goes, and removed when it is nothing.
+/// Handles the file of a measurement that failed: reports what it holds, and removes an empty one.
 fn keep_partial(path: &Path, plan: &RttRunPlan, output: &Output) -> Result<(), Failure> {
     remove_if_empty(path);
     let Ok(mut result) = read(path) else {
@@ -98,9 +98,9 @@ fn keep_partial(path: &Path, plan: &RttRunPlan, output: &Output) -> Result<(), F
     };
     let shown = path.display();
     let remark = if result.runs.is_empty() {
-        format!("{shown} holds no measurement, only what was to be measured")
+        format!("{shown} holds no measurement, only the settings of the run")
     } else {
-        format!("{shown} holds what was measured until then; `towline rtt plot {shown}` reads it")
+        format!("{shown} holds what was measured so far; `towline rtt plot {shown}` reads it")
     };
     output.warn(&remark);
     result.manifest.remarks.push(remark);
@@ -131,9 +131,8 @@ pub(super) fn plot(plan: &RttPlotPlan, output: &Output) -> Result<Verdict, Failu
     let results = plan.files.iter().map(|path| read(path));
     let results = results.collect::<Result<Vec<_>, _>>()?;
     for (path, result) in plan.files.iter().zip(&results) {
-        if !result.is_complete {
-            let text = "was cut short: it is read as far as it goes";
-            output.note(&format!("{} {text}", path.display()));
+        if let Some(cut) = &result.cut {
+            output.warn(&described_cut(path, result, cut));
         }
     }
     let mut series: Vec<Series<'_>> = Vec::new();
@@ -156,6 +155,31 @@ pub(super) fn plot(plan: &RttPlotPlan, output: &Output) -> Result<Verdict, Failu
     output.finish(&RttReport::new(files.collect(), rows, maps))?;
     draw(&series, &plan.picture, output)?;
     Ok(Verdict::Done)
+}
+
+/// What a file that was cut short lacks, and how far it goes.
+fn described_cut(path: &Path, result: &raw::File, cut: &FileCut) -> String {
+    let shown = path.display();
+    let mut text = format!("{shown} was cut short");
+    match (cut.left_out, cut.missing) {
+        (0, _) => {}
+        (bytes, None) => text += &format!(": its last {bytes} B are left out"),
+        (bytes, Some(missing)) => {
+            text +=
+                &format!(": its last block has {bytes} B and lacks {missing} B, and is left out");
+        }
+    }
+    match result.runs.last() {
+        None => text += "; it holds no measurement",
+        Some(run) if run.end.is_none() => {
+            let last_ns = run.samples.last().map_or(0, |sample| sample.sent_ns);
+            let lasted = Duration::from_millis(last_ns / 1_000_000);
+            let label = &run.setup.label;
+            text += &format!("; of {label} it holds the first {lasted:?}, and not the run's end");
+        }
+        Some(_) => {}
+    }
+    text
 }
 
 fn described(host: &Host) -> String {
@@ -197,7 +221,7 @@ pub(super) fn check_drawable<'a>(
     Ok(())
 }
 
-/// Has a picture written into a file, and says so.
+/// Writes a picture into a file, and says so.
 pub(super) fn write_drawing(
     path: &Path,
     output: &Output,
@@ -211,8 +235,8 @@ pub(super) fn write_drawing(
     Ok(())
 }
 
-/// A file that is made when the first byte is written: what cannot be drawn leaves no empty file,
-/// and none that was there before is lost to it.
+/// A file that is made when the first byte is written: a picture that cannot be drawn leaves no
+/// empty file and overwrites none.
 pub(super) struct Drawing<'a> {
     path: &'a Path,
     file: Option<BufWriter<File>>,
@@ -240,10 +264,12 @@ fn maps(series: &[Series<'_>], picture: &PicturePlan, output: &Output) -> Vec<St
     }
     let has_colour = is_terminal && std::env::var_os("NO_COLOR").is_none();
     let options: Options = picture.options();
+    let columns = usize::from(report::columns()).clamp(MAP_COLUMNS_MIN, MAP_COLUMNS_MAX);
+    let columns = columns - plot::TERMINAL_AXIS;
     series
         .iter()
         .map(|one| {
-            let grid = plot::sketch(one, &options, MAP_COLUMNS, MAP_LINES);
+            let grid = plot::sketch(one, &options, columns, MAP_LINES);
             plot::terminal(&grid, &one.name, has_colour)
         })
         .collect()
@@ -271,7 +297,7 @@ fn create(path: &Path) -> Result<File, Failure> {
 /// After a measurement that never began.
 fn remove_if_empty(path: &Path) {
     if path.metadata().is_ok_and(|it| it.len() == 0) {
-        // It only lies about; the error that follows matters more.
+        // The file that stays is harmless; the error that follows matters more.
         drop(fs::remove_file(path));
     }
 }
@@ -282,5 +308,7 @@ fn new_name() -> PathBuf {
     PathBuf::from(format!("rtt-{seconds}.rtt"))
 }
 
-const MAP_COLUMNS: usize = 78;
+/// Columns of a terminal that a heat map is drawn for, its axis among them.
+const MAP_COLUMNS_MIN: usize = 40;
+const MAP_COLUMNS_MAX: usize = 160;
 const MAP_LINES: usize = 12;

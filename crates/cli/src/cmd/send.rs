@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use towline::{Expectation, FileSender, FileSet, PlanSenderEvent};
+use towline::{Expectation, FileSender, FileSet, TransferSenderEvent};
 
 use super::{
     progress::SendProgress,
@@ -31,6 +31,7 @@ pub(super) fn run(plan: &SendPlan, output: &Output) -> Result<Verdict, Failure> 
         receivers: plan.receivers,
         names: plan.names.clone(),
         join_timeout: plan.join_timeout,
+        settle: plan.settle,
         progress_timeout: plan.timeout,
         slow: plan.slow.into(),
     };
@@ -70,7 +71,7 @@ fn files(
         set = set.path(path);
     }
     if plan.has_stdin() {
-        let Some(spool) = spool::standard_input(interrupt, output)? else {
+        let Some(spool) = spool::standard_input(plan.spool.as_deref(), interrupt, output)? else {
             return Ok(None);
         };
         set = set.spooled(&plan.stdin_name, spool);
@@ -128,11 +129,11 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn take(&mut self, event: &PlanSenderEvent, sender: &FileSender) {
-        if matches!(event, PlanSenderEvent::PassStarted { pass: 0, .. }) {
+    fn take(&mut self, event: &TransferSenderEvent, sender: &FileSender) {
+        if matches!(event, TransferSenderEvent::PassStarted { pass: 0, .. }) {
             self.started = Instant::now();
         }
-        if *event == PlanSenderEvent::Finished {
+        if *event == TransferSenderEvent::Finished {
             self.finished = Some(Instant::now());
         }
         self.progress.tell(event, sender);
@@ -144,10 +145,11 @@ impl Job<'_> {
         let files = sender.file_count() as u64;
         let mut report = SendReport::new(plan, &sender.outcome(), files, time);
         report.is_interrupted = is_interrupted;
+        report.refusal = self.progress.last_refusal();
         if plan.is_hashing {
             report.sums = sender.sums().as_ref().map(SumRow::all);
         }
-        report.counters = counters(|snapshot| sender.snapshot(snapshot));
+        report.count(counters(|snapshot| sender.snapshot(snapshot)));
         report
     }
 }

@@ -1,11 +1,12 @@
 //! The senders of a group: who is there, what was lost of each, and what is said about it.
 //!
 //! It does not print. Losses are said at most once a second for each sender, with their total, and
-//! all remarks together are bounded in the same way: a flood of lines helps nobody, and whoever
-//! forges senders could make one. The report counts everything.
+//! all remarks together are bounded in the same way: a flood of lines helps nobody, and forged
+//! senders could cause one. The report counts everything.
 
 use std::{
     collections::BTreeMap,
+    net::IpAddr,
     time::{Duration, Instant},
 };
 
@@ -19,7 +20,7 @@ pub(super) struct Senders {
     pub(super) ends: SenderEnds,
     pub(super) lost_packets: u64,
     known: BTreeMap<u32, Known>,
-    /// Some sender has losses to be told of.
+    /// Some sender has losses to report.
     has_loss: bool,
     untold: Vec<String>,
     /// Remarks for which there was no room.
@@ -32,11 +33,12 @@ pub(super) struct Senders {
 #[derive(Debug)]
 struct Known {
     name: String,
+    address: IpAddr,
     is_over: bool,
     loss: Loss,
 }
 
-/// What was lost of a sender and not told yet.
+/// Losses of a sender that were not reported yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loss {
     packets: u64,
@@ -52,7 +54,7 @@ impl Senders {
                 tsi,
                 source,
             } => {
-                self.find(session, tsi.to_string());
+                self.find(session, tsi.to_string(), source);
                 (session, format!("at {source}"))
             }
             SessionEvent::Lost { session, count, .. } => {
@@ -96,6 +98,7 @@ impl Senders {
                 let text = format!("dropped this receiver: {code}; start again to rejoin");
                 (session, text)
             }
+            other => return self.say(format!("{other:?}")),
         };
         if !matches!(event, SessionEvent::Found { .. }) {
             self.end(session);
@@ -109,7 +112,7 @@ impl Senders {
         known.map_or("unknown", |known| known.name.as_str())
     }
 
-    /// Takes what is to be said now.
+    /// Takes the lines to print now.
     pub(super) fn remarks(&mut self, now: Instant) -> impl Iterator<Item = String> {
         let is_over = |&(since, _): &(Instant, usize)| now - since >= PAUSE;
         if self.second.is_none_or(|second| is_over(&second)) {
@@ -141,10 +144,15 @@ impl Senders {
         self.remarks(Instant::now())
     }
 
-    fn find(&mut self, session: u32, name: String) {
+    pub(super) fn address(&self, session: u32) -> Option<IpAddr> {
+        self.known.get(&session).map(|known| known.address)
+    }
+
+    fn find(&mut self, session: u32, name: String, address: IpAddr) {
         self.ends.found += 1;
         let known = Known {
             name,
+            address,
             is_over: false,
             loss: Loss::default(),
         };

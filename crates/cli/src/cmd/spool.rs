@@ -1,8 +1,14 @@
 //! Standard input as a file of known length.
 
 use std::{
-    io,
-    sync::mpsc::{self, RecvTimeoutError},
+    env,
+    io::{self, Read},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
 };
 
@@ -15,31 +21,42 @@ use crate::{
     report::{self, Output},
 };
 
-/// Reads standard input to its end into a file without a name. `None` when a signal came first.
+/// Reads standard input to its end into a file without a name, in `place` or the system's directory
+/// for temporary files, and shows how much came. `None` when a signal came first.
 pub(super) fn standard_input(
+    place: Option<&Path>,
     interrupt: &Interrupt,
     output: &Output,
 ) -> Result<Option<Spool>, Failure> {
-    let mut spool = Spool::new()?;
+    let place = place.map_or_else(env::temp_dir, Path::to_path_buf);
+    let mut spool = Spool::below(&place)?;
+    let came = Arc::new(AtomicU64::new(0));
+    let mut input = Counted(io::stdin(), Arc::clone(&came));
     let (sender, receiver) = mpsc::channel();
     // A read of standard input cannot be cut short: the process ends without waiting for it.
     let read = move || {
-        let filled = spool.fill(&mut io::stdin().lock());
+        let filled = spool.fill(&mut input);
         // Nobody listens when a signal came meanwhile.
         drop(sender.send(filled.map(|bytes| (bytes, spool))));
     };
     let started = thread::Builder::new().name("spool".into()).spawn(read);
     started.map_err(|error| Failure::environment("starting a thread", &error))?;
+    let progress = output.progress();
+    let line = progress.lines();
+    let came = || report::bytes(came.load(Ordering::Relaxed));
+    let shown = report::shown(&place);
     loop {
+        line.set_message(format!("standard input: {} kept in {shown}", came()));
         match receiver.recv_timeout(TICK) {
             Ok(Ok((bytes, spool))) => {
+                line.finish_and_clear();
                 let bytes = report::bytes(bytes);
                 output.detail(&format!("standard input has {bytes}"));
                 return Ok(Some(spool));
             }
             Ok(Err(error)) => {
-                let doing = "spooling standard input (TMPDIR names the directory)";
-                return Err(Failure::environment(doing, &error));
+                let doing = format!("keeping standard input in {shown} (--spool)");
+                return Err(Failure::environment(&doing, &error));
             }
             Err(RecvTimeoutError::Timeout) if interrupt.is_requested() => return Ok(None),
             Err(RecvTimeoutError::Timeout) => {}
@@ -48,5 +65,16 @@ pub(super) fn standard_input(
                 return Err(Failure::environment("spooling standard input", &cause));
             }
         }
+    }
+}
+
+/// Counts what is read.
+struct Counted(io::Stdin, Arc<AtomicU64>);
+
+impl Read for Counted {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.read(bytes)?;
+        self.1.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
     }
 }

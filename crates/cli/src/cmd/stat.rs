@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use towline::registry::{self, ProcessCounters};
+use towline::counters::{self, ProcessCounters};
 
 use crate::{
     args::{StatArgs, StatFormat},
@@ -45,7 +45,7 @@ pub(super) fn run(args: &StatArgs, output: &Output) -> Result<Verdict, Failure> 
 
 /// The counters of one process; used by `top` too.
 pub(super) fn read(pid: u32) -> Result<ProcessCounters, Failure> {
-    registry::read(pid).map_err(|error| match error.kind() {
+    counters::read(pid).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound if !Path::new(&format!("/proc/{pid}")).exists() => {
             Failure::Environment(format!("there is no process {pid}"))
         }

@@ -1,4 +1,4 @@
-//! What every command with a session does beside its work: it serves its counters to `top` and
+//! What every command with a session does besides its work: it serves its counters to `top` and
 //! `stat`, and keeps time for closing reports.
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
 
 use towline::{
     Snapshot,
-    registry::{CounterServer, CounterSlot, MetricsServer},
+    counters::{CounterServer, CounterSlot, MetricsServer},
 };
 
 use crate::{
@@ -26,8 +26,7 @@ pub(super) struct Station {
 }
 
 impl Station {
-    /// Starts to serve. A machine where that cannot be does without, unless `--metrics` asks for
-    /// it.
+    /// Starts to serve. A failure to start is not an error, unless `--metrics` asks for it.
     pub(super) fn open(role: &str, plan: &SessionPlan, output: &Output) -> Result<Self, Failure> {
         let command: Vec<String> = std::env::args().collect();
         let server = CounterServer::start(&command.join(" "));
@@ -52,7 +51,7 @@ impl Station {
         })
     }
 
-    /// Shows new values, but not more often than anybody looks.
+    /// Publishes new values, a few times a second at most.
     pub(super) fn show(&mut self, fill: impl FnOnce(&mut Snapshot)) {
         let now = Instant::now();
         if now < self.due {

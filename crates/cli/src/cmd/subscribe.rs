@@ -17,7 +17,7 @@ use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::{SessionPlan, SubscribePlan},
-    report::{MessageStream, Output, SubscribeReport},
+    report::{MessageLine, Output, SubscribeReport, count},
 };
 
 pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Failure> {
@@ -28,7 +28,6 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
     let mut subscriber = open(&plan.session, output)?;
     let mut station = Station::open("subscriber", &plan.session, output)?;
     let mut sink = Printer::new(plan, output)?;
-    let started = Instant::now();
     let end = receive(
         plan,
         &mut subscriber,
@@ -41,7 +40,7 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
         output.note(&remark);
     }
     let counters = counters(|snapshot| subscriber.snapshot(snapshot));
-    let report = SubscribeReport {
+    let mut report = SubscribeReport {
         group: plan.session.group.to_string(),
         messages: sink.messages,
         bytes: sink.bytes,
@@ -49,23 +48,41 @@ pub(super) fn run(plan: &SubscribePlan, output: &Output) -> Result<Verdict, Fail
         discarded: sink.discarded,
         senders: sink.senders.ends,
         is_interrupted: end == End::Interrupted,
-        seconds: started.elapsed().as_secs_f64(),
+        seconds: sink.span().as_secs_f64(),
+        failure: None,
         drops: counters.drops(),
         counters,
     };
-    let is_short = match plan.count {
-        Some(count) => report.messages < count,
-        None => plan.is_once && report.senders.broken() > 0,
-    };
-    let has_loss = plan.fail_on != FailOn::None && report.lost_packets + report.discarded > 0;
-    sink.finish(&report)?;
-    if !output.is_json() {
-        output.finish(&report)?;
-    }
+    report.failure = failure(plan, end, &report);
+    sink.finish()?;
+    output.one_of_many(&report)?;
     Ok(Verdict::of_session(
         end == End::Interrupted,
-        !(end == End::Silence || is_short || has_loss),
+        report.failure.is_none(),
     ))
+}
+
+/// Why the plan is not fulfilled.
+fn failure(plan: &SubscribePlan, end: End, report: &SubscribeReport) -> Option<String> {
+    if end == End::Silence {
+        return Some("no message came in time".to_owned());
+    }
+    if let Some(count) = plan.count.filter(|count| report.messages < *count) {
+        return Some(format!("{} of {count} messages came", report.messages));
+    }
+    let broken = report.senders.broken();
+    if plan.is_once && plan.count.is_none() && broken > 0 {
+        let senders = count(broken, "sender");
+        return Some(format!(
+            "{senders} did not end the session: what is missing is not known"
+        ));
+    }
+    let lost = report.lost_packets + report.discarded;
+    (plan.fail_on != FailOn::None && lost > 0).then(|| {
+        let packets = count(report.lost_packets, "packet");
+        let messages = count(report.discarded, "message");
+        format!("{packets} lost, {messages} discarded")
+    })
 }
 
 /// Opens a subscriber; used by `load recv` too.
@@ -105,7 +122,9 @@ fn receive(
     let mut quiet = Quiet::new(plan.timeout);
     let mut patience = Patience::new();
     loop {
+        let seen = sink.messages;
         let turn = subscriber.turn(sink)?;
+        sink.look(seen);
         sink.pass_on()?;
         for remark in sink.senders.remarks(Instant::now()) {
             output.note(&remark);
@@ -128,8 +147,8 @@ fn receive(
             return Ok(End::Silence);
         }
         if sink.is_full() {
-            // The sockets stay readable while nothing is taken from them: waiting for them would
-            // not wait at all.
+            // The sockets stay readable while nothing is taken from them, so waiting for them would
+            // return at once.
             thread::sleep(FULL_PAUSE);
         } else if turn.is_idle() {
             let pause = if sink.buffer.is_empty() {
@@ -178,7 +197,9 @@ struct Printer<'a> {
     plan: &'a SubscribePlan,
     writer: Writer,
     buffer: Vec<u8>,
-    document: Option<MessageStream>,
+    is_json: bool,
+    /// When the first message came, and the last.
+    span: Option<(Instant, Instant)>,
     senders: Senders,
     messages: u64,
     bytes: u64,
@@ -191,12 +212,27 @@ impl<'a> Printer<'a> {
             plan,
             writer: Writer::start()?,
             buffer: Vec::new(),
-            document: output.is_json().then(MessageStream::default),
+            is_json: output.is_json(),
+            span: None,
             senders: Senders::default(),
             messages: 0,
             bytes: 0,
             discarded: 0,
         })
+    }
+
+    /// From the first message to the last.
+    fn span(&self) -> Duration {
+        self.span
+            .map_or(Duration::ZERO, |(first, last)| last - first)
+    }
+
+    /// Notes when there is something to pass on.
+    fn look(&mut self, seen: u64) {
+        if self.messages > seen {
+            let now = Instant::now();
+            self.span = Some((self.span.map_or(now, |(first, _)| first), now));
+        }
     }
 
     /// Passes on what has come together.
@@ -208,10 +244,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn finish(mut self, report: &SubscribeReport) -> Result<(), Failure> {
-        if let Some(document) = self.document.take() {
-            document.end(&mut self.buffer, report);
-        }
+    fn finish(self) -> Result<(), Failure> {
         self.writer.finish(self.buffer)
     }
 }
@@ -228,8 +261,9 @@ impl MessageSink for Printer<'_> {
         self.messages += 1;
         self.bytes += data.len() as u64;
         let name = self.senders.name(session);
-        if let Some(document) = &mut self.document {
-            document.message(&mut self.buffer, name, sqn, data);
+        if self.is_json {
+            let address = self.senders.address(session);
+            MessageLine::new(name, address, sqn, data).write(&mut self.buffer);
             return;
         }
         if self.plan.is_tagged {

@@ -1,25 +1,26 @@
 //! `towline top`.
 
 use std::{
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _},
     time::Instant,
 };
 
-use towline::registry::{self, ProcessCounters};
+use ratatui::{
+    DefaultTerminal,
+    crossterm::event::{self, Event, KeyEventKind},
+};
+use towline::counters::{self, ProcessCounters};
 
 use super::{TICK, stat::read};
 use crate::{
     args::TopArgs,
     failure::{Failure, Verdict},
     interrupt::Interrupt,
-    report::{Document as _, Output, TopReport},
+    report::{Output, TopReport},
 };
 
-mod screen;
-use screen::fit;
-
-mod terminal;
-use terminal::Terminal;
+mod view;
+use view::{View, Wish};
 
 pub(super) fn run(args: &TopArgs, output: &Output) -> Result<Verdict, Failure> {
     let is_once = args.once || output.is_json() || !io::stdout().is_terminal();
@@ -32,49 +33,65 @@ pub(super) fn run(args: &TopArgs, output: &Output) -> Result<Verdict, Failure> {
         return Ok(Verdict::Done);
     }
     let interrupt = Interrupt::install()?;
-    let mut terminal = Terminal::open()?;
-    let mut before: Option<(Vec<ProcessCounters>, Instant)> = None;
+    let mut view = View::new(args.interval, args.all);
+    // Checked before the terminal is taken over, so that an error stays visible.
+    view.look(look(args)?, Instant::now());
+    let mut screen = Screen::open()?;
     loop {
-        let now = Instant::now();
-        let processes = look(args)?;
-        let before_s = before.map(|(processes, then)| (processes, (now - then).as_secs_f64()));
-        let report = TopReport {
-            processes,
-            before: before_s,
-            is_complete: args.all,
-        };
-        if draw(&report, args, &interrupt, &mut terminal)? {
-            // Whoever watches without end has no other way to end it: that is no failure.
-            io::stdout().write_all(b"\n")?;
+        if watch(&mut view, args, &interrupt, &mut screen)? == Wish::Leave {
+            // A signal is the usual way to end `top`, so it is no failure.
             return Ok(Verdict::Done);
         }
-        before = Some((report.processes, now));
+        view.look(look(args)?, Instant::now());
     }
 }
 
-/// Shows one look until the next is due; true when the user leaves.
-fn draw(
-    report: &TopReport,
+/// Shows one look until the next is due.
+fn watch(
+    view: &mut View,
     args: &TopArgs,
     interrupt: &Interrupt,
-    terminal: &mut Terminal,
-) -> Result<bool, Failure> {
-    let text = report.text();
+    screen: &mut Screen,
+) -> Result<Wish, Failure> {
+    let failed = |error: io::Error| Failure::environment("using the terminal", &error);
     let due = Instant::now() + args.interval;
     loop {
-        let screen = fit(&text, terminal.size(), args.interval);
-        io::stdout().write_all(screen.as_bytes())?;
-        io::stdout().flush()?;
-        while !terminal.is_resized() {
-            let left = due.saturating_duration_since(Instant::now());
-            if interrupt.is_requested() || terminal.wants_to_leave() {
-                return Ok(true);
-            }
-            if left.is_zero() {
-                return Ok(false);
-            }
-            interrupt.sleep(left.min(TICK));
+        // Only what has changed is written, and another size is noticed here.
+        screen.0.draw(|frame| view.draw(frame)).map_err(failed)?;
+        let left = due.saturating_duration_since(Instant::now());
+        if interrupt.is_requested() {
+            return Ok(Wish::Leave);
         }
+        if left.is_zero() {
+            return Ok(Wish::Stay);
+        }
+        if !event::poll(left.min(TICK)).map_err(failed)? {
+            continue;
+        }
+        if let Event::Key(key) = event::read().map_err(failed)?
+            && key.kind == KeyEventKind::Press
+            && view.press(key) == Wish::Leave
+        {
+            return Ok(Wish::Leave);
+        }
+    }
+}
+
+/// The terminal while it is ours: given back, as it was, at any end, also by a panic.
+struct Screen(DefaultTerminal);
+
+impl Screen {
+    fn open() -> Result<Self, Failure> {
+        let terminal = ratatui::try_init();
+        terminal
+            .map(Self)
+            .map_err(|error| Failure::environment("taking the terminal over", &error))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
     }
 }
 
@@ -83,10 +100,10 @@ fn look(args: &TopArgs) -> Result<Vec<ProcessCounters>, Failure> {
     if !args.pids.is_empty() {
         return args.pids.iter().map(|pid| read(*pid)).collect();
     }
-    let pids = registry::processes().map_err(failed)?;
+    let pids = counters::processes().map_err(failed)?;
     // A process may end between being listed and being asked.
     Ok(pids
         .into_iter()
-        .filter_map(|pid| registry::read(pid).ok())
+        .filter_map(|pid| counters::read(pid).ok())
         .collect())
 }

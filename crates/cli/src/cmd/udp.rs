@@ -1,4 +1,6 @@
-//! `towline udp`: the server, and the sweep.
+//! `towline udp`: the server, the sweep, and its picture.
+
+use std::{fs, path::PathBuf};
 
 use gauge::udp::{Server, draw};
 use measure::Format;
@@ -7,7 +9,7 @@ use super::rtt::{check_drawable, write_drawing};
 use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
-    plan::{UdpRunPlan, UdpServePlan},
+    plan::{UdpPlotPlan, UdpRunPlan, UdpServePlan},
     report::{Output, UdpReport, UdpServeReport},
 };
 
@@ -20,7 +22,7 @@ pub(super) fn serve(plan: &UdpServePlan, output: &Output) -> Result<Verdict, Fai
     output.note(&format!("serving at {}; Ctrl-C ends it", server.local()));
     let trials = server.run(&|| interrupt.is_requested(), &mut |text| output.note(text))?;
     output.finish(&UdpServeReport { trials })?;
-    // It runs until it is told to stop: that is its proper end.
+    // It runs until a signal stops it: that is its proper end.
     Ok(Verdict::Done)
 }
 
@@ -36,10 +38,31 @@ pub(super) fn run(plan: &UdpRunPlan, output: &Output) -> Result<Verdict, Failure
     let is_whole = has_found && report.cut.is_none();
     let document = UdpReport(report);
     output.finish(&document)?;
-    // The figures are told by now: a picture that cannot be drawn takes nothing away.
-    for path in &plan.to {
+    // The figures are printed already: a picture that cannot be drawn does not lose them.
+    draw_into(&plan.to, &document, output)?;
+    Ok(Verdict::of_session(interrupt.is_requested(), is_whole))
+}
+
+pub(super) fn plot(plan: &UdpPlotPlan, output: &Output) -> Result<Verdict, Failure> {
+    if output.shows_only("udp-plot", plan)? {
+        return Ok(Verdict::Done);
+    }
+    check_drawable(&plan.to)?;
+    let what = format!("reading {}", plan.file.display());
+    let text = fs::read(&plan.file).map_err(|error| Failure::environment(&what, &error))?;
+    let document = UdpReport::parse(&text).map_err(|error| {
+        let text = format!("it is no result of `towline udp run --json`: {error}");
+        Failure::environment(&what, &text)
+    })?;
+    output.finish(&document)?;
+    draw_into(&plan.to, &document, output)?;
+    Ok(Verdict::Done)
+}
+
+fn draw_into(pictures: &[PathBuf], document: &UdpReport, output: &Output) -> Result<(), Failure> {
+    for path in pictures {
         let format = Format::of(path).expect("the plan has checked the names");
         write_drawing(path, output, |file| draw(file, format, &document.0))?;
     }
-    Ok(Verdict::of_session(interrupt.is_requested(), is_whole))
+    Ok(())
 }

@@ -1,5 +1,5 @@
 //! Standard output behind a thread of its own: a slow reader of the pipe must not delay NAKs and
-//! timers. The queue is bounded; whoever fills it sees that it is full.
+//! timers. The queue is bounded; the thread that fills it sees when it is full.
 
 use std::{
     io::{self, Write as _},

@@ -11,9 +11,11 @@ use crate::{
     framing::Framing,
 };
 
-/// Messages from standard input to a group.
+/// Messages from standard input, or one message, to a group.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PublishPlan {
+    /// The only message; without one, those of standard input.
+    pub(crate) message: Option<String>,
     pub(crate) framing: Framing,
     /// A full window holds up the input; otherwise messages are thrown away and counted.
     pub(crate) is_blocking: bool,
@@ -28,6 +30,7 @@ impl PublishPlan {
         let session = SessionPlan::new(args.session.given())?;
         check_reports(args.receivers, args.policy, &session)?;
         Ok(Self {
+            message: args.message.clone(),
             framing: args.framing,
             is_blocking: args.block,
             policy: args.policy,
@@ -54,8 +57,8 @@ pub(crate) struct SubscribePlan {
 
 impl SubscribePlan {
     pub(crate) fn new(args: &SubscribeArgs) -> Result<Self, Failure> {
-        if args.tag && args.framing == Framing::Length {
-            let text = "--tag is for lines: with --framing length the messages stay as they are";
+        if args.tag && args.framing != Framing::Lines {
+            let text = "--tag is for lines: with another --framing the messages stay as they are";
             return Err(Failure::usage(text));
         }
         Ok(Self {

@@ -44,7 +44,7 @@ impl ThreadPlan {
     }
 }
 
-/// Answers to whoever measures.
+/// A reflector, which answers any client.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RttReflectPlan {
     pub(crate) listen: SocketAddr,
@@ -60,7 +60,7 @@ impl RttReflectPlan {
         Ok(Self {
             listen: args.listen,
             over: args.over,
-            // A reflector may run for days: it takes a processor only when told to.
+            // A reflector may run for days: it occupies a processor only on request.
             thread: ThreadPlan::new(&args.thread, WaitArg::Block),
         })
     }
@@ -200,8 +200,8 @@ fn stamp_every(args: &RttRunArgs, runs: &[Variant]) -> Result<u64, Failure> {
     };
     match has_asked {
         Some(name) if !can_stamp => Err(Failure::usage(format!(
-            "{name}: the kernel stamps single datagrams; leave --over tcp and pgm out, and the \
-             engines mmsg and io_uring"
+            "{name}: the kernel stamps single datagrams only; use it without --over tcp or pgm, \
+             and without the engines mmsg and io_uring"
         ))),
         Some(name) if wanted == 0 => Err(Failure::usage(format!(
             "{name}: needs --stamp-every of 1 or more"

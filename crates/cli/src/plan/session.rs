@@ -52,16 +52,12 @@ pub(crate) struct SessionPlan {
 }
 
 impl SessionPlan {
-    /// Brings flags, file and defaults together.
+    /// Brings flags and defaults together.
     pub(crate) fn new(given: &Given) -> Result<Self, Failure> {
-        Self::of(&Settings::resolve(given)?)
-    }
-
-    /// From settings that were brought together.
-    pub(crate) fn of(settings: &Settings) -> Result<Self, Failure> {
+        let settings = Settings::new(given);
         let group: Group = settings
             .parse("group", str::parse)?
-            .ok_or_else(|| Failure::usage("which group? as in --group 239.192.0.1:7500"))?;
+            .ok_or_else(|| Failure::usage("name the group, as in --group 239.192.0.1:7500"))?;
         let defaults = SocketOptions::default();
         let key_file: Option<PathBuf> = settings.parse("key_file", str::parse)?;
         let plan = Self {
@@ -95,15 +91,18 @@ impl SessionPlan {
             wait: self.wait,
             ..SocketOptions::default()
         };
-        SessionBuilder::new(self.group.clone())
+        let session = SessionBuilder::new(self.group.clone())
             .interface(self.interface.clone())
             .sockets(sockets)
             .config(self.config.to_builder())
             .faults(self.faults)
             .pgm_port(self.pgm_port)
             .control_port(self.control_port)
-            .name(self.name.clone())
-            .key(self.key.clone())
+            .key(self.key.clone());
+        match &self.name {
+            Some(name) => session.name(name),
+            None => session,
+        }
     }
 
     /// The interface may stand in the group and in its own option, but not differ.
@@ -115,7 +114,7 @@ impl SessionPlan {
             return Ok(());
         }
         Err(Failure::usage(format!(
-            "the group names interface {in_group} and --iface names {named}: leave one out"
+            "the group names interface {in_group} and --iface names {named}; give only one of them"
         )))
     }
 }

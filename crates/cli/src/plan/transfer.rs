@@ -1,14 +1,13 @@
 //! `send`, `recv` and `demo`.
 
-use std::{fmt, path::PathBuf, str::FromStr as _, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
-use clap::ValueEnum as _;
 use serde::{Serialize, Serializer};
-use towline::{Allowed, Selection};
+use towline::{Allowed, SETTLE_TIME, Selection};
 
-use super::{SessionPlan, Settings};
+use super::SessionPlan;
 use crate::{
-    args::{DemoArgs, ExistingArg, RecvArgs, SendArgs, SlowArg, duration},
+    args::{DemoArgs, ExistingArg, RecvArgs, SendArgs, SlowArg},
     failure::Failure,
 };
 
@@ -18,16 +17,21 @@ pub(crate) struct SendPlan {
     /// `-` is standard input.
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) stdin_name: String,
+    /// Where standard input is kept; `None` for the system's place.
+    pub(crate) spool: Option<PathBuf>,
     /// Whether each includes, and its pattern.
     pub(crate) rules: Vec<(bool, String)>,
     #[serde(skip)]
     pub(crate) selection: Selection,
     pub(crate) is_hashing: bool,
-    /// 0 for whoever joins in time.
+    /// 0 for all that join.
     pub(crate) receivers: u32,
     /// Names of the receivers that are expected.
     pub(crate) names: Vec<String>,
     pub(crate) join_timeout: Duration,
+    /// Begin when nobody new has joined for this long; `None` when it is known who is expected, or
+    /// how long to wait.
+    pub(crate) settle: Option<Duration>,
     pub(crate) timeout: Duration,
     pub(crate) slow: SlowArg,
     pub(crate) session: SessionPlan,
@@ -71,14 +75,18 @@ impl SendPlan {
         Ok(Self {
             paths: args.paths.clone(),
             stdin_name,
+            spool: args.spool.clone(),
             rules: args.rules.rules.clone(),
             selection,
             is_hashing: args.hash,
             receivers: match (args.join_for, names.len()) {
                 (Some(_), _) => 0,
-                (None, 0) => args.receivers,
+                (None, 0) => args.receivers.unwrap_or(0),
                 (None, named) => u32::try_from(named).unwrap_or(u32::MAX),
             },
+            settle: (args.receivers, args.join_for, names.len())
+                .eq(&(None, None, 0))
+                .then_some(SETTLE_TIME),
             names,
             join_timeout: args.join_for.unwrap_or(args.join_timeout),
             timeout: args.timeout,
@@ -107,6 +115,8 @@ pub(crate) struct RecvPlan {
     /// None for standard output.
     pub(crate) directory: Option<PathBuf>,
     pub(crate) existing: ExistingArg,
+    /// Where a file for standard output is kept; `None` for the system's place.
+    pub(crate) spool: Option<PathBuf>,
     /// Goes on after the first transfer.
     pub(crate) is_serving: bool,
     #[serde(serialize_with = "texts")]
@@ -119,53 +129,27 @@ pub(crate) struct RecvPlan {
 
 impl RecvPlan {
     pub(crate) fn new(args: &RecvArgs) -> Result<Self, Failure> {
-        let settings = Settings::resolve_with(args.session.given(), &OWN_KEYS)?;
-        let text = |name: &str| settings.parse(name, |text| Ok::<_, String>(text.to_owned()));
-        let existing = |text: &str| ExistingArg::from_str(text, false);
-        let directory = match &args.directory {
-            Some(directory) => Some(directory.clone()),
-            None if args.to_stdout => None,
-            None => text("directory")?.map(PathBuf::from),
-        };
-        if directory.is_none() && !args.to_stdout {
-            let text = "which directory? as in towline recv incoming/, or --to-stdout";
+        if args.directory.is_none() && !args.to_stdout {
+            let text = "name the directory, as in towline recv incoming/, or give --to-stdout";
             return Err(Failure::usage(text));
         }
-        let exec = match &args.exec {
-            Some(exec) => Some(exec.clone()),
-            None => text("exec")?,
-        };
-        let exec = match exec {
-            Some(exec) => words(&exec).map_err(|text| Failure::usage(format!("--exec: {text}")))?,
-            None => Vec::new(),
-        };
-        let allowed = match args.from.as_slice() {
-            [] => settings.parse("from", sources)?.unwrap_or_default(),
-            from => from.to_vec(),
-        };
+        let exec = args.exec.as_deref().map(words).transpose();
+        let exec = exec.map_err(|text| Failure::usage(format!("--exec: {text}")))?;
         Ok(Self {
-            directory,
+            directory: args.directory.clone(),
+            spool: args.spool.clone(),
             existing: match (args.existing, args.overwrite) {
                 (Some(existing), _) => existing,
                 (None, true) => ExistingArg::Replace,
-                (None, false) => settings
-                    .parse("existing", existing)?
-                    .unwrap_or(ExistingArg::Refuse),
+                (None, false) => ExistingArg::Refuse,
             },
-            is_serving: args.serve || settings.parse("serve", bool::from_str)?.unwrap_or(false),
-            allowed,
-            exec,
-            timeout: match args.timeout {
-                Some(timeout) => Some(timeout),
-                None => settings.parse("timeout", duration)?,
-            },
-            session: SessionPlan::of(&settings)?,
+            is_serving: args.serve,
+            allowed: args.from.clone(),
+            exec: exec.unwrap_or_default(),
+            timeout: args.timeout,
+            session: SessionPlan::new(args.session.given())?,
         })
     }
-}
-
-fn sources(text: &str) -> Result<Vec<Allowed>, String> {
-    text.split(',').map(|text| text.trim().parse()).collect()
 }
 
 /// The words of a command. Blanks separate them, except between quotes; nothing else is special, as
@@ -196,9 +180,6 @@ fn words(text: &str) -> Result<Vec<String>, String> {
 fn texts<T: fmt::Display, S: Serializer>(list: &[T], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(list.iter().map(ToString::to_string))
 }
-
-/// Keys that the configuration file may have for `recv` besides those of its session.
-const OWN_KEYS: [&str; 6] = ["directory", "existing", "serve", "from", "exec", "timeout"];
 
 /// The main job on this machine.
 #[derive(Clone, Debug, Serialize)]

@@ -1,4 +1,4 @@
-//! `udp serve` and `udp run`.
+//! `udp serve`, `udp run` and `udp plot`.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use towline::resolve;
 
 use crate::{
-    args::{DirectionArg, ModeArg, ProfileArg, UdpRunArgs, UdpServeArgs},
+    args::{DirectionArg, ModeArg, ProfileArg, UdpPlotArgs, UdpRunArgs, UdpServeArgs},
     failure::Failure,
 };
 
@@ -82,14 +82,10 @@ impl UdpRunPlan {
             let (least, most) = (RATES.start(), RATES.end());
             return wrong(format!(
                 "--rate {rate}: a rate is {least} to {most} datagrams/s; --flood sends as fast as \
-                 can be"
+                 possible"
             ));
         }
-        let is_other = |path: &&PathBuf| !Format::of(path).is_some_and(Format::is_picture);
-        if let Some(path) = args.to.iter().find(is_other) {
-            let (path, names) = (path.display(), Format::PICTURE_NAMES);
-            return wrong(format!("--to {path}: its name must end in {names}"));
-        }
+        check_pictures(&args.to)?;
         let address = match &args.group {
             Some(group) if !group.is_multicast() => {
                 return wrong(format!("--group {group}: not a multicast group"));
@@ -142,6 +138,36 @@ impl UdpRunPlan {
             loss_max: self.loss_max_percent / 100.0,
             seed: self.seed,
         })
+    }
+}
+
+/// A sweep that is drawn again.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct UdpPlotPlan {
+    pub(crate) file: PathBuf,
+    pub(crate) to: Vec<PathBuf>,
+}
+
+impl UdpPlotPlan {
+    pub(crate) fn new(args: &UdpPlotArgs) -> Result<Self, Failure> {
+        check_pictures(&args.to)?;
+        Ok(Self {
+            file: args.file.clone(),
+            to: args.to.clone(),
+        })
+    }
+}
+
+/// Each name must say what kind of picture it is to be.
+fn check_pictures(paths: &[PathBuf]) -> Result<(), Failure> {
+    let is_other = |path: &&PathBuf| !Format::of(path).is_some_and(Format::is_picture);
+    match paths.iter().find(is_other) {
+        None => Ok(()),
+        Some(path) => Err(Failure::usage(format!(
+            "--to {}: its name must end in {}",
+            path.display(),
+            Format::PICTURE_NAMES
+        ))),
     }
 }
 

@@ -6,13 +6,14 @@ use capture::{
     Account, Ended, InterfaceAccount, LinkSpeed, Pace, Second, Session, Workers,
     generated::SequenceCheck,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Document, quantity};
 use crate::plan::{CapturePlan, ReplayPlan};
 
 /// `capture`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct CaptureReport {
     pub(crate) sources: Vec<String>,
     pub(crate) sink: String,
@@ -54,7 +55,7 @@ pub(crate) struct CaptureReport {
 }
 
 /// One interface's part.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct InterfaceReport {
     pub(crate) seen: Option<u64>,
     pub(crate) passed: u64,
@@ -66,7 +67,7 @@ pub(crate) struct InterfaceReport {
 }
 
 /// What was lost, by cause.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LostReport {
     pub(crate) ring: u64,
     pub(crate) ring_full_times: Option<u64>,
@@ -78,7 +79,7 @@ pub(crate) struct LostReport {
 }
 
 /// Generated frames by their sequence numbers.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct SequenceReport {
     pub(crate) frames: u64,
     /// Numbers below the highest that did not come.
@@ -114,7 +115,7 @@ impl From<&SequenceCheck> for SequenceReport {
     }
 }
 
-/// Ended by a signal.
+/// A signal ended it.
 const STOPPED: &str = "stopped";
 
 fn end_name(ended: Option<&Ended>) -> &'static str {
@@ -127,7 +128,18 @@ fn end_name(ended: Option<&Ended>) -> &'static str {
     }
 }
 
-/// How an account stands, and its last second, in one line.
+/// How it ended, in words.
+fn end_words(ended_by: &str) -> &'static str {
+    match ended_by {
+        "source" => "the source ended",
+        "limit" => "stopped at the limit given",
+        STOPPED => "interrupted",
+        "sink" => "stopped because the sink failed",
+        _ => "stopped by an error",
+    }
+}
+
+/// The state of an account, and its last second, in one line.
 pub(crate) fn last_second(account: &Account) -> String {
     let second = account.seconds.last().copied().unwrap_or_default();
     format!(
@@ -143,7 +155,7 @@ pub(crate) fn last_second(account: &Account) -> String {
 /// The last line of an account: whether all packets are in it.
 pub(super) fn account_end(residual: Option<i128>, sink_residual: i128) -> String {
     if sink_residual != 0 {
-        let text = "packets passed and are neither delivered nor unwritten";
+        let text = "packets are neither delivered nor counted as not written";
         return format!("the account does NOT close: {sink_residual} {text}\n");
     }
     match residual {
@@ -156,7 +168,7 @@ pub(super) fn account_end(residual: Option<i128>, sink_residual: i128) -> String
 }
 
 /// `replay`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ReplayReport {
     pub(crate) sources: Vec<String>,
     pub(crate) sink: String,
@@ -188,7 +200,7 @@ pub(crate) struct ReplayReport {
 }
 
 /// The most that a link carries.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct LinkReport {
     /// As its driver says.
     pub(crate) speed_bits_per_s: u64,
@@ -213,7 +225,7 @@ impl LinkReport {
 }
 
 /// How far gaps between packets were from what was wanted.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct GapErrorReport {
     pub(crate) gaps: u64,
     pub(crate) p50_ns: u64,
@@ -310,7 +322,7 @@ impl ReplayReport {
         let mut remarks = Vec::new();
         if self.cut > 0 {
             remarks.push(format!(
-                "{} of the packets were sent as short as they had been captured, not whole",
+                "{} packets were cut short when they were captured, and were sent like that",
                 self.cut
             ));
         }
@@ -324,7 +336,7 @@ impl ReplayReport {
                 "sent"
             };
             remarks.push(format!(
-                "{} were {verb}, and a link of {} carries {} of {:.0} B frames",
+                "{} were {verb}, but a link of {} carries {} of {:.0} B frames",
                 quantity::whole_rate(rate),
                 quantity::bits(link.speed_bits_per_s as f64),
                 quantity::whole_rate(link.packets_per_s_max),
@@ -336,7 +348,7 @@ impl ReplayReport {
             .filter(|share| *share < gauge::rtt::ATTAINED_MIN)
         {
             remarks.push(format!(
-                "only {:.1} % of the rate that was asked for was attained",
+                "only {:.1} % of the rate asked for was reached",
                 share * 100.0
             ));
         }
@@ -367,7 +379,7 @@ impl ReplayReport {
 }
 
 /// One second.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct SecondReport {
     pub(crate) at_s: u64,
     pub(crate) delivered: u64,
@@ -455,26 +467,35 @@ impl CaptureReport {
     fn rest_of_the_account(&self, line: &mut impl FnMut(u64, &str)) {
         if let Some(seen) = self.seen {
             let times = match self.lost.ring_full_times {
-                Some(times) => format!(" ({times} times full)"),
+                Some(times) => format!(" ({times} times)"),
                 None => String::new(),
             };
-            line(self.lost.ring, &format!("lost: no room in the ring{times}"));
-            line(self.lost.interface, "lost: by interface and driver");
+            line(
+                self.lost.ring,
+                &format!("lost because the ring was full{times}"),
+            );
+            line(self.lost.interface, "lost by the interface or its driver");
             for (name, count) in &self.lost.by_name {
-                line(*count, &format!("as {name}"));
+                line(
+                    *count,
+                    &format!("of these, counted by the driver as {name}"),
+                );
             }
-            line(seen, "seen by the socket, ring losses included");
+            line(
+                seen,
+                "seen by the socket, including those that the ring lost",
+            );
         }
         if let Some(check) = &self.generated {
-            line(check.frames, "generated frames, each once");
+            line(check.frames, "generated frames, without duplicates");
             let rejected = if self.filtered > 0 {
-                ", those that the filter rejected among them"
+                ", including those that the filter rejected"
             } else {
                 ""
             };
             line(
                 check.missing,
-                &format!("of them missing by their numbers{rejected}"),
+                &format!("generated frames missing{rejected}"),
             );
             line(check.duplicates, "duplicates");
             line(check.corrupt, "damaged");
@@ -496,10 +517,10 @@ impl Document for CaptureReport {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "{} -> {}: ended by {}\n",
+            "{} -> {}: {}\n",
             self.sources.join(" "),
             self.sink,
-            self.ended_by
+            end_words(self.ended_by)
         );
         let bytes = quantity::bytes(self.delivered_bytes);
         let mut line = |count: u64, what: &str| {
@@ -510,17 +531,17 @@ impl Document for CaptureReport {
             &format!("delivered, {bytes} (each a {})", self.unit),
         );
         let rows = [
-            (self.cut, "of these not whole"),
+            (self.cut, "of these cut short"),
             (
                 self.super_frames,
-                "received were several packets in one piece",
+                "super-packets received: several packets in one piece",
             ),
             (
                 self.super_frames_left_whole,
-                "of these could not be cut up: delivered in one piece",
+                "of these could not be cut up, and were delivered in one piece",
             ),
             (self.filtered, "rejected by the filter"),
-            (self.unread, "left unread behind a limit"),
+            (self.unread, "left unread because a limit was reached"),
             (self.unwritten, "not written: the sink failed"),
             (self.lost.damaged_records, "records damaged"),
             (
@@ -533,14 +554,14 @@ impl Document for CaptureReport {
             .for_each(|(count, what)| line(*count, what));
         if self.delivered_by_worker.len() > 1 {
             for (number, count) in self.delivered_by_worker.iter().enumerate() {
-                line(*count, &format!("of the delivered, by worker {number}"));
+                line(*count, &format!("delivered by worker {number}"));
             }
         }
         self.rest_of_the_account(&mut line);
         for name in &self.taken_from_host {
             writeln!(
                 text,
-                "the host received nothing of this by {name}: xdp: takes it off"
+                "this host received nothing through {name} meanwhile: xdp: took every packet"
             )
             .expect("text grows in memory");
         }

@@ -6,12 +6,13 @@ use gauge::{
     clock::{Between, ClockReport, Keeper, PtpClock},
     rtt::{ClockState, OneWayTimes},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Document;
 
-/// A host's clocks, and what they and another host's justify.
-#[derive(Clone, Debug, Serialize)]
+/// `clock`: this host's clocks, and the delays that they and another host's clocks justify.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ClockDocument {
     #[serde(flatten)]
     pub(crate) clock: ClockReport,

@@ -3,17 +3,18 @@
 use std::{collections::BTreeMap, fmt};
 
 use gauge::load::{LoadTally, Percentiles};
+use schemars::JsonSchema;
 use serde::Serialize;
 use towline::{
     Interface, Snapshot, Usage,
-    registry::{CounterReading, ProcessCounters, SessionCounters},
+    counters::{CounterReading, ProcessCounters, SessionCounters},
 };
 
 use super::quantity::{self, per_second};
 use crate::args::SizeRange;
 
 /// Counters by `set.name`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct Counters(pub(crate) BTreeMap<String, u64>);
 
@@ -58,13 +59,13 @@ impl fmt::Display for Counters {
 }
 
 /// Processor time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct UsageReport {
     /// How long was measured.
     pub(crate) wall_s: f64,
     /// Of this process, all threads, user and kernel.
     pub(crate) process_cpu_s: Option<f64>,
-    /// Of the whole machine: the kernel bills softirq time to whoever runs.
+    /// Of the whole machine: the kernel bills softirq time to the process that happens to run.
     pub(crate) machine_busy_s: Option<f64>,
     /// Given to others by a hypervisor; over 1 % voids a measurement.
     pub(crate) machine_steal_s: Option<f64>,
@@ -84,7 +85,7 @@ impl From<Usage> for UsageReport {
 }
 
 /// `pub`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct PublishReport {
     pub(crate) group: String,
     pub(crate) messages: u64,
@@ -92,6 +93,8 @@ pub(crate) struct PublishReport {
     /// Thrown away because the window was full, with `--block=no`.
     pub(crate) discarded: u64,
     pub(crate) seconds: f64,
+    /// Why it did not do all that it was to do.
+    pub(crate) failure: Option<String>,
     /// Every receiver that reports has confirmed everything.
     pub(crate) is_confirmed: bool,
     /// Ended by a signal.
@@ -101,11 +104,13 @@ pub(crate) struct PublishReport {
     pub(crate) given_up: u64,
     /// The receiver that last set the limit of a rate that sets itself.
     pub(crate) limited_by: Option<LimitedBy>,
+    /// What was thrown away, by reason; only what happened.
+    pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
 
 /// The receiver that sets the limit of a rate that sets itself.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LimitedBy {
     pub(crate) receiver: String,
     /// `network` or `host`.
@@ -124,7 +129,7 @@ impl fmt::Display for LimitedBy {
 }
 
 /// How the sessions of a group's senders went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct SenderEnds {
     pub(crate) found: u64,
     pub(crate) ended: u64,
@@ -147,7 +152,7 @@ impl SenderEnds {
 }
 
 /// `sub`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SubscribeReport {
     pub(crate) group: String,
     pub(crate) messages: u64,
@@ -159,14 +164,17 @@ pub(crate) struct SubscribeReport {
     pub(crate) senders: SenderEnds,
     /// Ended by a signal.
     pub(crate) is_interrupted: bool,
+    /// From the first message to the last.
     pub(crate) seconds: f64,
+    /// Why it did not do all that it was to do.
+    pub(crate) failure: Option<String>,
     /// What was thrown away, by reason; only what happened.
     pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
 
 /// `load send`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LoadSendReport {
     pub(crate) group: String,
     pub(crate) interface: String,
@@ -193,7 +201,7 @@ pub(crate) struct LoadSendReport {
 }
 
 /// `load recv`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LoadRecvReport {
     pub(crate) group: String,
     pub(crate) interface: String,
@@ -225,7 +233,7 @@ pub(crate) struct LoadRecvReport {
 }
 
 /// One-way delays by the wall clocks of both ends.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct DelayReport {
     #[serde(flatten)]
     pub(crate) percentiles: Percentiles,
@@ -261,8 +269,8 @@ impl LoadRecvReport {
     }
 }
 
-/// `demo`, when a signal has ended it.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// `demo` that a signal has ended.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct InterruptedDemo {
     is_proven: bool,
     is_interrupted: bool,
@@ -281,7 +289,7 @@ impl InterruptedDemo {
 }
 
 /// `ifaces`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct InterfacesReport {
     pub(crate) interfaces: Vec<InterfaceRow>,
     /// The library's own table.
@@ -290,7 +298,7 @@ pub(crate) struct InterfacesReport {
 }
 
 /// One interface.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct InterfaceRow {
     name: String,
     index: u32,
@@ -313,7 +321,7 @@ pub(crate) struct InterfaceRow {
 }
 
 /// One address of an interface.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct AddressRow {
     ip: String,
     /// Length of the prefix; absent when it cannot be known.
@@ -353,8 +361,8 @@ impl From<&Interface> for InterfaceRow {
     }
 }
 
-/// `top`: every process at one look, and the rates since the look before.
-#[derive(Clone, Debug, Serialize)]
+/// `top`: every process with its sessions and counters.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct TopReport {
     pub(crate) processes: Vec<ProcessCounters>,
     /// The look before, to take rates from.
@@ -389,7 +397,7 @@ impl TopReport {
 }
 
 /// `stat`: one process, or one counter of it in each session that has it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct StatReport {
     #[serde(flatten)]
     pub(crate) process: ProcessFields,
@@ -399,7 +407,7 @@ pub(crate) struct StatReport {
 }
 
 /// A process's document without the schema that the report puts in front itself.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ProcessFields {
     pub(crate) pid: u32,
     pub(crate) command: String,

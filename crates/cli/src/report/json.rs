@@ -1,8 +1,14 @@
 //! JSON: one document a command, or one a line of a command that has several, with its schema's
 //! name and version in front.
 
-use std::io::{self, BufWriter, Write};
+use std::{
+    io::{self, BufWriter, Write},
+    net::IpAddr,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Writes one document, laid out for people too, and a line end.
@@ -37,8 +43,8 @@ pub(super) fn write_line(
     as_line(output, |output| serde_json::to_writer(output, &envelope))
 }
 
-/// Writes a document in few pieces, however many parts it has, and ends it: whoever reads on is to
-/// have it at once.
+/// Writes a document in few pieces, however many parts it has, and ends it with a flush, so that a
+/// reader has it at once.
 fn as_line<W: Write>(
     output: W,
     document: impl FnOnce(&mut BufWriter<W>) -> serde_json::Result<()>,
@@ -57,64 +63,50 @@ struct Envelope<'a, T> {
     body: &'a T,
 }
 
-/// The document of `sub`, written while the messages come: `messages` first, the closing report
-/// after them. It appends to a buffer that the caller writes.
-#[derive(Debug, Default)]
-pub(crate) struct MessageStream {
-    has_begun: bool,
-}
-
-/// One message of the document; text where it is text, otherwise its bytes in hexadecimal.
-#[derive(Serialize)]
-struct Message<'a> {
-    source: &'a str,
-    sqn: u64,
+/// `sub`: one message, as one line. Its data is text where it is text, otherwise base64.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct MessageLine<'a> {
+    /// When it was taken from the session: seconds since 1970 by this host's clock.
+    pub(crate) received_s: f64,
+    /// Who sent it.
+    pub(crate) sender: &'a str,
+    /// The address that its sender sends from.
+    pub(crate) address: Option<IpAddr>,
+    /// Its place in the sender's session.
+    pub(crate) sqn: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    hex: Option<String>,
+    base64: Option<String>,
 }
 
-impl MessageStream {
-    /// Appends one message.
-    pub(crate) fn message(&mut self, buffer: &mut Vec<u8>, source: &str, sqn: u64, data: &[u8]) {
-        self.separate(buffer);
+impl<'a> MessageLine<'a> {
+    pub(crate) const SCHEMA: &'static str = "towline.message";
+    pub(super) const VERSION: u32 = 1;
+
+    pub(crate) fn new(sender: &'a str, address: Option<IpAddr>, sqn: u64, data: &'a [u8]) -> Self {
         let text = std::str::from_utf8(data).ok();
-        let hex = || data.iter().map(|byte| format!("{byte:02x}")).collect();
-        let hex = text.is_none().then(hex);
-        let message = Message {
-            source,
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            // Zero of a clock that stands before 1970.
+            received_s: since_1970.unwrap_or_default().as_secs_f64(),
+            sender,
+            address,
             sqn,
             text,
-            hex,
+            base64: text.is_none().then(|| BASE64_STANDARD.encode(data)),
+        }
+    }
+
+    /// Appends it to a buffer.
+    pub(crate) fn write(&self, buffer: &mut Vec<u8>) {
+        let envelope = Envelope {
+            schema: Self::SCHEMA,
+            version: Self::VERSION,
+            body: self,
         };
-        serde_json::to_writer(buffer, &message).expect("plain data written to memory");
-    }
-
-    /// Appends the end of the document: the fields of `report`.
-    pub(crate) fn end(mut self, buffer: &mut Vec<u8>, report: &impl Serialize) {
-        if !self.has_begun {
-            self.begin(buffer);
-        }
-        buffer.extend_from_slice(b"\n  ],\n  \"report\": ");
-        serde_json::to_writer(&mut *buffer, report).expect("plain data written to memory");
-        buffer.extend_from_slice(b"\n}\n");
-    }
-
-    fn separate(&mut self, buffer: &mut Vec<u8>) {
-        if self.has_begun {
-            buffer.push(b',');
-        } else {
-            self.begin(buffer);
-        }
-        buffer.extend_from_slice(b"\n    ");
-    }
-
-    fn begin(&mut self, buffer: &mut Vec<u8>) {
-        self.has_begun = true;
-        buffer.extend_from_slice(
-            b"{\n  \"schema\": \"towline.sub\",\n  \"version\": 1,\n  \"messages\": [",
-        );
+        serde_json::to_writer(&mut *buffer, &envelope).expect("plain data written to memory");
+        buffer.push(b'\n');
     }
 }
 
@@ -123,24 +115,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_of_messages_is_one_document() {
-        for count in [0, 1, 3] {
-            let mut stream = MessageStream::default();
+    fn data_is_text_where_it_is_text_and_base64_elsewhere() {
+        let line = |data: &[u8]| -> serde_json::Value {
             let mut buffer = Vec::new();
-            for sqn in 0..count {
-                let data: &[u8] = if sqn == 1 { &[0xff, 0] } else { b"a\"b" };
-                stream.message(&mut buffer, "1.2.3", sqn, data);
-            }
-            stream.end(&mut buffer, &serde_json::json!({"messages": count}));
-            let value: serde_json::Value = serde_json::from_slice(&buffer).unwrap();
-            assert_eq!(
-                value["messages"].as_array().map(Vec::len),
-                usize::try_from(count).ok()
-            );
-            if count == 3 {
-                assert_eq!(value["messages"][1]["hex"], "ff00");
-                assert_eq!(value["messages"][2]["text"], "a\"b");
-            }
-        }
+            let address = Some([10, 0, 0, 1].into());
+            MessageLine::new("1.2.3", address, 7, data).write(&mut buffer);
+            assert_eq!(buffer.pop(), Some(b'\n'));
+            assert!(!buffer.contains(&b'\n'));
+            serde_json::from_slice(&buffer).unwrap()
+        };
+        let text = line(b"a\"b\nc");
+        assert_eq!(text["text"], "a\"b\nc");
+        assert_eq!(
+            (&text["sqn"], &text["address"]),
+            (&7.into(), &"10.0.0.1".into())
+        );
+        assert!(text.get("base64").is_none());
+        // After the tests were written, and before they are history.
+        assert!(text["received_s"].as_f64() > Some(1.7e9), "{text}");
+        let binary = line(&[0xff, 0]);
+        assert_eq!(binary["base64"], "/wA=");
+        assert!(binary.get("text").is_none());
     }
 }

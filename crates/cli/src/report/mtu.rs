@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 
 use gauge::mtu::{Confirmation, GroupMtuReport, MtuVerdict, PathMtuReport};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Document;
 
-/// A path's MTU.
-#[derive(Clone, Debug, Serialize)]
+/// `mtu` to a host.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct MtuReport {
     target: String,
     path_mtu_bytes: u32,
@@ -26,7 +27,7 @@ pub(crate) struct MtuReport {
 }
 
 /// What a router said.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct ClaimRow {
     router: Option<IpAddr>,
     mtu_bytes: u32,
@@ -55,6 +56,7 @@ impl MtuReport {
                 MtuVerdict::Told => "told",
                 MtuVerdict::BlackHole => "black-hole",
                 MtuVerdict::FalseClaim => "false-claim",
+                MtuVerdict::Unfinished => "unfinished",
             },
             confirmed_by: match found.confirmation {
                 Confirmation::Reflector => "reflector",
@@ -87,13 +89,22 @@ fn words(found: &PathMtuReport) -> String {
     let claims = claims.join(", ");
     let verdict = match found.verdict {
         MtuVerdict::Clear => "everything that leaves this interface arrives".to_owned(),
-        MtuVerdict::Told => format!("larger packets are refused, and that is told: {claims}"),
-        MtuVerdict::BlackHole => "a black hole: larger packets vanish without a word. Let ICMP \
-            (IPv4: type 3 code 4; IPv6: type 2) pass, set the interface's MTU, or clamp the size"
+        MtuVerdict::Told => format!(
+            "larger packets are refused, and the refusal is reported \
+                                     correctly: {claims}"
+        ),
+        MtuVerdict::BlackHole => "a black hole: larger packets vanish without an ICMP message. \
+            Let ICMP (IPv4: type 3 code 4; IPv6: type 2) pass, lower the interface's MTU, or \
+            clamp the size"
             .to_owned(),
         MtuVerdict::FalseClaim => format!(
-            "ICMP does not tell the truth: {claims}; whoever believes it sends smaller packets \
-             than the path takes, or larger ones: find who sends it, and filter it"
+            "ICMP messages name a wrong MTU: {claims}; hosts that believe them send packets that \
+             are too small or too large. Find the sender of these messages, and filter them"
+        ),
+        MtuVerdict::Unfinished => format!(
+            "interrupted: packets of {} bytes arrive; the search was not over, and larger ones may \
+             arrive, too",
+            found.path_mtu
         ),
     };
     let by = match (found.confirmation, found.path_mtu_back) {
@@ -135,8 +146,8 @@ impl Document for MtuReport {
     }
 }
 
-/// The paths to a group's receivers.
-#[derive(Clone, Debug, Serialize)]
+/// `mtu` to a group: the paths to its receivers.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct GroupMtuDocument {
     target: String,
     interface: String,
@@ -148,7 +159,7 @@ pub(crate) struct GroupMtuDocument {
 }
 
 /// One that answered.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct ReceiverRow {
     address: IpAddr,
     path_mtu_bytes: u32,

@@ -38,9 +38,16 @@ impl Progress {
         self.is_shown
     }
 
-    /// A bar towards a known number of bytes.
+    /// A bar towards a known number of bytes. All of them are of one length, and what is said
+    /// behind them is cut where the terminal ends.
     pub(crate) fn bytes(&self, name: &str, total: u64) -> ProgressBar {
-        self.bar(name, Some(total), BYTES)
+        let rest = columns().saturating_sub(BYTES_COLUMNS);
+        let length = (rest / 3).clamp(BAR_MIN, BAR_MAX);
+        self.bar(
+            name,
+            Some(total),
+            &BYTES.replace("BAR", &length.to_string()),
+        )
     }
 
     /// A count of messages, towards a total where there is one.
@@ -70,11 +77,10 @@ impl Progress {
         let style = ProgressStyle::with_template(template).expect("the templates are constants");
         let style = style
             .progress_chars("=> ")
-            .with_key("held", |state: &ProgressState, out: &mut dyn Write| {
-                put(out, &quantity::bytes(state.pos()));
-            })
-            .with_key("all", |state: &ProgressState, out: &mut dyn Write| {
-                put(out, &quantity::bytes(state.len().unwrap_or(0)));
+            .with_key("left", |state: &ProgressState, out: &mut dyn Write| {
+                if state.elapsed() >= RATE_AFTER && state.pos() < state.len().unwrap_or(0) {
+                    put(out, &left(state.eta()));
+                }
             })
             .with_key("bits", |state: &ProgressState, out: &mut dyn Write| {
                 put_rate(state, out, |rate| quantity::bits(rate * 8.0));
@@ -103,9 +109,53 @@ fn put_rate(state: &ProgressState, out: &mut dyn Write, text: impl Fn(f64) -> St
     }
 }
 
+/// `12 s left`, `5 min left`; nothing while it cannot be told.
+fn left(time: Duration) -> String {
+    match time.as_secs() {
+        0 => String::new(),
+        seconds @ 1..=99 => format!("{seconds} s left"),
+        seconds @ 100..=5_999 => format!("{} min left", seconds / 60),
+        seconds @ 6_000..=359_999 => format!("{} h left", seconds / 3_600),
+        _ => String::new(),
+    }
+}
+
+/// The terminal's width; where there is none, what terminals have at least.
+pub(crate) fn columns() -> u16 {
+    let size = ratatui::crossterm::terminal::size();
+    size.map_or(COLUMNS, |(columns, _)| columns)
+}
+
+const COLUMNS: u16 = 80;
 const RATE_AFTER: Duration = Duration::from_secs(1);
 const REDRAWS_PER_SECOND: u8 = 5;
+const BYTES: &str = "{prefix:16!} [{bar:BAR}] {percent:>3} % {bits:>11} {left:>11}  {wide_msg}";
+/// What is not bar or message in it.
+const BYTES_COLUMNS: u16 = 51;
+const BAR_MIN: u16 = 10;
+const BAR_MAX: u16 = 40;
 // The bar takes what the terminal's width leaves.
-const BYTES: &str = "{prefix:16!} [{wide_bar}] {held:>8} of {all:<8} {bits:>12}  {msg}";
 const MESSAGES: &str = "{prefix:20!} [{wide_bar}] {human_pos:>11} of {human_len} {each:>10}  {msg}";
 const MESSAGES_ENDLESS: &str = "{prefix} {spinner} {human_pos} messages {each:>10}  {msg}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_that_is_left_is_short_and_of_one_unit() {
+        let said = [0, 1, 99, 100, 5_999, 6_000, 1_000_000];
+        let said = said.map(|seconds| left(Duration::from_secs(seconds)));
+        let wanted = [
+            "",
+            "1 s left",
+            "99 s left",
+            "1 min left",
+            "99 min left",
+            "1 h left",
+            "",
+        ];
+        assert_eq!(said, wanted);
+        assert!(said.iter().all(|text| text.len() <= 11));
+    }
+}

@@ -18,7 +18,7 @@ pub(super) fn bits_per_second(bytes: u64, seconds: f64) -> String {
 }
 
 /// As [`bits_per_second`], of a rate that is known.
-pub(super) fn bits(per_second: f64) -> String {
+pub(crate) fn bits(per_second: f64) -> String {
     scaled(per_second, "bit/s")
 }
 

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use gauge::reach::{Facts, ReachReport};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Document;
 
-/// Observations and findings.
-#[derive(Clone, Debug, Serialize)]
+/// `reach`: observations and findings.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct ReachDocument(pub(crate) ReachReport);
 

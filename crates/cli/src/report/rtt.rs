@@ -1,16 +1,17 @@
 //! What `rtt` has to say: figures of each variant, never half a round trip.
 
 use gauge::rtt::{
-    Counts, MarkKind, Percentiles, ReflectCounts, Repairs, Series, StampCounts, StampingCost,
-    Strain, strains,
+    Counts, DisturbanceKind, Percentiles, ReflectCounts, Repairs, Series, StampCounts,
+    StampingCost, Strain, strains,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Write as _;
 
 use super::{Document, count};
 
-/// What a reflector did.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// `rtt reflect`: what the reflector did.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct RttReflectReport {
     greeted: u64,
     answered: u64,
@@ -44,8 +45,8 @@ impl Document for RttReflectReport {
     }
 }
 
-/// One measurement, or several results beside one another.
-#[derive(Clone, Debug, Serialize)]
+/// `rtt run` and `rtt plot`: one measurement, or several results beside one another.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RttReport {
     files: Vec<String>,
     pub(crate) remarks: Vec<String>,
@@ -55,7 +56,7 @@ pub(crate) struct RttReport {
 }
 
 /// One variant.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RttRow {
     label: String,
     size_bytes: usize,
@@ -89,10 +90,10 @@ pub(crate) struct RttRow {
 }
 
 /// Where the stamped messages' time went.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct HopsReport {
     messages: usize,
-    /// Whose stamps they had.
+    /// Counts of the stamped messages, by what stamped them.
     stamps: StampCounts,
     send_path_p50_ns: u64,
     link_p50_ns: u64,
@@ -106,7 +107,7 @@ struct HopsReport {
 }
 
 /// What PGM repaired.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct RepairsReport {
     #[serde(flatten)]
     counts: Repairs,
@@ -123,7 +124,12 @@ impl RttRow {
 
     fn new(series: &Series<'_>, strain: Option<Strain>) -> Self {
         let setup = series.setup;
-        let marked = |kind| series.marks().filter(|mark| mark.kind == kind).count();
+        let marked = |kind| {
+            series
+                .disturbances()
+                .filter(|mark| mark.kind == kind)
+                .count()
+        };
         Self {
             label: series.name.clone(),
             size_bytes: setup.size,
@@ -145,9 +151,9 @@ impl RttRow {
                     / (series.lasted_ns.max(1) as f64 / 1e9),
             }),
             beyond_knee: strain.map(Strain::words),
-            pauses: marked(MarkKind::Pause),
-            throttled: marked(MarkKind::Throttled),
-            clock_steps: marked(MarkKind::ClockStep),
+            pauses: marked(DisturbanceKind::Pause),
+            throttled: marked(DisturbanceKind::Throttled),
+            clock_steps: marked(DisturbanceKind::ClockStep),
             is_cut: series.is_cut(),
             remarks: series
                 .shortfalls()

@@ -7,13 +7,14 @@ use capture::{
     stats::{Count, Summary},
 };
 use gauge::sweep::{CaptureSweep, SweepRow};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Document, capture::account_end, quantity};
 use crate::plan::StatsPlan;
 
 /// `stats`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct StatsReport {
     pub(crate) sources: Vec<String>,
     /// What each packet is: `frame as captured` or `packet on the wire`.
@@ -49,7 +50,7 @@ pub(crate) struct StatsReport {
 }
 
 /// Something by its name.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) packets: u64,
@@ -57,7 +58,7 @@ pub(crate) struct Row {
 }
 
 /// A class of sizes.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct SizeRow {
     /// None for the largest.
     pub(crate) up_to_bytes: Option<u32>,
@@ -66,7 +67,7 @@ pub(crate) struct SizeRow {
 }
 
 /// A pair of addresses.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct TalkerRow {
     pub(crate) from: String,
     pub(crate) to: String,
@@ -75,7 +76,7 @@ pub(crate) struct TalkerRow {
 }
 
 /// A step of time.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct StepRow {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
@@ -168,10 +169,10 @@ impl Document for StatsReport {
             quantity::bits(self.bits_per_s),
         );
         let lost = [
-            (self.lost_ring, "lost: no room in the ring"),
-            (self.lost_interface, "lost: by interface and driver"),
+            (self.lost_ring, "lost because the ring was full"),
+            (self.lost_interface, "lost by the interface or its driver"),
             (self.damaged_records, "records damaged"),
-            (self.unread, "left unread behind a limit"),
+            (self.unread, "left unread because a limit was reached"),
             (self.fragments, "parts of IP packets"),
             (self.tagged_packets, "with a VLAN tag"),
         ];
@@ -221,7 +222,7 @@ impl Document for StatsReport {
 }
 
 /// `stats --sweep`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct StatsSweepReport {
     pub(crate) sweep: CaptureSweep,
     pub(crate) rows: Vec<SweepRow>,

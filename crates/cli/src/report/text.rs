@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use towline::registry::{CounterReading, ProcessCounters, SessionCounters};
+use towline::counters::{CounterReading, ProcessCounters, SessionCounters};
 
 use super::{
     DelayReport, Document, InterfacesReport, InterruptedDemo, LoadRecvReport, LoadSendReport,
@@ -25,6 +25,7 @@ impl Document for PublishReport {
             quantity::bytes(self.bytes),
             quantity::time(Duration::from_secs_f64(self.seconds)),
         );
+        text += &rate(self.messages, self.bytes, self.seconds);
         if self.discarded > 0 {
             text += &format!("; {} dropped (window full)", self.discarded);
         }
@@ -36,12 +37,17 @@ impl Document for PublishReport {
                 receivers => format!("all {receivers} receivers"),
             };
             text += &format!("; {state}confirmed by {receivers}");
+        } else {
+            text += "; no receiver reported";
         }
         if self.given_up > 0 {
             text += &format!("; {} given up", self.given_up);
         }
         if let Some(limited_by) = &self.limited_by {
             text += &format!("; last {limited_by}");
+        }
+        if !self.drops.0.is_empty() {
+            text += &format!("; dropped: {}", self.drops);
         }
         text + "\n"
     }
@@ -53,11 +59,13 @@ impl Document for SubscribeReport {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "{}: {}{}, {}; {} lost",
+            "{}: {}{}, {}, in {}{}; {} lost",
             self.group,
             interrupted(self.is_interrupted),
             quantity::count(self.messages, "message"),
             quantity::bytes(self.bytes),
+            quantity::time(Duration::from_secs_f64(self.seconds)),
+            rate(self.messages, self.bytes, self.seconds),
             quantity::count(self.lost_packets, "packet"),
         );
         if self.discarded > 0 {
@@ -167,7 +175,7 @@ fn delays(delay: &DelayReport) -> String {
 }
 
 impl Document for InterruptedDemo {
-    const SCHEMA: &'static str = "towline.demo";
+    const SCHEMA: &'static str = "towline.demo-interrupted";
     const IS_DATA: bool = false;
 
     fn text(&self) -> String {
@@ -260,6 +268,18 @@ fn full_name(counter: &CounterReading) -> String {
     format!("{}.{}", counter.set, counter.name)
 }
 
+/// `, 12.3 k/s, 45 Mbit/s`, of more than one message over a time that can be measured.
+fn rate(messages: u64, bytes: u64, seconds: f64) -> String {
+    if messages < 2 || !quantity::is_measurable(seconds) {
+        return String::new();
+    }
+    let messages = quantity::rate(messages, seconds);
+    format!(
+        ", {messages}, {}",
+        quantity::bits_per_second(bytes, seconds)
+    )
+}
+
 fn rates(messages: u64, bytes: u64, seconds: f64) -> String {
     if messages == 0 || !quantity::is_measurable(seconds) {
         return "too little to measure".to_owned();
@@ -339,10 +359,17 @@ mod tests {
             senders: SenderEnds::default(),
             is_interrupted: false,
             seconds: 0.0,
+            failure: None,
             drops: Counters::default(),
             counters: Counters::default(),
         };
         assert!(report.text().ends_with("senders: 0 found, 0 ended\n"));
+        (report.messages, report.bytes, report.seconds) = (2_000, 250_000, 2.0);
+        let text = report.text();
+        assert!(
+            text.contains("in 2 s, 1 k/s, 1 Mbit/s; 0 packets lost"),
+            "{text}"
+        );
         let counters = [
             ("drop.no_room", 1),
             ("drop.stale", 0),

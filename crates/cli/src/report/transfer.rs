@@ -3,19 +3,22 @@
 use std::{path::Path, time::Duration};
 
 use gauge::demo::{self, Checksums};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use towline::{
-    EntryKind, FileSet, FileSums, Limit, PlanOutcome, ReceiverProgress, ReceiverReport,
-    ReceiverState,
+    EntryKind, ErrorCode, FileSet, FileSums, Limit, ReceiverProgress, ReceiverReport,
+    ReceiverState, TransferOutcome,
 };
 
 use super::{Counters, Document, count, name::shown, quantity};
 use crate::plan::SendPlan;
 
 /// `send --dry-run`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FileListing {
+    /// Every setting.
+    #[schemars(with = "serde_json::Map<String, Value>")]
     plan: SendPlan,
     files: u64,
     bytes: u64,
@@ -24,7 +27,7 @@ pub(crate) struct FileListing {
     sums: Option<Vec<SumRow>>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct ListedEntry {
     /// `file`, `directory` or `symlink`.
     kind: &'static str,
@@ -33,7 +36,7 @@ struct ListedEntry {
 }
 
 /// The checksum of one file.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SumRow {
     path: String,
     blake3: String,
@@ -97,12 +100,12 @@ impl Document for FileListing {
 }
 
 /// `send`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SendReport {
     pub(crate) group: String,
     /// Every expected receiver holds everything, verified, synced and in place.
     pub(crate) is_proven: bool,
-    pub(crate) plan: String,
+    pub(crate) manifest: String,
     /// BLAKE3 of what `b3sum` prints for all files, in the order of their paths' bytes.
     pub(crate) root: Option<String>,
     pub(crate) files: u64,
@@ -126,16 +129,21 @@ pub(crate) struct SendReport {
     pub(crate) is_interrupted: bool,
     /// Why the sender itself gave up.
     pub(crate) failure: Option<String>,
+    /// Why the last receiver that was refused was.
+    #[serde(skip)]
+    pub(crate) refusal: Option<String>,
+    /// What the session has thrown away, by reason; only what happened.
+    pub(crate) drops: Counters,
     pub(crate) counters: Counters,
 }
 
 /// One receiver of a transfer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ReceiverRow {
     name: String,
     address: String,
     is_expected: bool,
-    /// `proven`, `active` or `failed`.
+    /// `proven`, `active`, `failed`, or `unproven`: it holds everything and has not proved it.
     state: &'static str,
     bytes: u64,
     packets_lost: u64,
@@ -149,6 +157,7 @@ pub(crate) struct ReceiverRow {
     limited_by: String,
     /// Why it got the rest by unicast.
     demoted: Option<String>,
+    /// From the begin of the transfer, or its joining if that was later, to its proof.
     seconds: Option<f64>,
     /// Content that it got by its time, or by the transfer's while it has not proved delivery; what
     /// it held before is not in it.
@@ -158,22 +167,30 @@ pub(crate) struct ReceiverRow {
 }
 
 impl SendReport {
-    pub(crate) fn new(plan: &SendPlan, outcome: &PlanOutcome, files: u64, time: Duration) -> Self {
+    pub(crate) fn new(
+        plan: &SendPlan,
+        outcome: &TransferOutcome,
+        files: u64,
+        time: Duration,
+    ) -> Self {
         let seconds = time.as_secs_f64();
+        let total = outcome.content_bytes;
         let rows = outcome.receivers.iter();
-        let rows = rows.map(|receiver| ReceiverRow::new(receiver, plan, seconds));
+        let rows = rows.map(|receiver| ReceiverRow::new(receiver, plan, total, seconds));
+        let mut rows: Vec<ReceiverRow> = rows.collect();
+        rows.sort_by(|one, other| one.name.cmp(&other.name));
         let mut receivers = outcome.receivers.iter();
         let slowest = receivers.find(|receiver| Some(receiver.slot) == outcome.slowest);
         Self {
             group: plan.session.group.to_string(),
             is_proven: outcome.is_proven(),
-            plan: hex(&outcome.plan.0),
+            manifest: hex(&outcome.manifest.0),
             root: outcome.root.map(|root| hex(&root)),
             files,
             bytes: outcome.content_bytes,
             seconds,
             bytes_per_s: quantity::per_second(moved_bytes(outcome), seconds),
-            receivers: rows.collect(),
+            receivers: rows,
             missing: outcome.missing,
             missing_names: outcome.missing_names.clone(),
             slowest: slowest.map(|receiver| receiver.name.clone()),
@@ -182,8 +199,16 @@ impl SendReport {
             sums: None,
             is_interrupted: false,
             failure: outcome.failure.as_ref().map(|(_, text)| text.clone()),
+            refusal: None,
+            drops: Counters::default(),
             counters: Counters::default(),
         }
+    }
+
+    /// Adds what the session has counted.
+    pub(crate) fn count(&mut self, counters: Counters) {
+        self.drops = counters.drops();
+        self.counters = counters;
     }
 }
 
@@ -199,7 +224,7 @@ pub(crate) fn limit(limit: Limit, plan: &SendPlan) -> &'static str {
 }
 
 impl ReceiverRow {
-    fn new(report: &ReceiverReport, plan: &SendPlan, transfer_seconds: f64) -> Self {
+    fn new(report: &ReceiverReport, plan: &SendPlan, total: u64, transfer_seconds: f64) -> Self {
         let mut row = Self {
             name: report.name.clone(),
             address: report.peer.ip().to_string(),
@@ -226,11 +251,15 @@ impl ReceiverRow {
                 row.packets_lost = numbers.lost;
                 row.repairs_asked = numbers.repairs_asked;
                 row.repairs_got = numbers.repairs_got;
-                row.seconds = Some(Duration::from_nanos(numbers.time_ns).as_secs_f64());
+                row.seconds = report.took.map(|took| took.as_secs_f64());
                 row.root = Some(hex(root));
             }
-            ReceiverState::Failed { text, .. } => {
-                row.state = "failed";
+            ReceiverState::Failed { code, text } => {
+                // Whoever holds all of it and was not waited for has not failed.
+                let is_whole = row.bytes >= total && total > 0;
+                let is_left = matches!(code, ErrorCode::Cancelled | ErrorCode::TimedOut);
+                let is_unproven = is_whole && is_left;
+                row.state = if is_unproven { "unproven" } else { "failed" };
                 row.error = Some(text.clone());
             }
         }
@@ -293,7 +322,10 @@ impl Document for SendReport {
             text += &format!("{missing} never joined{names}\n");
         }
         let is_failure = self.failure.is_some() && !self.is_interrupted;
-        if self.missing > 0 && self.receivers.is_empty() && !is_failure {
+        let is_nobody = self.missing > 0 && self.receivers.is_empty() && !is_failure;
+        if let (true, Some(refusal)) = (is_nobody, &self.refusal) {
+            text += &format!("no receiver was taken in: {refusal}\n");
+        } else if is_nobody {
             text += "no receiver joined: `towline recv` must use the same group and port, on an \
                      interface that the group reaches; `towline reach` says what is in the way\n";
         }
@@ -322,12 +354,12 @@ impl Document for SendReport {
         if self.is_proven && self.bytes_per_s > 0.0 {
             text += &format!(", {}", quantity::bits(self.bytes_per_s * 8.0));
         }
-        text + &format!("; root {root}\n")
+        text + &format!("; root {root}\n") + &dropped(Some(&self.drops))
     }
 }
 
 /// Content that had to be sent for the receiver that lacked the most.
-fn moved_bytes(outcome: &PlanOutcome) -> u64 {
+fn moved_bytes(outcome: &TransferOutcome) -> u64 {
     let done = outcome.receivers.iter().filter_map(|receiver| {
         let held = receiver.held_at_join.min(outcome.content_bytes);
         let is_done = matches!(receiver.state, ReceiverState::Done { .. });
@@ -337,7 +369,7 @@ fn moved_bytes(outcome: &PlanOutcome) -> u64 {
 }
 
 /// `recv`: one transfer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RecvReport {
     pub(crate) group: String,
     /// Everything is verified, synced and in place, and the sender knows.
@@ -345,7 +377,7 @@ pub(crate) struct RecvReport {
     /// Ended by a signal.
     pub(crate) is_interrupted: bool,
     pub(crate) sender: Option<String>,
-    pub(crate) plan: Option<String>,
+    pub(crate) manifest: Option<String>,
     /// The directory, or the one thing in it that the transfer brought.
     pub(crate) path: Option<String>,
     pub(crate) root: Option<String>,
@@ -378,7 +410,7 @@ impl RecvReport {
             is_complete: false,
             is_interrupted: false,
             sender: None,
-            plan: None,
+            manifest: None,
             path: None,
             root: None,
             bytes: progress.map_or(0, |progress| progress.content_bytes),
@@ -415,17 +447,19 @@ impl Document for RecvReport {
         );
         let path = self.path.as_deref().map(|path| shown(Path::new(path)));
         let path = path.unwrap_or_else(|| "transfer".to_owned());
+        let from = self.sender.as_ref().map(|sender| format!(" from {sender}"));
+        let from = from.unwrap_or_default();
         let text = match (&self.error, &self.root) {
             // What was to come is not known.
             (Some(error), _) if self.path.is_none() => {
                 format!("nothing received: {error}; {numbers}\n")
             }
             (Some(error), _) => format!(
-                "{path}: FAILED with {held} of {}: {error}; {numbers}\n",
+                "{path}: FAILED with {held} of {}{from}: {error}; {numbers}\n",
                 quantity::bytes(self.bytes)
             ),
             (None, Some(root)) => format!(
-                "{path}: complete, {held} in {}; {numbers}; root {root}\n",
+                "{path}: complete, {held} in {}{from}; {numbers}; root {root}\n",
                 quantity::time(Duration::from_secs_f64(self.seconds))
             ),
             (None, None) => format!("nothing received; {numbers}\n"),
@@ -436,7 +470,7 @@ impl Document for RecvReport {
 }
 
 /// `recv --serve`: what it has done in all.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct ServeReport {
     pub(crate) group: String,
     /// Ended by a signal.
@@ -444,6 +478,8 @@ pub(crate) struct ServeReport {
     pub(crate) transfers: u64,
     pub(crate) complete: u64,
     pub(crate) failed: u64,
+    /// Under way when the service was stopped; what they hold is kept.
+    pub(crate) interrupted: u64,
     /// Of complete transfers.
     pub(crate) bytes: u64,
     pub(crate) passed_over: u64,
@@ -479,6 +515,10 @@ impl Document for ServeReport {
             self.failed,
             quantity::time(Duration::from_secs_f64(self.seconds)),
         );
+        if self.interrupted > 0 {
+            let transfers = count(self.interrupted, "transfer");
+            text += &format!("{transfers} under way when the service was stopped\n");
+        }
         if self.exec_failures > 0 {
             let runs = count(self.exec_failures, "run");
             text += &format!("{runs} of the program after a transfer failed\n");
@@ -502,7 +542,7 @@ fn passed_over(count: u64, why: Option<&str>) -> String {
 }
 
 /// `demo`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct DemoDocument {
     pub(crate) is_proven: bool,
     /// Where the ends ran.

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use gauge::udp::{Flow, Limit, Profile, Row, SweepReport};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{Document, quantity};
 
-/// What a server did.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// `udp serve`: what the server did.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct UdpServeReport {
     pub(crate) trials: u64,
 }
@@ -22,10 +23,28 @@ impl Document for UdpServeReport {
     }
 }
 
-/// A sweep.
-#[derive(Clone, Debug, Serialize)]
+/// `udp run` and `udp plot`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct UdpReport(pub(crate) SweepReport);
+
+impl UdpReport {
+    /// Reads what [`Output::finish`](super::Output::finish) has written as JSON.
+    pub(crate) fn parse(document: &[u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Envelope {
+            schema: String,
+            version: u32,
+        }
+        let say = |error: serde_json::Error| error.to_string();
+        let envelope: Envelope = serde_json::from_slice(document).map_err(say)?;
+        let Envelope { schema, version } = envelope;
+        if (schema.as_str(), version) != (Self::SCHEMA, Self::VERSION) {
+            return Err(format!("it is {schema}, version {version}"));
+        }
+        serde_json::from_slice(document).map(Self).map_err(say)
+    }
+}
 
 impl Document for UdpReport {
     const SCHEMA: &'static str = "towline.udp";

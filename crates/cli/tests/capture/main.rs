@@ -124,7 +124,7 @@ fn what_takes_packets_away_says_so_and_leaves_nothing() {
             return;
         }
         assert!(
-            said.starts_with("warning: xdp:e0 takes all that arrives at e0 away from this host"),
+            said.starts_with("warning: xdp:e0 takes all packets that arrive on e0"),
             "{said}"
         );
         let report = json(&output);
@@ -223,7 +223,7 @@ fn what_cannot_be_done_is_said() {
         let failing: [(&[&str], &str); 14] = [
             (
                 &["capture", "ring:e0", "--retire", "3s"],
-                "a packet waits at most 2 s",
+                "--retire is at most 2 s",
             ),
             (
                 &["stats", "gen:count=9", "--plot", "x.png"],
@@ -258,14 +258,14 @@ fn what_cannot_be_done_is_said() {
             ),
             (
                 &["capture", "ring:e7"],
-                "there is no interface e7; there are lo, e0",
+                "there is no interface e7; this host has lo, e0",
             ),
             (
                 &["capture", "ring:e0", "-f", "udp and and"],
                 "is not a filter: ",
             ),
-            (&["capture", "e0"], "is not a source of packets"),
-            (&["capture", "ring:e0", "-o", "x"], "not a sink of packets"),
+            (&["capture", "e 0"], "not a source of packets"),
+            (&["capture", "ring:e0", "-o", "/"], "not a sink of packets"),
             (
                 &["replay", "gen:count=1", "-o", "null:"],
                 "is not an interface to replay on",

@@ -2,7 +2,7 @@
 
 use std::{
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -30,7 +30,9 @@ pub(crate) struct End {
     child: Child,
     what: String,
     out: Option<JoinHandle<Vec<u8>>>,
-    err: Option<JoinHandle<Vec<u8>>>,
+    err: Option<JoinHandle<()>>,
+    /// What it has said so far.
+    said: Arc<Mutex<Vec<u8>>>,
 }
 
 impl End {
@@ -44,12 +46,29 @@ impl End {
             .unwrap_or_else(|error| panic!("{what}: {error}"));
         // Read from the start: a receiver that waits for its reader takes nothing from the network.
         let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let said = Arc::<Mutex<Vec<u8>>>::default();
+        let heard = Arc::clone(&said);
         Self {
             child,
             what,
             out: Some(thread::spawn(move || read(stdout))),
-            err: Some(thread::spawn(move || read(stderr))),
+            err: Some(thread::spawn(move || hear(stderr, &heard))),
+            said,
         }
+    }
+
+    /// Waits until it has said `words`.
+    pub(crate) fn await_said(&self, words: &str) {
+        let end = Instant::now() + AWAIT_TIME_MAX;
+        while !self.said().contains(words) {
+            assert!(Instant::now() < end, "{}: {}", self.what, self.said());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn said(&self) -> String {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&said).into_owned()
     }
 
     pub(crate) fn signal(&self, signal: &str) {
@@ -91,6 +110,11 @@ impl End {
         }
     }
 
+    /// Waits until its session is open: it takes what is sent from then on.
+    pub(crate) fn await_session(&self) {
+        self.await_counter("driver.turns", 1);
+    }
+
     /// Waits until a counter has stayed the same for `time`.
     ///
     /// # Panics
@@ -121,7 +145,17 @@ impl End {
     }
 
     /// As [`End::finish`], for output that is not text.
-    pub(crate) fn finish_raw(mut self, limit: Duration) -> (ExitStatus, Vec<u8>) {
+    pub(crate) fn finish_raw(self, limit: Duration) -> (ExitStatus, Vec<u8>) {
+        let what = self.what.clone();
+        let (status, out, err) = self.finish_all(limit);
+        if !err.is_empty() {
+            eprintln!("{what}: {err}");
+        }
+        (status, out)
+    }
+
+    /// Waits for the end and gives the exit status, what was printed and what was said.
+    pub(crate) fn finish_all(mut self, limit: Duration) -> (ExitStatus, Vec<u8>, String) {
         let end = Instant::now() + limit;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -135,17 +169,14 @@ impl End {
             thread::sleep(Duration::from_millis(10));
         };
         let (out, err) = self.texts();
-        if !err.is_empty() {
-            eprintln!("{}: {err}", self.what);
-        }
-        (status, out)
+        (status, out, err)
     }
 
     /// What was printed and said, once the program has ended.
     fn texts(&mut self) -> (Vec<u8>, String) {
-        let join = |thread: &mut Option<JoinHandle<_>>| thread.take().unwrap().join().unwrap();
-        let (out, err): (_, Vec<u8>) = (join(&mut self.out), join(&mut self.err));
-        (out, String::from_utf8_lossy(&err).into_owned())
+        let out = self.out.take().unwrap().join().unwrap();
+        self.err.take().unwrap().join().unwrap();
+        (out, self.said())
     }
 
     /// Waits for the end and reads the JSON report.
@@ -169,6 +200,14 @@ fn read(mut stream: impl std::io::Read) -> Vec<u8> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     bytes
+}
+
+fn hear(mut stream: impl std::io::Read, said: &Mutex<Vec<u8>>) {
+    let mut piece = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut piece) {
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.extend_from_slice(&piece[..count]);
+    }
 }
 
 /// Asserts that a `load recv` report holds exactly `count` messages, whole and in order.

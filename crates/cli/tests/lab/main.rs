@@ -16,5 +16,7 @@ mod messages;
 mod mtu;
 mod openpgm;
 mod parity;
+mod presence;
 mod rate;
+mod signals;
 mod tshark;

@@ -129,7 +129,7 @@ fn a_receiver_that_stops_is_dropped_and_the_others_go_on() {
         let sent = sender.report(LIMIT);
         assert!(victim.is_running());
         assert_eq!(sent["messages"], 60_000);
-        assert_eq!(sent["counters"]["registry.dropped"], 1, "{sent:#}");
+        assert_eq!(sent["counters"]["audience.dropped"], 1, "{sent:#}");
         for end in ends {
             assert_complete(&end.report(LIMIT), 60_000);
         }

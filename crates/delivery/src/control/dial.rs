@@ -1,4 +1,4 @@
-//! The dialling end: finds its way to a sender, greets it, and finds out whether it is taken in.
+//! The dialling end: connects to a sender, greets it, and learns whether it is admitted.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -9,15 +9,16 @@ use super::{
     link::Links,
     tag::{Key, Nonce, Role},
 };
+use crate::parameters::{DIAL_JITTER_MAX, DUPLICATE_PATIENCE, REDIAL_DOUBLINGS, REDIAL_MIN};
 
-/// Who this receiver is, to every sender.
+/// The identity of this receiver, the same for every sender.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     /// Cut to 255 bytes.
     pub(crate) name: String,
     /// Tells two runs of this receiver apart.
     pub(crate) instance: u64,
-    /// Of the jitter, and with the instance of what makes the keys of a connection its own.
+    /// Seed of the jitter and, with the instance, of the nonces of connections.
     pub(crate) seed: u64,
     /// With a key, only a sender that has it is believed.
     pub(crate) key: Option<Key>,
@@ -39,7 +40,7 @@ pub(crate) struct Call {
     pub(crate) peer: SocketAddr,
     /// The sender's session, as its mark says.
     pub(crate) session: u64,
-    /// By which its owner recognises a request for a connection.
+    /// The number by which the owner recognises its request for a connection.
     id: u32,
     state: State,
     /// Since the last connection that was welcomed.
@@ -59,7 +60,7 @@ enum State {
     /// The greeting is out. With a key, `nonce` is what was said in it, until the sender has shown
     /// that it has the key.
     Greeting { link: LinkId, nonce: Option<Nonce> },
-    /// The sender has taken this receiver in.
+    /// The sender has admitted this receiver.
     Open { link: LinkId },
     /// It is not dialled again.
     Silent,
@@ -72,22 +73,22 @@ pub(crate) enum Answer<'d> {
     Nothing,
     /// It was part of the greeting.
     Handshake,
-    /// The sender takes this receiver in.
+    /// The sender admits this receiver.
     Welcomed(Welcome),
     /// The sender does not.
     Refused { reason: Refusal, text: &'d str },
-    /// Whoever is at the other end has not shown that it has the key: it is not the sender.
+    /// The other end has not shown that it has the key: it is not the sender.
     Unproven { reason: Refusal, text: &'d str },
-    /// Something else; before the sender has taken this receiver in, ERROR or BYE.
+    /// Something else; before the sender has admitted this receiver, ERROR or BYE.
     Said(Message<'d>),
     /// It breaks the protocol.
     Violation,
 }
 
-/// How a refusal for a name that is taken is to be read.
+/// What a refusal because of a duplicate name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameTaken {
-    /// The other one may be dead: its owner is told, and it is tried again.
+    /// The other receiver may be dead: the owner learns it once, and the dialling continues.
     First,
     /// The same, and its owner knows.
     Again,
@@ -105,7 +106,7 @@ impl Caller {
         }
     }
 
-    /// A call to `peer`, one of `receivers` that hear of it at the same moment.
+    /// A call to `peer`, by one of `receivers` that hear its mark at the same moment.
     pub(crate) fn call(&mut self, now: Instant, to: (SocketAddr, u64), id: u32, n: u32) -> Call {
         let jitter = DIAL_JITTER_MAX.min(Duration::from_millis(n.into()));
         let until = now + self.rng.duration_up_to(jitter);
@@ -154,6 +155,8 @@ impl Caller {
         let Identity { instance, seed, .. } = self.identity;
         let unique = [instance, seed, self.greetings, now.as_nanos()];
         let key = self.identity.key.as_ref();
+        #[cfg(feature = "planted-bugs")]
+        let key = key.filter(|_| !base::planted::is_planted(base::planted::Bug::SenderNotAsked));
         let nonce = key.map(|key| key.nonce(Role::Receiver, &unique));
         call.state = State::Greeting { link, nonce };
         self.greet(call, link, nonce);
@@ -238,7 +241,7 @@ impl Caller {
             self.greet(call, link, Some(*own));
             return Answer::Handshake;
         }
-        // It cannot be told under a key, and changes nothing at an end that has the right one.
+        // This message cannot carry a tag, and changes nothing at an end that has the right key.
         let reason = Refusal::WrongKey;
         let text = reason.to_string();
         let text = text.as_str();
@@ -247,8 +250,8 @@ impl Caller {
         unproven(reason, "it has another key")
     }
 
-    /// The connection is over without a word: dials again after a while. True when the sender had
-    /// taken this receiver in on it.
+    /// Handles a connection that broke: dials again after a while. True when the sender had
+    /// admitted this receiver on it.
     pub(crate) fn redial(&mut self, now: Instant, call: &mut Call) -> bool {
         let ceiling = REDIAL_MIN * 2_u32.pow(call.attempts.min(REDIAL_DOUBLINGS));
         let until = now + REDIAL_MIN + self.rng.duration_up_to(ceiling);
@@ -268,7 +271,7 @@ impl Caller {
 }
 
 impl Call {
-    /// The connection on which the sender has taken this receiver in.
+    /// The connection on which the sender has admitted this receiver.
     pub(crate) const fn link(&self) -> Option<LinkId> {
         match self.state {
             State::Open { link } => Some(link),
@@ -286,6 +289,14 @@ impl Call {
         }
     }
 
+    /// The connection on which the greeting is out, and has not been answered.
+    pub(crate) const fn greeted_link(&self) -> Option<LinkId> {
+        match self.state {
+            State::Greeting { link, .. } => Some(link),
+            _ => None,
+        }
+    }
+
     /// When it is dialled.
     pub(crate) const fn due(&self) -> Option<Instant> {
         match self.state {
@@ -299,9 +310,9 @@ impl Call {
         !matches!(self.state, State::Open { .. } | State::Silent)
     }
 
-    /// The sender says that it has a receiver of this name. Our own former connection it takes for
-    /// ours; one of a former run, on a host that was cut off or lost its power, it cannot tell from
-    /// one that lives until that was silent for a while.
+    /// Handles the sender's refusal because of a duplicate name. The sender recognises our own
+    /// former connection. A connection of an earlier run, on a host that lost its network or power,
+    /// counts as live until it was silent for a while.
     pub(crate) fn name_taken(&mut self, now: Instant) -> NameTaken {
         let Some(since) = self.taken_since else {
             self.taken_since = Some(now);
@@ -314,21 +325,8 @@ impl Call {
         }
     }
 
-    /// The last that this sender said of the name was that it is taken.
+    /// The sender's last word on the name was that it is taken.
     pub(crate) const fn is_name_taken(&self) -> bool {
         self.taken_since.is_some()
     }
 }
-
-/// All receivers hear the same mark at once: their greetings are spread over one millisecond for
-/// each, at most over this.
-const DIAL_JITTER_MAX: Duration = Duration::from_secs(2);
-/// The shortest wait before a lost sender is dialled again. A sender of files waits 10 s for a
-/// receiver that lost its connection, one of messages holds nothing back for it: the sooner the
-/// better, and with the doublings 4,096 receivers dial a sender that is gone 5,000 times a second.
-pub(crate) const REDIAL_MIN: Duration = Duration::from_millis(50);
-/// The longest wait is the shortest and a draw from 2^5 times that: 1.65 s.
-const REDIAL_DOUBLINGS: u32 = 5;
-/// A sender that heard nothing of a receiver for 5 s lets its successor in
-/// ([`SILENCE_MAX`](super::listen)); the last wait between two attempts comes on top.
-const DUPLICATE_PATIENCE: Duration = Duration::from_secs(7);

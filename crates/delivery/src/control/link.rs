@@ -18,6 +18,7 @@ use base::LinkId;
 use wire::object::{BODY_LEN_MAX, Decoder, HELLO_LEN_MAX, Message, StreamError, tag_frame};
 
 use super::tag::Tags;
+use crate::parameters::LINK_QUEUE_MAX;
 
 /// What a machine wants done with control connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ pub(crate) struct Links {
     closes: VecDeque<LinkId>,
     /// Links whose reading is to stop or go on; at most one entry for each.
     pauses: BTreeMap<LinkId, bool>,
-    /// Where the round over the sendable links goes on, so that none is starved.
+    /// Where the round over the sendable links continues, so that none is starved.
     turn: u32,
 }
 
@@ -183,7 +184,7 @@ impl Links {
         let Some(entry) = self.links.get_mut(&link) else {
             return false;
         };
-        if entry.is_closing || entry.queued() > QUEUE_MAX {
+        if entry.is_closing || entry.queued() > LINK_QUEUE_MAX {
             return false;
         }
         entry.compact();
@@ -204,7 +205,7 @@ impl Links {
         (!entry.is_closing).then(|| entry.queued())
     }
 
-    /// Has the link left unread, or read again; true when that changes anything.
+    /// Pauses or resumes reading the link; true when that changes anything.
     pub(crate) fn pause(&mut self, link: LinkId, is_paused: bool) -> bool {
         let Some(entry) = self.links.get_mut(&link) else {
             return false;
@@ -238,7 +239,7 @@ impl Links {
         }
     }
 
-    /// Closes the link whatever is queued: the peer does not read or is not to be talked to.
+    /// Closes the link and drops what is queued: the peer does not read, or must not get it.
     pub(crate) fn abort(&mut self, link: LinkId) {
         if self.links.contains_key(&link) {
             self.finish(link);
@@ -334,7 +335,7 @@ impl Link {
         self.out.len() - self.head
     }
 
-    /// Drops what was sent when that is most of the buffer, so that a copy stays rare.
+    /// Frees the sent part when it is most of the buffer, so that copying stays rare.
     fn compact(&mut self) {
         if self.head == self.out.len() {
             self.out.clear();
@@ -346,9 +347,6 @@ impl Link {
         }
     }
 }
-
-/// Bytes queued beyond which a peer that does not read is given up. One message goes beyond it.
-const QUEUE_MAX: usize = 1 << 20;
 
 /// Capacity that an idle link may keep.
 const SPARE_MAX: usize = 4096;
@@ -417,7 +415,7 @@ mod tests {
         while links.queue(A, &Message::Block(block)) {
             taken += 980;
         }
-        assert!((QUEUE_MAX..QUEUE_MAX + 2000).contains(&taken));
+        assert!((LINK_QUEUE_MAX..LINK_QUEUE_MAX + 2000).contains(&taken));
         links.abort(A);
         assert_eq!(links.poll(), Some(LinkCommand::Close { link: A }));
     }

@@ -1,8 +1,11 @@
-//! The listening end: takes connections, has them greet, and hands on what those say that were
-//! taken in.
+//! The listening end: accepts connections, waits for their greetings, and hands on the messages of
+//! admitted receivers.
 
+use crate::parameters::GREETINGS_MAX;
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
+#[cfg(feature = "planted-bugs")]
+use base::planted::{Bug, is_planted};
 use base::{Instant, LinkId};
 use wire::object::{Challenge, Decoder, ErrorCode, Hello, Message, Refusal, VERSION};
 
@@ -21,7 +24,7 @@ pub(crate) struct Listener {
     /// Connections served at once.
     links_max: usize,
     pub(crate) links: Links,
-    /// Connections that have not been taken in.
+    /// Connections that have not been admitted.
     greeting: BTreeMap<LinkId, Greeting>,
     challenged: u64,
 }
@@ -46,12 +49,12 @@ pub(crate) enum Word<'d> {
     Hello { peer: SocketAddr, hello: Hello<'d> },
     /// The peer was refused.
     Refused { peer: SocketAddr, reason: Refusal },
-    /// Something that one said who was taken in.
+    /// A message of an admitted receiver.
     Said(Message<'d>),
     /// The messages of the link cannot be followed further.
     Violation(String),
-    /// It came on the link of one that was taken in, and was not tagged with the key: whoever said
-    /// it is not the one who was taken in. The link is closed.
+    /// A message on the link of an admitted receiver was not tagged with the key: another host sent
+    /// it. The link is closed.
     Forged,
 }
 
@@ -61,14 +64,14 @@ impl Listener {
             session,
             key: None,
             greeting_timeout,
-            links_max: receivers_max as usize + GREETINGS_MAX,
+            links_max: (receivers_max + GREETINGS_MAX) as usize,
             links: Links::default(),
             greeting: BTreeMap::new(),
             challenged: 0,
         }
     }
 
-    /// With a key, only receivers that have it are taken in, and believed.
+    /// With a key, only receivers that have it are admitted and believed.
     pub(crate) fn with_key(mut self, key: Option<Key>) -> Self {
         self.key = key;
         self
@@ -139,8 +142,8 @@ impl Listener {
         Word::Refused { peer, reason }
     }
 
-    /// Looks at a greeting: true when it is all that is asked for, false when the peer is to show
-    /// that it has the key.
+    /// Looks at a greeting: true when it suffices, false when the peer must show first that it has
+    /// the key.
     fn check(
         &mut self,
         now: Instant,
@@ -152,6 +155,8 @@ impl Listener {
             (None, None) => {}
             (Some(_), _) if greeting.is_challenged => {}
             (None, Some(_)) => return Err(Refusal::NoKey),
+            #[cfg(feature = "planted-bugs")]
+            (Some(_), None) if is_planted(Bug::KeylessAdmitted) => {}
             (Some(_), None) => return Err(Refusal::KeyRequired),
             (Some(key), Some(nonce)) => {
                 self.challenged += 1;
@@ -180,13 +185,13 @@ impl Listener {
         Ok(true)
     }
 
-    /// The peer that greeted is taken in: from here on its messages are its owner's.
+    /// Admits the peer that greeted: from here on its messages go to the owner.
     pub(crate) fn admit(&mut self, link: LinkId) {
         self.greeting.remove(&link);
         self.links.greeted(link);
     }
 
-    /// The peer is not taken in, and told why.
+    /// Refuses the peer, and tells it why.
     pub(crate) fn refuse(&mut self, link: LinkId, reason: Refusal) {
         self.greeting.remove(&link);
         let text = reason.to_string();
@@ -195,7 +200,7 @@ impl Listener {
             .close_with(link, &Message::Refused { reason, text });
     }
 
-    /// The peer broke the protocol: it is told how, and the connection closes.
+    /// Tells a peer that broke the protocol how it did, and closes the connection.
     pub(crate) fn break_off(&mut self, link: LinkId, text: &str) {
         self.greeting.remove(&link);
         let code = ErrorCode::Protocol;
@@ -242,10 +247,3 @@ impl Listener {
         self.greeting.values().map(|g| g.deadline).min()
     }
 }
-
-/// Connections served beside those of the receivers: room for greetings.
-const GREETINGS_MAX: usize = 256;
-
-/// A receiver that was not heard for so long does not keep its successor out: one that lives
-/// reports once a second, or where there are many at its interval, of 2 s at most.
-pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(5);

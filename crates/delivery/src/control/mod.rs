@@ -1,4 +1,5 @@
-//! The conversation over a control connection: who dials, who is taken in, and who is believed.
+//! The conversation over a control connection: which end dials, which receivers are admitted, and
+//! which messages are believed.
 //!
 //! It does not know packets, files or what is said once a receiver was taken in: a session of
 //! messages and a transfer of files both stand on it. The end that dials is the receiver's, the end
@@ -18,12 +19,12 @@
 //! a link that was not welcomed; where there is a key, nothing is handed on of a link whose other
 //! end has not shown that it has the same.
 
+use std::net::SocketAddr;
+
 use base::{Instant, LinkId};
-use wire::object::Decoder;
+use wire::object::{Decoder, Hello, Message, Refusal};
 
 mod dial;
-#[cfg(test)]
-pub(crate) use dial::REDIAL_MIN;
 pub(crate) use dial::{Answer, Call, Caller, Identity, NameTaken};
 
 mod link;
@@ -31,7 +32,7 @@ pub use link::LinkCommand;
 pub(crate) use link::Links;
 
 mod listen;
-pub(crate) use listen::{Listener, SILENCE_MAX, Word};
+pub(crate) use listen::{Listener, Word};
 
 mod tag;
 pub use tag::Key;
@@ -54,5 +55,48 @@ pub(crate) trait Talks {
         decoder.push(data);
         while self.step(now, link, &mut decoder) && self.links().is_open(link) {}
         self.links().put_decoder(link, decoder);
+    }
+}
+
+/// A machine at the listening end: what it makes of what is said there.
+pub(crate) trait Hosts {
+    /// Its end of the conversation.
+    fn listener(&mut self) -> &mut Listener;
+
+    /// A peer was asked to show that it has the key.
+    fn challenged(&mut self);
+
+    /// A peer says who it is: it is taken in or refused.
+    fn greet(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &Hello<'_>);
+
+    /// A peer was refused.
+    fn refused(&mut self, peer: SocketAddr, reason: Refusal);
+
+    /// One that was taken in says something.
+    fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>);
+
+    /// What is said on a link cannot be followed further.
+    fn violation(&mut self, now: Instant, link: LinkId, text: &str);
+
+    /// Somebody else spoke on the link of one that was taken in; it is closed.
+    fn forged(&mut self, now: Instant, link: LinkId);
+}
+
+impl<T: Hosts> Talks for T {
+    fn links(&mut self) -> &mut Links {
+        &mut self.listener().links
+    }
+
+    fn step(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
+        match self.listener().next(now, link, decoder) {
+            Word::Nothing => return false,
+            Word::Challenged => self.challenged(),
+            Word::Hello { peer, hello } => self.greet(now, link, peer, &hello),
+            Word::Refused { peer, reason } => self.refused(peer, reason),
+            Word::Said(message) => self.message(now, link, &message),
+            Word::Violation(text) => self.violation(now, link, &text),
+            Word::Forged => self.forged(now, link),
+        }
+        true
     }
 }

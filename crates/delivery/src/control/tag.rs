@@ -1,9 +1,9 @@
 //! A pre-shared key on a control connection: both ends show that they have it, and every message
 //! that follows carries a tag.
 //!
-//! It does not hide what is said, and does not protect the packet stream. Of a transfer that
-//! carries only what is checked against the plan's id and the seals' hash, which both come tagged;
-//! messages are as open as without a key, and only joining and reporting takes one.
+//! It does not hide what is said, and does not protect the packet stream. The packets of a transfer
+//! are checked against the manifest's id and the seals' hash, which both come tagged. Messages are
+//! as open as without a key: only joining and reporting need one.
 //!
 //! ```text
 //!   receiver                                      sender
@@ -50,8 +50,8 @@ pub(crate) enum Role {
 }
 
 impl Key {
-    /// The key that follows from a secret of any length. The secret should be random, as from
-    /// `head -c 32 /dev/urandom`: whoever hears a greeting can try words of a dictionary.
+    /// The key that follows from a secret of any length. The secret should be random, as from `head
+    /// -c 32 /dev/urandom`: a host that hears a greeting can try the words of a dictionary.
     ///
     /// **Spec**: BLAKE3 in its mode for deriving keys.
     #[must_use]
@@ -59,7 +59,7 @@ impl Key {
         Self(blake3::derive_key(CONTEXT, secret))
     }
 
-    /// A nonce from what never is the same twice at this end; nobody without the key foresees it.
+    /// A nonce from values that never repeat at this end; it cannot be predicted without the key.
     pub(crate) fn nonce(&self, role: Role, unique: &[u64]) -> Nonce {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(match role {

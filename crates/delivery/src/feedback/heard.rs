@@ -1,21 +1,22 @@
 //! How fast packets arrive, and how long they waited in the network.
 //!
-//! It does not see packets: it is told totals, and when marks left and came. The queue is the time
-//! of a mark above the least of the last 10 s, without what it may have waited in this host: since
-//! the receive socket was last seen empty. A receiver that is starved thus sees no queue, one that
-//! keeps up sees the network's.
+//! It does not see packets: it gets totals, and the times when marks left and came. The queue is
+//! the time of a mark above the least of the last 10 s, without what it may have waited in this
+//! host: since the receive socket was last seen empty. A receiver that is starved thus sees no
+//! queue, one that keeps up sees the network's.
 
 use std::time::Duration;
 
+use crate::parameters::{ARRIVAL_SPAN_MIN, TRAVEL_HALF};
 use base::Instant;
 use wire::{object::Pos, pgm::Mark};
 
-/// What marks of a sender have told, and what reports tell it in return.
+/// What a sender's marks have shown, and what reports repeat to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
     echo_us: u64,
     echo_at: Instant,
-    /// Who holds the sender back, by its number.
+    /// The number of the receiver that holds the sender back.
     limiting: u32,
     rate: u64,
     has_new_rate: bool,
@@ -111,7 +112,7 @@ impl ArrivalMeter {
 
     /// `bytes` have arrived in all.
     pub(crate) fn arrived(&mut self, now: Instant, bytes: u64) {
-        let is_resuming = now.since(self.last_at) >= INTERVAL;
+        let is_resuming = now.since(self.last_at) >= ARRIVAL_SPAN_MIN;
         if bytes != self.last_bytes {
             if is_resuming {
                 // A pause is the sender's, not the network's.
@@ -120,7 +121,7 @@ impl ArrivalMeter {
             (self.last_bytes, self.last_at) = (bytes, now);
         }
         let span = now.since(self.since);
-        if span < INTERVAL || is_resuming {
+        if span < ARRIVAL_SPAN_MIN || is_resuming {
             return;
         }
         let new = u128::from(bytes.saturating_sub(self.bytes));
@@ -129,12 +130,12 @@ impl ArrivalMeter {
         (self.since, self.bytes) = (now, bytes);
     }
 
-    /// A mark came that left at `left_us` of its sender's clock; the socket was last seen empty at
+    /// Takes a mark that left at `left_us` of its sender's clock; the socket was last seen empty at
     /// `empty_at`.
     pub(crate) fn mark(&mut self, now: Instant, left_us: u64, empty_at: Instant) {
         let left_ns = left_us.saturating_mul(1000).cast_signed();
         let travel_ns = now.as_nanos().cast_signed().saturating_sub(left_ns);
-        if now.since(self.half_since) >= HALF {
+        if now.since(self.half_since) >= TRAVEL_HALF {
             (self.least_before_ns, self.least_ns) = (self.least_ns, travel_ns);
             self.half_since = now;
         }
@@ -154,11 +155,6 @@ impl ArrivalMeter {
         self.queue_delay
     }
 }
-
-/// Shorter intervals measure bursts.
-const INTERVAL: Duration = Duration::from_millis(10);
-/// Half of the time of which the least travel time counts.
-const HALF: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

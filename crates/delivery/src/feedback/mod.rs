@@ -11,7 +11,7 @@ pub(crate) use heard::ArrivalMeter;
 use heard::Heard;
 
 mod pacing;
-pub(crate) use pacing::{Feedback, Habit, KEEP_ALIVE, Timing, interval, interval_us, share};
+pub(crate) use pacing::{Feedback, Habit, Timing, interval, interval_us, share};
 
 mod rate_report;
 pub(crate) use rate_report::rate_report;

@@ -9,6 +9,9 @@ use wire::{
 };
 
 use super::{Heard, StreamState};
+use crate::parameters::{
+    KEEP_ALIVE, REPORT_FAR_INTERVAL_MIN, REPORT_INTERVAL_MAX, REPORT_INTERVAL_MIN, REPORT_SHARE,
+};
 
 /// What a receiver reports of one packet stream, and when.
 #[derive(Debug)]
@@ -31,11 +34,11 @@ pub(crate) struct Feedback {
 /// In what the reports of the two kinds of session differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Habit {
-    /// Of messages: a report also says that the receiver lives. Whoever does not hold the sender
-    /// back is asked about its rate only when that has changed.
+    /// Of messages: a report also shows that the receiver lives. A receiver that does not hold the
+    /// sender back reports on the rate only when it has changed.
     Messages,
-    /// Of files: PROGRESS says that the receiver lives. A rate that is limited is every receiver's,
-    /// and the sender wants to know at each moment what it does.
+    /// Of files: PROGRESS shows that the receiver lives. A limited rate concerns every receiver,
+    /// and the sender needs reports of its effect all the time.
     Objects,
 }
 
@@ -47,8 +50,8 @@ struct Terms {
     sqns: u64,
 }
 
-/// When something that is said again and again was said last, and until when it waits that is due,
-/// as all receivers see the same packet at once.
+/// When a repeated message was sent last, and until when the next one waits: a random delay,
+/// because all receivers see the same packet at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
     said_at: Instant,
@@ -69,7 +72,7 @@ impl Timing {
         self.held_until.map_or(due, |until| due.max(until))
     }
 
-    /// Whether it is to be said now: when it first is due it waits for a draw from `spread`.
+    /// Whether to send it now: when it first is due, it waits for a random time up to `spread`.
     pub(crate) fn is_due(
         &mut self,
         now: Instant,
@@ -116,7 +119,7 @@ impl Feedback {
         }
     }
 
-    /// The sender has taken this receiver in: it is told at once where it stands.
+    /// The sender has admitted this receiver: reports at once how far it is.
     pub(crate) fn welcomed(&mut self, welcome: &Welcome) {
         self.count = self.count.max(welcome.receiver_count);
         self.terms = Some(Terms {
@@ -152,7 +155,7 @@ impl Feedback {
     /// Over how long things are spread that all receivers want to say at once; a few need not be.
     pub(crate) fn spread(&self) -> Duration {
         match share(self.count) {
-            share if share < INTERVAL_MIN => Duration::ZERO,
+            share if share < REPORT_INTERVAL_MIN => Duration::ZERO,
             share => share,
         }
     }
@@ -173,8 +176,8 @@ impl Feedback {
         self.report(now)
     }
 
-    /// A report that leaves now, whether or not it is due; `None` while nothing is known or nobody
-    /// is there to be told.
+    /// A report that leaves now, whether or not it is due; `None` while nothing is known or there
+    /// is no connection.
     pub(crate) fn report(&mut self, now: Instant) -> Option<Pos> {
         self.terms?;
         let pos = self.pos.as_mut()?;
@@ -197,17 +200,18 @@ impl Feedback {
             return Some(Duration::ZERO);
         };
         let share = match self.is_limiting() {
-            true => share(self.count).min(INTERVAL_MIN),
+            true => share(self.count).min(REPORT_INTERVAL_MIN),
             false => share(self.count),
         };
         let interval = terms.interval.max(share);
         let moved = pos.contiguous.saturating_sub(sent.contiguous);
-        // What is missed tells the sender as much: repairs that are lost as well move nothing.
+        // Missed packets count as a change too: when the repairs are lost as well, the position
+        // does not move.
         if moved == 0 && pos.naks == sent.naks {
             return (self.habit == Habit::Messages).then(|| KEEP_ALIVE.max(interval));
         }
         if terms.sqns > 0 && moved >= terms.sqns {
-            return Some(FAR_INTERVAL_MIN.max(share));
+            return Some(REPORT_FAR_INTERVAL_MIN.max(share));
         }
         // The one that holds the rest back, and one that has just caught up, are waited for; and
         // all of them where the sender wants to know what its rate does.
@@ -215,41 +219,26 @@ impl Feedback {
         let is_asked =
             self.heard.has_new_rate() || self.habit == Habit::Objects && self.heard.is_limited();
         if self.is_limiting() || is_caught_up || is_asked {
-            return Some(interval.min(INTERVAL_MIN.max(share)));
+            return Some(interval.min(REPORT_INTERVAL_MIN.max(share)));
         }
         Some(interval)
     }
 }
 
-/// How often a sender asks to be told.
+/// The report interval that a sender asks for.
 pub(crate) fn interval(welcome: &Welcome) -> Duration {
     let asked = Duration::from_micros(welcome.report_interval_us.into());
-    asked.clamp(INTERVAL_MIN, INTERVAL_MAX)
+    asked.clamp(REPORT_INTERVAL_MIN, REPORT_INTERVAL_MAX)
 }
 
 /// What one report of all of `count` receivers may take of the sender's time, whatever makes it
 /// due.
 pub(crate) fn share(count: u32) -> Duration {
-    INTERVAL_MAX.min(SHARE.saturating_mul(count))
+    REPORT_INTERVAL_MAX.min(REPORT_SHARE.saturating_mul(count))
 }
 
 /// The report interval that a sender asks `count` receivers for, `least` where they are few.
 pub(crate) fn interval_us(count: u32, least: Duration) -> u32 {
-    let interval = SHARE.saturating_mul(count).max(least);
+    let interval = REPORT_SHARE.saturating_mul(count).max(least);
     u32::try_from(interval.as_micros()).unwrap_or(u32::MAX)
 }
-
-/// One report in so long, of all receivers together: a sender is not asked to read more than 5,000
-/// a second, however many receivers it has.
-const SHARE: Duration = Duration::from_micros(200);
-/// The shortest interval between the reports of one receiver that has moved, and how soon those
-/// report that are waited for. A few whose shares come to less, 25, need not be spread.
-pub(crate) const INTERVAL_MIN: Duration = Duration::from_millis(5);
-/// What a sender of 10,000 receivers asks for; with more, reports come more often than it would
-/// like. It is well below the 5 s of silence after which a successor is let in.
-const INTERVAL_MAX: Duration = Duration::from_secs(2);
-/// A receiver that has moved as far as the sender said reports sooner than others: waiting for it
-/// would limit the rate.
-const FAR_INTERVAL_MIN: Duration = Duration::from_millis(1);
-/// A report at least so often, so that the sender sees a living peer.
-pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(1);

@@ -2,12 +2,12 @@
 //! took.
 //!
 //! A report repeats the time that the last SPM told, and how long ago that came. Queues and busy
-//! hosts on the way make a sample longer, never shorter: the least of the last few counts. What a
-//! receiver repeats is only its word: a time older than a second, or one to come, counts for
-//! nothing.
+//! hosts on the way make a sample longer, never shorter: the least of the last few counts. A
+//! receiver may repeat anything: a time older than a second, or in the future, does not count.
 
 use std::time::Duration;
 
+use crate::parameters::ECHO_AGE_MAX;
 use base::Instant;
 use wire::object::Pos;
 
@@ -30,7 +30,8 @@ impl RoundTrip {
             return None;
         }
         let since_us = (now.as_nanos() / 1000).checked_sub(pos.echo_us);
-        let since_us = since_us.filter(|&since_us| since_us <= ECHO_AGE_MAX_US);
+        let since_us =
+            since_us.filter(|&since_us| u128::from(since_us) <= ECHO_AGE_MAX.as_micros());
         let sample = since_us.and_then(|us| us.checked_sub(pos.echo_age_us.into()));
         let sample = sample.map(Duration::from_micros)?;
         self.echo_us = pos.echo_us;
@@ -51,9 +52,6 @@ impl RoundTrip {
     }
 }
 
-/// The oldest time whose repetition counts: SPMs come far more often while data flows. A sample is
-/// never longer.
-const ECHO_AGE_MAX_US: u64 = 1_000_000;
 /// Samples of one turn: the least of the last turn and this one counts.
 const SAMPLES: u8 = 8;
 

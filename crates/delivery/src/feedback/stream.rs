@@ -1,4 +1,4 @@
-//! What a packet stream tells of itself once a turn.
+//! The state of a packet stream, given once a turn.
 
 use wire::object::Pos;
 
@@ -14,7 +14,7 @@ pub struct StreamState {
     pub held: u64,
     /// What has arrived.
     pub counts: StreamCounts,
-    /// Packets the kernel dropped for want of buffer space.
+    /// Packets that the kernel dropped because a socket buffer was full.
     pub host_drops: u64,
     /// Nothing waits in the receive socket: what comes next was not kept waiting by this host.
     pub is_caught_up: bool,
@@ -53,7 +53,7 @@ impl StreamState {
         }
     }
 
-    /// Completes a report but for its place.
+    /// Completes a report, except for its position.
     pub(super) const fn apply(&self, pos: &mut Pos) {
         pos.lead = self.lead;
         pos.held = self.held;

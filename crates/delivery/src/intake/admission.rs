@@ -1,19 +1,21 @@
-//! Who is asked what it has, who goes on with a transfer, and what is declined.
+//! Decides which senders are asked what they offer, which continue a transfer, and what is
+//! declined.
 
 use std::{collections::VecDeque, net::IpAddr};
 
 use wire::object::{ErrorCode, Phase};
 
-use super::{Decline, Intake, Sender, State, Transfer, Transfers};
+use super::{Decline, Intake, ObjectReceiverCounters, Sender, State, Transfer, Transfers};
+use crate::parameters::TURNED_AWAY_MAX;
 use crate::{Offer, Store};
 
-/// Whether a sender that nothing is known of may be asked what it has.
+/// Whether an unknown sender may be asked what it offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Free,
-    /// As many as may be are asked at this moment.
+    /// As many senders as allowed are being asked.
     Later,
-    /// All transfers that may be are under way, and it goes on with none of them.
+    /// As many transfers as allowed are under way, and this sender continues none of them.
     Full,
     /// Nothing of it will be wanted.
     Never,
@@ -23,14 +25,14 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) enum Decision<S> {
     Take(S),
-    /// The transfer at this place goes on in the session of the sender that offers.
+    /// The transfer at this place continues in the session of the sender that offers.
     Continue(usize),
     Decline(Decline),
 }
 
 impl<S: Store> Transfer<S> {
     fn is_under_way(&self) -> bool {
-        self.state == State::Accepted && !self.plan.is_over()
+        self.state == State::Accepted && !self.receiver.is_over()
     }
 
     fn is_of(&self, host: IpAddr) -> bool {
@@ -39,7 +41,7 @@ impl<S: Store> Transfer<S> {
 
     /// Whether a sender at `host` is believed to be its sender, restarted.
     fn may_continue_at(&self, host: IpAddr) -> bool {
-        self.is_of(host) || !self.plan.is_connected()
+        self.is_of(host) || !self.receiver.is_connected()
     }
 }
 
@@ -54,8 +56,10 @@ impl<I: Intake> Transfers<I> {
             if !is_its || self.is_over() {
                 return Place::Never;
             }
-        } else if count >= self.config.plans_max && !under_way().any(|t| t.may_continue_at(host)) {
-            // Who goes on with a plan takes no place of its own.
+        } else if count >= self.config.transfers_max
+            && !under_way().any(|t| t.may_continue_at(host))
+        {
+            // A sender that continues a transfer takes no place of its own.
             return Place::Full;
         }
         let asking = self.all.iter().filter(|t| t.state == State::Asking);
@@ -67,7 +71,8 @@ impl<I: Intake> Transfers<I> {
     }
 
     pub(super) fn decide(&mut self, sender: &Sender, offer: &Offer) -> Decision<I::Store> {
-        let is_same = |t: &Transfer<_>| t.is_under_way() && t.plan.plan_id() == Some(offer.plan);
+        let is_same =
+            |t: &Transfer<_>| t.is_under_way() && t.receiver.manifest_id() == Some(offer.manifest);
         let allowed = match self.all.iter().position(is_same) {
             Some(twin) if self.all[twin].may_continue_at(sender.address.ip()) => {
                 return Decision::Continue(twin);
@@ -75,7 +80,7 @@ impl<I: Intake> Transfers<I> {
             Some(twin) => {
                 let from = self.all[twin].sender.address;
                 Err(limit(format!(
-                    "the same plan is being received from {from}"
+                    "the same manifest is being received from {from}"
                 )))
             }
             None => self.check_bounds(offer),
@@ -92,29 +97,31 @@ impl<I: Intake> Transfers<I> {
         let stays = |t: &&Transfer<_>| t.is_under_way() && !self.gives_way(t, host);
         for transfer in self.all.iter().filter(stays) {
             count += 1;
-            bytes = bytes.saturating_add(transfer.plan.manifest_bytes());
+            bytes = bytes.saturating_add(transfer.receiver.manifest_bytes());
         }
-        let (plans_max, bytes_max) = (self.config.plans_max, self.config.manifest_bytes_max);
-        if count >= plans_max {
+        let (transfers_max, bytes_max) =
+            (self.config.transfers_max, self.config.manifest_bytes_max);
+        if count >= transfers_max {
             return Err(limit(format!(
-                "{plans_max} transfers are under way, the most that this receiver takes at a time"
+                "this receiver takes {transfers_max} transfers at once, and all are under way"
             )));
         }
         if bytes > bytes_max {
             return Err(limit(format!(
-                "manifests of {bytes} bytes in all, where this receiver keeps {bytes_max}"
+                "all manifests together would have {bytes} bytes, and this receiver keeps at most \
+                 {bytes_max}"
             )));
         }
         Ok(())
     }
 
     /// True for the only transfer of a receiver when its sender at `host` has given it up and
-    /// offers another plan now, unless the store is putting everything in place.
+    /// offers another manifest now, unless the store is putting everything in place.
     pub(super) fn gives_way(&self, transfer: &Transfer<I::Store>, host: IpAddr) -> bool {
         self.config.is_single
             && transfer.state == State::Accepted
-            && transfer.plan.is_given_up()
-            && transfer.plan.progress().phase != Phase::Committing
+            && transfer.receiver.is_given_up()
+            && transfer.receiver.progress().phase != Phase::Committing
             && transfer.is_of(host)
     }
 }
@@ -139,13 +146,19 @@ struct Known {
 
 impl TurnedAway {
     /// Remembers a sender; true when it was not known.
-    pub(super) fn note(&mut self, sender: Sender, is_barred: bool) -> bool {
+    pub(super) fn note(
+        &mut self,
+        sender: Sender,
+        is_barred: bool,
+        counters: &mut ObjectReceiverCounters,
+    ) -> bool {
         if let Some(known) = self.0.iter_mut().find(|known| known.sender == sender) {
             known.is_barred |= is_barred;
             return false;
         }
-        if self.0.len() >= KNOWN_MAX {
+        if self.0.len() >= TURNED_AWAY_MAX as usize {
             self.0.pop_front();
+            counters.senders_forgotten += 1;
         }
         self.0.push_back(Known { sender, is_barred });
         true
@@ -156,9 +169,6 @@ impl TurnedAway {
         known.any(|known| known.is_barred && known.sender == *sender)
     }
 }
-
-/// Senders remembered as turned away; the oldest is forgotten, and asked again.
-const KNOWN_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -173,10 +183,12 @@ mod tests {
             session,
         };
         let mut away = TurnedAway::default();
-        for session in 0..=KNOWN_MAX as u64 {
-            assert!(away.note(sender(session), true));
+        let counters = &mut ObjectReceiverCounters::default();
+        for session in 0..=u64::from(TURNED_AWAY_MAX) {
+            assert!(away.note(sender(session), true, counters));
         }
-        assert_eq!(away.0.len(), KNOWN_MAX);
+        assert_eq!(away.0.len(), TURNED_AWAY_MAX as usize);
+        assert_eq!(counters.senders_forgotten, 1);
         assert!(away.is_barred(&sender(1)) && !away.is_barred(&sender(0)));
     }
 
@@ -187,8 +199,9 @@ mod tests {
             session: 5,
         };
         let mut away = TurnedAway::default();
-        assert!(away.note(sender, false) && !away.is_barred(&sender));
-        assert!(!away.note(sender, true) && away.is_barred(&sender));
-        assert!(!away.note(sender, false) && away.is_barred(&sender));
+        let counters = &mut ObjectReceiverCounters::default();
+        assert!(away.note(sender, false, counters) && !away.is_barred(&sender));
+        assert!(!away.note(sender, true, counters) && away.is_barred(&sender));
+        assert!(!away.note(sender, false, counters) && away.is_barred(&sender));
     }
 }

@@ -1,10 +1,12 @@
-//! Whom a receiver of objects takes plans from, and where it puts them: its owner's decisions.
+//! From which senders a receiver of objects takes manifests, and where it puts them: its owner's
+//! decisions.
 
 use std::{fmt::Debug, net::SocketAddr};
 
 use wire::object::ErrorCode;
 
-use crate::{Offer, PlanReceiverConfig, PlanReceiverEvent, ReceiverProgress, Store};
+use crate::parameters::{MANIFESTS_BYTES_MAX, PROSPECTS_MAX, TRANSFERS_MAX};
+use crate::{Offer, ReceiverProgress, Store, TransferReceiverConfig, TransferReceiverEvent};
 
 base::counters! {
     /// What a receiver of objects has counted over all its transfers.
@@ -12,9 +14,10 @@ base::counters! {
         senders_heard: Events, "senders of objects heard for the first time";
         senders_refused: Events, "senders not dialled, as the owner does not admit them";
         senders_full: Events, "senders not dialled, as all places for transfers are taken";
-        plans_accepted: Events, "plans taken";
-        plans_declined: Events, "plans offered and not taken";
-        plans_continued: Events, "transfers that went on in a restarted sender's session";
+        senders_forgotten: Events, "senders turned away that were too many to remember";
+        transfers_accepted: Events, "manifests taken";
+        transfers_declined: Events, "manifests offered and not taken";
+        transfers_continued: Events, "transfers that went on in a restarted sender's session";
         events_lost: Events, "events overwritten because nobody took them";
     }
 }
@@ -31,12 +34,12 @@ pub trait Intake {
     /// Why not, for a person; the sender is not asked about again and is not told.
     fn admit(&mut self, sender: &Sender) -> Result<(), String>;
 
-    /// A sender has taken this receiver in and offers a plan: where its bytes go. Asked before its
-    /// manifest is fetched. The store is asked to prepare once the manifest is known, and may still
-    /// refuse it then.
+    /// A sender has admitted this receiver and offers a manifest: where its bytes go. Asked before
+    /// its manifest is fetched. The store is asked to prepare once the manifest is known, and may
+    /// still refuse it then.
     ///
     /// # Errors
-    /// Why the plan is not wanted; the sender is told.
+    /// Why the manifest is not wanted; the sender is told.
     fn accept(&mut self, sender: &Sender, offer: &Offer) -> Result<Self::Store, Decline>;
 }
 
@@ -49,7 +52,7 @@ pub struct Sender {
     pub session: u64,
 }
 
-/// Why a plan is not wanted.
+/// Why a manifest is not wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decline {
     /// For the program.
@@ -58,48 +61,49 @@ pub struct Decline {
     pub text: String,
 }
 
-/// Everything a receiver of objects can be told, with its defaults.
+/// All settings of a receiver of objects, with their defaults.
 #[derive(Clone, Debug)]
 pub struct ObjectReceiverConfig {
     /// What each transfer is told.
-    pub plan: PlanReceiverConfig,
-    /// It ends after one transfer: the first sender that takes it in and whose plan is wanted.
+    pub receiver: TransferReceiverConfig,
+    /// It ends after one transfer: the first sender that takes it in and whose manifest is wanted.
     pub is_single: bool,
-    /// The most transfers at a time. Default 16; of a single one 1.
-    pub plans_max: usize,
-    /// The most senders asked at a time what they have. Default 4; of a single one 1.
+    /// The most transfers at a time; of a single one 1.
+    pub transfers_max: usize,
+    /// The most senders asked at a time what they have; of a single one 1.
     pub prospects_max: usize,
-    /// The most bytes of manifests kept for all transfers together. Default 128 MiB.
+    /// The most bytes of manifests kept for all transfers together.
     pub manifest_bytes_max: u64,
 }
 
 impl ObjectReceiverConfig {
     /// The defaults, for one transfer.
     #[must_use]
-    pub fn single(plan: PlanReceiverConfig) -> Self {
+    pub fn single(receiver: TransferReceiverConfig) -> Self {
         Self {
             is_single: true,
-            plans_max: 1,
+            transfers_max: 1,
             prospects_max: 1,
-            ..Self::serving(plan)
+            ..Self::serving(receiver)
         }
     }
 
     /// The defaults, for any number of transfers.
     #[must_use]
-    pub const fn serving(plan: PlanReceiverConfig) -> Self {
+    pub const fn serving(receiver: TransferReceiverConfig) -> Self {
         Self {
-            plan,
+            receiver,
             is_single: false,
-            plans_max: 16,
-            prospects_max: 4,
-            manifest_bytes_max: 128 << 20,
+            transfers_max: TRANSFERS_MAX as usize,
+            prospects_max: PROSPECTS_MAX as usize,
+            manifest_bytes_max: MANIFESTS_BYTES_MAX as u64,
         }
     }
 }
 
 /// Something that happened to a receiver of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ObjectReceiverEvent {
     /// A sender is not dialled, or what it offers is not taken.
     Refused {
@@ -122,12 +126,12 @@ pub enum ObjectReceiverEvent {
         /// The sender's new session.
         sender: Sender,
     },
-    /// Something happened in a transfer. Of one that has not begun, that the name is taken.
-    Plan {
+    /// Something happened in a transfer. Before a transfer begins, only that the name is taken.
+    Transfer {
         /// Which transfer.
         transfer: u32,
         /// What.
-        event: PlanReceiverEvent,
+        event: TransferReceiverEvent,
     },
     /// A transfer is over and forgotten; its store is gone.
     Left {
@@ -138,7 +142,7 @@ pub enum ObjectReceiverEvent {
     },
 }
 
-/// Takes the first plan that any sender offers, into one store.
+/// Takes the first manifest that any sender offers, into one store.
 #[derive(Debug)]
 pub struct TakeFirst<S>(Option<S>);
 

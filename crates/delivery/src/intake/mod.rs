@@ -1,22 +1,23 @@
-//! The transfers of one receiver: who is asked what it has, what is taken, and who goes on with it.
+//! The transfers of one receiver: which senders are asked what they offer, what is taken, and which
+//! sender continues it.
 //!
 //! ```text
-//!                     .--> Transfer 0: PlanReceiver --> Store
-//!  payloads, marks ---+--> Transfer 1: PlanReceiver --> Store      by packet stream: never mixed
-//!  of the streams     '--> (prospect)  PlanReceiver --> none yet
-//!               |
-//!        Intake::admit --> dial --> WELCOME names the plan --> Intake::accept --> Store
+//!                     .--> Transfer 0: TransferReceiver --> Store
+//!  payloads, marks ---+--> Transfer 1: TransferReceiver --> Store    by packet stream: never mixed
+//!  of the streams     '--> (prospect)  TransferReceiver --> none yet
+//!           |
+//!        Intake::admit --> dial --> WELCOME names the manifest --> Intake::accept --> Store
 //! ```
 //!
 //! Packets are the owner's: it hands in the payloads and marks of its packet streams by number, and
 //! where each stands once a turn; [`Transfers::pop_verdict`] says which streams it need not follow.
 //!
-//! A sender's restart is a new session that offers a plan already under way: the transfer goes on
-//! in it with what it holds, and the connection by which that was found out is dropped.
+//! A sender's restart is a new session that offers a manifest already under way: the transfer goes
+//! on in it with what it holds, and the connection by which that was found out is dropped.
 //!
 //! Invariants: blocks reach only the transfer whose sender's stream they are of; nothing is dialled
 //! or kept for a sender that is not admitted, except its address in a bounded list; at most
-//! `plans_max` transfers and `prospects_max` connections beside them.
+//! `transfers_max` transfers and `prospects_max` connections beside them.
 
 use std::{
     collections::VecDeque,
@@ -29,9 +30,10 @@ use wire::{
     pgm::{Mark, Profile},
 };
 
+use crate::parameters::INTAKE_EVENTS_MAX;
 use crate::{
-    LinkCommand, Offer, PlanReceiver, PlanReceiverCounters, PlanReceiverEvent, ReceiverProgress,
-    Store, StreamState,
+    LinkCommand, Offer, ReceiverProgress, Store, StreamState, TransferReceiver,
+    TransferReceiverCounters, TransferReceiverEvent,
 };
 
 mod admission;
@@ -43,7 +45,7 @@ pub use config::{
     TakeFirst,
 };
 
-/// Receives the plans of all senders of a group that its owner wants; or one, and ends.
+/// Receives the manifests of all senders of a group that its owner wants; or one, and ends.
 #[derive(Debug)]
 pub struct Transfers<I: Intake> {
     intake: I,
@@ -60,7 +62,7 @@ pub struct Transfers<I: Intake> {
     events: VecDeque<ObjectReceiverEvent>,
     counters: ObjectReceiverCounters,
     /// What transfers that are gone had counted.
-    past: PlanReceiverCounters,
+    past: TransferReceiverCounters,
 }
 
 /// A mark, and the packets that it came with.
@@ -76,7 +78,7 @@ pub struct Heard<'a> {
     pub path_nla: Option<IpAddr>,
 }
 
-/// What the owner is told of one of its packet streams.
+/// What the owner learns about one of its packet streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamVerdict {
     /// Its sender answered from the address of the packets: no forgery.
@@ -85,7 +87,7 @@ pub enum StreamVerdict {
     Unwanted(u32),
 }
 
-/// One sender's plan on its way into a store.
+/// One sender's manifest on its way into a store.
 #[derive(Debug)]
 struct Transfer<S> {
     number: u32,
@@ -95,7 +97,7 @@ struct Transfer<S> {
     state: State,
     /// What the kernel had dropped when the stream was first looked at.
     host_drops_before: Option<u64>,
-    plan: PlanReceiver<S>,
+    receiver: TransferReceiver<S>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +126,7 @@ impl<I: Intake> Transfers<I> {
             verdicts: VecDeque::new(),
             events: VecDeque::new(),
             counters: ObjectReceiverCounters::default(),
-            past: PlanReceiverCounters::default(),
+            past: TransferReceiverCounters::default(),
         }
     }
 
@@ -145,11 +147,11 @@ impl<I: Intake> Transfers<I> {
         let has_one = self.all.iter().any(|t| t.state != State::Leaving);
         if self.config.is_single && !has_one {
             let (code, text) = (ErrorCode::Cancelled, text.to_owned());
-            let event = PlanReceiverEvent::Failed { code, text };
-            self.event(ObjectReceiverEvent::Plan { transfer: 0, event });
+            let event = TransferReceiverEvent::Failed { code, text };
+            self.event(ObjectReceiverEvent::Transfer { transfer: 0, event });
         }
         for transfer in &mut self.all {
-            transfer.plan.cancel(now, text);
+            transfer.receiver.cancel(now, text);
         }
         self.settle_all(now);
     }
@@ -157,7 +159,7 @@ impl<I: Intake> Transfers<I> {
     /// Gives one transfer up; its sender is told why. Nothing when it is over.
     pub fn cancel_one(&mut self, now: Instant, number: u32, text: &str) {
         if let Some(transfer) = self.by_number(number) {
-            transfer.plan.cancel(now, text);
+            transfer.receiver.cancel(now, text);
             self.settle_all(now);
         }
     }
@@ -165,27 +167,28 @@ impl<I: Intake> Transfers<I> {
     /// True when it will receive nothing more: its only transfer is over, or it was cancelled.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        let all_over = || self.all.iter().all(|t| t.plan.is_over());
-        let has_been = self.config.is_single && self.first().is_some_and(PlanReceiver::is_over);
+        let all_over = || self.all.iter().all(|t| t.receiver.is_over());
+        let has_been = self.config.is_single && self.first().is_some_and(TransferReceiver::is_over);
         has_been || (self.is_cancelled && all_over())
     }
 
     /// True when nothing is left to be said on any connection.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.strays.is_empty() && self.all.iter().all(|t| t.plan.is_idle())
+        self.strays.is_empty() && self.all.iter().all(|t| t.receiver.is_idle())
     }
 
     /// Every transfer that is under way, with its number and its sender.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Sender, &PlanReceiver<I::Store>)> {
-        self.taken().map(|t| (t.number, &t.sender, &t.plan))
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Sender, &TransferReceiver<I::Store>)> {
+        self.taken().map(|t| (t.number, &t.sender, &t.receiver))
     }
 
-    /// The plan that was taken first of those that are there, or the sender that is being asked.
+    /// The manifest that was taken first of those that are there, or the sender that is being
+    /// asked.
     #[must_use]
-    pub fn first(&self) -> Option<&PlanReceiver<I::Store>> {
+    pub fn first(&self) -> Option<&TransferReceiver<I::Store>> {
         let first = self.taken().next().or_else(|| self.all.first())?;
-        Some(&first.plan)
+        Some(&first.receiver)
     }
 
     /// How far the transfer is that [`Transfers::first`] gives.
@@ -196,7 +199,7 @@ impl<I: Intake> Transfers<I> {
             content_bytes: 0,
             numbers: Progressed::default(),
         };
-        self.first().map_or(waiting, PlanReceiver::progress)
+        self.first().map_or(waiting, TransferReceiver::progress)
     }
 
     /// What has been counted over all transfers.
@@ -204,11 +207,11 @@ impl<I: Intake> Transfers<I> {
         &self.counters
     }
 
-    /// What the plan receivers have counted, those that are gone included.
-    pub fn plan_counters(&self) -> PlanReceiverCounters {
+    /// What the transfer receivers have counted, those that are gone included.
+    pub fn transfer_counters(&self) -> TransferReceiverCounters {
         let mut sum = self.past;
         for transfer in &self.all {
-            sum += transfer.plan.counters();
+            sum += transfer.receiver.counters();
         }
         sum
     }
@@ -219,7 +222,7 @@ impl<I: Intake> Transfers<I> {
     #[inline]
     pub fn handle_block(&mut self, now: Instant, stream: u32, payload: &[u8]) {
         if let Some(transfer) = self.by_stream(stream) {
-            transfer.plan.handle_block(now, payload);
+            transfer.receiver.handle_block(now, payload);
         }
     }
 
@@ -227,7 +230,7 @@ impl<I: Intake> Transfers<I> {
     /// stores have finished. To be called once a turn.
     pub fn observe(&mut self, now: Instant, state_of: impl Fn(u32) -> Option<StreamState>) {
         for transfer in &mut self.all {
-            transfer.plan.poll_store(now);
+            transfer.receiver.handle_store(now);
         }
         for transfer in &mut self.all {
             if let Some(state) = transfer.stream.and_then(&state_of) {
@@ -238,17 +241,18 @@ impl<I: Intake> Transfers<I> {
     }
 
     /// A packet stream is over, and stood at `last`: ended, expired or reset.
-    pub fn stream_over(&mut self, now: Instant, stream: u32, last: Option<StreamState>) {
+    pub fn session_over(&mut self, now: Instant, stream: u32, last: Option<StreamState>) {
         if let Some(transfer) = self.by_stream(stream) {
             transfer.stream = None;
             if let Some(last) = last {
                 transfer.observe(now, last);
             }
-            transfer.plan.session_over(now);
+            transfer.receiver.session_over(now);
         }
     }
 
-    /// A mark was heard: follows its stream for its sender's transfer, or asks a new sender.
+    /// Takes a mark: follows its stream for a known sender's transfer, or asks a new sender what it
+    /// offers.
     pub fn mark(&mut self, now: Instant, heard: &Heard<'_>) {
         let &Heard { stream, mark, .. } = heard;
         // Reports go to the host that the packets and the NAKs belong to, and to no third one.
@@ -266,9 +270,9 @@ impl<I: Intake> Transfers<I> {
         if let Some(transfer) = self.all.iter_mut().find(|t| t.sender == sender) {
             if transfer.stream.is_none() && transfer.state != State::Leaving {
                 transfer.stream = Some(stream);
-                transfer.plan.session_back();
+                transfer.receiver.session_back();
             }
-            transfer.plan.mark(now, mark);
+            transfer.receiver.mark(now, mark);
             if transfer.state == State::Accepted {
                 self.verdicts.push_back(StreamVerdict::Genuine(stream));
             }
@@ -286,9 +290,9 @@ impl<I: Intake> Transfers<I> {
     }
 
     fn full(&mut self, sender: Sender) {
-        if self.turned_away.note(sender, false) {
+        if self.turned_away.note(sender, false, &mut self.counters) {
             self.counters.senders_full += 1;
-            let count = self.config.plans_max;
+            let count = self.config.transfers_max;
             let text = format!("{count} transfers are under way, the most taken at a time");
             self.refused(sender, text);
         }
@@ -298,24 +302,24 @@ impl<I: Intake> Transfers<I> {
         self.counters.senders_heard += 1;
         if let Err(text) = self.intake.admit(&sender) {
             self.counters.senders_refused += 1;
-            self.turned_away.note(sender, true);
+            self.turned_away.note(sender, true, &mut self.counters);
             self.unwanted(stream);
             return self.refused(sender, text);
         }
         let number = self.next_number;
         self.next_number = self.next_number.wrapping_add(1);
-        let mut config = self.config.plan.clone();
+        let mut config = self.config.receiver.clone();
         config.number = number;
         config.seed = config.seed.wrapping_add(number.into());
-        let mut plan = PlanReceiver::prospect(config, now);
-        plan.dial(now, sender.address, sender.session, receiver_count);
+        let mut receiver = TransferReceiver::prospect(config, now);
+        receiver.dial(now, sender.address, sender.session, receiver_count);
         self.all.push(Transfer {
             number,
             sender,
             stream: Some(stream),
             state: State::Asking,
             host_drops_before: None,
-            plan,
+            receiver,
         });
     }
 
@@ -323,21 +327,21 @@ impl<I: Intake> Transfers<I> {
 
     /// Looks at what a transfer's last step has led to.
     fn settle(&mut self, now: Instant, index: usize) {
-        if let Some(offer) = self.all[index].plan.offer() {
+        if let Some(offer) = self.all[index].receiver.offer() {
             self.offered(now, index, offer);
         }
         let transfer = &mut self.all[index];
-        let is_over = transfer.plan.is_over();
+        let is_over = transfer.receiver.is_over();
         if transfer.state == State::Asking && is_over && self.config.is_single {
-            // Refused for a reason that lies with this end: so would it be by the next.
+            // Refused for a reason that lies with this end: the next sender would refuse it too.
             transfer.state = State::Accepted;
         }
         match transfer.state {
-            State::Asking if is_over || transfer.plan.session().is_none() => {
+            State::Asking if is_over || transfer.receiver.session().is_none() => {
                 self.not_taken_in(index);
             }
             State::Asking => self.tell_name_taken(index),
-            State::Leaving => while transfer.plan.pop_event().is_some() {},
+            State::Leaving => while transfer.receiver.pop_event().is_some() {},
             State::Accepted => self.tell(index),
         }
     }
@@ -345,9 +349,9 @@ impl<I: Intake> Transfers<I> {
     /// Passes on the one thing that matters of a transfer which has not begun.
     fn tell_name_taken(&mut self, index: usize) {
         let transfer = self.all[index].number;
-        while let Some(event) = self.all[index].plan.pop_event() {
-            if matches!(event, PlanReceiverEvent::NameTaken { .. }) {
-                self.event(ObjectReceiverEvent::Plan { transfer, event });
+        while let Some(event) = self.all[index].receiver.pop_event() {
+            if matches!(event, TransferReceiverEvent::NameTaken { .. }) {
+                self.event(ObjectReceiverEvent::Transfer { transfer, event });
             }
         }
     }
@@ -355,12 +359,12 @@ impl<I: Intake> Transfers<I> {
     /// Passes on what happened in a transfer, and leaves it when it is over.
     fn tell(&mut self, index: usize) {
         let transfer = self.all[index].number;
-        while let Some(event) = self.all[index].plan.pop_event() {
-            self.event(ObjectReceiverEvent::Plan { transfer, event });
+        while let Some(event) = self.all[index].receiver.pop_event() {
+            self.event(ObjectReceiverEvent::Transfer { transfer, event });
         }
-        let plan = &self.all[index].plan;
-        if plan.is_over() && plan.is_idle() && !self.config.is_single {
-            let progress = plan.progress();
+        let receiver = &self.all[index].receiver;
+        if receiver.is_over() && receiver.is_idle() && !self.config.is_single {
+            let progress = receiver.progress();
             self.leave(index);
             self.event(ObjectReceiverEvent::Left { transfer, progress });
         }
@@ -370,9 +374,9 @@ impl<I: Intake> Transfers<I> {
         for index in 0..self.all.len() {
             self.settle(now, index);
         }
-        let is_gone = |t: &Transfer<I::Store>| t.state == State::Leaving && t.plan.is_idle();
+        let is_gone = |t: &Transfer<I::Store>| t.state == State::Leaving && t.receiver.is_idle();
         for transfer in self.all.iter().filter(|t| is_gone(t)) {
-            self.past += transfer.plan.counters();
+            self.past += transfer.receiver.counters();
         }
         self.all.retain(|transfer| !is_gone(transfer));
     }
@@ -385,18 +389,17 @@ impl<I: Intake> Transfers<I> {
         if let Some(stream) = stream {
             self.unwanted(stream);
         }
-        self.turned_away.note(sender, true);
+        self.turned_away.note(sender, true, &mut self.counters);
     }
 
-    /// The sender did not take this receiver in, or is not believed.
+    /// The sender refused this receiver, or is not believed.
     fn not_taken_in(&mut self, index: usize) {
         let transfer = &mut self.all[index];
         let sender = transfer.sender;
-        let mut events = std::iter::from_fn(|| transfer.plan.pop_event());
+        let mut events = std::iter::from_fn(|| transfer.receiver.pop_event());
         let text = events.find_map(|event| match event {
-            PlanReceiverEvent::Failed { text, .. } | PlanReceiverEvent::PassedOver { text, .. } => {
-                Some(text)
-            }
+            TransferReceiverEvent::Failed { text, .. }
+            | TransferReceiverEvent::PassedOver { text, .. } => Some(text),
             _ => None,
         });
         self.leave(index);
@@ -404,56 +407,56 @@ impl<I: Intake> Transfers<I> {
         self.refused(sender, text);
     }
 
-    /// A sender offers a plan: goes on with it, takes it, or declines.
+    /// A sender offers a manifest: goes on with it, takes it, or declines.
     fn offered(&mut self, now: Instant, index: usize, offer: Offer) {
         let sender = self.all[index].sender;
         match self.decide(&sender, &offer) {
             Decision::Continue(twin) => self.continue_in(now, twin, index),
             Decision::Take(store) => {
                 self.give_way(now, sender.address.ip());
-                self.counters.plans_accepted += 1;
+                self.counters.transfers_accepted += 1;
                 let transfer = &mut self.all[index];
                 transfer.state = State::Accepted;
-                transfer.plan.accept(now, store);
+                transfer.receiver.accept(now, store);
                 let transfer = transfer.number;
                 self.event(ObjectReceiverEvent::Accepted { transfer, offer });
             }
             Decision::Decline(decline) => {
-                self.counters.plans_declined += 1;
-                let plan = &mut self.all[index].plan;
-                plan.decline(now, decline.code, &decline.text);
+                self.counters.transfers_declined += 1;
+                let receiver = &mut self.all[index].receiver;
+                receiver.decline(now, decline.code, &decline.text);
                 self.leave(index);
                 self.refused(sender, decline.text);
             }
         }
     }
 
-    /// Ends the transfer that gives way to another plan of its sender.
+    /// Ends the transfer that gives way to another manifest of its sender.
     fn give_way(&mut self, now: Instant, host: IpAddr) {
         let former = self.all.iter().position(|t| self.gives_way(t, host));
         if let Some(index) = former {
             let text = "the sender gave this receiver up, and sends something else";
-            self.all[index].plan.cancel(now, text);
+            self.all[index].receiver.cancel(now, text);
             self.tell(index);
             self.leave(index);
         }
     }
 
     fn continue_in(&mut self, now: Instant, twin: usize, index: usize) {
-        self.counters.plans_continued += 1;
+        self.counters.transfers_continued += 1;
         let asked = &mut self.all[index];
-        asked.plan.withdraw(now);
+        asked.receiver.withdraw(now);
         asked.state = State::Leaving;
         let (sender, stream) = (asked.sender, asked.stream.take());
         let twin = &mut self.all[twin];
         let former = std::mem::replace(&mut twin.sender, sender);
         let former_stream = std::mem::replace(&mut twin.stream, stream);
-        twin.plan.redirect(now, sender.address, sender.session);
+        twin.receiver.redirect(now, sender.address, sender.session);
         let transfer = twin.number;
         if let Some(stream) = former_stream {
             self.unwanted(stream);
         }
-        self.turned_away.note(former, true);
+        self.turned_away.note(former, true, &mut self.counters);
         self.event(ObjectReceiverEvent::Continued { transfer, sender });
     }
 
@@ -479,7 +482,7 @@ impl<I: Intake> Transfers<I> {
     }
 
     fn event(&mut self, event: ObjectReceiverEvent) {
-        if self.events.len() >= EVENTS_MAX {
+        if self.events.len() >= INTAKE_EVENTS_MAX as usize {
             self.counters.events_lost += 1;
             self.events.pop_front();
         }
@@ -491,9 +494,9 @@ impl<I: Intake> Transfers<I> {
     /// Handles what happened on a control connection; `data` holds the bytes of
     /// [`LinkEvent::Data`].
     pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
-        if let Some(index) = self.all.iter().position(|t| t.plan.has_link(link)) {
-            let plan = &mut self.all[index].plan;
-            plan.handle_link(now, link, event, data);
+        if let Some(index) = self.all.iter().position(|t| t.receiver.has_link(link)) {
+            let receiver = &mut self.all[index].receiver;
+            receiver.handle_link(now, link, event, data);
             self.settle(now, index);
         } else if matches!(event, LinkEvent::Accepted { .. }) {
             self.strays.push_back(link);
@@ -507,22 +510,22 @@ impl<I: Intake> Transfers<I> {
         }
         let count = self.all.len();
         let mut order = (0..count).map(|n| (self.turn + n) % count);
-        let index = order.find(|&index| self.all[index].plan.has_link_command())?;
+        let index = order.find(|&index| self.all[index].receiver.has_link_command())?;
         self.turn = index + 1;
-        self.all[index].plan.poll_link()
+        self.all[index].receiver.poll_link()
     }
 
     /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
     pub fn link_sent(&mut self, link: LinkId, taken: usize) {
-        if let Some(transfer) = self.all.iter_mut().find(|t| t.plan.has_link(link)) {
-            transfer.plan.link_sent(link, taken);
+        if let Some(transfer) = self.all.iter_mut().find(|t| t.receiver.has_link(link)) {
+            transfer.receiver.link_sent(link, taken);
         }
     }
 
     /// The back end gave the connection that was asked for with `key` this number.
     pub fn link_opened(&mut self, key: u32, link: LinkId) {
         match self.by_number(key) {
-            Some(transfer) => transfer.plan.link_opened(key, link),
+            Some(transfer) => transfer.receiver.link_opened(key, link),
             None => self.strays.push_back(link),
         }
     }
@@ -530,7 +533,7 @@ impl<I: Intake> Transfers<I> {
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         for transfer in &mut self.all {
-            transfer.plan.handle_timeout(now);
+            transfer.receiver.handle_timeout(now);
         }
         self.settle_all(now);
     }
@@ -538,24 +541,24 @@ impl<I: Intake> Transfers<I> {
     /// When [`Transfers::handle_timeout`] is due.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.all.iter().filter_map(|t| t.plan.next_timeout()).min()
+        self.all
+            .iter()
+            .filter_map(|t| t.receiver.next_timeout())
+            .min()
     }
 }
 
 impl<S: Store> Transfer<S> {
-    /// Tells the plan where its packet stream is, and what the kernel has dropped in its time.
+    /// Tells the manifest where its packet stream is, and what the kernel has dropped in its time.
     fn observe(&mut self, now: Instant, mut state: StreamState) {
         let before = self.host_drops_before.get_or_insert(state.host_drops);
         state.host_drops = state.host_drops.saturating_sub(*before);
-        self.plan.observe(now, &state);
+        self.receiver.observe(now, &state);
     }
 }
 
 /// Optional features of the object profile that this end knows: none exist yet.
 const FEATURES: u16 = 0;
-
-/// Events kept for an owner that does not take them.
-const EVENTS_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests;

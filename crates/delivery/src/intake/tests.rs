@@ -4,15 +4,15 @@ use wire::object::{BlockHeader, Message, ObjectId, Refusal, VERSION, Welcome};
 
 use super::*;
 use crate::{
-    Entry, Plan, PlanId, PlanReceiverConfig,
+    Entry, Manifest, ManifestId, TransferReceiverConfig,
     memory::{MemoryContent, MemoryStore},
 };
 
-/// Admits all hosts but one, and accepts every plan but one.
+/// Admits all hosts but one, and accepts every manifest but one.
 #[derive(Debug, Default)]
 struct Choosy {
     barred: Option<IpAddr>,
-    unwanted: Option<PlanId>,
+    unwanted: Option<ManifestId>,
     asked: Vec<Sender>,
     accepted: u32,
 }
@@ -29,7 +29,7 @@ impl Intake for Choosy {
     }
 
     fn accept(&mut self, _sender: &Sender, offer: &Offer) -> Result<MemoryStore, Decline> {
-        if self.unwanted == Some(offer.plan) {
+        if self.unwanted == Some(offer.manifest) {
             let (code, text) = (ErrorCode::Exists, "it was received before".to_owned());
             return Err(Decline { code, text });
         }
@@ -39,12 +39,12 @@ impl Intake for Choosy {
 }
 
 fn single() -> Transfers<TakeFirst<MemoryStore>> {
-    let config = ObjectReceiverConfig::single(PlanReceiverConfig::new("r", 1));
+    let config = ObjectReceiverConfig::single(TransferReceiverConfig::new("r", 1));
     Transfers::new(config, TakeFirst::new(MemoryStore::default()))
 }
 
 fn serving(intake: Choosy) -> Transfers<Choosy> {
-    let config = ObjectReceiverConfig::serving(PlanReceiverConfig::new("r", 1));
+    let config = ObjectReceiverConfig::serving(TransferReceiverConfig::new("r", 1));
     Transfers::new(config, intake)
 }
 
@@ -117,21 +117,21 @@ fn say<I: Intake>(receiver: &mut Transfers<I>, link: u32, message: &Message<'_>)
     receiver.handle_link(at(1), LinkId(link), LinkEvent::Data, &bytes);
 }
 
-fn welcome(session: u64, plan: &Plan) -> Message<'static> {
+fn welcome(session: u64, manifest: &Manifest) -> Message<'static> {
     Message::Welcome(Welcome {
         version: VERSION,
         slot: 0,
-        plan: plan.id().0,
+        manifest: manifest.id().0,
         session,
         receiver_count: 1,
         report_interval_us: 1000,
         report_sqns: 0,
-        manifest_bytes: plan.manifest().len() as u64,
+        manifest_bytes: manifest.bytes().len() as u64,
         is_late: false,
     })
 }
 
-fn tree(name: &str) -> (Arc<Plan>, MemoryContent) {
+fn tree(name: &str) -> (Arc<Manifest>, MemoryContent) {
     MemoryContent::generate(vec![Entry::file(name, 9)], [0; 16], 1).unwrap()
 }
 
@@ -156,12 +156,12 @@ fn a_sender_that_refuses_is_left_for_the_next_that_is_heard() {
     );
     let reason = Refusal::Over;
     say(&mut receiver, 1, &Message::Refused { reason, text: "" });
-    receiver.observe(at(0), |_| None);
+    receiver.observe(at(1), |_| None);
 
-    hear(&mut receiver, at(0), 1, 1, 5);
-    assert_eq!(open(&mut receiver, at(0), 2), [], "it has refused");
-    hear(&mut receiver, at(0), 2, 1, 6);
-    assert_eq!(open(&mut receiver, at(0), 3), [sender(2, 6).address]);
+    hear(&mut receiver, at(1), 1, 1, 5);
+    assert_eq!(open(&mut receiver, at(1), 2), [], "it has refused");
+    hear(&mut receiver, at(1), 2, 1, 6);
+    assert_eq!(open(&mut receiver, at(1), 3), [sender(2, 6).address]);
     assert!(!receiver.is_over());
 }
 
@@ -188,14 +188,14 @@ fn a_sender_that_is_not_admitted_is_neither_dialled_nor_kept() {
 #[test]
 fn a_restarted_senders_plan_goes_on_with_what_is_held() {
     let mut receiver = serving(Choosy::default());
-    let (plan, content) = tree("a");
+    let (manifest, content) = tree("a");
     hear(&mut receiver, at(0), 1, 1, 5);
     open(&mut receiver, at(0), 1);
-    say(&mut receiver, 1, &welcome(5, &plan));
+    say(&mut receiver, 1, &welcome(5, &manifest));
     block(
         &mut receiver,
         BlockHeader::data(ObjectId::MANIFEST, 0),
-        plan.manifest(),
+        manifest.bytes(),
     );
     block(
         &mut receiver,
@@ -209,14 +209,14 @@ fn a_restarted_senders_plan_goes_on_with_what_is_held() {
     assert!(!open(&mut receiver, at(1), 10).is_empty());
     let mut all = receiver.all.iter();
     let asked = all.find(|t| t.sender == sender(1, 6)).unwrap();
-    let mut links = (10..20).filter(|&link| asked.plan.has_link(LinkId(link)));
+    let mut links = (10..20).filter(|&link| asked.receiver.has_link(LinkId(link)));
     let link = links.next().unwrap();
-    say(&mut receiver, link, &welcome(6, &plan));
+    say(&mut receiver, link, &welcome(6, &manifest));
     receiver.observe(at(1), |_| None);
-    assert_eq!(receiver.counters.plans_continued, 1);
+    assert_eq!(receiver.counters.transfers_continued, 1);
     assert_eq!(receiver.iter().count(), 1);
     assert_eq!(open(&mut receiver, at(1), 20), [sender(1, 6).address]);
-    say(&mut receiver, 20, &welcome(6, &plan));
+    say(&mut receiver, 20, &welcome(6, &manifest));
     receiver.observe(at(1), |_| None);
     assert_eq!(receiver.intake.accepted, 1, "no second store");
     let (_, whose, goes_on) = receiver.iter().next().unwrap();
@@ -228,13 +228,13 @@ fn a_restarted_senders_plan_goes_on_with_what_is_held() {
 #[test]
 fn a_plan_that_is_under_way_is_not_taken_from_another_host() {
     let mut receiver = serving(Choosy::default());
-    let (plan, _) = tree("a");
+    let (manifest, _) = tree("a");
     hear(&mut receiver, at(0), 1, 1, 5);
     open(&mut receiver, at(0), 1);
-    say(&mut receiver, 1, &welcome(5, &plan));
-    hear(&mut receiver, at(0), 2, 1, 6);
-    open(&mut receiver, at(0), 2);
-    say(&mut receiver, 2, &welcome(6, &plan));
+    say(&mut receiver, 1, &welcome(5, &manifest));
+    hear(&mut receiver, at(1), 2, 1, 6);
+    open(&mut receiver, at(1), 2);
+    say(&mut receiver, 2, &welcome(6, &manifest));
     let told = refusals(&mut receiver);
     assert_eq!((told.len(), told[0].0), (1, sender(2, 6)));
     assert!(
@@ -247,7 +247,7 @@ fn a_plan_that_is_under_way_is_not_taken_from_another_host() {
 #[test]
 fn bounds_of_transfers_and_manifests_are_kept_and_told() {
     let mut receiver = serving(Choosy::default());
-    receiver.config.plans_max = 1;
+    receiver.config.transfers_max = 1;
     for host in [1, 2, 3] {
         hear(&mut receiver, at(0), host, 1, host.into());
     }
@@ -258,31 +258,31 @@ fn bounds_of_transfers_and_manifests_are_kept_and_told() {
     );
     say(&mut receiver, 1, &welcome(1, &tree("a").0));
     say(&mut receiver, 2, &welcome(2, &tree("b").0));
-    receiver.config.plans_max = 9;
+    receiver.config.transfers_max = 9;
     receiver.config.manifest_bytes_max = 100;
     say(&mut receiver, 3, &welcome(3, &tree("c").0));
     hear(&mut receiver, at(0), 4, 1, 4);
-    receiver.config.plans_max = 1;
+    receiver.config.transfers_max = 1;
     hear(&mut receiver, at(0), 5, 1, 5);
     let told = refusals(&mut receiver);
     let texts: Vec<_> = told.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(told.len(), 3, "{texts:?}");
-    assert!(texts[0].contains("1 transfers are under way"), "{texts:?}");
-    assert!(texts[1].contains("manifests of"), "{texts:?}");
+    assert!(texts[0].contains("takes 1 transfers at once"), "{texts:?}");
+    assert!(texts[1].contains("all manifests together"), "{texts:?}");
     assert_eq!(told[2].0, sender(5, 5));
     assert_eq!(receiver.iter().count(), 1);
 }
 
 #[test]
 fn an_unwanted_plan_is_declined_with_the_owners_reason() {
-    let (plan, _) = tree("a");
+    let (manifest, _) = tree("a");
     let mut receiver = serving(Choosy {
-        unwanted: Some(plan.id()),
+        unwanted: Some(manifest.id()),
         ..Choosy::default()
     });
     hear(&mut receiver, at(0), 1, 1, 5);
     open(&mut receiver, at(0), 1);
-    say(&mut receiver, 1, &welcome(5, &plan));
+    say(&mut receiver, 1, &welcome(5, &manifest));
     assert_eq!(refusals(&mut receiver)[0].1, "it was received before");
     open(&mut receiver, at(1), 2);
     receiver.observe(at(1), |_| None);
@@ -292,33 +292,33 @@ fn an_unwanted_plan_is_declined_with_the_owners_reason() {
 }
 
 /// A receiver whose only transfer, `a` of host 1, was given up by its sender.
-fn given_up() -> (Transfers<Choosy>, Arc<Plan>) {
-    let config = ObjectReceiverConfig::single(PlanReceiverConfig::new("r", 1));
+fn given_up() -> (Transfers<Choosy>, Arc<Manifest>) {
+    let config = ObjectReceiverConfig::single(TransferReceiverConfig::new("r", 1));
     let mut receiver = Transfers::new(config, Choosy::default());
-    let (plan, _) = tree("a");
+    let (manifest, _) = tree("a");
     hear(&mut receiver, at(0), 1, 1, 5);
     open(&mut receiver, at(0), 1);
-    say(&mut receiver, 1, &welcome(5, &plan));
+    say(&mut receiver, 1, &welcome(5, &manifest));
     let header = BlockHeader::data(ObjectId::MANIFEST, 0);
-    block(&mut receiver, header, plan.manifest());
+    block(&mut receiver, header, manifest.bytes());
     let (code, text) = (ErrorCode::TimedOut, "no progress for 3 s");
     say(&mut receiver, 1, &Message::Error { code, text });
     receiver.observe(at(1), |_| None);
     assert!(!receiver.is_over());
-    (receiver, plan)
+    (receiver, manifest)
 }
 
 #[test]
 fn a_single_transfer_goes_on_when_the_sender_that_gave_it_up_sends_again() {
-    let (mut receiver, plan) = given_up();
+    let (mut receiver, manifest) = given_up();
     // Somebody else's offer is not waited for.
     hear(&mut receiver, at(1), 2, 1, 6);
     assert_eq!(open(&mut receiver, at(1), 2), []);
     hear(&mut receiver, at(1), 1, 2, 7);
     open(&mut receiver, at(1), 3);
-    say(&mut receiver, 3, &welcome(7, &plan));
+    say(&mut receiver, 3, &welcome(7, &manifest));
     receiver.observe(at(1), |_| None);
-    assert_eq!(receiver.counters.plans_continued, 1);
+    assert_eq!(receiver.counters.transfers_continued, 1);
     assert_eq!(receiver.intake.accepted, 1);
     let transfers: Vec<_> = receiver.iter().collect();
     assert_eq!((transfers.len(), *transfers[0].1), (1, sender(1, 7)));
@@ -335,17 +335,17 @@ fn a_single_transfer_gives_way_to_what_its_sender_sends_instead() {
     receiver.observe(at(1), |_| None);
     assert_eq!(receiver.intake.accepted, 2);
     assert!(!receiver.is_over());
-    let plans = receiver
+    let manifests = receiver
         .iter()
-        .map(|(number, _, plan)| (number, plan.plan_id()));
-    assert_eq!(plans.collect::<Vec<_>>(), [(1, Some(other.id()))]);
+        .map(|(number, _, receiver)| (number, receiver.manifest_id()));
+    assert_eq!(manifests.collect::<Vec<_>>(), [(1, Some(other.id()))]);
     let events = std::iter::from_fn(|| receiver.pop_event());
     let failed = events.filter(|event| {
         matches!(
             event,
-            ObjectReceiverEvent::Plan {
+            ObjectReceiverEvent::Transfer {
                 transfer: 0,
-                event: PlanReceiverEvent::Failed { .. },
+                event: TransferReceiverEvent::Failed { .. },
             }
         )
     });
@@ -360,8 +360,8 @@ fn one_transfer_of_a_service_can_be_cancelled() {
     }
     open(&mut receiver, at(0), 1);
     for (host, name) in [(1, "a"), (2, "b")] {
-        let (plan, _) = tree(name);
-        say(&mut receiver, host, &welcome(host.into(), &plan));
+        let (manifest, _) = tree(name);
+        say(&mut receiver, host, &welcome(host.into(), &manifest));
     }
     let numbers = |receiver: &Transfers<Choosy>| -> Vec<u32> {
         receiver.iter().map(|(number, ..)| number).collect()
@@ -383,8 +383,8 @@ fn a_receiver_that_waits_can_be_cancelled() {
     let event = receiver.pop_event();
     assert!(matches!(
         event,
-        Some(ObjectReceiverEvent::Plan {
-            event: PlanReceiverEvent::Failed { .. },
+        Some(ObjectReceiverEvent::Transfer {
+            event: TransferReceiverEvent::Failed { .. },
             ..
         })
     ));
@@ -396,7 +396,7 @@ fn a_receiver_that_waits_can_be_cancelled() {
 fn a_stream_that_is_found_again_is_followed_again() {
     let mut receiver = single();
     hear(&mut receiver, at(0), 1, 1, 5);
-    receiver.stream_over(at(1), stream(1, 1), None);
+    receiver.session_over(at(1), stream(1, 1), None);
     assert_eq!(receiver.all[0].stream, None);
     hear(&mut receiver, at(1), 2, 2, 6);
     assert_eq!(receiver.all[0].stream, None);
@@ -446,7 +446,7 @@ fn a_mark_that_names_another_host_or_another_profile_is_not_followed() {
 
 #[test]
 fn what_is_found_out_about_a_stream_is_told() {
-    let (plan, _) = tree("a");
+    let (manifest, _) = tree("a");
     let mut receiver = serving(Choosy {
         barred: Some(IpAddr::from([10, 0, 0, 2])),
         ..Choosy::default()
@@ -459,7 +459,7 @@ fn what_is_found_out_about_a_stream_is_told() {
     );
     assert_eq!(receiver.pop_verdict(), None, "not while it is asked");
     open(&mut receiver, at(0), 1);
-    say(&mut receiver, 1, &welcome(5, &plan));
+    say(&mut receiver, 1, &welcome(5, &manifest));
     hear(&mut receiver, at(0), 1, 1, 5);
     assert_eq!(
         receiver.pop_verdict(),

@@ -2,7 +2,7 @@
 //!
 //! It does not send, measure or choose whom to wait for. In: reports of receivers
 //! ([`RateControl::report`]) and whether the limit is in use ([`RateControl::steer`]). Out: a limit
-//! in bytes a second, or none, and who sets it.
+//! in bytes a second, or none, and the receiver that sets it.
 //!
 //! ```text
 //!          queue, or loss beyond 10 %, twice              no queue
@@ -20,14 +20,14 @@
 //! grows fourfold with every round of reports that tell of no queue, until none is needed: what is
 //! in flight is bounded by the flow window. The delivery rate of the first report of a queue is
 //! what the way carries. From there on **Cruise** goes up by 1 % at a time, faster the longer that
-//! goes well, and **Drain** sends 85 % of what arrives until the queue is gone. Alone that keeps a
-//! way full to 98 % with hardly a queue. A source that begins with much at once, as one of files,
-//! starts so before the first report ([`RateControl::start`]).
+//! goes well, and **Drain** sends 85 % of what arrives until the queue is gone. Alone on a path,
+//! that fills it to 98 % with hardly a queue. A source that begins with much data, such as files,
+//! starts like this before the first report ([`RateControl::start`]).
 //!
-//! Whoever fills queues until they overflow, as TCP does, would get everything from a sender that
-//! drains them. A queue that does not fall, or a share that is given up bit by bit, is thus taken
-//! for somebody else's: **Compete** is what one TCP connection with CUBIC would get in this place,
-//! a window over the time to an answer. Every few seconds it **Looks**: at half of that the queue
+//! A sender that fills queues until they overflow, as TCP does, would take everything from one that
+//! drains them. So a queue that does not fall, or a share that shrinks bit by bit, counts as
+//! another sender's: **Compete** is what one TCP connection with CUBIC would get in this place, a
+//! window over the time to an answer. Every few seconds it **Looks**: at half of that the queue
 //! empties within moments if nobody else is there.
 //!
 //! A report counts only when the mark it repeats left after the last change: it tells what that
@@ -62,7 +62,7 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-/// What a rate control is told at its beginning.
+/// The settings of a rate control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateConfig {
     /// The lowest limit, in bytes a second. Default 100,000.
@@ -83,6 +83,7 @@ impl Default for RateConfig {
 
 /// What sets the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RateCause {
     /// A queue of the network, or what it loses beyond what chance explains.
     Network,
@@ -99,7 +100,7 @@ impl fmt::Display for RateCause {
     }
 }
 
-/// Who sets the limit, and why.
+/// The receiver that sets the limit, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     /// The receiver's number.
@@ -118,9 +119,9 @@ pub struct RateControl {
     changed_at: Instant,
     receivers: BTreeMap<u32, Receiver>,
     limit: Option<RateLimit>,
-    /// What the way carried when it was last seen to be full.
+    /// The rate that the path carried when it was last seen to be full.
     ceiling: u64,
-    /// The highest ceiling since it was last known that nobody else is there.
+    /// The highest ceiling since the path was last known to be unshared.
     peak: u64,
     /// Growths in a row.
     steps: u32,
@@ -153,9 +154,9 @@ enum Phase {
         from: u64,
         until: Instant,
     },
-    /// Somebody else keeps the queue full: as much as a TCP connection in its place.
+    /// Another sender keeps the queue full: sends as much as a TCP connection in its place.
     Compete { share: Share, look_at: Instant },
-    /// Half of that for a moment: with nobody else, the queue empties.
+    /// Sends half of that for a moment: without another sender, the queue empties.
     Look { share: Share, until: Instant },
 }
 
@@ -306,7 +307,7 @@ impl RateControl {
         self.rate
     }
 
-    /// Who sets the limit; `None` while nobody does.
+    /// The receiver that sets the limit; `None` while none does.
     #[must_use]
     pub const fn limit(&self) -> Option<RateLimit> {
         self.limit
@@ -339,7 +340,7 @@ impl RateControl {
         self.set(now, if rate >= RAMP_END { 0 } else { rate });
     }
 
-    /// A receiver sees a queue, or loss that is none of chance: `loss` is then its share.
+    /// A receiver sees a queue, or more loss than chance explains: `loss` is then its share.
     fn congested(&mut self, now: Instant, slot: u32, loss: f64) {
         let report = self.receivers[&slot].last;
         let Phase::Drain {
@@ -354,13 +355,13 @@ impl RateControl {
             self.drain(now, slot, loss);
             self.peak = self.peak.max(self.ceiling);
             if loss == 0.0 && self.ceiling < part(self.peak, YIELD_MAX_PERCENT) {
-                // It was given up bit by bit, for the sake of queues that others make.
+                // The share shrank bit by bit, because of queues that others make.
                 self.compete(now, slot);
             }
             return;
         };
         if loss > 0.0 {
-            // What a full way would lose at this rate, were all that was lost its.
+            // The loss that a full path would cause at this rate.
             let expected = 1.0 - (1.0 - before) * from as f64 / self.rate as f64;
             let is_conclusive = from > 0 && before > 0.0 && expected < before / 2.0;
             if is_conclusive && loss > before / 2.0 {
@@ -403,9 +404,9 @@ impl RateControl {
         self.set(now, part(self.ceiling, 85));
     }
 
-    /// What arrives at a receiver that sees a queue or this share lost, as far as that is to be
-    /// believed: a busy host makes queues that are none, and measures too little, or too much when
-    /// it takes at once what came while it was busy.
+    /// The arrival rate of a receiver that sees a queue or this share lost, within believable
+    /// bounds: a busy host reports false queues, and measures too little, or too much when it takes
+    /// at once what came while it was busy.
     fn carried(&self, now: Instant, slot: u32, loss: f64) -> u64 {
         let arrived = self.receivers[&slot].delivery;
         if self.rate == 0 {
@@ -422,7 +423,7 @@ impl RateControl {
         arrived.max(floor).min(most)
     }
 
-    /// The loss is as high with less: it is not ours.
+    /// The loss is as high at a lower rate: this source does not cause it.
     fn is_chance(&mut self, now: Instant, slot: u32, loss: f64) {
         self.receivers
             .entry(slot)
@@ -437,7 +438,7 @@ impl RateControl {
         self.set(now, self.rate_before);
     }
 
-    /// A receiver sees no queue: with nobody who does, the way is used in full again.
+    /// A receiver sees no queue. When no receiver does, the path is used in full again.
     fn drained(&mut self, now: Instant) {
         let has_queue = self.receivers.values().any(|receiver| receiver.queues > 0);
         if matches!(self.phase, Phase::Drain { .. }) && !has_queue {
@@ -565,7 +566,7 @@ impl RateControl {
         self.cruise(now, part(share.carried, 97).max(self.config.rate_min));
     }
 
-    /// Every receiver has told what the last change did, or had the time to.
+    /// Every receiver has reported the effect of the last change, or had the time to.
     fn all_heard(&self, now: Instant) -> bool {
         let is_late = now >= self.changed_at + SILENCE_MAX;
         is_late || self.receivers.values().all(|receiver| receiver.was_heard)

@@ -177,14 +177,14 @@ impl World {
             tcp: None,
             tenths: vec![Tenth::default()],
         };
-        world.plan(Duration::from_secs_f64(world.model.begins), Event::Turn);
+        world.manifest(Duration::from_secs_f64(world.model.begins), Event::Turn);
         if let Some([from, _]) = world.model.rival {
-            world.plan(Duration::from_secs_f64(from), Event::TcpTurn);
+            world.manifest(Duration::from_secs_f64(from), Event::TcpTurn);
         }
         world
     }
 
-    fn plan(&mut self, after: Duration, event: Event) {
+    fn manifest(&mut self, after: Duration, event: Event) {
         self.serial += 1;
         self.events.insert((self.now + after, self.serial), event);
     }
@@ -298,11 +298,11 @@ impl World {
                 sent += PACKET_BYTES;
                 self.tenth().sent += 1;
                 match self.pass(PACKET_BYTES) {
-                    Some(after) => self.plan(after, Event::Arrives { position }),
+                    Some(after) => self.manifest(after, Event::Arrives { position }),
                     None => {
                         self.tenth().lost += 1;
                         if is_repair {
-                            self.plan(Duration::from_millis(50), Event::Asked { position });
+                            self.manifest(Duration::from_millis(50), Event::Asked { position });
                         }
                     }
                 }
@@ -321,12 +321,12 @@ impl World {
                     after += late;
                 }
                 let lead = self.source.next;
-                self.plan(after, Event::MarkArrives { left_us, lead });
+                self.manifest(after, Event::MarkArrives { left_us, lead });
             }
         }
         let next = self.source.due.max(self.now + Duration::from_micros(100));
         let next = next.min(self.source.mark_at);
-        self.plan(next.since(self.now), Event::Turn);
+        self.manifest(next.since(self.now), Event::Turn);
     }
 
     // The receiver.
@@ -354,7 +354,7 @@ impl World {
         for position in gap {
             self.receiver.missing.insert(position);
             let after = self.model.one_way + Duration::from_millis(1);
-            self.plan(after, Event::Asked { position });
+            self.manifest(after, Event::Asked { position });
         }
     }
 
@@ -387,7 +387,7 @@ impl World {
                 // On its way only: how old the echo is.
                 host_drops: now.since(echo_at).as_nanos() as u64,
             };
-            self.plan(one_way, Event::Reported(report, contiguous));
+            self.manifest(one_way, Event::Reported(report, contiguous));
         }
     }
 
@@ -416,7 +416,7 @@ impl World {
         let is_idle = tcp.out.is_empty();
         self.tcp = Some(tcp);
         self.tcp_send(if is_idle { 0 } else { BURST });
-        self.plan(Duration::from_millis(200), Event::TcpTurn);
+        self.manifest(Duration::from_millis(200), Event::TcpTurn);
     }
 
     fn acknowledged(&mut self, number: u64) {
@@ -471,7 +471,7 @@ impl World {
             tcp.out.insert(number);
             tcp.sent_at.insert(number, self.now);
             if let Some(after) = self.pass(TCP_BYTES) {
-                self.plan(after + self.model.one_way, Event::Acknowledged { number });
+                self.manifest(after + self.model.one_way, Event::Acknowledged { number });
             }
         }
     }

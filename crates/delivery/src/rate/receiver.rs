@@ -6,7 +6,7 @@ use base::Instant;
 
 use super::RateReport;
 
-/// What one receiver told.
+/// The state of one receiver, from its reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Receiver {
     pub(super) last: RateReport,

@@ -32,7 +32,8 @@ impl RateReport {
         QUEUE_MIN.max(self.round_trip / 8)
     }
 
-    /// By when its queue is gone when 85 % of what arrives are sent, and that is known.
+    /// The time until its queue is gone, and the sender knows it, when 85 % of what arrives is
+    /// sent.
     pub(super) fn drain_time(&self) -> Duration {
         self.queue_delay * 6 + MARK_INTERVAL * 2 + self.round_trip * 2
     }

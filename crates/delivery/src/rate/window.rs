@@ -1,8 +1,8 @@
 //! The congestion window of one TCP connection with CUBIC, in segments.
 //!
-//! It sends nothing: it is told what was acknowledged and when something was lost, and gives how
-//! much may be under way. [`super::RateControl`] keeps one to get what such a connection beside it
-//! would get, no more and no less.
+//! It sends nothing. In: what was acknowledged, and when something was lost. Out: how much may be
+//! under way. [`super::RateControl`] keeps one to get as much as such a connection on the same
+//! path.
 //!
 //! **Spec**: RFC 9438 sections 4.1 to 4.7, without slow start.
 
@@ -24,7 +24,7 @@ pub(super) struct CubicWindow {
 }
 
 impl CubicWindow {
-    /// A window of so many segments that was never cut.
+    /// A window of `segments` segments that was never cut.
     pub(super) const fn new(segments: f64) -> Self {
         Self {
             segments,
@@ -38,7 +38,7 @@ impl CubicWindow {
     /// Something was lost: to be called once a round trip at most.
     pub(super) fn lose(&mut self) {
         self.plateau = if self.segments < self.plateau {
-            // It was cut before it came back to its plateau: somebody else needs room.
+            // It was cut before it reached its plateau again: another connection needs room.
             self.segments * (1.0 + BETA) / 2.0
         } else {
             self.segments

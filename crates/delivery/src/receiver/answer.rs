@@ -1,23 +1,22 @@
-//! Answers to the end of a pass: what is lacking, or that nothing is.
-
-use std::time::Duration;
+//! Answers to the end of a pass: what is missing, or that nothing is.
 
 use base::Instant;
 use wire::object::{Message, ObjectId, PassEnd, RangeList, Ranges};
 
-use super::{PlanReceiver, Step};
+use super::{Step, TransferReceiver};
+use crate::parameters::{ANSWER_JITTER_MAX, MANIFEST_SETTLE};
 use crate::{RangeSet, Store, feedback::share};
 
-/// What the sender was told of what is held and lacking, and what it waits to be told.
+/// What the sender knows of this end's data, and what it waits to hear.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pass: Option<PendingPass>,
     /// The pass that was answered last.
     last_pass: u32,
-    /// HAVE was said on this connection. A proof before it would come from one that, as far as the
-    /// sender knows, holds nothing.
+    /// HAVE was sent on this connection. Without it, a proof would come from a receiver that, as
+    /// far as the sender knows, holds nothing.
     pub(super) is_have_told: bool,
-    /// The last answer was COMPLETE: a slab that turns out bad is asked for unasked.
+    /// The last answer was COMPLETE: a slab that turns out bad is then requested at once.
     pub(super) is_complete_told: bool,
 }
 
@@ -35,19 +34,19 @@ struct PendingPass {
     number: u32,
     /// The position that the packet stream has to pass first; low 32 bits.
     position: Option<u32>,
-    /// It is answered then even if the packet stream has not settled.
+    /// The deadline for the answer, even if the packet stream has not settled.
     settle_at: Instant,
-    /// Not before, so that the answers of many are spread.
+    /// The earliest time for the answer, so that the answers of many receivers are spread.
     answer_at: Instant,
 }
 
-impl<S: Store> PlanReceiver<S> {
+impl<S: Store> TransferReceiver<S> {
     pub(super) fn pass_ended(&mut self, now: Instant, end: &PassEnd) {
         let count = self
             .welcome
             .as_ref()
             .map_or(1, |welcome| welcome.receiver_count);
-        let jitter = JITTER_MAX.min(share(count));
+        let jitter = ANSWER_JITTER_MAX.min(share(count));
         let settle = match end.pass {
             0 => self.config.settle_timeout.min(MANIFEST_SETTLE),
             _ => self.config.settle_timeout,
@@ -76,8 +75,7 @@ impl<S: Store> PlanReceiver<S> {
         }
     }
 
-    /// When a pass that waits for an answer is to be looked at again; `None` while the store is
-    /// waited for.
+    /// When to look again at a pass that waits for an answer; `None` while it waits for the store.
     pub(super) fn answer_due(&self) -> Option<Instant> {
         let pass = self.answers.pass?;
         if matches!(self.step, Step::Offered | Step::Preparing) || self.link().is_none() {
@@ -124,15 +122,15 @@ impl<S: Store> PlanReceiver<S> {
         }
     }
 
-    /// Asks for what turned out wrong after everything seemed complete.
+    /// Requests slabs that turned out wrong after everything seemed complete.
     pub(super) fn answer_again(&mut self, now: Instant) {
         if self.answers.pass.is_none() && self.link().is_some() {
             self.answer(now, self.answers.last_pass);
         }
     }
 
-    /// Says what content is held, and that all is in place if it is: what a sender has to know of
-    /// one that is new to it.
+    /// Reports what content is held, and COMPLETE if all is in place: what a sender needs from a
+    /// receiver that is new to it.
     pub(super) fn send_standing(&mut self, now: Instant) {
         self.send_have(now);
         if let Some(done) = self.done {
@@ -140,7 +138,7 @@ impl<S: Store> PlanReceiver<S> {
         }
     }
 
-    /// Says what content is held; it also says that the manifest is.
+    /// Reports what content is held, which also means that the manifest is held.
     fn send_have(&mut self, now: Instant) {
         let Some(contents) = &self.contents else {
             return;
@@ -167,7 +165,7 @@ impl<S: Store> PlanReceiver<S> {
         self.scratch = scratch;
     }
 
-    /// Says what is lacking: of the manifest, or of content and seals.
+    /// Requests what is missing: of the manifest, or of content and seals.
     pub(super) fn send_lacking(&mut self, now: Instant, pass: u32) {
         let lacking = self.lacking();
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -188,7 +186,8 @@ impl<S: Store> PlanReceiver<S> {
         self.scratch = scratch;
     }
 
-    /// What is lacking, as few enough ranges; objects of which nothing is lacking are left out.
+    /// The missing ranges, merged until they are few enough; objects that are complete are left
+    /// out.
     fn lacking(&self) -> Vec<(ObjectId, RangeSet)> {
         let max = self.config.need_ranges_max;
         let of = |object, held: &RangeSet, len| {
@@ -198,15 +197,10 @@ impl<S: Store> PlanReceiver<S> {
         let manifest = self.manifest.as_ref();
         let manifest = manifest.and_then(|m| of(ObjectId::MANIFEST, m.held(), m.len()));
         let contents = self.contents.as_ref();
-        let content = contents.and_then(|c| of(ObjectId::CONTENT, &c.held, c.plan.content_bytes()));
+        let content =
+            contents.and_then(|c| of(ObjectId::CONTENT, &c.held, c.manifest.content_bytes()));
         let seals = contents.filter(|contents| !contents.are_seals_good());
         let seals = seals.and_then(|c| of(ObjectId::SEALS, c.seals.held(), c.seals.len()));
         [manifest, content, seals].into_iter().flatten().collect()
     }
 }
-
-/// Answers of many receivers are spread over 0.2 ms for each, at most over this.
-const JITTER_MAX: Duration = Duration::from_secs(1);
-
-/// The manifest is fetched over the connection sooner: everybody waits for it.
-const MANIFEST_SETTLE: Duration = Duration::from_millis(200);

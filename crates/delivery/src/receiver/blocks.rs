@@ -1,5 +1,5 @@
-//! The bytes of a plan on their way into the store: blocks of its objects, slabs that are hashed
-//! and compared, the commit.
+//! The bytes of a manifest on their way into the store: blocks of its objects, slabs that are
+//! hashed and compared, the commit.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use base::Instant;
 use wire::object::{Done, DoneNumbers, ErrorCode, Message, ObjectId};
 
 use super::{
-    BlockVerdict, PlanReceiver, PlanReceiverEvent, Step,
+    BlockVerdict, Step, TransferReceiver, TransferReceiverEvent,
     objects::{Compared, Contents},
 };
-use crate::{Plan, PlanError, PlanId, RangeSet, Store};
+use crate::{Manifest, ManifestError, ManifestId, RangeSet, Store};
 
-impl<S: Store> PlanReceiver<S> {
+impl<S: Store> TransferReceiver<S> {
     /// Keeps a piece of an object, wherever it came from.
     pub(super) fn take(
         &mut self,
@@ -35,7 +35,7 @@ impl<S: Store> PlanReceiver<S> {
                 self.verdict(put)
             }
             ObjectId::SEALS => {
-                // Later ones are not those that the content was compared with.
+                // Later seals differ from those that the content was compared with.
                 let (Some(contents), Step::Preparing | Step::Receiving) =
                     (&mut self.contents, self.step)
                 else {
@@ -59,10 +59,10 @@ impl<S: Store> PlanReceiver<S> {
             return self.unplaced();
         };
         let end = offset.checked_add(data.len() as u64);
-        let Some(end) = end.filter(|&end| end <= contents.plan.content_bytes()) else {
+        let Some(end) = end.filter(|&end| end <= contents.manifest.content_bytes()) else {
             return self.verdict(None);
         };
-        // What is held may be verified already: nothing is written over it.
+        // Held bytes may be verified already, so nothing is written over them.
         let (mut at, mut rest, mut is_new) = (offset, data, false);
         loop {
             let gap = contents.held.missing_in(at..end).next();
@@ -85,8 +85,9 @@ impl<S: Store> PlanReceiver<S> {
         if !is_new {
             return self.verdict(Some(false));
         }
+        self.content_at.get_or_insert(now);
         if contents.next_unasked().is_some() {
-            self.poll_store(now);
+            self.handle_store(now);
         }
         BlockVerdict::Taken
     }
@@ -122,35 +123,35 @@ impl<S: Store> PlanReceiver<S> {
         let (Some(manifest), Some(welcome)) = (&mut self.manifest, &self.welcome) else {
             return;
         };
-        if Plan::id_of(manifest.bytes()) != PlanId(welcome.plan) {
-            // Somebody else's blocks were in it: the connection will bring the right ones.
+        if Manifest::id_of(manifest.bytes()) != ManifestId(welcome.manifest) {
+            // It contained forged blocks: the connection will bring the right ones.
             manifest.discard();
             self.counters.manifests_bad += 1;
             return;
         }
         let bytes = manifest.take();
         self.manifest = None;
-        match Plan::from_manifest(bytes, &self.config.limits) {
-            Ok(plan) => self.plan_known(now, Arc::new(plan)),
-            Err(error) => self.plan_refused(now, &error),
+        match Manifest::from_bytes(bytes, &self.config.limits) {
+            Ok(manifest) => self.manifest_known(now, Arc::new(manifest)),
+            Err(error) => self.manifest_refused(now, &error),
         }
     }
 
-    fn plan_known(&mut self, now: Instant, plan: Arc<Plan>) {
-        self.events.push_back(PlanReceiverEvent::PlanKnown {
-            entries: plan.entry_count(),
-            bytes: plan.content_bytes(),
+    fn manifest_known(&mut self, now: Instant, manifest: Arc<Manifest>) {
+        self.events.push_back(TransferReceiverEvent::ManifestKnown {
+            entries: manifest.entry_count(),
+            bytes: manifest.content_bytes(),
         });
-        self.contents = Some(Contents::new(Arc::clone(&plan), self.config.ranges_max));
+        self.contents = Some(Contents::new(Arc::clone(&manifest), self.config.ranges_max));
         self.step = Step::Preparing;
         if let Some(store) = &mut self.store {
-            store.prepare(&plan);
+            store.prepare(&manifest);
         }
-        self.poll_store(now);
+        self.handle_store(now);
     }
 
-    fn plan_refused(&mut self, now: Instant, error: &PlanError) {
-        self.fail(now, ErrorCode::PlanRefused, &error.to_string());
+    fn manifest_refused(&mut self, now: Instant, error: &ManifestError) {
+        self.fail(now, ErrorCode::ManifestRefused, &error.to_string());
     }
 
     pub(super) fn prepared(&mut self, now: Instant, held: &RangeSet) {
@@ -158,7 +159,7 @@ impl<S: Store> PlanReceiver<S> {
             return;
         };
         self.step = Step::Receiving;
-        let len = contents.plan.content_bytes();
+        let len = contents.manifest.content_bytes();
         for range in held.iter().filter(|range| range.end <= len) {
             contents.note(range);
         }
@@ -187,7 +188,7 @@ impl<S: Store> PlanReceiver<S> {
         };
         match contents.check_seals() {
             Some(true) => {
-                for slab in 0..contents.plan.slab_count() {
+                for slab in 0..contents.manifest.slab_count() {
                     let compared = self.contents.as_mut().map(|c| c.compare(slab));
                     self.compared(now, slab, compared.unwrap_or(Compared::Open));
                 }
@@ -203,17 +204,17 @@ impl<S: Store> PlanReceiver<S> {
             return;
         };
         self.counters.slabs_bad += 1;
-        let Some(plan) = self.plan() else {
+        let Some(manifest) = self.manifest() else {
             return;
         };
-        let file = &plan.files()[plan.slab(slab).file as usize];
-        let path = plan.path_of(file).escape_ascii().to_string();
-        if times >= self.config.slab_attempts_max {
+        let file = &manifest.files()[manifest.slab(slab).file as usize];
+        let path = manifest.path_of(file).escape_ascii().to_string();
+        if u32::from(times) >= self.config.slab_attempts_max {
             let text = format!("{path}: the content came out wrong {times} times");
             return self.fail(now, ErrorCode::HashMismatch, &text);
         }
         self.events
-            .push_back(PlanReceiverEvent::SlabBad { slab, path });
+            .push_back(TransferReceiverEvent::SlabBad { slab, path });
     }
 
     /// Goes on to the commit once every slab is verified; asks again for those that were wrong.
@@ -226,7 +227,7 @@ impl<S: Store> PlanReceiver<S> {
             if let Some(store) = &mut self.store {
                 store.commit();
             }
-            self.poll_store(now);
+            self.handle_store(now);
         } else if self.answers.is_complete_told && contents.is_quiet() && !contents.is_whole() {
             self.answer_again(now);
         }
@@ -237,25 +238,27 @@ impl<S: Store> PlanReceiver<S> {
             return;
         };
         let streams = self.stream.totals();
+        let time = now.since(self.content_at.unwrap_or(self.started_at));
         let numbers = DoneNumbers {
-            bytes: contents.plan.content_bytes(),
+            bytes: contents.manifest.content_bytes(),
             lost: streams.missed,
             repairs_asked: streams.repairs_asked,
             repairs_got: streams.repairs_got,
-            time_ns: u64::try_from(now.since(self.started_at).as_nanos()).unwrap_or(u64::MAX),
+            time_ns: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
         };
-        let root = contents.plan.tree_root(contents.seals.bytes());
+        let root = contents.manifest.tree_root(contents.seals.bytes());
         self.step = Step::Delivered;
         let done = Done { root, numbers };
         self.done = Some(done);
         self.events
-            .push_back(PlanReceiverEvent::Delivered { root, numbers });
+            .push_back(TransferReceiverEvent::Delivered { root, numbers });
         if self.is_given_up() {
             // Nobody wants to know any more.
             return self.over(now);
         }
         self.look_on(now);
-        // Without content all is in place before the end of pass 0 is answered: with that, then.
+        // Without content everything is in place before the answer to pass 0, so that answer
+        // carries the proof.
         if self.answers.is_have_told {
             self.tell(now, &Message::Done(done));
         }

@@ -1,16 +1,19 @@
-//! What a plan receiver is told, and what it tells.
+//! The settings of a transfer receiver, and its events.
 
 use std::{net::SocketAddr, ops::Range, time::Duration};
 
+use crate::parameters::{
+    GIVE_UP_AFTER, NEED_RANGES_MAX, RANGES_MAX, SETTLE_TIMEOUT, SLAB_ATTEMPTS_MAX,
+};
 use wire::object::{DoneNumbers, ErrorCode, Phase, Progressed};
 
 #[cfg(doc)]
 use crate::LinkCommand;
-use crate::{HASH_LEN, Hash, Key, PlanId, PlanLimits};
+use crate::{HASH_LEN, Hash, Key, ManifestId, ManifestLimits};
 
 base::counters! {
-    /// What a plan receiver has counted.
-    pub struct PlanReceiverCounters: "plan_receiver" {
+    /// What a transfer receiver has counted.
+    pub struct TransferReceiverCounters: "transfer_receiver" {
         block_bytes: Bytes, "object bytes taken from the packet stream";
         fill_bytes: Bytes, "object bytes taken from the control connection";
         blocks_early: Packets, "blocks that came before this end could place them";
@@ -27,7 +30,7 @@ base::counters! {
         settled_late: Events, "answers given before the packet stream had settled";
         dialled: Events, "control connections asked for";
         senders_passed_over: Events, "senders that did not take this receiver in";
-        redirected: Events, "sessions of a restarted sender in which the plan went on";
+        redirected: Events, "sessions of a restarted sender in which the manifest went on";
         given_up: Events, "senders that gave this receiver up, or left while it put files in place";
         not_believed: Events, "senders that did not show that they have the key";
         connections_lost: Events, "control connections that ended without a word";
@@ -36,38 +39,37 @@ base::counters! {
     }
 }
 
-/// Everything a plan receiver can be told, with its defaults.
+/// All settings of a transfer receiver, with their defaults.
 #[derive(Clone, Debug)]
-pub struct PlanReceiverConfig {
+pub struct TransferReceiverConfig {
     /// By which its connections are asked for: the key of [`LinkCommand::Open`]. Unique among the
     /// receivers that share a back end. Default 0.
     pub number: u32,
-    /// What this receiver is called; unique among the receivers of a session. Cut to 255 bytes.
+    /// The name of this receiver; unique among the receivers of a session. Cut to 255 bytes.
     pub name: String,
     /// Tells two runs of this receiver apart: random.
     pub instance: u64,
-    /// Seed of the jitter, and with the instance of what makes the keys of a connection its own:
-    /// random.
+    /// Random seed of the jitter and, with the instance, of the nonces of connections.
     pub seed: u64,
     /// With a key, only a sender that has it is believed. Default: none.
     pub key: Option<Key>,
-    /// What a plan may have at most.
-    pub limits: PlanLimits,
-    /// How long a pass's end waits for the packet stream to settle. Default 1 s.
+    /// What a manifest may have at most.
+    pub limits: ManifestLimits,
+    /// How long a pass's end waits for the packet stream to settle.
     pub settle_timeout: Duration,
-    /// Without a connection for so long, the transfer has failed, also after the sender has given
-    /// this receiver up, but never while the store puts everything in place; before the sender has
-    /// taken this receiver in, another sender is waited for instead. Default 30 s.
+    /// The transfer fails after this time without a connection, also after the sender has given
+    /// this receiver up, but never while the store puts files in place. Before the sender has
+    /// admitted this receiver, it waits for another sender instead.
     pub give_up_after: Duration,
-    /// The most ranges of content noted; 16 bytes each. Default 65,536.
+    /// The most ranges of content noted; 16 bytes each.
     pub ranges_max: usize,
-    /// The most ranges asked for after a pass. Default 8192.
+    /// The most ranges asked for after a pass.
     pub need_ranges_max: usize,
-    /// How often one slab may come out wrong. Default 3.
-    pub slab_attempts_max: u8,
+    /// How often one slab may come out wrong.
+    pub slab_attempts_max: u32,
 }
 
-impl PlanReceiverConfig {
+impl TransferReceiverConfig {
     /// The defaults, for a receiver called `name`.
     #[must_use]
     pub fn new(name: impl Into<String>, instance: u64) -> Self {
@@ -77,19 +79,20 @@ impl PlanReceiverConfig {
             instance,
             seed: instance,
             key: None,
-            limits: PlanLimits::default(),
-            settle_timeout: Duration::from_secs(1),
-            give_up_after: Duration::from_secs(30),
-            ranges_max: 65_536,
-            need_ranges_max: 8_192,
-            slab_attempts_max: 3,
+            limits: ManifestLimits::default(),
+            settle_timeout: SETTLE_TIMEOUT,
+            give_up_after: GIVE_UP_AFTER,
+            ranges_max: RANGES_MAX as usize,
+            need_ranges_max: NEED_RANGES_MAX as usize,
+            slab_attempts_max: SLAB_ATTEMPTS_MAX,
         }
     }
 }
 
-impl PlanReceiverConfig {
-    /// The most that [`PlanReceiver::held_memory_bytes`](crate::PlanReceiver::held_memory_bytes)
-    /// can be, whatever a sender does.
+impl TransferReceiverConfig {
+    /// The most that
+    /// [`TransferReceiver::held_memory_bytes`](crate::TransferReceiver::held_memory_bytes) can be,
+    /// whatever a sender does.
     #[must_use]
     pub const fn memory_bytes_max(&self) -> usize {
         let objects = 3;
@@ -102,7 +105,7 @@ impl PlanReceiverConfig {
 /// Memory for one slab: its state, its hash and its seal.
 const SLAB_BYTES: usize = 8 + 2 * HASH_LEN;
 
-/// A plan that a sender offers, before anything was kept for it.
+/// A manifest that a sender offers, before anything was kept for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Where the sender's control connection is.
@@ -110,7 +113,7 @@ pub struct Offer {
     /// The sender's session; another one after its restart.
     pub session: u64,
     /// What is offered: the same after a restart of the sender.
-    pub plan: PlanId,
+    pub manifest: ManifestId,
     /// Bytes of its manifest.
     pub manifest_bytes: u64,
 }
@@ -128,36 +131,38 @@ pub enum BlockVerdict {
 
 /// Something that happened in a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PlanReceiverEvent {
-    /// A sender did not take this receiver in, or is not believed: another one is waited for.
+#[non_exhaustive]
+pub enum TransferReceiverEvent {
+    /// A sender refused this receiver, or has not shown the key: the receiver waits for another
+    /// sender.
     PassedOver {
         /// Which.
         peer: SocketAddr,
         /// Why.
         text: String,
     },
-    /// The sender has a receiver of this name already, which may be one that was killed and that it
-    /// still believes in: this receiver goes on trying for some seconds. Told once.
+    /// The sender already has a receiver of this name, perhaps one that was killed and that the
+    /// sender still counts as live: this receiver keeps trying for some seconds. Given once.
     NameTaken {
         /// Which sender.
         peer: SocketAddr,
     },
-    /// The sender took this receiver in.
+    /// The sender admitted this receiver.
     Joined {
         /// Its number.
         slot: u32,
         /// What is going to be delivered.
-        plan: PlanId,
+        manifest: ManifestId,
     },
-    /// The sender has given this receiver up: it is waited for, with what is held, until it sends
-    /// again or the time without a connection is over. Or the sender has left while files are being
-    /// put in place: that is finished all the same, and decides how the receiver ends.
+    /// The sender has given this receiver up. The receiver keeps what it holds and waits until the
+    /// sender sends again or the time without a connection is over. If the sender left while files
+    /// are being put in place, that is finished and decides how the receiver ends.
     GivenUp {
         /// Why, as the sender says.
         text: String,
     },
     /// The manifest is here and acceptable.
-    PlanKnown {
+    ManifestKnown {
         /// Entries in it.
         entries: usize,
         /// Bytes of content.
@@ -170,8 +175,8 @@ pub enum PlanReceiverEvent {
         /// Its file.
         path: String,
     },
-    /// Everything is verified, synced and in place; the sender has been told, unless it had given
-    /// this receiver up while the store was at work: then the transfer is over with this.
+    /// Everything is verified, synced and in place, and the sender knows. If the sender gave this
+    /// receiver up while the store worked, the transfer ends with this event.
     Delivered {
         /// One hash over everything.
         root: Hash,
@@ -189,12 +194,12 @@ pub enum PlanReceiverEvent {
     },
 }
 
-/// How far a plan receiver is.
+/// How far a transfer receiver is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiverProgress {
     /// What it is doing.
     pub phase: Phase,
-    /// Bytes of content in the plan; 0 before it is known.
+    /// Bytes of content in the manifest; 0 before it is known.
     pub content_bytes: u64,
     /// The numbers.
     pub numbers: Progressed,

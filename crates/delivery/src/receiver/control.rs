@@ -1,16 +1,17 @@
-//! The control connection of a plan receiver: dialling, greeting, and what the sender's messages
-//! mean.
+//! The control connection of a transfer receiver: dialling, greeting, and what the sender's
+//! messages mean.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
 use base::{Instant, LinkEvent, LinkId, earliest};
 use wire::object::{
     Block, Decoder, ErrorCode, MANIFEST_HEADER_LEN, Message, PassEnd, Refusal, Seals, Welcome,
 };
 
-use super::{BlockVerdict, Offer, PlanReceiver, PlanReceiverEvent, Step, objects::Bytes};
+use super::{BlockVerdict, Offer, Step, TransferReceiver, TransferReceiverEvent, objects::Bytes};
+use crate::parameters::READING_RESTS_MAX;
 use crate::{
-    PlanId, Store,
+    ManifestId, Store,
     control::{Answer, Call, Links, NameTaken, Talks},
 };
 
@@ -20,8 +21,8 @@ pub(super) struct Sender {
     call: Call,
     /// Since when there has been no connection that was welcomed.
     lost_at: Instant,
-    /// What the sender said when it gave this receiver up: it is not dialled in that session again,
-    /// and may come back in another one.
+    /// The sender's reason for giving this receiver up: it is not dialled again in that session,
+    /// and may come back in another.
     given_up: Option<String>,
 }
 
@@ -31,7 +32,8 @@ pub(super) enum Reading {
     /// It is, and was since it last rested.
     #[default]
     On,
-    /// It is again, and nothing has come since it rested: it does not rest again before.
+    /// Reading has resumed, and nothing has arrived since: it does not pause again before something
+    /// has.
     Due,
     /// It is left unread until then, or until the store has caught up.
     Rests { until: Instant },
@@ -46,10 +48,10 @@ impl Reading {
     }
 }
 
-impl<S: Store> PlanReceiver<S> {
+impl<S: Store> TransferReceiver<S> {
     /// Names the sender: `session` and `receiver_count` as in its mark, `peer` the address the mark
     /// came from with the mark's control port. The caller has checked that the address is unicast
-    /// and the SPM's own. Ignored while a sender is named: [`PlanReceiver::session`] says who.
+    /// and the SPM's own. Ignored while a sender is named: [`TransferReceiver::session`] says who.
     pub fn dial(&mut self, now: Instant, peer: SocketAddr, session: u64, receiver_count: u32) {
         if self.sender.is_none() && !self.is_over() {
             self.sender = Some(self.sender_at(now, peer, session, receiver_count));
@@ -65,9 +67,9 @@ impl<S: Store> PlanReceiver<S> {
         }
     }
 
-    /// The sender was restarted, or is reached another way: the same plan goes on in this session.
-    /// What is held stays; what was in doubt between the two ends is said anew. Ignored when the
-    /// transfer is over.
+    /// The sender was restarted, or is reached another way: the same manifest continues in this
+    /// session. What is held stays; messages whose arrival is unknown are sent again. Ignored when
+    /// the transfer is over.
     pub fn redirect(&mut self, now: Instant, peer: SocketAddr, session: u64) {
         if self.is_over() {
             return;
@@ -78,8 +80,8 @@ impl<S: Store> PlanReceiver<S> {
         self.forget_stream(now);
     }
 
-    /// The plan that the sender offers, while the owner is to say whether it is wanted: by
-    /// [`PlanReceiver::accept`] or [`PlanReceiver::decline`].
+    /// The manifest that the sender offers, until the owner answers by [`TransferReceiver::accept`]
+    /// or [`TransferReceiver::decline`].
     #[must_use]
     pub fn offer(&self) -> Option<Offer> {
         let (Step::Offered, Some(welcome), Some((peer, session))) =
@@ -90,12 +92,12 @@ impl<S: Store> PlanReceiver<S> {
         Some(Offer {
             peer,
             session,
-            plan: PlanId(welcome.plan),
+            manifest: ManifestId(welcome.manifest),
             manifest_bytes: welcome.manifest_bytes,
         })
     }
 
-    /// Takes the offered plan, into `store`.
+    /// Takes the offered manifest, into `store`.
     pub fn accept(&mut self, now: Instant, store: S) {
         if self.step == Step::Offered {
             self.store = Some(store);
@@ -103,15 +105,15 @@ impl<S: Store> PlanReceiver<S> {
         }
     }
 
-    /// Does not take the offered plan; the sender is told why. The transfer is over.
+    /// Declines the offered manifest, and tells the sender why. The transfer is over.
     pub fn decline(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if self.step == Step::Offered {
             self.fail(now, code, text);
         }
     }
 
-    /// Leaves the sender without a word, as if the connection were lost: another receiver of this
-    /// process goes on with the plan. The transfer is over.
+    /// Leaves the sender silently, as if the connection were lost: another receiver of this process
+    /// continues the manifest. The transfer is over.
     pub fn withdraw(&mut self, now: Instant) {
         if let Some(link) = self.any_link() {
             self.caller.links.abort(link);
@@ -119,26 +121,29 @@ impl<S: Store> PlanReceiver<S> {
         self.over(now);
     }
 
-    /// The sender has taken this receiver in, and the connection is up.
+    /// The sender has admitted this receiver, and the connection is up.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.link().is_some()
     }
 
     /// The sender has given this receiver up, which keeps what it holds and waits for a new session
-    /// of the same plan: [`PlanReceiver::redirect`].
+    /// of the same manifest: [`TransferReceiver::redirect`].
     #[must_use]
     pub fn is_given_up(&self) -> bool {
         self.sender.as_ref().is_some_and(|s| s.given_up.is_some())
     }
 
-    /// The plan that the sender named when it took this receiver in.
+    /// The manifest that the sender named when it admitted this receiver.
     #[must_use]
-    pub fn plan_id(&self) -> Option<PlanId> {
-        self.welcome.as_ref().map(|welcome| PlanId(welcome.plan))
+    pub fn manifest_id(&self) -> Option<ManifestId> {
+        self.welcome
+            .as_ref()
+            .map(|welcome| ManifestId(welcome.manifest))
     }
 
-    /// Bytes of the manifest that the sender named; within the limits once the plan is accepted.
+    /// Bytes of the manifest that the sender named; within the limits once the manifest is
+    /// accepted.
     #[must_use]
     pub fn manifest_bytes(&self) -> u64 {
         self.welcome
@@ -146,8 +151,8 @@ impl<S: Store> PlanReceiver<S> {
             .map_or(0, |welcome| welcome.manifest_bytes)
     }
 
-    /// The sender's address and the session, once a sender is named. `None` again when it did not
-    /// take this receiver in: another one may be named.
+    /// The sender's address and the session, once a sender is named. `None` again when it refused
+    /// this receiver: another one may be named.
     #[must_use]
     pub fn session(&self) -> Option<(SocketAddr, u64)> {
         let sender = self.sender.as_ref();
@@ -157,6 +162,7 @@ impl<S: Store> PlanReceiver<S> {
     /// Handles what happened on a control connection; `data` holds the bytes of
     /// [`LinkEvent::Data`].
     pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        self.contract.tell_time(now);
         match event {
             LinkEvent::Opened => {
                 if let Some(sender) = &mut self.sender {
@@ -187,7 +193,7 @@ impl<S: Store> PlanReceiver<S> {
             .link_opened(sender.map(|sender| &mut sender.call), link);
     }
 
-    /// The connection on which the sender has taken this receiver in.
+    /// The connection on which the sender has admitted this receiver.
     pub(super) fn link(&self) -> Option<LinkId> {
         self.sender.as_ref()?.call.link()
     }
@@ -203,13 +209,13 @@ impl<S: Store> PlanReceiver<S> {
         earliest(sender.call.due(), give_up)
     }
 
-    /// Not while the store commits: it may be done after it was called a failure.
+    /// Not while the store commits: a failure could be reported although the commit succeeds.
     fn give_up_at(&self, sender: &Sender) -> Option<Instant> {
         (self.step != Step::Committing).then(|| sender.lost_at + self.config.give_up_after)
     }
 
-    /// The store is done: a sender that is not connected is looked for from now on, as it wants the
-    /// proof.
+    /// The store is done: a sender that is not connected is dialled from now on, because it needs
+    /// the proof.
     pub(super) fn look_on(&mut self, now: Instant) {
         if let Some(sender) = self.sender.as_mut().filter(|s| s.call.link().is_none()) {
             sender.lost_at = now;
@@ -259,15 +265,16 @@ impl<S: Store> PlanReceiver<S> {
         }
     }
 
-    /// The sender does not take this receiver in: another one may be named. A mark is easily forged
-    /// and an earlier transfer may just be closing, so neither ends the wait for a sender.
+    /// The sender refuses this receiver, and another sender may be named. A mark is easily forged,
+    /// and an earlier transfer may just be closing, so a refusal does not end the wait for a
+    /// sender.
     fn look_elsewhere(&mut self, now: Instant, text: &str) {
         self.hang_up();
         self.counters.senders_passed_over += 1;
         if let Some(sender) = self.sender.take() {
             let (peer, text) = (sender.call.peer, text.to_owned());
             self.events
-                .push_back(PlanReceiverEvent::PassedOver { peer, text });
+                .push_back(TransferReceiverEvent::PassedOver { peer, text });
         }
         self.forget_stream(now);
     }
@@ -296,9 +303,9 @@ impl<S: Store> PlanReceiver<S> {
         self.feedback.disconnected();
     }
 
-    /// Leaves the connection unread while the disk is behind: blocks that find no room would have
-    /// to be sent again. A disk that hangs is not waited for without a look now and then, or the
-    /// sender would take the connection for dead.
+    /// Leaves the connection unread while the disk is behind: blocks without room would need to be
+    /// sent again. While a disk hangs, the connection is read now and then, or the sender would
+    /// take it for dead.
     pub(super) fn check_reading(&mut self, now: Instant) {
         let Some(link) = self.link() else {
             if let Reading::Rests { .. } = self.reading {
@@ -347,9 +354,9 @@ impl<S: Store> PlanReceiver<S> {
         if self
             .welcome
             .as_ref()
-            .is_some_and(|first| first.plan != welcome.plan)
+            .is_some_and(|first| first.manifest != welcome.manifest)
         {
-            let (code, text) = (ErrorCode::Protocol, "the sender changed its plan");
+            let (code, text) = (ErrorCode::Protocol, "the sender changed its manifest");
             self.tell(now, &Message::Error { code, text });
             return self.left(now, code, text);
         }
@@ -359,7 +366,8 @@ impl<S: Store> PlanReceiver<S> {
         match self.step {
             Step::Joining if self.store.is_some() => self.joined(now),
             Step::Joining => self.step = Step::Offered,
-            // It is the same plan, after the connection was lost: tell the sender where we are.
+            // It is the same manifest, after the connection was lost: reports again how far this
+            // end is.
             Step::Manifest => self.send_lacking(now, 0),
             Step::Receiving | Step::Committing | Step::Delivered => self.send_standing(now),
             // The sender may have asked on the former connection, and does not ask again.
@@ -380,15 +388,16 @@ impl<S: Store> PlanReceiver<S> {
         let bytes = welcome.manifest_bytes;
         if bytes > max || bytes < MANIFEST_HEADER_LEN as u64 {
             let text = format!("a manifest of {bytes} bytes where {max} are allowed");
-            return self.fail(now, ErrorCode::PlanRefused, &text);
+            return self.fail(now, ErrorCode::ManifestRefused, &text);
         }
         let len = usize::try_from(bytes).expect("checked against the limit");
         self.manifest = Some(Bytes::new(len, self.config.ranges_max));
         self.step = Step::Manifest;
         self.started_at = now;
-        let (slot, plan) = (welcome.slot, PlanId(welcome.plan));
+        self.content_at = None;
+        let (slot, manifest) = (welcome.slot, ManifestId(welcome.manifest));
         self.events
-            .push_back(PlanReceiverEvent::Joined { slot, plan });
+            .push_back(TransferReceiverEvent::Joined { slot, manifest });
         if welcome.is_late {
             self.send_lacking(now, 0);
         }
@@ -402,18 +411,19 @@ impl<S: Store> PlanReceiver<S> {
         if reason == Refusal::DuplicateName {
             let taken = sender.call.name_taken(now);
             if taken == NameTaken::First {
-                // Before it is known whether the other one of this name lives.
+                // It is not known yet whether the other receiver of this name lives.
                 let peer = sender.call.peer;
-                self.events.push_back(PlanReceiverEvent::NameTaken { peer });
+                self.events
+                    .push_back(TransferReceiverEvent::NameTaken { peer });
             }
             is_passing = taken != NameTaken::ForGood || self.welcome.is_some();
         }
-        // A sender that was restarted at the same port is heard of by its new session's mark.
+        // The mark of its new session announces a sender that was restarted at the same port.
         if is_passing {
             self.caller.links.abort(link);
             return self.lost(now, link);
         }
-        // Over, after that: the other one was alive, and is done.
+        // After that it is over: the other receiver was alive, and is done.
         let is_duplicate = sender.call.is_name_taken();
         let is_passing = matches!(
             reason,
@@ -431,8 +441,8 @@ impl<S: Store> PlanReceiver<S> {
         self.left(now, ErrorCode::Limit, &text);
     }
 
-    /// The sender does not go on with this receiver. What is being put in place is whole, whoever
-    /// still wants to know of it: that goes on.
+    /// The sender has given this receiver up. If the store is putting verified files in place, that
+    /// continues; otherwise the transfer waits for the sender.
     fn left(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if self.step == Step::Committing {
             self.given_up(now, code, text);
@@ -441,8 +451,8 @@ impl<S: Store> PlanReceiver<S> {
         }
     }
 
-    /// The sender does not wait for this receiver any longer. Nothing is wrong at this end, and
-    /// whoever sends again sends the same plan: what is held is kept for that.
+    /// The sender does not wait for this receiver any longer. Nothing is wrong at this end, and a
+    /// sender that comes back sends the same manifest: what is held is kept for it.
     fn given_up(&mut self, now: Instant, code: ErrorCode, text: &str) {
         if !matches!(
             self.step,
@@ -458,7 +468,8 @@ impl<S: Store> PlanReceiver<S> {
         }
         self.answers.forget();
         let text = text.to_owned();
-        self.events.push_back(PlanReceiverEvent::GivenUp { text });
+        self.events
+            .push_back(TransferReceiverEvent::GivenUp { text });
     }
 
     fn block(&mut self, now: Instant, block: &Block<'_>) {
@@ -469,7 +480,7 @@ impl<S: Store> PlanReceiver<S> {
     }
 
     fn seals_known(&mut self, now: Instant, link: LinkId, seals: &Seals) {
-        // What is verified was so by the seals that were known then.
+        // Slabs that are verified were compared with the seals known then.
         let (Some(contents), Step::Preparing | Step::Receiving) = (&mut self.contents, self.step)
         else {
             return;
@@ -483,7 +494,7 @@ impl<S: Store> PlanReceiver<S> {
 
     fn acknowledged(&mut self, now: Instant) {
         if self.step == Step::Delivered {
-            self.events.push_back(PlanReceiverEvent::Acknowledged);
+            self.events.push_back(TransferReceiverEvent::Acknowledged);
             self.tell(now, &Message::Bye);
             self.over(now);
         }
@@ -496,7 +507,7 @@ impl<S: Store> PlanReceiver<S> {
     }
 }
 
-impl<S: Store> Talks for PlanReceiver<S> {
+impl<S: Store> Talks for TransferReceiver<S> {
     fn links(&mut self) -> &mut Links {
         &mut self.caller.links
     }
@@ -517,6 +528,3 @@ impl<S: Store> Talks for PlanReceiver<S> {
         true
     }
 }
-
-/// A connection that is left unread is looked at so often: well below the patience of its peer.
-const READING_RESTS_MAX: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! The receiver of a plan: takes blocks from wherever they come, says what it lacks, proves what it
-//! has.
+//! The receiver of a manifest: takes blocks from wherever they come, says what it lacks, proves
+//! what it has.
 //!
 //! It does not know packets or disks. Its owner hands in payloads and the packet stream's position;
 //! a [`Store`] keeps the bytes. The control connection goes to the one address it is told to dial.
@@ -15,20 +15,21 @@
 //! A receiver made without a store stops at `Offered`, until its owner has looked at the offer.
 //!
 //! Invariants: nothing is allocated from what a sender claims before its offer was accepted, and
-//! never beyond the plan limits; a byte counts as held only after the store took it, and a byte
+//! never beyond the manifest limits; a byte counts as held only after the store took it, and a byte
 //! that is held is never written again, unless its slab came out wrong; `Delivered` is told only
 //! after every slab's hash was compared and the store has committed.
 
-use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 
-use base::{Instant, LinkId, earliest};
+use base::{Contract, Instant, LinkId, earliest};
 use wire::{
     object::{BlockHeader, Done, ErrorCode, Message, Welcome},
     pgm::Mark,
 };
 
+use crate::parameters::TRANSFER_LINGER;
 use crate::{
-    LinkCommand, Plan, Store, StoreEvent, StreamState,
+    LinkCommand, Manifest, Store, StoreEvent, StreamState,
     control::{Caller, Identity},
     feedback::{Feedback, Habit},
 };
@@ -40,8 +41,8 @@ mod blocks;
 
 mod config;
 pub use config::{
-    BlockVerdict, Offer, PlanReceiverConfig, PlanReceiverCounters, PlanReceiverEvent,
-    ReceiverProgress,
+    BlockVerdict, Offer, ReceiverProgress, TransferReceiverConfig, TransferReceiverCounters,
+    TransferReceiverEvent,
 };
 
 mod control;
@@ -56,10 +57,10 @@ use reports::Told;
 mod stream;
 use stream::Stream;
 
-/// Receives one plan.
+/// Receives one manifest.
 #[derive(Debug)]
-pub struct PlanReceiver<S> {
-    config: PlanReceiverConfig,
+pub struct TransferReceiver<S> {
+    config: TransferReceiverConfig,
     /// None until the sender's offer was accepted.
     store: Option<S>,
     caller: Caller,
@@ -75,9 +76,12 @@ pub struct PlanReceiver<S> {
     feedback: Feedback,
     told: Told,
     started_at: Instant,
+    /// When the first content came.
+    content_at: Option<Instant>,
     done: Option<Done>,
-    events: VecDeque<PlanReceiverEvent>,
-    counters: PlanReceiverCounters,
+    events: VecDeque<TransferReceiverEvent>,
+    counters: TransferReceiverCounters,
+    contract: Contract,
     /// Where ranges are put together on their way to the connection.
     scratch: Vec<u8>,
 }
@@ -86,7 +90,7 @@ pub struct PlanReceiver<S> {
 enum Step {
     /// The sender has not taken this receiver in.
     Joining,
-    /// The owner is to say whether the plan is wanted, and where to.
+    /// The owner is to say whether the manifest is wanted, and where to.
     Offered,
     /// The manifest comes in.
     Manifest,
@@ -99,24 +103,24 @@ enum Step {
     /// The sender is told until it acknowledges.
     Delivered,
     /// Nothing is left to do.
-    Over { since: Instant },
+    Over { since: Instant, is_delivered: bool },
 }
 
-impl<S: Store> PlanReceiver<S> {
-    /// A receiver into `store` that has not been told whom to dial; it takes the first plan that it
-    /// is offered.
+impl<S: Store> TransferReceiver<S> {
+    /// A receiver into `store` that has not been told whom to dial; it takes the first manifest
+    /// that it is offered.
     #[must_use]
-    pub fn new(config: PlanReceiverConfig, store: S, now: Instant) -> Self {
+    pub fn new(config: TransferReceiverConfig, store: S, now: Instant) -> Self {
         Self {
             store: Some(store),
             ..Self::prospect(config, now)
         }
     }
 
-    /// A receiver that has not been told whom to dial. Its owner looks at the plan it is offered,
-    /// [`PlanReceiver::offer`], before anything is kept for it.
+    /// A receiver that has not been told whom to dial. Its owner looks at the manifest it is
+    /// offered, [`TransferReceiver::offer`], before anything is kept for it.
     #[must_use]
-    pub fn prospect(config: PlanReceiverConfig, now: Instant) -> Self {
+    pub fn prospect(config: TransferReceiverConfig, now: Instant) -> Self {
         let identity = Identity {
             name: config.name.clone(),
             instance: config.instance,
@@ -138,9 +142,11 @@ impl<S: Store> PlanReceiver<S> {
             feedback: Feedback::new(now, Habit::Objects),
             told: Told::nothing(now),
             started_at: now,
+            content_at: None,
             done: None,
             events: VecDeque::new(),
-            counters: PlanReceiverCounters::default(),
+            counters: TransferReceiverCounters::default(),
+            contract: Contract::default(),
             scratch: Vec::new(),
         }
     }
@@ -160,8 +166,9 @@ impl<S: Store> PlanReceiver<S> {
     }
 
     /// Takes what the packet stream tells. Cheap; to be called once a turn, and a last time before
-    /// [`PlanReceiver::session_over`].
+    /// [`TransferReceiver::session_over`].
     pub fn observe(&mut self, now: Instant, stream: &StreamState) {
+        self.contract.tell_time(now);
         self.stream.observe(stream);
         // The sender waits for a receiver that does not move: what the disk cannot take now would
         // have to be sent again.
@@ -196,7 +203,7 @@ impl<S: Store> PlanReceiver<S> {
     }
 
     /// Takes what the store has finished. To be called when the store says so, or once a turn.
-    pub fn poll_store(&mut self, now: Instant) {
+    pub fn handle_store(&mut self, now: Instant) {
         self.ask_store();
         while let Some(event) = self.store.as_mut().and_then(Store::poll_event) {
             match event {
@@ -216,6 +223,7 @@ impl<S: Store> PlanReceiver<S> {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.contract.tell_time(now);
         if self.is_over() {
             if self.links_due().is_some_and(|due| due <= now) {
                 self.caller.links.abort_all();
@@ -223,7 +231,7 @@ impl<S: Store> PlanReceiver<S> {
             return;
         }
         self.check_call(now);
-        self.poll_store(now);
+        self.handle_store(now);
         self.try_answer(now);
         self.check_pos(now);
         self.check_report(now);
@@ -240,7 +248,7 @@ impl<S: Store> PlanReceiver<S> {
         self.caller.links.contains(link)
     }
 
-    /// True when [`PlanReceiver::poll_link`] has something to give.
+    /// True when [`TransferReceiver::poll_link`] has something to give.
     #[must_use]
     pub fn has_link_command(&self) -> bool {
         self.caller.links.has_command()
@@ -252,11 +260,11 @@ impl<S: Store> PlanReceiver<S> {
     }
 
     /// The next event.
-    pub fn pop_event(&mut self) -> Option<PlanReceiverEvent> {
+    pub fn pop_event(&mut self) -> Option<TransferReceiverEvent> {
         self.events.pop_front()
     }
 
-    /// When [`PlanReceiver::handle_timeout`] is due.
+    /// When [`TransferReceiver::handle_timeout`] is due.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         if self.is_over() {
@@ -267,8 +275,8 @@ impl<S: Store> PlanReceiver<S> {
         earliest(self.call_due(), earliest(own, reports))
     }
 
-    /// True when nothing is left to do, in success or failure. [`PlanReceiver::is_idle`] says when
-    /// the last words are out.
+    /// True when nothing is left to do, in success or failure. [`TransferReceiver::is_idle`] says
+    /// when the last words are out.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         matches!(self.step, Step::Over { .. })
@@ -286,10 +294,18 @@ impl<S: Store> PlanReceiver<S> {
         self.done.as_ref()
     }
 
-    /// The plan, once its manifest is known.
+    /// The manifest, once its manifest is known.
     #[must_use]
-    pub fn plan(&self) -> Option<&Arc<Plan>> {
-        self.contents.as_ref().map(|contents| &contents.plan)
+    pub fn manifest(&self) -> Option<&Arc<Manifest>> {
+        self.contents.as_ref().map(|contents| &contents.manifest)
+    }
+
+    /// The root of each file in the manifest's order, once all content and its seals are here.
+    pub fn file_roots(&self) -> Option<impl Iterator<Item = (&[u8], crate::Hash)>> {
+        let contents = self.contents.as_ref().filter(|it| it.is_whole())?;
+        let (manifest, seals) = (&contents.manifest, contents.seals.bytes());
+        let files = manifest.files().iter();
+        Some(files.map(|file| (manifest.path_of(file), manifest.root_of(file, seals))))
     }
 
     /// How far this receiver is.
@@ -298,18 +314,20 @@ impl<S: Store> PlanReceiver<S> {
         let report = self.report();
         ReceiverProgress {
             phase: report.phase,
-            content_bytes: self.plan().map_or(0, |plan| plan.content_bytes()),
+            content_bytes: self
+                .manifest()
+                .map_or(0, |manifest| manifest.content_bytes()),
             numbers: report.numbers,
         }
     }
 
-    /// Where the bytes go, once a plan was accepted.
+    /// Where the bytes go, once a manifest was accepted.
     #[must_use]
     pub const fn store(&self) -> Option<&S> {
         self.store.as_ref()
     }
 
-    /// Where the bytes go, once a plan was accepted.
+    /// Where the bytes go, once a manifest was accepted.
     pub const fn store_mut(&mut self) -> Option<&mut S> {
         self.store.as_mut()
     }
@@ -319,14 +337,15 @@ impl<S: Store> PlanReceiver<S> {
     pub fn held_slabs(&self) -> impl Iterator<Item = Range<u64>> {
         let contents = self.contents.iter();
         contents.flat_map(|contents| {
-            let all = (0..contents.plan.slab_count()).map(|slab| contents.plan.slab(slab).range());
+            let all = (0..contents.manifest.slab_count())
+                .map(|slab| contents.manifest.slab(slab).range());
             all.filter(|range| contents.held.contains(range))
         })
     }
 
-    /// Bytes of memory for what it knows of the plan: the manifest, the state of each slab, and
-    /// ranges; at most [`PlanReceiverConfig::memory_bytes_max`]. The content is the store's, and
-    /// the connection has a queue of its own, of 1 MiB at most.
+    /// Bytes of memory for what it knows of the manifest: the manifest, the state of each slab, and
+    /// ranges; at most [`TransferReceiverConfig::memory_bytes_max`]. The content is the store's,
+    /// and the connection has a queue of its own, of 1 MiB at most.
     #[must_use]
     pub fn held_memory_bytes(&self) -> usize {
         let manifest = self.manifest.as_ref().map_or(0, Bytes::memory_bytes);
@@ -336,7 +355,7 @@ impl<S: Store> PlanReceiver<S> {
 
     /// What has been counted.
     #[must_use]
-    pub const fn counters(&self) -> &PlanReceiverCounters {
+    pub const fn counters(&self) -> &TransferReceiverCounters {
         &self.counters
     }
 
@@ -351,10 +370,10 @@ impl<S: Store> PlanReceiver<S> {
 
     /// When a sender that does not read the last words is not waited for any longer.
     fn links_due(&self) -> Option<Instant> {
-        let Step::Over { since } = self.step else {
+        let Step::Over { since, .. } = self.step else {
             return None;
         };
-        (!self.caller.links.is_idle()).then(|| since + LINGER)
+        (!self.caller.links.is_idle()).then(|| since + TRANSFER_LINGER)
     }
 
     /// The transfer has failed at this end; the sender is told.
@@ -376,15 +395,19 @@ impl<S: Store> PlanReceiver<S> {
         }
         let text = text.to_owned();
         self.events
-            .push_back(PlanReceiverEvent::Failed { code, text });
+            .push_back(TransferReceiverEvent::Failed { code, text });
         self.over(now);
     }
 
     fn over(&mut self, now: Instant) {
-        self.step = Step::Over { since: now };
+        let is_delivered = match self.step {
+            Step::Over { is_delivered, .. } => is_delivered,
+            step => step == Step::Delivered,
+        };
+        self.step = Step::Over {
+            since: now,
+            is_delivered,
+        };
         self.hang_up();
     }
 }
-
-/// How long the last words may take.
-const LINGER: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
-//! What a receiver holds of the three objects of its plan.
+//! What a receiver holds of the three objects of its manifest.
 //!
 //! ```text
-//!   manifest  bytes in memory until whole, then checked against the plan id
+//!   manifest  bytes in memory until whole, then checked against the manifest id
 //!   content   ranges only; the bytes are in the store. Slabs: lacking -> asked -> computed -> good
 //!   seals     bytes in memory until whole, then checked against their hash
 //! ```
@@ -11,7 +11,7 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use crate::{HASH_LEN, Hash, Plan, RangeSet, hash_bytes};
+use crate::{HASH_LEN, Hash, Manifest, RangeSet, hash_bytes};
 
 /// Bytes of an object that is kept in memory.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Bytes {
 /// The content and its seals.
 #[derive(Debug)]
 pub(super) struct Contents {
-    pub(super) plan: Arc<Plan>,
+    pub(super) manifest: Arc<Manifest>,
     pub(super) held: RangeSet,
     slabs: Vec<SlabState>,
     computed: Vec<u8>,
@@ -117,18 +117,18 @@ pub(super) enum Compared {
     /// One of the two is not known yet.
     Open,
     Good,
-    /// It has to be fetched again; it came out wrong so many times.
+    /// It has to be fetched again; its hash was wrong this many times.
     Bad(u8),
 }
 
 impl Contents {
-    /// Nothing held of `plan`, whose slabs were checked against the limits.
-    pub(super) fn new(plan: Arc<Plan>, ranges_max: usize) -> Self {
-        let slabs = (0..plan.slab_count()).map(|index| SlabState {
-            lacking: plan.slab(index).len,
+    /// Nothing held of `manifest`, whose slabs were checked against the limits.
+    pub(super) fn new(manifest: Arc<Manifest>, ranges_max: usize) -> Self {
+        let slabs = (0..manifest.slab_count()).map(|index| SlabState {
+            lacking: manifest.slab(index).len,
             step: Step::Lacking,
         });
-        let seals_len = plan.slab_count() as usize * HASH_LEN;
+        let seals_len = manifest.slab_count() as usize * HASH_LEN;
         Self {
             held: RangeSet::new(ranges_max),
             slabs: slabs.collect(),
@@ -141,15 +141,15 @@ impl Contents {
             unasked: Vec::new(),
             asked: 0,
             bad: BTreeMap::new(),
-            plan,
+            manifest,
         }
     }
 
-    /// Bytes of memory beside the store's: for each slab and each range.
+    /// Bytes of memory besides the store's: for each slab and each range.
     pub(super) fn memory_bytes(&self) -> usize {
         let slabs = self.slabs.len() * size_of::<SlabState>() + self.computed.len();
-        let plan = self.plan.manifest().len();
-        plan + slabs + self.seals.memory_bytes() + range_bytes(&self.held)
+        let manifest = self.manifest.bytes().len();
+        manifest + slabs + self.seals.memory_bytes() + range_bytes(&self.held)
     }
 
     /// Notes a range as written. False when it cannot be noted: it counts as lacking.
@@ -157,14 +157,14 @@ impl Contents {
         let Self {
             held,
             slabs,
-            plan,
+            manifest,
             unasked,
             ..
         } = self;
         let noted = held.insert(range, |new| {
             let mut at = new.start;
             while at < new.end {
-                let slab = plan.slab_at(at);
+                let slab = manifest.slab_at(at);
                 let stop = slab.range().end.min(new.end);
                 let state = &mut slabs[slab.index as usize];
                 let part = u32::try_from(stop - at).expect("part of a slab");
@@ -214,7 +214,7 @@ impl Contents {
         if !self.are_seals_good || state.step != Step::Computed {
             return Compared::Open;
         }
-        let slab_at = self.plan.slab(slab);
+        let slab_at = self.manifest.slab(slab);
         if self.computed[place.clone()] == self.seals.bytes()[place] {
             state.step = Step::Good;
             self.good += 1;
@@ -231,9 +231,9 @@ impl Contents {
         Compared::Bad(times)
     }
 
-    /// The length and hash that the seals have to have. False when they contradict the plan.
+    /// The length and hash that the seals have to have. False when they contradict the manifest.
     pub(super) fn expect_seals(&mut self, bytes: u64, hash: &Hash) -> bool {
-        if bytes != self.plan.seals_bytes() {
+        if bytes != self.manifest.seals_bytes() {
             return false;
         }
         if self.seals_hash.is_some_and(|known| known != *hash) {
@@ -276,12 +276,12 @@ impl Contents {
 
     /// True when every byte and every seal is here.
     pub(super) fn is_whole(&self) -> bool {
-        self.held.bytes() == self.plan.content_bytes() && self.are_seals_good
+        self.held.bytes() == self.manifest.content_bytes() && self.are_seals_good
     }
 
     /// True when every slab is verified.
     pub(super) fn is_verified(&self) -> bool {
-        self.are_seals_good && self.good == self.plan.slab_count()
+        self.are_seals_good && self.good == self.manifest.slab_count()
     }
 
     /// True when the store owes no answer about a slab.
@@ -304,10 +304,10 @@ mod tests {
         let entries = (0..50)
             .map(|n| Entry::file(&format!("{n:02}"), n % 3))
             .collect();
-        let (plan, _) = MemoryContent::generate(entries, [0; 16], 1).unwrap();
-        let slabs = plan.slab_count();
-        let len = plan.content_bytes();
-        let mut contents = Contents::new(plan, 10);
+        let (manifest, _) = MemoryContent::generate(entries, [0; 16], 1).unwrap();
+        let slabs = manifest.slab_count();
+        let len = manifest.content_bytes();
+        let mut contents = Contents::new(manifest, 10);
         assert!(contents.note(1..len));
         assert!(contents.note(0..2));
         let mut asked = 0;
@@ -320,8 +320,8 @@ mod tests {
 
     #[test]
     fn wrong_seals_are_discarded_and_wrong_slabs_lacked_again() {
-        let (plan, _) = MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
-        let mut contents = Contents::new(plan, 10);
+        let (manifest, _) = MemoryContent::generate(vec![Entry::file("a", 9)], [0; 16], 1).unwrap();
+        let mut contents = Contents::new(manifest, 10);
         assert!(contents.note(0..9));
         contents.asked();
         assert_eq!(contents.computed(0, &[7; 32]), Compared::Open);
@@ -343,8 +343,8 @@ mod tests {
     #[test]
     fn a_wrong_slab_is_lacked_again_though_no_range_is_left_to_note_it() {
         let entries = ["a", "b", "c"].map(|name| Entry::file(name, 9)).to_vec();
-        let (plan, _) = MemoryContent::generate(entries, [0; 16], 1).unwrap();
-        let mut contents = Contents::new(plan, 1);
+        let (manifest, _) = MemoryContent::generate(entries, [0; 16], 1).unwrap();
+        let mut contents = Contents::new(manifest, 1);
         let seals = [8; 96];
         assert!(contents.expect_seals(96, &hash_bytes(&seals)));
         assert_eq!(contents.seals.put(0, &seals), Some(true));

@@ -1,15 +1,15 @@
-//! What a plan receiver tells its sender unasked: how far it is, and where it stands in the packet
-//! stream.
+//! What a transfer receiver reports unasked: its progress, and its position in the packet stream.
 
 use std::time::Duration;
 
 use base::Instant;
 use wire::object::{Message, Phase, Progress, Progressed};
 
-use super::{PlanReceiver, Step, objects::Contents};
+use super::{Step, TransferReceiver, objects::Contents};
 use crate::{
     Store,
-    feedback::{KEEP_ALIVE, Timing, interval},
+    feedback::{Timing, interval},
+    parameters::KEEP_ALIVE,
 };
 
 /// The last PROGRESS, and when it was.
@@ -37,7 +37,7 @@ impl Told {
     }
 }
 
-impl<S: Store> PlanReceiver<S> {
+impl<S: Store> TransferReceiver<S> {
     pub(super) fn report(&self) -> Progress {
         let contents = self.contents.as_ref();
         let is_whole = contents.is_some_and(Contents::is_whole);
@@ -47,6 +47,10 @@ impl<S: Store> PlanReceiver<S> {
             Step::Receiving if is_whole => Phase::Verifying,
             Step::Receiving => Phase::Receiving,
             Step::Committing => Phase::Committing,
+            Step::Over {
+                is_delivered: false,
+                ..
+            } => Phase::Failed,
             Step::Delivered | Step::Over { .. } => Phase::Done,
         };
         let streams = self.stream.totals();
@@ -61,8 +65,8 @@ impl<S: Store> PlanReceiver<S> {
         Progress { phase, numbers }
     }
 
-    /// How long after the last PROGRESS the next is due, and over how long those are spread that
-    /// all receivers want to say at once. None without a connection.
+    /// The time from one PROGRESS to the next, and the time over which the receivers spread those
+    /// that are due at once. None without a connection.
     fn report_after(&self) -> Option<(Duration, Duration)> {
         self.link()?;
         let interval = interval(self.welcome.as_ref()?);

@@ -1,9 +1,9 @@
-//! What a plan receiver knows of its packet streams.
+//! What a transfer receiver knows of its packet streams.
 
 use crate::{StreamCounts, StreamState};
 
 /// The packet stream that is followed, and what those before it have counted: a restarted sender's
-/// plan goes on in a new one.
+/// manifest continues in a new one.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     /// Its next position, as it counts; only the low 32 bits are compared. None before the first.

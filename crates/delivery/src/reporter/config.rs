@@ -1,8 +1,9 @@
-//! What a reporter is told and what it tells.
+//! The settings of a reporter, and its events.
 
 use wire::object::{ErrorCode, Refusal};
 
 use crate::Key;
+use crate::parameters::SESSIONS_MAX;
 
 base::counters! {
     /// What a reporter has counted.
@@ -15,11 +16,12 @@ base::counters! {
         not_believed: Events, "senders that did not show that they have the key";
         messages_ignored: Events, "control messages without a meaning here";
         violations: Events, "connections closed because the sender broke the protocol";
+        parted_unreported: Events, "good-byes without a report: too many senders to wait for";
         events_lost: Events, "events overwritten because nobody took them";
     }
 }
 
-/// Everything a reporter can be told, with its defaults.
+/// All settings of a reporter, with their defaults.
 #[derive(Clone, Debug)]
 pub struct ReporterConfig {
     /// What this receiver is called; unique among the receivers of a session. Cut to 255 bytes.
@@ -31,7 +33,7 @@ pub struct ReporterConfig {
     pub seed: u64,
     /// With a key, only a sender that has it is believed and reported to. Default: none.
     pub key: Option<Key>,
-    /// The most sessions reported on at once. Default 1024.
+    /// The most sessions reported on at once.
     pub sessions_max: usize,
 }
 
@@ -44,7 +46,7 @@ impl ReporterConfig {
             instance,
             seed: instance,
             key: None,
-            sessions_max: 1024,
+            sessions_max: SESSIONS_MAX as usize,
         }
     }
 }
@@ -59,15 +61,14 @@ pub enum ReporterEvent {
         /// Under which number.
         slot: u32,
     },
-    /// The sender has a receiver of this name already. It may be one that died without a word and
-    /// that the sender still believes in, so this receiver goes on trying, for 7 s;
-    /// [`ReporterEvent::Joined`] or [`ReporterEvent::Refused`] says how that ends. Told once.
+    /// The sender already has a receiver of this name. It may have died silently while the sender
+    /// still counts it as live, so this receiver keeps trying for 7 s; [`ReporterEvent::Joined`] or
+    /// [`ReporterEvent::Refused`] says how that ends. Given once.
     NameTaken {
         /// In which session.
         session: u32,
     },
-    /// The sender does not take this receiver in; or it has not shown that it has the key, and this
-    /// receiver does not believe it.
+    /// The sender refuses this receiver, or it has not shown that it has the key.
     Refused {
         /// In which session.
         session: u32,
@@ -85,7 +86,7 @@ pub enum ReporterEvent {
         /// For a person.
         text: String,
     },
-    /// The sender closed the session.
+    /// The sender has ended the session after this receiver reported that it has everything.
     Closed {
         /// Which.
         session: u32,

@@ -5,7 +5,8 @@
 //! has come. It calls nobody but the unicast address from which a mark came.
 //!
 //! ```text
-//!   mark --> call ... WELCOME --> POS, POS, ... --session over--> POS, BYE
+//!   mark --> call ... HELLO --> WELCOME --> POS, POS, ... --session over--> POS, BYE
+//!     |                 '--session over--> parting --WELCOME--> POS, BYE
 //!     refused or dropped: silent until the session is over
 //! ```
 //!
@@ -19,12 +20,13 @@ use std::{
     ops::Bound,
 };
 
-use base::{Instant, LinkEvent, LinkId};
+use base::{Contract, Instant, LinkEvent, LinkId};
 use wire::{
     object::{Decoder, Message, Pos, Refusal, Welcome},
     pgm::{Mark, Profile},
 };
 
+use crate::parameters::{GREETING_TIMEOUT, REPORTS_QUEUED_MAX};
 use crate::{
     LinkCommand, StreamState,
     control::{Answer, Call, Caller, Identity, Links, NameTaken, Talks},
@@ -43,18 +45,30 @@ pub struct Reporter {
     sessions: BTreeMap<u32, Session>,
     sessions_max: usize,
     by_link: BTreeMap<LinkId, u32>,
+    /// Sessions that were over before their senders had answered the greeting.
+    parting: BTreeMap<LinkId, Parting>,
     events: Events<ReporterEvent>,
     counters: ReporterCounters,
     is_leaving: bool,
+    contract: Contract,
 }
 
 /// One sender that asks for reports.
 #[derive(Debug)]
 struct Session {
     call: Call,
-    /// It has taken this receiver in before.
+    /// It has admitted this receiver before.
     is_known: bool,
     feedback: Feedback,
+}
+
+/// The last messages to a sender whose session is over here. It may expect this receiver's final
+/// position: a good-bye alone would mean that the receiver left with nothing.
+#[derive(Debug)]
+struct Parting {
+    call: Call,
+    feedback: Feedback,
+    until: Instant,
 }
 
 impl Reporter {
@@ -72,9 +86,11 @@ impl Reporter {
             sessions: BTreeMap::new(),
             sessions_max: config.sessions_max,
             by_link: BTreeMap::new(),
+            parting: BTreeMap::new(),
             events: Events::default(),
             counters: ReporterCounters::default(),
             is_leaving: false,
+            contract: Contract::default(),
         }
     }
 
@@ -104,6 +120,7 @@ impl Reporter {
 
     /// Takes what the packet stream of `session` tells. Cheap; to be called once a turn.
     pub fn observe(&mut self, now: Instant, session: u32, stream: &StreamState) {
+        self.contract.tell_time(now);
         if let Some(known) = self.sessions.get_mut(&session) {
             known.feedback.observe(now, stream, false);
             if known.feedback.due().is_some_and(|due| due <= now) {
@@ -120,6 +137,18 @@ impl Reporter {
         if let (Some(link), Some(pos)) = (known.call.link(), known.feedback.report(now)) {
             self.report(link, pos);
         }
+        let greeted = known.call.greeted_link();
+        if let Some(link) = greeted.filter(|_| self.parting.len() < self.sessions_max) {
+            self.by_link.remove(&link);
+            let parting = Parting {
+                call: known.call,
+                feedback: known.feedback,
+                until: now + GREETING_TIMEOUT,
+            };
+            self.parting.insert(link, parting);
+            return;
+        }
+        self.counters.parted_unreported += u64::from(greeted.is_some());
         if let Some(link) = known.call.any_link() {
             self.by_link.remove(&link);
             self.caller.links.close_with(link, &Message::Bye);
@@ -138,6 +167,7 @@ impl Reporter {
     /// Handles what happened on a control connection; `data` holds the bytes of
     /// [`LinkEvent::Data`].
     pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        self.contract.tell_time(now);
         match event {
             LinkEvent::Opened => {
                 let session = self.by_link.get(&link);
@@ -159,6 +189,15 @@ impl Reporter {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.contract.tell_time(now);
+        let links = &mut self.caller.links;
+        self.parting.retain(|&link, parting| {
+            let is_due = parting.until <= now;
+            if is_due {
+                links.abort(link);
+            }
+            !is_due
+        });
         // By successor, because the body changes the map. Every timer of the receiver comes here.
         let mut after = Bound::Unbounded;
         while let Some((&session, known)) =
@@ -200,11 +239,12 @@ impl Reporter {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let all = self.sessions.values();
-        all.filter_map(|known| known.call.due().or_else(|| known.feedback.due()))
-            .min()
+        let due = all.filter_map(|known| known.call.due().or_else(|| known.feedback.due()));
+        let parting = self.parting.values().map(|parting| parting.until);
+        due.chain(parting).min()
     }
 
-    /// True when the sender of `session` has taken this receiver in.
+    /// True when the sender of `session` has admitted this receiver.
     #[must_use]
     pub fn is_reporting(&self, session: u32) -> bool {
         let known = self.sessions.get(&session);
@@ -214,7 +254,7 @@ impl Reporter {
     /// True when nothing is left to be sent on any connection.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.caller.links.is_idle()
+        self.parting.is_empty() && self.caller.links.is_idle()
     }
 
     /// What has been counted.
@@ -245,7 +285,16 @@ impl Reporter {
                 };
                 self.silence(link, session, event);
             }
-            Message::Bye => self.silence(link, session, ReporterEvent::Closed { session }),
+            Message::Bye if self.is_reporting(session) => {
+                self.silence(link, session, ReporterEvent::Closed { session });
+            }
+            // It has not taken this receiver in: what it says of its session is not for us.
+            Message::Bye => {
+                self.by_link.remove(&link);
+                if let Some(known) = self.sessions.get_mut(&session) {
+                    self.caller.hang_up(&mut known.call);
+                }
+            }
             _ => self.counters.messages_ignored += 1,
         }
     }
@@ -281,8 +330,8 @@ impl Reporter {
         self.silence(link, session, event);
     }
 
-    /// Whoever is at the other end has not shown that it has the key. One that has before is looked
-    /// for again: somebody stands between.
+    /// The other end has not shown that it has the key. If it had before, another host stands
+    /// between: the sender is dialled again.
     fn unproven(&mut self, now: Instant, link: LinkId, session: u32, reason: Refusal, text: &str) {
         self.counters.not_believed += 1;
         if self.sessions.get(&session).is_some_and(|s| s.is_known) {
@@ -310,6 +359,7 @@ impl Reporter {
 
     /// The connection is over without a word: dials again after a while.
     fn lost(&mut self, now: Instant, link: LinkId) {
+        self.parting.remove(&link);
         let session = self.by_link.remove(&link);
         if let Some(known) = session.and_then(|session| self.sessions.get_mut(&session)) {
             self.counters.connections_lost += u64::from(self.caller.redial(now, &mut known.call));
@@ -339,6 +389,32 @@ impl Reporter {
         }
     }
 
+    /// Handles the answer of a sender whose session is over here.
+    fn part(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
+        let Some(mut parting) = self.parting.remove(&link) else {
+            return false;
+        };
+        let is_answered = match self.caller.next(&mut parting.call, link, decoder) {
+            answer @ (Answer::Nothing | Answer::Handshake) => {
+                self.parting.insert(link, parting);
+                return matches!(answer, Answer::Handshake);
+            }
+            Answer::Welcomed(welcome) => {
+                parting.feedback.welcomed(&welcome);
+                true
+            }
+            _ => false,
+        };
+        match parting.feedback.report(now).filter(|_| is_answered) {
+            Some(pos) => {
+                self.report(link, pos);
+                self.caller.links.close_with(link, &Message::Bye);
+            }
+            None => self.caller.links.close(link),
+        }
+        true
+    }
+
     fn event(&mut self, event: ReporterEvent) {
         self.counters.events_lost += self.events.push(event);
     }
@@ -351,7 +427,7 @@ impl Talks for Reporter {
 
     fn step(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
         let Some(&session) = self.by_link.get(&link) else {
-            return false;
+            return self.part(now, link, decoder);
         };
         let Some(known) = self.sessions.get_mut(&session) else {
             return false;
@@ -374,9 +450,6 @@ fn is_unicast(address: IpAddr) -> bool {
     let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
     !address.is_unspecified() && !address.is_multicast() && !is_broadcast
 }
-
-/// Bytes of reports queued beyond which none is added: the sender does not read them.
-const REPORTS_QUEUED_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests;

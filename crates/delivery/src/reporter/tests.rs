@@ -1,9 +1,9 @@
-//! When reports are sent. What they cause is tested with the registry.
+//! When reports are sent. What they cause is tested with the audience.
 
 use wire::object::VERSION;
 
 use super::*;
-use crate::control::REDIAL_MIN;
+use crate::parameters::{GREETING_TIMEOUT, REDIAL_MIN};
 
 const SOURCE: &str = "10.0.0.1";
 const LINK: LinkId = LinkId(4);
@@ -26,31 +26,65 @@ fn reporting() -> Reporter {
 
 /// The same as one of `count` receivers.
 fn one_of(count: u32, seed: u64) -> Reporter {
+    let mut reporter = greeting_with(seed);
+    welcome(&mut reporter, at(0), count);
+    sent(&mut reporter);
+    reporter
+}
+
+/// A reporter whose greeting has left.
+fn greeting() -> Reporter {
+    let mut reporter = greeting_with(1);
+    assert_eq!(said(&mut reporter), ["HELLO"]);
+    reporter
+}
+
+fn greeting_with(seed: u64) -> Reporter {
     let mut reporter = Reporter::new(ReporterConfig::new("r", seed));
     reporter.mark(at(0), 0, SOURCE.parse().unwrap(), &mark(u32::MAX));
     reporter.handle_timeout(at(0));
-    let least_us = 200 * count;
     let Some(LinkCommand::Open { key, .. }) = reporter.poll_link() else {
         panic!("no connection asked for");
     };
     reporter.link_opened(key, LINK);
     reporter.handle_link(at(0), LINK, LinkEvent::Opened, &[]);
+    reporter
+}
+
+/// The sender takes it in as slot 2, one of `count`.
+fn welcome(reporter: &mut Reporter, now: Instant, count: u32) {
     let mut bytes = Vec::new();
     let welcome = Welcome {
         version: VERSION,
         slot: 2,
-        plan: [0; 16],
+        manifest: [0; 16],
         session: 5,
         receiver_count: count,
-        report_interval_us: least_us.max(50_000),
+        report_interval_us: (200 * count).max(50_000),
         report_sqns: 100,
         manifest_bytes: 0,
         is_late: false,
     };
     Message::Welcome(welcome).emit(&mut bytes);
-    reporter.handle_link(at(0), LINK, LinkEvent::Data, &bytes);
-    sent(&mut reporter);
-    reporter
+    reporter.handle_link(now, LINK, LinkEvent::Data, &bytes);
+}
+
+/// Takes what is queued; the names of the messages.
+fn said(reporter: &mut Reporter) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    while let Some(command) = reporter.poll_link() {
+        let LinkCommand::Send { link, bytes } = command else {
+            continue;
+        };
+        let mut decoder = Decoder::new(1000);
+        decoder.push(bytes);
+        let len = bytes.len();
+        while let Some(message) = decoder.next_message().unwrap() {
+            names.push(message.name());
+        }
+        reporter.link_sent(link, len);
+    }
+    names
 }
 
 /// Takes what is queued; the number of bytes.
@@ -222,7 +256,7 @@ fn a_name_taken_by_our_own_dead_connection_is_waited_for_after_dials_that_failed
     let welcome = Welcome {
         version: VERSION,
         slot: 0,
-        plan: [0; 16],
+        manifest: [0; 16],
         session: 5,
         receiver_count: 1,
         report_interval_us: 50_000,
@@ -252,7 +286,7 @@ fn a_sender_that_shows_no_key_is_not_reported_to_by_one_that_has_one() {
     let welcome = Welcome {
         version: VERSION,
         slot: 0,
-        plan: [0; 16],
+        manifest: [0; 16],
         session: 5,
         receiver_count: 1,
         report_interval_us: 50_000,
@@ -275,4 +309,59 @@ fn a_sender_that_shows_no_key_is_not_reported_to_by_one_that_has_one() {
         })
     );
     assert!(is_told, "{told:?}");
+}
+
+#[test]
+fn what_was_over_before_the_welcome_is_reported_with_it() {
+    let mut reporter = greeting();
+    reporter.observe(at(1), 0, &StreamState::at(8, 7));
+    reporter.session_over(at(1), 0);
+    assert_eq!(said(&mut reporter), [""; 0], "the sender has yet to answer");
+    assert!(!reporter.is_idle());
+    welcome(&mut reporter, at(2), 3);
+    assert_eq!(said(&mut reporter), ["POS", "BYE"]);
+    assert!(reporter.is_idle());
+}
+
+#[test]
+fn a_sender_that_does_not_answer_is_not_waited_for_after_its_session() {
+    let mut reporter = greeting();
+    reporter.observe(at(1), 0, &StreamState::at(8, 7));
+    reporter.session_over(at(1), 0);
+    let due = reporter.next_timeout().unwrap();
+    assert_eq!(due, at(1) + GREETING_TIMEOUT);
+    reporter.handle_timeout(due);
+    assert_eq!(
+        reporter.poll_link(),
+        Some(LinkCommand::Close { link: LINK })
+    );
+    assert!(reporter.is_idle());
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "time goes back")]
+fn an_owner_whose_time_goes_back_is_named() {
+    let mut reporter = greeting();
+    reporter.handle_timeout(at(5));
+    reporter.handle_timeout(at(4));
+}
+
+#[test]
+fn senders_that_do_not_answer_are_waited_for_up_to_a_bound() {
+    let mut reporter = greeting();
+    reporter.sessions_max = 1;
+    reporter.session_over(at(1), 0);
+    reporter.mark(at(1), 0, SOURCE.parse().unwrap(), &mark(u32::MAX));
+    reporter.handle_timeout(at(1_000));
+    let Some(LinkCommand::Open { key, .. }) = reporter.poll_link() else {
+        panic!("no connection asked for");
+    };
+    let other = LinkId(LINK.0 + 1);
+    reporter.link_opened(key, other);
+    reporter.handle_link(at(1_000), other, LinkEvent::Opened, &[]);
+    assert_eq!(said(&mut reporter), ["HELLO"]);
+    reporter.session_over(at(1_001), 0);
+    assert_eq!(said(&mut reporter), ["BYE"]);
+    assert_eq!(reporter.counters().parted_unreported, 1);
 }

@@ -1,14 +1,18 @@
-//! What a plan sender is told, and what it tells.
+//! The settings of a transfer sender, and its events.
 
 use std::{fmt, net::SocketAddr, time::Duration};
 
 use wire::object::{DoneNumbers, ErrorCode, Phase, Pos, Progressed, Refusal};
 
-use crate::{Hash, Key, PlanId, RateConfig};
+use crate::parameters::{
+    ANSWER_TIMEOUT, COMMIT_FACTOR, GREETING_TIMEOUT, JOIN_TIMEOUT, NEEDS_MAX, PROGRESS_INTERVAL,
+    PROGRESS_TIMEOUT, RECEIVERS_MAX, RECONNECT_TIMEOUT, SLOW_AFTER, TRANSFER_LINGER,
+};
+use crate::{Hash, Key, ManifestId, RateConfig};
 
 base::counters! {
-    /// What a plan sender has counted.
-    pub struct PlanSenderCounters: "plan_sender" {
+    /// What a transfer sender has counted.
+    pub struct TransferSenderCounters: "transfer_sender" {
         passes: Events, "passes over what receivers lack, the manifest's included";
         block_bytes: Bytes, "object bytes handed to the packet stream";
         fill_bytes: Bytes, "object bytes sent to single receivers over their connections";
@@ -27,51 +31,60 @@ base::counters! {
     }
 }
 
-/// Everything a plan sender can be told, with its defaults.
+/// All settings of a transfer sender, with their defaults.
 #[derive(Clone, Debug)]
-pub struct PlanSenderConfig {
+pub struct TransferSenderConfig {
     /// The session's number, as in the mark of its SPMs.
     pub session: u64,
-    /// With a key, only receivers that have it are taken in, and believed. Default: none.
+    /// With a key, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
-    /// How many receivers are expected. With 0, whoever has joined at the join deadline.
+    /// How many receivers are expected. With 0, all that have joined at the join deadline; see also
+    /// [`TransferSenderConfig::settle`].
     pub expected: u32,
-    /// Who is expected, by name: then only these, and their number counts. Others are guests, who
-    /// are served and never waited for. Default: none, whoever comes first is expected.
+    /// With 0 receivers expected: content starts when a receiver has joined and no other has for
+    /// this time, or at the join deadline. Receivers that join before the outcome is final are
+    /// expected as well. `None`: only the join deadline counts. Default: none.
+    pub settle: Option<Duration>,
+    /// Names of expected receivers: then only these are expected, and their number counts. Others
+    /// are guests. Default: none, so the first receivers to come are expected.
+    ///
+    /// A guest's failure does not fail the transfer. When all expected receivers are done, guests
+    /// that make progress are served for as long again as the transfer has taken by then: 1 s at
+    /// least, the progress timeout at most.
     pub expected_names: Vec<String>,
     /// What is done about an expected receiver that holds all others back. Default: wait.
     pub slow: SlowPolicy,
-    /// How long a receiver holds the others back before something is done about it. Default 5 s.
+    /// How long a receiver holds the others back before something is done about it.
     pub slow_after: Duration,
     /// Steers the rate by what receivers report of the packet stream; `None` sets no limit.
     /// Default: none.
     pub rate: Option<RateConfig>,
-    /// How long to wait for expected receivers before content starts. Default 30 s.
+    /// How long to wait for expected receivers before content starts.
     pub join_timeout: Duration,
-    /// Without progress for so long, a receiver is given up. Default 30 s. While its store prepares
-    /// or commits it may take [`PlanSenderConfig::commit_timeout`].
+    /// A receiver without progress for this time is given up. While its store prepares or commits
+    /// it may take [`TransferSenderConfig::commit_timeout`].
     pub progress_timeout: Duration,
     /// How long a receiver whose connection broke may take to come back; never longer than the
-    /// progress timeout. Default 10 s.
+    /// progress timeout.
     pub reconnect_timeout: Duration,
-    /// How long all wait for the answers of some to a pass. Default 3 s.
+    /// How long a pass waits for the last answers of receivers.
     pub answer_timeout: Duration,
-    /// The longest time from connection to greeting. Default 5 s.
+    /// The longest time from connection to greeting.
     pub greeting_timeout: Duration,
-    /// How long connections are kept to say good-bye when all is over. Default 2 s.
+    /// How long connections are kept to say good-bye when all is over.
     pub linger: Duration,
-    /// The shortest progress interval that receivers are asked for. Default 200 ms.
+    /// The shortest progress interval that receivers are asked for.
     pub report_interval: Duration,
     /// A receiver reports its place in the packet stream at the latest after this many positions: a
     /// share of the transmit window. Default 0: with the progress interval only.
     pub report_sqns: u32,
-    /// The most receivers taken in. Default 4096.
+    /// The most receivers admitted.
     pub receivers_max: u32,
-    /// The most ranges kept of one receiver's needs; 16 bytes each. Default 16,384.
+    /// The most ranges kept of one receiver's needs; 16 bytes each.
     pub ranges_max: usize,
 }
 
-impl PlanSenderConfig {
+impl TransferSenderConfig {
     /// The defaults, for session `session` and `expected` receivers.
     #[must_use]
     pub const fn new(session: u64, expected: u32) -> Self {
@@ -79,24 +92,25 @@ impl PlanSenderConfig {
             session,
             key: None,
             expected,
+            settle: None,
             expected_names: Vec::new(),
             slow: SlowPolicy::Wait,
-            slow_after: Duration::from_secs(5),
+            slow_after: SLOW_AFTER,
             rate: None,
-            join_timeout: Duration::from_secs(30),
-            progress_timeout: Duration::from_secs(30),
-            reconnect_timeout: Duration::from_secs(10),
-            answer_timeout: Duration::from_secs(3),
-            greeting_timeout: Duration::from_secs(5),
-            linger: Duration::from_secs(2),
-            report_interval: Duration::from_millis(200),
+            join_timeout: JOIN_TIMEOUT,
+            progress_timeout: PROGRESS_TIMEOUT,
+            reconnect_timeout: RECONNECT_TIMEOUT,
+            answer_timeout: ANSWER_TIMEOUT,
+            greeting_timeout: GREETING_TIMEOUT,
+            linger: TRANSFER_LINGER,
+            report_interval: PROGRESS_INTERVAL,
             report_sqns: 0,
-            receivers_max: 4096,
-            ranges_max: 16_384,
+            receivers_max: RECEIVERS_MAX,
+            ranges_max: NEEDS_MAX as usize,
         }
     }
 
-    /// How many receivers are expected, by number or by name; 0 for whoever joins in time.
+    /// How many receivers are expected, by number or by name; 0 for all that join in time.
     #[must_use]
     pub fn expected_count(&self) -> u32 {
         match self.expected_names.len() {
@@ -105,16 +119,18 @@ impl PlanSenderConfig {
         }
     }
 
-    /// How long a receiver's store may prepare or commit: ten times the progress timeout. Its
+    /// How long a receiver's store may prepare or commit: [`COMMIT_FACTOR`] times the progress
+    /// timeout. Its
     /// reports say in the meantime that the receiver lives, and cannot say that its disk does.
     #[must_use]
     pub const fn commit_timeout(&self) -> Duration {
-        self.progress_timeout.saturating_mul(10)
+        self.progress_timeout.saturating_mul(COMMIT_FACTOR)
     }
 }
 
 /// What is done about a receiver that holds all others back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum SlowPolicy {
     /// The packet stream goes at its pace.
     #[default]
@@ -127,6 +143,7 @@ pub enum SlowPolicy {
 
 /// Why a receiver gets everything over its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Demotion {
     /// A pass brought it less than a quarter of what it lacked.
     Unreached,
@@ -137,7 +154,7 @@ pub enum Demotion {
 impl fmt::Display for Demotion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unreached => "a pass brought it less than a quarter of what it lacked",
+            Self::Unreached => "the last pass brought it less than a quarter of what it lacked",
             Self::Slow => "it held the others back",
         })
     }
@@ -182,8 +199,9 @@ pub struct BlockPlan {
 
 /// Something that happened in a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PlanSenderEvent {
-    /// A receiver was taken in.
+#[non_exhaustive]
+pub enum TransferSenderEvent {
+    /// A receiver was admitted.
     Joined {
         /// Its number.
         slot: u32,
@@ -271,6 +289,7 @@ pub enum ReceiverState {
 
 /// One line of the sender's ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReceiverReport {
     /// Its number.
     pub slot: u32,
@@ -289,6 +308,9 @@ pub struct ReceiverReport {
     /// Bytes of content sent since then, to all and to it alone: at most what it lacked, and what
     /// had to be repaired.
     pub sent_since_join: u64,
+    /// From the transfer's begin, or its joining if that was later, to its proof; `None` without
+    /// one.
+    pub took: Option<Duration>,
     /// What became of it.
     pub state: ReceiverState,
     /// How far it said it was.
@@ -297,11 +319,12 @@ pub struct ReceiverReport {
     pub pos: Pos,
 }
 
-/// The outcome of a transfer, final once [`PlanSenderEvent::Finished`] was given.
+/// The outcome of a transfer, final once [`TransferSenderEvent::Finished`] was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanOutcome {
+#[non_exhaustive]
+pub struct TransferOutcome {
     /// What was sent.
-    pub plan: PlanId,
+    pub manifest: ManifestId,
     /// One hash over everything, once all content was read.
     pub root: Option<Hash>,
     /// Bytes of content.
@@ -325,7 +348,7 @@ pub struct PlanOutcome {
     pub is_final: bool,
 }
 
-impl PlanOutcome {
+impl TransferOutcome {
     /// True when every expected receiver, and at least one, has proved delivery. Anything else is
     /// "not proven": exit status 1.
     #[must_use]

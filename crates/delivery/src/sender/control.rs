@@ -1,29 +1,30 @@
-//! The control connections of a plan sender: who may join, and what their messages mean.
+//! The control connections of a transfer sender: who may join, and what their messages mean.
 
 use std::net::SocketAddr;
 
 use base::{Instant, LinkEvent, LinkId};
 use wire::object::{
-    Decoder, Done, ErrorCode, Hello, Message, ObjectId, PassEnd, RangeList, Refusal, VERSION,
-    Welcome,
+    Done, ErrorCode, Hello, Message, ObjectId, PassEnd, RangeList, Refusal, VERSION, Welcome,
 };
 
 use super::{
-    PlanSender, Stage,
-    config::PlanSenderEvent,
+    Stage, TransferSender,
+    config::TransferSenderEvent,
     member::{Member, State},
     pass::Place,
 };
+use crate::parameters::SILENCE_MAX;
 use crate::{
     Content,
-    control::{Links, SILENCE_MAX, Talks, Word},
+    control::{Hosts, Listener, Talks},
     feedback::interval_us,
 };
 
-impl<C: Content> PlanSender<C> {
+impl<C: Content> TransferSender<C> {
     /// Handles what happened on a control connection; `data` holds the bytes of
     /// [`LinkEvent::Data`].
     pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        self.clock.contract.tell_time(now);
         self.clock.now = now;
         match event {
             LinkEvent::Accepted { peer } => self.accept(now, link, peer),
@@ -44,83 +45,6 @@ impl<C: Content> PlanSender<C> {
         if let Err(reason) = self.listener.accept(now, link, peer, is_over) {
             self.refused(peer, reason);
         }
-    }
-
-    fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>) {
-        let Some(&slot) = self.by_link.get(&link) else {
-            return;
-        };
-        self.members[slot].heard_at = now;
-        match message {
-            Message::Have(list) => self.have(now, slot, list),
-            Message::Need(list) => self.need(now, slot, list),
-            Message::Complete { pass } => self.complete(now, slot, *pass),
-            Message::Progress(report) => {
-                // The last of its reports that counts leaves one progress timeout.
-                let work_max = self.config.commit_timeout() - self.config.progress_timeout;
-                self.members[slot].note(now, report, work_max);
-            }
-            Message::Pos(pos) => {
-                let member = &mut self.members[slot];
-                let report = member.place(now, pos);
-                self.round_trip = self.round_trip.max(member.stream.round_trip.least());
-                if let Some(control) = self.rate.as_mut().filter(|_| member.is_followed()) {
-                    control.report(now, u32::try_from(slot).unwrap_or(u32::MAX), &report);
-                    if let Some(limit) = control.limit() {
-                        self.members[limit.slot as usize].stream.sets_rate = Some(limit.cause);
-                    }
-                }
-            }
-            Message::Done(done) => self.done(now, slot, done),
-            Message::Error { code, text } => self.failed(now, slot, *code, text),
-            Message::Bye => self.bye(now, slot, link),
-            Message::Unknown { .. } => self.counters.messages_ignored += 1,
-            other => {
-                let name = other.name();
-                self.violation(now, link, &format!("{name} is not for a sender"));
-            }
-        }
-    }
-
-    /// What came on the connection was not tagged with the key: whoever said it is not the one who
-    /// was taken in, and that one may come back.
-    fn forged(&mut self, now: Instant, link: LinkId) {
-        self.counters.violations += 1;
-        if let Some(slot) = self.by_link.remove(&link) {
-            self.gone(now, slot);
-        }
-    }
-
-    fn greet(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &Hello<'_>) {
-        let slot = match self.admit(now, peer, hello) {
-            Ok(slot) => slot,
-            Err(reason) => {
-                self.listener.refuse(link, reason);
-                return self.refused(peer, reason);
-            }
-        };
-        let joined = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
-        let receiver_count = self.config.expected_count().max(joined);
-        let welcome = Message::Welcome(Welcome {
-            version: VERSION,
-            slot: u32::try_from(slot).unwrap_or(u32::MAX),
-            plan: self.plan.id().0,
-            session: self.config.session,
-            receiver_count,
-            report_interval_us: interval_us(receiver_count, self.config.report_interval),
-            report_sqns: self.config.report_sqns,
-            manifest_bytes: self.plan.manifest().len() as u64,
-            is_late: self.stage != Stage::Gathering,
-        });
-        self.listener.admit(link);
-        self.by_link.insert(link, slot);
-        let member = &mut self.members[slot];
-        member.link = Some(link);
-        member.peer = peer;
-        member.told.progress_at = now;
-        self.tell(now, slot, &welcome);
-        self.check_paused();
-        self.gathered(now);
     }
 
     /// Finds the receiver's place: a new one, or its old one when it comes back.
@@ -166,7 +90,7 @@ impl<C: Content> PlanSender<C> {
         }
         self.filling.remove(&slot);
         let slot_number = u32::try_from(slot).unwrap_or(u32::MAX);
-        self.event(PlanSenderEvent::Reconnected { slot: slot_number });
+        self.event(TransferSenderEvent::Reconnected { slot: slot_number });
         Ok(slot)
     }
 
@@ -195,12 +119,13 @@ impl<C: Content> PlanSender<C> {
         let names = &self.config.expected_names;
         member.is_expected = match self.config.expected {
             _ if !names.is_empty() => names.iter().any(|name| name == hello.name),
-            0 => self.stage == Stage::Gathering,
+            0 => self.stage == Stage::Joining || self.settle_time().is_some(),
             wanted => expected < wanted as usize,
         };
+        self.clock.joined_at = now;
         self.members.push(member);
         self.by_name.insert(hello.name.to_owned(), slot);
-        self.event(PlanSenderEvent::Joined {
+        self.event(TransferSenderEvent::Joined {
             slot: u32::try_from(slot).unwrap_or(u32::MAX),
             name: hello.name.to_owned(),
             peer,
@@ -208,14 +133,9 @@ impl<C: Content> PlanSender<C> {
         Ok(slot)
     }
 
-    fn refused(&mut self, peer: SocketAddr, reason: Refusal) {
-        self.counters.refused += 1;
-        self.event(PlanSenderEvent::Refused { peer, reason });
-    }
-
     /// The receiver holds the manifest, has room prepared, and says what content it holds already.
     fn have(&mut self, now: Instant, slot: usize, list: &RangeList<'_>) {
-        let len = self.plan.content_bytes();
+        let len = self.manifest.content_bytes();
         let member = &mut self.members[slot];
         if list.object != ObjectId::CONTENT || list.ranges.iter().any(|range| range.end > len) {
             return self.violate(now, slot, "HAVE names bytes that do not exist");
@@ -289,7 +209,7 @@ impl<C: Content> PlanSender<C> {
         if member.is_alone() {
             self.serve(slot);
         } else if self.stage == Stage::Idle {
-            self.plan_pass(now);
+            self.transfer_pass(now);
         }
         self.check_answers(now);
     }
@@ -329,7 +249,7 @@ impl<C: Content> PlanSender<C> {
             self.members[slot].early = Some(Box::new(*done));
             return;
         }
-        if self.root != Some(done.root) || done.numbers.bytes != self.plan.content_bytes() {
+        if self.root != Some(done.root) || done.numbers.bytes != self.manifest.content_bytes() {
             let text = "what it has is not what was sent: its root differs";
             return self.fail(now, slot, ErrorCode::HashMismatch, text);
         }
@@ -345,7 +265,7 @@ impl<C: Content> PlanSender<C> {
         member.told.progress.verified = done.numbers.bytes;
         self.filling.remove(&slot);
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        self.event(PlanSenderEvent::Done { slot });
+        self.event(TransferSenderEvent::Done { slot });
         self.check_answers(now);
         self.check_finished(now);
     }
@@ -370,7 +290,7 @@ impl<C: Content> PlanSender<C> {
         self.filling.remove(&slot);
         if !member.is_final() {
             let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-            self.event(PlanSenderEvent::Disconnected { slot });
+            self.event(TransferSenderEvent::Disconnected { slot });
         }
         self.check_paused();
         self.check_answers(now);
@@ -395,6 +315,98 @@ impl<C: Content> PlanSender<C> {
         self.fail(now, slot, ErrorCode::Protocol, text);
     }
 
+    fn object_bytes(&self, object: ObjectId) -> u64 {
+        match object {
+            ObjectId::MANIFEST => self.manifest.bytes().len() as u64,
+            ObjectId::CONTENT => self.manifest.content_bytes(),
+            ObjectId::SEALS => self.manifest.seals_bytes(),
+            _ => 0,
+        }
+    }
+}
+
+impl<C: Content> Hosts for TransferSender<C> {
+    fn listener(&mut self) -> &mut Listener {
+        &mut self.listener
+    }
+
+    fn challenged(&mut self) {
+        self.counters.challenged += 1;
+    }
+
+    fn greet(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &Hello<'_>) {
+        let slot = match self.admit(now, peer, hello) {
+            Ok(slot) => slot,
+            Err(reason) => {
+                self.listener.refuse(link, reason);
+                return self.refused(peer, reason);
+            }
+        };
+        let joined = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+        let receiver_count = self.config.expected_count().max(joined);
+        let welcome = Message::Welcome(Welcome {
+            version: VERSION,
+            slot: u32::try_from(slot).unwrap_or(u32::MAX),
+            manifest: self.manifest.id().0,
+            session: self.config.session,
+            receiver_count,
+            report_interval_us: interval_us(receiver_count, self.config.report_interval),
+            report_sqns: self.config.report_sqns,
+            manifest_bytes: self.manifest.bytes().len() as u64,
+            is_late: self.stage != Stage::Joining,
+        });
+        self.listener.admit(link);
+        self.by_link.insert(link, slot);
+        let member = &mut self.members[slot];
+        member.link = Some(link);
+        member.peer = peer;
+        member.told.progress_at = now;
+        self.tell(now, slot, &welcome);
+        self.check_paused();
+        self.all_joined(now);
+    }
+
+    fn refused(&mut self, peer: SocketAddr, reason: Refusal) {
+        self.counters.refused += 1;
+        self.event(TransferSenderEvent::Refused { peer, reason });
+    }
+
+    fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>) {
+        let Some(&slot) = self.by_link.get(&link) else {
+            return;
+        };
+        self.members[slot].heard_at = now;
+        match message {
+            Message::Have(list) => self.have(now, slot, list),
+            Message::Need(list) => self.need(now, slot, list),
+            Message::Complete { pass } => self.complete(now, slot, *pass),
+            Message::Progress(report) => {
+                // The last of its reports that counts leaves one progress timeout.
+                let work_max = self.config.commit_timeout() - self.config.progress_timeout;
+                self.members[slot].note(now, report, work_max);
+            }
+            Message::Pos(pos) => {
+                let member = &mut self.members[slot];
+                let report = member.place(now, pos);
+                self.round_trip = self.round_trip.max(member.stream.round_trip.least());
+                if let Some(control) = self.rate.as_mut().filter(|_| member.is_followed()) {
+                    control.report(now, u32::try_from(slot).unwrap_or(u32::MAX), &report);
+                    if let Some(limit) = control.limit() {
+                        self.members[limit.slot as usize].stream.sets_rate = Some(limit.cause);
+                    }
+                }
+            }
+            Message::Done(done) => self.done(now, slot, done),
+            Message::Error { code, text } => self.failed(now, slot, *code, text),
+            Message::Bye => self.bye(now, slot, link),
+            Message::Unknown { .. } => self.counters.messages_ignored += 1,
+            other => {
+                let name = other.name();
+                self.violation(now, link, &format!("{name} is not for a sender"));
+            }
+        }
+    }
+
     fn violation(&mut self, now: Instant, link: LinkId, text: &str) {
         if let Some(&slot) = self.by_link.get(&link) {
             return self.violate(now, slot, text);
@@ -403,31 +415,12 @@ impl<C: Content> PlanSender<C> {
         self.listener.break_off(link, text);
     }
 
-    fn object_bytes(&self, object: ObjectId) -> u64 {
-        match object {
-            ObjectId::MANIFEST => self.plan.manifest().len() as u64,
-            ObjectId::CONTENT => self.plan.content_bytes(),
-            ObjectId::SEALS => self.plan.seals_bytes(),
-            _ => 0,
+    /// What came on the connection was not tagged with the key: whoever said it is not the one who
+    /// was taken in, and that one may come back.
+    fn forged(&mut self, now: Instant, link: LinkId) {
+        self.counters.violations += 1;
+        if let Some(slot) = self.by_link.remove(&link) {
+            self.gone(now, slot);
         }
-    }
-}
-
-impl<C: Content> Talks for PlanSender<C> {
-    fn links(&mut self) -> &mut Links {
-        &mut self.listener.links
-    }
-
-    fn step(&mut self, now: Instant, link: LinkId, decoder: &mut Decoder) -> bool {
-        match self.listener.next(now, link, decoder) {
-            Word::Nothing => return false,
-            Word::Challenged => self.counters.challenged += 1,
-            Word::Hello { peer, hello } => self.greet(now, link, peer, &hello),
-            Word::Refused { peer, reason } => self.refused(peer, reason),
-            Word::Said(message) => self.message(now, link, &message),
-            Word::Violation(text) => self.violation(now, link, &text),
-            Word::Forged => self.forged(now, link),
-        }
-        true
     }
 }

@@ -6,12 +6,12 @@ use base::Instant;
 use wire::object::{ErrorCode, Message};
 
 use super::{
-    PlanSender, PlanSenderEvent, Stage,
+    Stage, TransferSender, TransferSenderEvent,
     member::{Member, State},
 };
-use crate::{Content, ContentError};
+use crate::{Content, ContentError, parameters::GUEST_TIME_MIN};
 
-impl<C: Content> PlanSender<C> {
+impl<C: Content> TransferSender<C> {
     pub(super) fn check_progress(&mut self, now: Instant, slot: usize) {
         let patience = self
             .config
@@ -37,7 +37,7 @@ impl<C: Content> PlanSender<C> {
             && is_sending
             && now.since(self.clock.committed_at) < Duration::from_secs(1);
         let is_first = match self.stage {
-            Stage::Gathering => true,
+            Stage::Joining => true,
             Stage::Sending | Stage::Draining => self.pass.number == 0,
             _ => false,
         };
@@ -84,7 +84,7 @@ impl<C: Content> PlanSender<C> {
             member.disconnect(now);
         }
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        self.event(PlanSenderEvent::Failed { slot, code, text });
+        self.event(TransferSenderEvent::Failed { slot, code, text });
         self.check_paused();
         self.check_answers(now);
         self.check_finished(now);
@@ -105,14 +105,33 @@ impl<C: Content> PlanSender<C> {
     }
 
     pub(super) fn check_finished(&mut self, now: Instant) {
-        if self.is_finished() || self.stage == Stage::Gathering {
+        if self.is_finished() || self.stage == Stage::Joining {
             return;
         }
         let mut expected = self.members.iter().filter(|member| member.is_expected);
         let nobody_misses = self.has_expected() || now >= self.clock.join_deadline;
         if nobody_misses && expected.all(Member::is_final) {
-            self.finish(now);
+            if self.serves_guests(now) {
+                self.check_paused();
+            } else {
+                self.finish(now);
+            }
+        } else {
+            self.clock.guests_until = None;
         }
+    }
+
+    /// True while guests are served although all who are expected are done.
+    fn serves_guests(&mut self, now: Instant) -> bool {
+        let took = now.since(self.clock.began_at);
+        let time = took.min(self.config.progress_timeout).max(GUEST_TIME_MIN);
+        let until = *self.clock.guests_until.get_or_insert(now + time);
+        let is_served = |member: &Member| {
+            let holds_list = matches!(member.state, State::Ready | State::Complete);
+            let is_moving = now.since(member.told.progress_at) < GUEST_TIME_MIN;
+            member.is_active() && holds_list && is_moving
+        };
+        now < until && self.members.iter().any(is_served)
     }
 
     pub(super) fn finish(&mut self, now: Instant) {
@@ -121,12 +140,12 @@ impl<C: Content> PlanSender<C> {
         };
         self.clock.tick_at = now;
         for slot in 0..self.members.len() {
-            self.fail(
-                now,
-                slot,
-                ErrorCode::Cancelled,
-                "the sender has finished without it",
-            );
+            let text = if self.members[slot].is_expected {
+                "the sender has finished without it"
+            } else {
+                "the sender does not wait any longer for it, as it was not expected"
+            };
+            self.fail(now, slot, ErrorCode::Cancelled, text);
             if let Some(link) = self.members[slot].link {
                 self.tell(now, slot, &Message::Bye);
                 self.listener.links.close(link);
@@ -134,6 +153,6 @@ impl<C: Content> PlanSender<C> {
         }
         self.listener.close_greeting();
         self.filling.clear();
-        self.event(PlanSenderEvent::Finished);
+        self.event(TransferSenderEvent::Finished);
     }
 }

@@ -2,10 +2,10 @@
 
 use wire::object::{BLOCK_DATA_MAX, Block, Message, ObjectId};
 
-use super::{PlanSender, pass::Place};
+use super::{TransferSender, pass::Place};
 use crate::Content;
 
-impl<C: Content> PlanSender<C> {
+impl<C: Content> TransferSender<C> {
     /// Queues blocks on the connections that have room, and the end of the pass behind the last.
     pub(super) fn top_up(&mut self) {
         let mut from = 0;

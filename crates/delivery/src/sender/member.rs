@@ -14,7 +14,7 @@ use crate::{
     feedback::{RoundTrip, rate_report},
 };
 
-/// A receiver that was taken in, until the end of the transfer.
+/// A receiver that was admitted, until the end of the transfer.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) name: String,
@@ -33,6 +33,7 @@ pub(super) struct Member {
     pub(super) early: Option<Box<Done>>,
     /// When it was last heard.
     pub(super) heard_at: Instant,
+    pub(super) joined_at: Instant,
     pub(super) done_at: Instant,
     /// What the packet stream had carried of content when it joined.
     pub(super) stream_at_join: u64,
@@ -58,9 +59,9 @@ pub(super) struct Lists {
 pub(super) struct Fills {
     pub(super) needs: Needs,
     pub(super) at: Place,
-    /// What it is told behind the last of them.
+    /// The message that follows the last of them.
     pub(super) after: Option<PassEnd>,
-    /// It has all it asked for, but the end of the pass cannot be told before all is hashed.
+    /// It has all that it asked for, but the end of the pass must wait until everything is hashed.
     pub(super) waits_for_seals: bool,
     /// Bytes of content sent to it alone since it joined.
     pub(super) bytes: u64,
@@ -69,9 +70,9 @@ pub(super) struct Fills {
 /// Its part in the pass in hand.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Part {
-    /// It is told when the pass ends; the pass waits for its answer if it is expected.
+    /// It hears when the pass ends; the pass waits for its answer if it is expected.
     pub(super) is_awaited: bool,
-    /// It has been told that a pass ended and has not answered.
+    /// It has heard that a pass ended, and has not answered.
     pub(super) owes_answer: bool,
     /// The pass in hand holds something for it.
     pub(super) is_in_pass: bool,
@@ -92,7 +93,7 @@ pub(super) struct Told {
 pub(super) struct Standing {
     pub(super) pos: Pos,
     pub(super) round_trip: RoundTrip,
-    /// Why the rate is, or was, what it takes.
+    /// The reason why the rate is, or was, limited to what it takes.
     pub(super) sets_rate: Option<RateCause>,
     /// When its place last moved; `None` before its first report.
     pub(super) moved_at: Option<Instant>,
@@ -149,6 +150,7 @@ impl Member {
             demoted: None,
             early: None,
             heard_at: now,
+            joined_at: now,
             done_at: now,
             stream_at_join: 0,
             told: Told {
@@ -177,6 +179,12 @@ impl Member {
 
     pub(super) const fn is_alone(&self) -> bool {
         self.demoted.is_some()
+    }
+
+    /// From `began_at`, or its joining if that was later, to its proof.
+    pub(super) fn took(&self, began_at: Instant) -> Option<Duration> {
+        let is_done = matches!(self.state, State::Done(_));
+        is_done.then(|| self.done_at.since(began_at.max(self.joined_at)))
     }
 
     /// Nothing about it will change any more.
@@ -212,8 +220,8 @@ impl Member {
         self.is_active() && self.part.is_in_pass && self.is_expected
     }
 
-    /// Notes a report, and the time if it shows progress. A store at work shows none for a while,
-    /// and its owner reports nevertheless: that counts as progress for `work_max`.
+    /// Notes a report, and the time if it shows progress. A store at work shows no progress for a
+    /// while, but its owner keeps reporting: that counts as progress for `work_max`.
     pub(super) fn note(&mut self, now: Instant, report: &Progress, work_max: Duration) {
         let is_working = matches!(report.phase, Phase::Committing | Phase::Preparing);
         let has_more = report.numbers.held > self.told.progress.held
@@ -232,7 +240,7 @@ impl Member {
         self.told.phase = report.phase;
     }
 
-    /// What its reports show to be in short supply: of what was counted, the most.
+    /// What limits it by its reports: the cause that was counted most.
     pub(super) fn limited_by(&self) -> Limit {
         let host = self.stream.pos.host_drops;
         // What the kernel dropped was missed as well.
@@ -258,7 +266,13 @@ impl Member {
         }
     }
 
-    pub(super) fn report(&self, slot: usize, stream_bytes: u64) -> ReceiverReport {
+    /// Its part of the report of a transfer that began at `began_at`.
+    pub(super) fn report(
+        &self,
+        slot: usize,
+        stream_bytes: u64,
+        began_at: Instant,
+    ) -> ReceiverReport {
         let state = match &self.state {
             State::Done(done) => ReceiverState::Done {
                 root: done.root,
@@ -282,6 +296,7 @@ impl Member {
             limited_by: self.limited_by(),
             held_at_join: self.lists.have.bytes(),
             sent_since_join: stream_bytes - self.stream_at_join + self.fills.bytes,
+            took: self.took(began_at),
             state,
             progress: self.told.progress,
             pos: self.stream.pos,

@@ -1,10 +1,11 @@
-//! The sender of a plan: gathers receivers, passes over what they lack, and collects their proofs.
+//! The sender of a manifest: gathers receivers, sends what they lack in passes, and collects their
+//! proofs.
 //!
-//! It hands blocks to whoever owns the packet stream and knows of it only one number, the position
-//! of a pass's last packet. It reads content through [`Content`].
+//! It hands blocks to the owner of the packet stream, and knows only one number of that stream: the
+//! position of a pass's last packet. It reads content through [`Content`].
 //!
 //! ```text
-//!   Gathering --expected joined, or join deadline--> pass 0: manifest
+//!   Joining   --expected joined, or join deadline--> pass 0: manifest
 //!
 //!   pass:   Sending --> (Hashing --> seals) --> Draining --PASS_END--> Answering
 //!              ^                                                          |
@@ -26,20 +27,22 @@ use std::{
     time::Duration,
 };
 
-use base::{Instant, LinkId, earliest};
+use base::{Contract, Instant, LinkId, earliest};
 use wire::{
     Sqn,
     object::{BlockHeader, ErrorCode, ObjectId},
 };
 
+use crate::parameters::{DISK_PATIENCE, HOLD_PATIENCE, SENDER_TICK};
 use crate::{
-    Content, Hash, LinkCommand, Plan, RateControl, RateLimit, control::Listener, events::Events,
+    Content, Hash, LinkCommand, Manifest, RateControl, RateLimit, SourceState, Steering,
+    control::Listener, events::Events,
 };
 
 mod config;
 pub use config::{
-    BlockPlan, Demotion, Limit, PlanOutcome, PlanSenderConfig, PlanSenderCounters, PlanSenderEvent,
-    ReceiverReport, ReceiverState, SlowPolicy,
+    BlockPlan, Demotion, Limit, ReceiverReport, ReceiverState, SlowPolicy, TransferOutcome,
+    TransferSenderConfig, TransferSenderCounters, TransferSenderEvent,
 };
 
 mod control;
@@ -61,11 +64,11 @@ mod stage;
 mod window;
 use window::Window;
 
-/// Sends one plan to many receivers.
+/// Sends one manifest to many receivers.
 #[derive(Debug)]
-pub struct PlanSender<C> {
-    config: PlanSenderConfig,
-    plan: Arc<Plan>,
+pub struct TransferSender<C> {
+    config: TransferSenderConfig,
+    manifest: Arc<Manifest>,
     window: Window<C>,
     listener: Listener,
     /// By slot.
@@ -86,18 +89,25 @@ pub struct PlanSender<C> {
     rate: Option<RateControl>,
     /// Where a block is put together on its way to a connection.
     scratch: Vec<u8>,
-    events: Events<PlanSenderEvent>,
-    counters: PlanSenderCounters,
+    events: Events<TransferSenderEvent>,
+    counters: TransferSenderCounters,
 }
 
 /// When things were, and are due.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Clock {
+    contract: Contract,
     /// The last time that was handed in.
     now: Instant,
     /// When deadlines are looked at next.
     tick_at: Instant,
     join_deadline: Instant,
+    /// When the last new receiver joined.
+    joined_at: Instant,
+    /// When the manifest's pass began; before it, when the sender was made.
+    began_at: Instant,
+    /// When guests are not served any more; `None` while somebody expected is not done.
+    guests_until: Option<Instant>,
     /// When blocks were last handed to the packet stream.
     committed_at: Instant,
     /// When slow receivers are looked for next.
@@ -107,7 +117,7 @@ struct Clock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Waiting for receivers.
-    Gathering,
+    Joining,
     /// Blocks of the pass go into the packet stream.
     Sending,
     /// All content of the pass is out; what was not in it is hashed.
@@ -134,14 +144,23 @@ struct Pass {
     has_seals: bool,
 }
 
-impl<C: Content> PlanSender<C> {
-    /// A sender of `plan`; the join deadline runs from `now`.
+impl<C: Content> TransferSender<C> {
+    /// A sender of `manifest`; the join deadline runs from `now`.
     #[must_use]
-    pub fn new(config: PlanSenderConfig, plan: Arc<Plan>, content: C, now: Instant) -> Self {
+    pub fn new(
+        config: TransferSenderConfig,
+        manifest: Arc<Manifest>,
+        content: C,
+        now: Instant,
+    ) -> Self {
         let clock = Clock {
+            contract: Contract::default(),
             now,
-            tick_at: now + TICK,
+            tick_at: now + SENDER_TICK,
             join_deadline: now + config.join_timeout,
+            joined_at: now,
+            began_at: now,
+            guests_until: None,
             committed_at: now,
             slow_at: now,
         };
@@ -152,10 +171,10 @@ impl<C: Content> PlanSender<C> {
             last_sqn: None,
             has_seals: false,
         };
-        let root = (plan.slab_count() == 0).then(|| plan.tree_root(&[]));
+        let root = (manifest.slab_count() == 0).then(|| manifest.tree_root(&[]));
         Self {
-            window: Window::new(Arc::clone(&plan), content),
-            plan,
+            window: Window::new(Arc::clone(&manifest), content),
+            manifest,
             listener: Listener::new(
                 config.session,
                 config.receivers_max,
@@ -166,7 +185,7 @@ impl<C: Content> PlanSender<C> {
             by_link: BTreeMap::new(),
             by_name: BTreeMap::new(),
             filling: BTreeSet::new(),
-            stage: Stage::Gathering,
+            stage: Stage::Joining,
             pass,
             clock,
             root,
@@ -176,7 +195,7 @@ impl<C: Content> PlanSender<C> {
             rate: config.rate.map(|rate| RateControl::new(rate, now)),
             scratch: Vec::new(),
             events: Events::default(),
-            counters: PlanSenderCounters::default(),
+            counters: TransferSenderCounters::default(),
             config,
         }
     }
@@ -209,7 +228,7 @@ impl<C: Content> PlanSender<C> {
         })
     }
 
-    /// Writes the `nth` block of what [`PlanSender::next_block`] gave into `out`, header first.
+    /// Writes the `nth` block of what [`TransferSender::next_block`] gave into `out`, header first.
     ///
     /// False when the content cannot be read: the block must not be sent, and the transfer ends.
     pub fn fill(&mut self, now: Instant, block: &BlockPlan, nth: usize, out: &mut [u8]) -> bool {
@@ -226,7 +245,7 @@ impl<C: Content> PlanSender<C> {
         }
     }
 
-    /// The first `count` blocks of what [`PlanSender::next_block`] gave were committed to the
+    /// The first `count` blocks of what [`TransferSender::next_block`] gave were committed to the
     /// packet stream, the last one at position `last_sqn`.
     pub fn blocks_committed(
         &mut self,
@@ -253,7 +272,7 @@ impl<C: Content> PlanSender<C> {
     }
 
     /// True when all blocks of the pass were committed and the owner is to say when the packet
-    /// stream has sent them, by [`PlanSender::pass_drained`].
+    /// stream has sent them, by [`TransferSender::pass_drained`].
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.stage == Stage::Draining
@@ -322,6 +341,7 @@ impl<C: Content> PlanSender<C> {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.clock.contract.tell_time(now);
         let is_deadline = self
             .stage_deadline()
             .is_some_and(|at| at <= now && at > self.clock.now);
@@ -332,20 +352,20 @@ impl<C: Content> PlanSender<C> {
         if now < self.clock.tick_at && !is_deadline {
             return;
         }
-        self.clock.tick_at = now + TICK;
+        self.clock.tick_at = now + SENDER_TICK;
         let active = self.members.iter().filter(|member| member.is_active());
         self.round_trip = active.filter_map(|m| m.stream.round_trip.least()).max();
         self.forget_unfollowed();
         self.counters.greetings_late += self.listener.expire(now);
         match self.stage {
-            Stage::Gathering if now >= self.clock.join_deadline => self.gathered(now),
+            Stage::Joining => self.all_joined(now),
             Stage::Answering { deadline } if now >= deadline => self.stop_waiting(now),
             Stage::Closing { deadline } => {
                 if now >= deadline || self.listener.links.len() == 0 {
                     self.stage = Stage::Closed;
                 }
                 // Whoever sends a file waits for this.
-                self.clock.tick_at = now + CLOSING_TICK;
+                self.clock.tick_at = now + SENDER_TICK / 10;
                 return;
             }
             _ => {}
@@ -358,20 +378,32 @@ impl<C: Content> PlanSender<C> {
         self.check_finished(now);
     }
 
-    /// Steers the rate of the packet stream: the limit in bytes a second, 0 for none; `None` when
-    /// nobody wants that. To be called once a turn, with whether something waits for the limit.
-    pub fn steer(&mut self, now: Instant, is_limited: bool) -> Option<u64> {
-        let control = self.rate.as_mut()?;
-        Some(control.steer(now, is_limited))
+    /// Takes where the source stands, and gives what its receivers want of it. To be called once a
+    /// turn.
+    pub fn observe(&mut self, now: Instant, source: &SourceState) -> Steering {
+        self.clock.contract.tell_time(now);
+        let control = self.rate.as_mut();
+        let rate = control.map(|control| control.steer(now, source.is_rate_limited));
+        let hold = self.hold(source.lead);
+        let wanted = Steering {
+            rate,
+            count: self.announced_count(),
+            limiting: self.rate_limit().map(|limit| limit.slot),
+            hold,
+            round_trip: self.round_trip,
+        };
+        let ahead = hold.map_or(0, |hold| (source.lead + 1).saturating_sub(hold));
+        self.stream_waits(now, source.lead, ahead >= source.window / 2);
+        wanted
     }
 
-    /// Who sets the rate, and why; `None` while nobody does.
+    /// The receiver that sets the rate, and why; `None` while none does.
     #[must_use]
     pub fn rate_limit(&self) -> Option<RateLimit> {
         self.rate.as_ref().and_then(RateControl::limit)
     }
 
-    /// Whoever the packet stream is not for any more has no say in its rate.
+    /// A receiver that no longer follows the packet stream does not affect its rate.
     fn forget_unfollowed(&mut self) {
         let Some(control) = &mut self.rate else {
             return;
@@ -401,11 +433,11 @@ impl<C: Content> PlanSender<C> {
     }
 
     /// The next event.
-    pub fn pop_event(&mut self) -> Option<PlanSenderEvent> {
+    pub fn pop_event(&mut self) -> Option<TransferSenderEvent> {
         self.events.pop()
     }
 
-    /// When [`PlanSender::handle_timeout`] is due.
+    /// When [`TransferSender::handle_timeout`] is due.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         match self.stage {
@@ -420,9 +452,9 @@ impl<C: Content> PlanSender<C> {
     }
 
     /// When the stage ends if nothing else ends it.
-    const fn stage_deadline(&self) -> Option<Instant> {
+    fn stage_deadline(&self) -> Option<Instant> {
         match self.stage {
-            Stage::Gathering => Some(self.clock.join_deadline),
+            Stage::Joining => Some(self.joining_until()),
             Stage::Answering { deadline } | Stage::Closing { deadline } => Some(deadline),
             _ => None,
         }
@@ -442,12 +474,11 @@ impl<C: Content> PlanSender<C> {
 
     /// What has become of the transfer so far.
     #[must_use]
-    pub fn outcome(&self) -> PlanOutcome {
-        let reports = self
-            .members
-            .iter()
-            .enumerate()
-            .map(|(slot, member)| member.report(slot, self.counters.content_block_bytes));
+    pub fn outcome(&self) -> TransferOutcome {
+        let reports = self.members.iter().enumerate().map(|(slot, member)| {
+            let sent = self.counters.content_block_bytes;
+            member.report(slot, sent, self.clock.began_at)
+        });
         let joined = self
             .members
             .iter()
@@ -455,10 +486,10 @@ impl<C: Content> PlanSender<C> {
             .count();
         let names = self.config.expected_names.iter();
         let missing_names = names.filter(|name| !self.by_name.contains_key(name.as_str()));
-        PlanOutcome {
-            plan: self.plan.id(),
+        TransferOutcome {
+            manifest: self.manifest.id(),
             root: self.root,
-            content_bytes: self.plan.content_bytes(),
+            content_bytes: self.manifest.content_bytes(),
             receivers: reports.collect(),
             missing_names: missing_names.cloned().collect(),
             multicast_bytes: self.counters.content_block_bytes,
@@ -467,31 +498,29 @@ impl<C: Content> PlanSender<C> {
             missing: self
                 .config
                 .expected_count()
+                .max(u32::from(self.settle_time().is_some()))
                 .saturating_sub(u32::try_from(joined).unwrap_or(u32::MAX)),
             failure: self.failure.clone(),
             is_final: self.is_finished(),
         }
     }
 
-    /// The plan.
+    /// The manifest.
     #[must_use]
-    pub const fn plan(&self) -> &Arc<Plan> {
-        &self.plan
+    pub const fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
     }
 
-    /// The root of each file in the plan's order, once all content was read.
+    /// The root of each file in the manifest's order, once all content was read.
     pub fn file_roots(&self) -> Option<impl Iterator<Item = (&[u8], Hash)>> {
         let seals = self.window.seals()?;
-        let files = self.plan.files().iter();
-        Some(files.map(|file| (self.plan.path_of(file), self.plan.root_of(file, seals))))
-    }
-
-    /// The pass in hand: its number, the bytes it has for the packet stream, and how many of them
-    /// are still to come.
-    #[must_use]
-    pub fn pass_progress(&self) -> (u32, u64, u64) {
-        let left = self.pass.needs.bytes_after(self.pass.at);
-        (self.pass.number, self.pass.needs.bytes(), left)
+        let files = self.manifest.files().iter();
+        Some(files.map(|file| {
+            (
+                self.manifest.path_of(file),
+                self.manifest.root_of(file, seals),
+            )
+        }))
     }
 
     /// How many receivers are connected.
@@ -526,23 +555,11 @@ impl<C: Content> PlanSender<C> {
 
     /// What has been counted.
     #[must_use]
-    pub const fn counters(&self) -> &PlanSenderCounters {
+    pub const fn counters(&self) -> &TransferSenderCounters {
         &self.counters
     }
 
-    fn event(&mut self, event: PlanSenderEvent) {
+    fn event(&mut self, event: TransferSenderEvent) {
         self.counters.events_lost += self.events.push(event);
     }
 }
-
-/// How often deadlines are looked at.
-const TICK: Duration = Duration::from_millis(100);
-/// Between looks whether the last connection is closed.
-const CLOSING_TICK: Duration = Duration::from_millis(10);
-
-/// A receiver that stands still holds the rest back for so long.
-const HOLD_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Silence after which a receiver whose disk was behind is not thought to be waiting for it: it
-/// reports once a second.
-const DISK_PATIENCE: Duration = Duration::from_millis(2_500);

@@ -16,7 +16,7 @@ use crate::RangeSet;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Needs([RangeSet; OBJECTS]);
 
-/// Objects of a plan: manifest, content, seals.
+/// Objects of a manifest: manifest, content, seals.
 pub(super) const OBJECTS: usize = 3;
 
 impl Needs {
@@ -25,7 +25,7 @@ impl Needs {
         Self([empty(), empty(), empty()])
     }
 
-    /// The ranges of an object; `None` for an object that no plan has.
+    /// The ranges of an object; `None` for an object that no manifest has.
     pub(super) fn of_mut(&mut self, object: ObjectId) -> Option<&mut RangeSet> {
         self.0.get_mut(object.0 as usize)
     }
@@ -38,7 +38,7 @@ impl Needs {
         self.0.iter().all(RangeSet::is_empty)
     }
 
-    /// Replaces the ranges of an object of a plan.
+    /// Replaces the ranges of an object of a manifest.
     pub(super) fn set(&mut self, object: ObjectId, ranges: RangeSet) {
         self.0[object.0 as usize] = ranges;
     }
@@ -51,17 +51,6 @@ impl Needs {
                     .is_some_and(|hit| hit.start < range.end)
             })
         })
-    }
-
-    /// Bytes at and behind a place.
-    pub(super) fn bytes_after(&self, mut place: Place) -> u64 {
-        let mut bytes = 0;
-        while let Some((object, range)) = self.next_after(place) {
-            bytes += range.end - range.start;
-            let offset = range.end;
-            place = Place { object, offset };
-        }
-        bytes
     }
 
     pub(super) fn clear(&mut self) {
@@ -90,7 +79,7 @@ impl Needs {
     }
 }
 
-/// A place in the objects of a plan: everything before it has been dealt with.
+/// A place in the objects of a manifest: everything before it has been dealt with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) object: ObjectId,

@@ -1,4 +1,4 @@
-//! Receivers that hold the others back, or are not there: who they are, what is done about them.
+//! Receivers that hold the others back or are missing: finds them, and acts on them.
 //!
 //! The packet stream waits for the slowest receiver that is followed. As long as all are about
 //! equally far that is right; a receiver counts as slow when the stream waits for it while half of
@@ -15,20 +15,20 @@ use base::Instant;
 use wire::object::{ErrorCode, PassEnd};
 
 use super::{
-    PlanSender, Stage, TICK,
+    Stage, TransferSender,
     config::{Demotion, SlowPolicy},
     member::{Member, State},
 };
 use crate::Content;
+use crate::parameters::SENDER_TICK;
 
-impl<C: Content> PlanSender<C> {
-    /// Says whether the packet stream, whose highest position is `lead`, waits for receivers. To be
-    /// called once a turn.
-    pub fn stream_waits(&mut self, now: Instant, lead: u64, is_waiting: bool) {
+impl<C: Content> TransferSender<C> {
+    /// The packet stream, whose highest position is `lead`, waits for receivers or does not.
+    pub(super) fn stream_waits(&mut self, now: Instant, lead: u64, is_waiting: bool) {
         if self.config.slow == SlowPolicy::Wait || now < self.clock.slow_at {
             return;
         }
-        self.clock.slow_at = now + TICK;
+        self.clock.slow_at = now + SENDER_TICK;
         let is_waiting = is_waiting && self.may_send_content();
         let slow = is_waiting.then(|| self.holds_back(lead)).flatten();
         for slot in 0..self.members.len() {
@@ -85,7 +85,9 @@ impl<C: Content> PlanSender<C> {
 
     /// Sends nothing while no expected receiver is there to take it.
     pub(super) fn check_paused(&mut self) {
-        let is_there = |member: &Member| member.is_active() && member.is_expected;
+        let is_for_guests = self.clock.guests_until.is_some();
+        let is_there =
+            |member: &Member| member.is_active() && (member.is_expected || is_for_guests);
         let is_paused = self.stage == Stage::Sending && !self.members.iter().any(is_there);
         if is_paused && !self.is_paused {
             self.counters.pauses += 1;
@@ -102,14 +104,10 @@ impl<C: Content> PlanSender<C> {
             return None;
         }
         let last = alive.max_by_key(|(_, member)| {
-            let is_done = matches!(member.state, State::Done(_));
+            let took = member.took(self.clock.began_at);
             let lost = member.told.progress.lost;
-            (
-                !is_done,
-                std::cmp::Reverse(member.told.progress.held),
-                member.done_at,
-                lost,
-            )
+            let held = std::cmp::Reverse(member.told.progress.held);
+            (took.is_none(), held, took, lost)
         });
         last.map(|(slot, _)| u32::try_from(slot).unwrap_or(u32::MAX))
     }

@@ -1,35 +1,40 @@
-//! How a transfer goes from stage to stage: gathering, passes, answers, the next pass.
+//! How a transfer goes from stage to stage: joining, passes, answers, the next pass.
+
+use std::time::Duration;
 
 use base::Instant;
 use wire::object::{Message, ObjectId, PassEnd, Seals};
 
 use super::{
-    Demotion, PlanSender, PlanSenderEvent, Stage,
+    Demotion, Stage, TransferSender, TransferSenderEvent,
     member::{Member, State},
     pass::{Place, split},
 };
 use crate::{Content, RangeSet};
 
-impl<C: Content> PlanSender<C> {
+impl<C: Content> TransferSender<C> {
     /// Starts the manifest's pass when all expected receivers are there, or the deadline has come.
-    pub(super) fn gathered(&mut self, now: Instant) {
-        if self.stage != Stage::Gathering {
+    pub(super) fn all_joined(&mut self, now: Instant) {
+        if self.stage != Stage::Joining {
             return;
         }
         let active = self.members.iter().filter(|member| member.is_active());
         let joined = active.clone().count();
         let awaited = active.filter(|member| member.is_expected).count();
-        let is_due = now >= self.clock.join_deadline;
+        let is_due = now >= self.joining_until();
         let expected = self.config.expected_count() as usize;
         let is_full = expected > 0 && awaited >= expected;
         if !is_due && !is_full {
             return;
         }
         if joined == 0 {
-            self.finish(now);
+            // Who was there a moment ago may come back.
+            if now >= self.clock.join_deadline {
+                self.finish(now);
+            }
             return;
         }
-        let whole = RangeSet::whole(self.plan.manifest().len() as u64, self.config.ranges_max);
+        let whole = RangeSet::whole(self.manifest.bytes().len() as u64, self.config.ranges_max);
         self.pass.needs.set(ObjectId::MANIFEST, whole);
         for member in self.members.iter_mut().filter(|member| member.is_active()) {
             member.part.is_awaited = true;
@@ -39,7 +44,22 @@ impl<C: Content> PlanSender<C> {
         if joined == 1 {
             self.pass.needs.clear();
         }
+        self.clock.began_at = now;
         self.start_pass(now, 0);
+    }
+
+    /// When the wait for receivers ends, however many are there.
+    pub(super) fn joining_until(&self) -> Instant {
+        let settled = self.settle_time().filter(|_| !self.members.is_empty());
+        let settled = settled.map_or(Instant::NEVER, |settle| self.clock.joined_at + settle);
+        settled.min(self.clock.join_deadline)
+    }
+
+    /// How long no new receiver must have joined; `None` when certain receivers are expected.
+    pub(super) fn settle_time(&self) -> Option<Duration> {
+        self.config
+            .settle
+            .filter(|_| self.config.expected_count() == 0)
     }
 
     pub(super) fn start_pass(&mut self, now: Instant, fill_bytes: u64) {
@@ -53,7 +73,7 @@ impl<C: Content> PlanSender<C> {
             control.start(now, followed.map(|(slot, _)| slot as u32));
         }
         let (pass, bytes) = (self.pass.number, self.pass.needs.bytes());
-        self.event(PlanSenderEvent::PassStarted {
+        self.event(TransferSenderEvent::PassStarted {
             pass,
             bytes,
             fill_bytes,
@@ -87,7 +107,7 @@ impl<C: Content> PlanSender<C> {
             Err(error) => return self.content_failed(now, error),
         }
         let seals = self.window.seals().expect("everything is hashed");
-        self.root = Some(self.plan.tree_root(seals));
+        self.root = Some(self.manifest.tree_root(seals));
         let whole = RangeSet::whole(seals.len() as u64, self.config.ranges_max);
         // To a single receiver, and with nothing else in the pass, they go over its connection.
         if self.pass.last_sqn.is_some() {
@@ -163,7 +183,7 @@ impl<C: Content> PlanSender<C> {
             return;
         }
         if self.pass.number > 0 {
-            self.plan_pass(now);
+            self.transfer_pass(now);
             return;
         }
         let is_joining = |member: &Member| member.is_expected && member.state == State::Joining;
@@ -176,7 +196,7 @@ impl<C: Content> PlanSender<C> {
 
     /// The first pass over the content: what anybody lacks goes to everybody.
     pub(super) fn start_content(&mut self, now: Instant) {
-        let len = self.plan.content_bytes();
+        let len = self.manifest.content_bytes();
         let max = self.config.ranges_max;
         // Guests take part in what is sent anyway, and get the rest alone.
         let has_expected = self.members.iter().any(|m| m.is_ready() && m.is_expected);
@@ -199,7 +219,7 @@ impl<C: Content> PlanSender<C> {
     }
 
     /// The next pass over what receivers have asked for since the last.
-    pub(super) fn plan_pass(&mut self, now: Instant) {
+    pub(super) fn transfer_pass(&mut self, now: Instant) {
         let max = self.config.ranges_max;
         let wanting: Vec<usize> = (0..self.members.len())
             .filter(|&slot| {
@@ -238,7 +258,7 @@ impl<C: Content> PlanSender<C> {
         if self.pass.needs.is_empty() {
             self.counters.passes += 1;
             let (pass, bytes) = (self.pass.number, 0);
-            self.event(PlanSenderEvent::PassStarted {
+            self.event(TransferSenderEvent::PassStarted {
                 pass,
                 bytes,
                 fill_bytes,
@@ -255,7 +275,7 @@ impl<C: Content> PlanSender<C> {
         for &slot in wanting {
             let member = &mut self.members[slot];
             let bytes = member.lists.need.bytes();
-            // Who lacked nothing was sent nothing.
+            // A receiver that lacked nothing was sent nothing.
             let had_need = member.lists.need_before > 0 && !member.is_alone();
             let is_unreached = had_need && bytes / 3 > member.lists.need_before / 4;
             member.lists.need_before = bytes;
@@ -269,7 +289,7 @@ impl<C: Content> PlanSender<C> {
         self.members[slot].demoted = Some(reason);
         self.counters.demoted += 1;
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        self.event(PlanSenderEvent::Demoted { slot, reason });
+        self.event(TransferSenderEvent::Demoted { slot, reason });
     }
 
     /// Takes a receiver's needs into the pass: what goes over its connection, and whether the pass

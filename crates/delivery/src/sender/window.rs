@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use wire::object::{ErrorCode, ObjectId};
 
-use crate::{Content, ContentError, HASH_LEN, Hash, Plan, SlabHasher, hash_bytes};
+use crate::{Content, ContentError, HASH_LEN, Hash, Manifest, SlabHasher, hash_bytes};
 
-/// Reads and hashes the objects of one plan.
+/// Reads and hashes the objects of one manifest.
 #[derive(Debug)]
 pub(super) struct Window<C> {
-    plan: Arc<Plan>,
+    manifest: Arc<Manifest>,
     content: C,
     buffer: Vec<u8>,
     start: u64,
@@ -32,10 +32,10 @@ pub(super) struct Window<C> {
 }
 
 impl<C: Content> Window<C> {
-    pub(super) fn new(plan: Arc<Plan>, content: C) -> Self {
-        let seals_hash = (plan.slab_count() == 0).then(|| hash_bytes(&[]));
+    pub(super) fn new(manifest: Arc<Manifest>, content: C) -> Self {
+        let seals_hash = (manifest.slab_count() == 0).then(|| hash_bytes(&[]));
         Self {
-            plan,
+            manifest,
             content,
             buffer: Vec::new(),
             start: 0,
@@ -58,7 +58,7 @@ impl<C: Content> Window<C> {
         let at = |position: u64| usize::try_from(position).expect("held in memory");
         match object {
             ObjectId::MANIFEST => {
-                out.copy_from_slice(&self.plan.manifest()[at(offset)..at(offset) + out.len()]);
+                out.copy_from_slice(&self.manifest.bytes()[at(offset)..at(offset) + out.len()]);
             }
             ObjectId::SEALS => {
                 out.copy_from_slice(&self.seals[at(offset)..at(offset) + out.len()]);
@@ -90,7 +90,7 @@ impl<C: Content> Window<C> {
         if object != ObjectId::CONTENT || is_near {
             return self.copy(object, offset, out);
         }
-        self.content.read(&self.plan, offset, out)
+        self.content.read(&self.manifest, offset, out)
     }
 
     /// Hashes up to one window of what no pass has sent; true when everything is hashed.
@@ -122,11 +122,11 @@ impl<C: Content> Window<C> {
             return Ok(());
         }
         let start = position - position % WINDOW_BYTES;
-        let len = WINDOW_BYTES.min(self.plan.content_bytes() - start);
+        let len = WINDOW_BYTES.min(self.manifest.content_bytes() - start);
         self.buffer
             .resize(usize::try_from(len).expect("a window fits in memory"), 0);
         self.start = start;
-        let read = self.content.read(&self.plan, start, &mut self.buffer);
+        let read = self.content.read(&self.manifest, start, &mut self.buffer);
         if let Err(error) = read {
             self.buffer.clear();
             return Err(error);
@@ -138,7 +138,7 @@ impl<C: Content> Window<C> {
     fn hash_window(&mut self) -> Result<(), ContentError> {
         let end = self.start + self.buffer.len() as u64;
         while (self.start..end).contains(&self.cursor) {
-            let slab = self.plan.slab_at(self.cursor);
+            let slab = self.manifest.slab_at(self.cursor);
             let stop = slab.range().end.min(end);
             let at = |position: u64| usize::try_from(position - self.start).expect("in the window");
             let bytes = &self.buffer[at(self.cursor)..at(stop)];
@@ -154,9 +154,9 @@ impl<C: Content> Window<C> {
                 self.slab = None;
             }
         }
-        if self.seals.len() as u64 == self.plan.seals_bytes() && self.seals_hash.is_none() {
-            if self.cursor != self.plan.content_bytes() {
-                let text = "the content is not as long as the plan says";
+        if self.seals.len() as u64 == self.manifest.seals_bytes() && self.seals_hash.is_none() {
+            if self.cursor != self.manifest.content_bytes() {
+                let text = "the content is not as long as the manifest says";
                 return Err(ContentError::new(ErrorCode::SourceChanged, text));
             }
             self.seals_hash = Some(hash_bytes(&self.seals));
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use crate::{Entry, memory::MemoryContent};
 
-    fn sample() -> (Arc<Plan>, MemoryContent) {
+    fn sample() -> (Arc<Manifest>, MemoryContent) {
         let entries = vec![
             Entry::file("a", 10),
             Entry::file("b", 3 << 20),
@@ -187,34 +187,34 @@ mod tests {
 
     fn roots_are_right(window: &Window<MemoryContent>) {
         let seals = window.seals().unwrap();
-        for file in window.plan.files() {
+        for file in window.manifest.files() {
             let range = usize::try_from(file.start).unwrap()..;
             let bytes = &window.content.bytes()[range][..usize::try_from(file.size).unwrap()];
-            assert_eq!(window.plan.root_of(file, seals), hash_bytes(bytes));
+            assert_eq!(window.manifest.root_of(file, seals), hash_bytes(bytes));
         }
     }
 
     #[test]
     fn sending_in_order_hashes_everything_once() {
-        let (plan, content) = sample();
-        let mut window = Window::new(Arc::clone(&plan), content);
+        let (manifest, content) = sample();
+        let mut window = Window::new(Arc::clone(&manifest), content);
         let mut out = vec![0; 1400];
         let mut at = 0;
-        while at < plan.content_bytes() {
-            let len = usize::try_from((plan.content_bytes() - at).min(1400)).unwrap();
+        while at < manifest.content_bytes() {
+            let len = usize::try_from((manifest.content_bytes() - at).min(1400)).unwrap();
             window.copy(ObjectId::CONTENT, at, &mut out[..len]).unwrap();
             let from = usize::try_from(at).unwrap();
             assert_eq!(out[..len], window.content.bytes()[from..from + len]);
             at += len as u64;
         }
         roots_are_right(&window);
-        assert_eq!(window.content().bytes_read, plan.content_bytes());
+        assert_eq!(window.content().bytes_read, manifest.content_bytes());
     }
 
     #[test]
     fn what_no_pass_sent_is_hashed_ahead() {
-        let (plan, content) = sample();
-        let mut window = Window::new(plan, content);
+        let (manifest, content) = sample();
+        let mut window = Window::new(manifest, content);
         let mut out = [0; 100];
         window.copy(ObjectId::CONTENT, 2_000_000, &mut out).unwrap();
         assert!(window.seals().is_none());
@@ -226,9 +226,9 @@ mod tests {
 
     #[test]
     fn a_content_that_fails_is_an_error_each_time() {
-        let (plan, mut content) = sample();
+        let (manifest, mut content) = sample();
         content.fails_at = Some(1_000_000);
-        let mut window = Window::new(plan, content);
+        let mut window = Window::new(manifest, content);
         let mut out = [0; 100];
         assert!(window.copy(ObjectId::CONTENT, 0, &mut out).is_ok());
         for _ in 0..2 {

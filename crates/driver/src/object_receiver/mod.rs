@@ -5,14 +5,14 @@ use std::fmt::Debug;
 
 use base::{Arrival, Budget, DropCounters, Instant, LinkEvent, LinkId, Outcome, Run, Verdict};
 use delivery::{
-    Heard, Intake, LinkCommand, ObjectReceiverConfig, PlanReceiverConfig, Store, StreamVerdict,
-    TakeFirst, Transfers,
+    Heard, Intake, LinkCommand, ObjectReceiverConfig, Store, StreamVerdict, TakeFirst,
+    TransferReceiverConfig, Transfers,
 };
 use pgm::{Mode, Ready, Receiver};
 
 use crate::{Endpoint, Handle, Receiving, endpoint::stream_of};
 
-/// Receives the plans of all senders of a group that its owner wants; or one, and ends.
+/// Receives the manifests of all senders of a group that its owner wants; or one, and ends.
 #[derive(Debug)]
 pub struct ObjectReceiver<I: Intake> {
     receiver: Receiver,
@@ -24,10 +24,15 @@ pub struct ObjectReceiver<I: Intake> {
 }
 
 impl<S: Store + Debug> ObjectReceiver<TakeFirst<S>> {
-    /// Receives one plan into `store`: of the first sender that takes this receiver in.
+    /// Receives one manifest into `store`: of the first sender that admits this receiver.
     #[must_use]
-    pub fn single(receiving: &Receiving, plan: PlanReceiverConfig, store: S, now: Instant) -> Self {
-        let config = ObjectReceiverConfig::single(plan);
+    pub fn single(
+        receiving: &Receiving,
+        manifest: TransferReceiverConfig,
+        store: S,
+        now: Instant,
+    ) -> Self {
+        let config = ObjectReceiverConfig::single(manifest);
         Self::open(receiving, config, TakeFirst::new(store), now)
     }
 }
@@ -49,7 +54,8 @@ impl<I: Intake> ObjectReceiver<I> {
         }
     }
 
-    /// Packets that the kernel has dropped so far for want of buffer space: the owner knows.
+    /// Packets that the kernel has dropped so far because a socket buffer was full; the owner knows
+    /// the count.
     pub const fn set_host_drops(&mut self, packets: u64) {
         self.host_drops = packets;
     }
@@ -101,9 +107,10 @@ impl<I: Intake> ObjectReceiver<I> {
                 | Ready::Reset { session } => {
                     let last = self.receiver.position(session);
                     let last = last.map(|at| stream_of(&at, self.host_drops, false));
-                    self.transfers.stream_over(now, session, last);
+                    self.transfers.session_over(now, session, last);
                 }
-                // Found says nothing a mark does not; what is lost is asked for after the pass.
+                // Nothing to do: the mark announces the session too, and lost blocks are asked for
+                // after the pass.
                 Ready::Found { .. } | Ready::Lost { .. } => {}
             }
         }

@@ -7,7 +7,7 @@ use std::{
 
 use base::Socket;
 use delivery::{
-    Decline, Entry, Offer, PlanReceiverConfig, Sender,
+    Decline, Entry, Offer, Sender, TransferReceiverConfig,
     memory::{MemoryContent, MemoryStore},
 };
 use pgm::Config;
@@ -48,7 +48,7 @@ fn receiving() -> Receiving {
 }
 
 fn serving() -> ObjectReceiver<TakeAll> {
-    let config = ObjectReceiverConfig::serving(PlanReceiverConfig::new("r", 1));
+    let config = ObjectReceiverConfig::serving(TransferReceiverConfig::new("r", 1));
     ObjectReceiver::open(&receiving(), config, TakeAll, at(0))
 }
 
@@ -156,27 +156,32 @@ fn open<I: Intake>(receiver: &mut ObjectReceiver<I>, now: Instant, first: u32) -
     peers
 }
 
-fn say<I: Intake>(receiver: &mut ObjectReceiver<I>, link: u32, message: &Message<'_>) {
+fn say<I: Intake>(
+    receiver: &mut ObjectReceiver<I>,
+    now: Instant,
+    link: u32,
+    message: &Message<'_>,
+) {
     let mut bytes = Vec::new();
     message.emit(&mut bytes);
-    receiver.handle_link(at(1), LinkId(link), LinkEvent::Data, &bytes);
+    receiver.handle_link(now, LinkId(link), LinkEvent::Data, &bytes);
 }
 
-fn welcome(session: u64, plan: &delivery::Plan) -> Message<'static> {
+fn welcome(session: u64, manifest: &delivery::Manifest) -> Message<'static> {
     Message::Welcome(Welcome {
         version: VERSION,
         slot: 0,
-        plan: plan.id().0,
+        manifest: manifest.id().0,
         session,
         receiver_count: 1,
         report_interval_us: 1000,
         report_sqns: 0,
-        manifest_bytes: plan.manifest().len() as u64,
+        manifest_bytes: manifest.bytes().len() as u64,
         is_late: false,
     })
 }
 
-fn tree(name: &str) -> (Arc<delivery::Plan>, MemoryContent) {
+fn tree(name: &str) -> (Arc<delivery::Manifest>, MemoryContent) {
     MemoryContent::generate(vec![Entry::file(name, 9)], [0; 16], 1).unwrap()
 }
 
@@ -188,16 +193,21 @@ fn two_senders_trees_arrive_side_by_side_and_unmixed() {
         spm(&mut receiver, at(0), host, (1, 1), host.into());
     }
     assert_eq!(open(&mut receiver, at(0), 1).len(), 2);
-    for (&host, (plan, _)) in &trees {
-        say(&mut receiver, host.into(), &welcome(host.into(), plan));
+    for (&host, (manifest, _)) in &trees {
+        say(
+            &mut receiver,
+            at(1),
+            host.into(),
+            &welcome(host.into(), manifest),
+        );
     }
-    for (&host, (plan, _)) in &trees {
+    for (&host, (manifest, _)) in &trees {
         data(
             &mut receiver,
             host,
             1,
             BlockHeader::data(ObjectId::MANIFEST, 0),
-            plan.manifest(),
+            manifest.bytes(),
         );
     }
     // Interleaved, at the same offsets of the same objects.
@@ -218,7 +228,7 @@ fn two_senders_trees_arrive_side_by_side_and_unmixed() {
     let written: Vec<Vec<u8>> = receiver
         .transfers()
         .iter()
-        .map(|(_, _, plan)| plan.store().unwrap().staged().to_vec())
+        .map(|(_, _, manifest)| manifest.store().unwrap().staged().to_vec())
         .collect();
     let content = trees[&1].1.bytes();
     assert_eq!(written[0], content);
@@ -226,20 +236,20 @@ fn two_senders_trees_arrive_side_by_side_and_unmixed() {
 }
 
 /// A receiver whose only transfer, `a` of host 1, was given up by its sender.
-fn given_up() -> (ObjectReceiver<TakeAll>, Arc<delivery::Plan>) {
-    let config = ObjectReceiverConfig::single(PlanReceiverConfig::new("r", 1));
+fn given_up() -> (ObjectReceiver<TakeAll>, Arc<delivery::Manifest>) {
+    let config = ObjectReceiverConfig::single(TransferReceiverConfig::new("r", 1));
     let mut receiver = ObjectReceiver::open(&receiving(), config, TakeAll, at(0));
-    let (plan, _) = tree("a");
+    let (manifest, _) = tree("a");
     spm(&mut receiver, at(0), 1, (1, 1), 5);
     open(&mut receiver, at(0), 1);
-    say(&mut receiver, 1, &welcome(5, &plan));
+    say(&mut receiver, at(1), 1, &welcome(5, &manifest));
     let header = BlockHeader::data(ObjectId::MANIFEST, 0);
-    data(&mut receiver, 1, 1, header, plan.manifest());
+    data(&mut receiver, 1, 1, header, manifest.bytes());
     let (code, text) = (ErrorCode::TimedOut, "no progress for 3 s");
-    say(&mut receiver, 1, &Message::Error { code, text });
+    say(&mut receiver, at(1), 1, &Message::Error { code, text });
     receiver.drain(at(1), &mut ());
     assert!(!receiver.transfers().is_over());
-    (receiver, plan)
+    (receiver, manifest)
 }
 
 /// The numbers of each transfer: lost, asked for and repaired.
@@ -247,7 +257,7 @@ fn suffered(receiver: &ObjectReceiver<TakeAll>) -> Vec<(u64, bool, u64)> {
     let all = receiver
         .transfers()
         .iter()
-        .map(|(_, _, plan)| plan.progress());
+        .map(|(_, _, manifest)| manifest.progress());
     all.map(|at| {
         let numbers = at.numbers;
         (numbers.lost, numbers.repairs_asked > 0, numbers.repairs_got)
@@ -280,7 +290,12 @@ fn with_loss(receiver: &mut ObjectReceiver<TakeAll>, host: u8) {
 fn begin(receiver: &mut ObjectReceiver<TakeAll>, now: Instant, host: u8, name: &str) {
     spm(receiver, now, host, (1, 1), host.into());
     open(receiver, now, host.into());
-    say(receiver, host.into(), &welcome(host.into(), &tree(name).0));
+    say(
+        receiver,
+        now,
+        host.into(),
+        &welcome(host.into(), &tree(name).0),
+    );
 }
 
 /// The last report of position that leaves now, by the number of the connection.
@@ -345,14 +360,14 @@ fn a_transfer_does_not_report_the_losses_of_the_one_before_it() {
 
 #[test]
 fn a_transfer_that_goes_on_in_another_session_keeps_its_numbers() {
-    let (mut receiver, plan) = given_up();
+    let (mut receiver, manifest) = given_up();
     with_loss(&mut receiver, 1);
     assert_eq!(suffered(&receiver), [(2, true, 1)]);
     spm(&mut receiver, at(3), 1, (2, 1), 7);
     open(&mut receiver, at(3), 3);
-    say(&mut receiver, 3, &welcome(7, &plan));
+    say(&mut receiver, at(3), 3, &welcome(7, &manifest));
     receiver.drain(at(3), &mut ());
-    assert_eq!(receiver.transfers().counters().plans_continued, 1);
+    assert_eq!(receiver.transfers().counters().transfers_continued, 1);
     assert_eq!(suffered(&receiver), [(2, true, 1)]);
 }
 
@@ -369,9 +384,9 @@ fn a_session_that_is_found_again_is_followed_again() {
     }
     assert!(now < at(100_000));
     spm(&mut receiver, now, 1, (1, 2), 1);
-    let (plan, _) = tree("a");
+    let (manifest, _) = tree("a");
     let header = BlockHeader::data(ObjectId::MANIFEST, 0);
-    data_at(&mut receiver, now, 1, (2, header, plan.manifest()));
-    let taken = receiver.transfers().first().and_then(|of| of.plan());
-    assert_eq!(taken.map(|plan| plan.id()), Some(plan.id()));
+    data_at(&mut receiver, now, 1, (2, header, manifest.bytes()));
+    let taken = receiver.transfers().first().and_then(|of| of.manifest());
+    assert_eq!(taken.map(|manifest| manifest.id()), Some(manifest.id()));
 }

@@ -1,6 +1,6 @@
 //! The control stream, the manifest and the block header of the object protocol.
 
-use wire::object::{BODY_LEN_MAX, BlockHeader, Decoder, FRAME_HEADER_LEN, Manifest, Message};
+use wire::object::{BODY_LEN_MAX, BlockHeader, Decoder, FRAME_HEADER_LEN, ManifestRef, Message};
 
 /// A control stream: every message that parses is emitted and read back unchanged.
 ///
@@ -26,12 +26,12 @@ pub fn stream(data: &[u8]) {
 ///
 /// **Panics**: when that identity does not hold.
 pub fn manifest(data: &[u8]) {
-    let Ok(manifest) = Manifest::parse(data) else {
+    let Ok(manifest) = ManifestRef::parse(data) else {
         return;
     };
     let mut bytes = Vec::new();
-    Manifest::emit(&mut bytes, manifest.header(), manifest.entries());
-    let again = Manifest::parse(&bytes).expect("what was emitted parses");
+    ManifestRef::emit(&mut bytes, manifest.header(), manifest.entries());
+    let again = ManifestRef::parse(&bytes).expect("what was emitted parses");
     assert!(manifest.entries().eq(again.entries()));
     assert_eq!(manifest.header(), again.header());
 }

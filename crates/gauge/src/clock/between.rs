@@ -1,4 +1,5 @@
-//! Two hosts' clocks: delays of each direction, when both ends justify them.
+//! Compares two hosts' clocks, and measures the delay of each direction when both clocks are good
+//! enough.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -26,13 +27,14 @@ pub struct BetweenSpec {
     pub seed: u64,
 }
 
-/// What two hosts' clocks say of the way between them.
+/// What two hosts' clocks show of the path between them.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Between {
     /// The reflector.
     pub peer: SocketAddr,
-    /// The clock here, as its daemon tells the kernel. Its bound and that of the clock there are of
-    /// one exchange, the one with the greatest sum: the error of the delays.
+    /// The clock here, as its daemon tells the kernel. The bounds of both clocks are of one
+    /// exchange, the one with the greatest sum, which is the error of the delays.
     pub here: ClockState,
     /// The clock there.
     pub there: ClockState,
@@ -42,7 +44,7 @@ pub struct Between {
     pub exchanges: usize,
     /// Questions that were not.
     pub lost: u64,
-    /// Answers that do not count, for the wall clock here was set meanwhile.
+    /// Answers that do not count because this host's wall clock was set during the exchange.
     pub disturbed: u64,
     /// Median of the whole round trips, the far end's time included, in nanoseconds; by the
     /// monotonic clock of this host alone.
@@ -62,7 +64,7 @@ pub struct Between {
 pub fn between(spec: &BetweenSpec, is_stopped: &dyn Fn() -> bool) -> Result<Between, Error> {
     let peer = spec.peer;
     if peer.ip().is_multicast() {
-        let text = format!("{peer} is a group, which has many clocks: name a host");
+        let text = format!("{peer} is a group; name one host to compare clocks with");
         return Err(Error::Measurement(text));
     }
     let mut client = Client::connect(peer, spec.seed, spec.timeout)?;
@@ -74,8 +76,8 @@ pub fn between(spec: &BetweenSpec, is_stopped: &dyn Fn() -> bool) -> Result<Betw
             return Err(Error::Interrupted);
         }
         let text = format!(
-            "the reflector at {peer} does not say what its clock is good for: it is of an older \
-             release, or its answers are lost; start the one of this release there"
+            "the reflector at {peer} does not report the accuracy of its clock: it is of an older \
+             release, or its answers are lost; start `towline rtt reflect` of this release there"
         );
         return Err(Error::Measurement(text));
     }
@@ -83,7 +85,7 @@ pub fn between(spec: &BetweenSpec, is_stopped: &dyn Fn() -> bool) -> Result<Betw
 }
 
 fn judged(peer: SocketAddr, found: &ClockExchanges, is_one_clock: bool) -> Between {
-    // Both bounds grow meanwhile: those of one exchange make up the error that is stated.
+    // Both bounds grow during the measurement: the stated error uses those of one exchange.
     let widest = found.answered.iter().max_by_key(|it| it.error_ns_max());
     let worst = |of: fn(&measure::ClockExchange) -> ClockState| ClockState {
         is_synchronised: found.answered.iter().all(|it| of(it).is_synchronised),
@@ -113,7 +115,7 @@ fn judged(peer: SocketAddr, found: &ClockExchanges, is_one_clock: bool) -> Betwe
     }
 }
 
-/// Whether an address is this host's own: whoever answers there reads this kernel's clock.
+/// Whether an address is this host's own: a reflector there reads this kernel's clock.
 fn is_own(peer: SocketAddr) -> Result<bool, Error> {
     Ok(peer.ip().is_loopback() || Interfaces::read()?.with_address(peer.ip()).is_some())
 }

@@ -1,10 +1,10 @@
-//! Who keeps the wall clock right on this host, and what they say of it: asked over the loopback
-//! interface or read from files, without privileges.
+//! The daemons that keep this host's wall clock right, and what they report: asked over the
+//! loopback interface or read from files, without privileges.
 //!
 //! chronyd answers a `tracking` request (UDP port 323), ntpd a `readvar` (UDP port 123, mode 6),
-//! and systemd-timesyncd leaves a file when it has synchronised. Of ptp4l and phc2sys the kernel's
-//! own bound is all that can be had without root. Answers are bounded and checked; what makes no
-//! sense counts as none.
+//! and systemd-timesyncd leaves a file when it has synchronised. Without root, ptp4l and phc2sys
+//! show only in the kernel's own bound. Answers are bounded and checked; one that makes no sense
+//! counts as none.
 
 use std::{
     fs, io,
@@ -17,6 +17,7 @@ use serde::Serialize;
 
 /// A program that keeps the wall clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Keeper {
     /// Its name.
     pub program: String,
@@ -28,12 +29,13 @@ pub struct Keeper {
 
 /// What it says of the clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeeperState {
     /// It follows a source.
     pub is_synchronised: bool,
     /// Steps to the source that time comes from; 16 and more: none.
     pub stratum: Option<u16>,
-    /// How far the wall clock is ahead of true time by its estimate, in nanoseconds.
+    /// How far the daemon estimates the wall clock to be ahead of true time, in nanoseconds.
     pub offset_ns: Option<i64>,
     /// How far it may be off at most, all errors on the way from the source together: the offset,
     /// half the delay and the dispersion. Nanoseconds.
@@ -54,7 +56,7 @@ pub(super) fn keepers() -> Vec<Keeper> {
             _ => None,
         };
     }
-    // Asked in any case: it may be seen by its port where it is not by its process.
+    // Asked in any case: it may answer on its port where its process is not visible.
     if let Some(state) = ask(CHRONY_PORT, &chrony_request(), parse_chrony) {
         match found.iter_mut().find(|it| it.program == "chronyd") {
             Some(keeper) => keeper.state = Some(state),
@@ -85,7 +87,7 @@ fn running(proc: &Path) -> Vec<Keeper> {
             })
         })
         .collect();
-    // A daemon may have helpers of its own name: the first is it.
+    // A daemon may have child processes of the same name: the first is the daemon.
     found.sort_by(|a, b| (&a.program, a.process).cmp(&(&b.program, b.process)));
     found.dedup_by(|a, b| a.program == b.program);
     found
@@ -129,7 +131,7 @@ fn parse_chrony(answer: &[u8]) -> Option<KeeperState> {
         return None;
     }
     let (stratum, leap) = (half(52), half(54));
-    // What is to be added to the clock: it is slow by that.
+    // The correction to add to the clock, which is slow by that much.
     let correction_s = float(68);
     let (delay_s, dispersion_s) = (float(92), float(96));
     let error_s = correction_s.abs() + dispersion_s.abs() + delay_s.abs() / 2.0;

@@ -1,4 +1,4 @@
-//! What another tool says about the tree that was sent and the directories that were written.
+//! Checks with another tool the tree that was sent and the directories that were written.
 
 use std::{
     collections::BTreeMap,
@@ -67,7 +67,7 @@ pub struct Checksums {
 }
 
 impl Checksums {
-    /// Runs the tool over everything; `is_interrupted` is asked ten times a second and more.
+    /// Runs the tool over everything, and asks `is_interrupted` at least ten times a second.
     ///
     /// # Errors
     /// [`Error::Interrupted`]; or when the tool fails or a directory cannot be read.

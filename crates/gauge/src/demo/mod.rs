@@ -1,5 +1,5 @@
-//! The main job, whole, on this machine: one sender, several receivers that lose packets at random,
-//! and another tool's word that everything arrived.
+//! A whole file transfer on this machine: one sender, several receivers that lose packets at
+//! random, and another tool that checks that everything arrived.
 //!
 //! Every end is a process of its own, the shipped program with its usual flags, on a host of its
 //! own (a network namespace) where the machine permits it, else on a loopback address of its own.
@@ -79,9 +79,8 @@ impl DemoReport {
 }
 
 impl Demo {
-    /// Runs it. `say` is told each step in a sentence; `is_interrupted` is asked ten times a second
-    /// and more, and ends everything when it says so. Nothing stays behind then, nor after an
-    /// error.
+    /// Runs the demo. It gives each step to `say` as a sentence, asks `is_interrupted` at least ten
+    /// times a second, and ends when that is true. It leaves nothing behind, also after an error.
     ///
     /// # Errors
     /// [`Error::Interrupted`]; or when a process cannot be started or prints no report, or a
@@ -93,7 +92,7 @@ impl Demo {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<DemoReport, Error> {
         let result = self.steps(place, say, is_interrupted);
-        // A signal to the whole group ends the processes too: what they failed with is no news.
+        // A signal to the whole process group ends the children too: their errors need no report.
         if is_interrupted() {
             return Err(Error::Interrupted);
         }
@@ -175,8 +174,8 @@ impl Demo {
     }
 }
 
-/// A running end; killed when given up. What it prints is read from the start, so that it never
-/// waits for its reader.
+/// A running process of the demo; killed when dropped. Its output is read from the start, so that
+/// it never waits for a reader.
 struct Process {
     child: Child,
     stdout: Option<JoinHandle<Vec<u8>>>,
@@ -263,7 +262,7 @@ impl Drop for Process {
 fn read(mut stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What came before a fault is all there is.
+        // After a read error, the output so far is all there is.
         stream.read_to_end(&mut bytes).unwrap_or_default();
         bytes
     })

@@ -20,7 +20,7 @@ pub enum Place {
 /// while the process has one thread, because it may start the program anew inside a user namespace.
 ///
 /// # Errors
-/// Why hosts cannot be made; a demo then runs on loopback.
+/// Why namespaces cannot be made; the demo then runs on loopback.
 pub fn isolate() -> Result<(), String> {
     lab::enter_user_namespace_or_explain().map_err(|refusal| refusal.to_string())
 }

@@ -1,5 +1,5 @@
-//! The receivers' directories of a demo: made, removed at its end, and swept at the next start when
-//! the process had no time for that.
+//! The receivers' directories of a demo: made, removed at its end, and swept at the next start if
+//! the process was killed before.
 
 use std::{
     fs::{self, File},
@@ -32,12 +32,13 @@ impl Staging {
             for place in [Path::new(MEMORY), &std::env::temp_dir()] {
                 sweep(place);
             }
-            // Others may write where it lies: what they have put there is not ours to use.
+            // Other users may write in the same place: a directory that they made is not used.
             fs::create_dir(&root)
                 .map_err(|error| net::SystemError::system("make", root.display(), &error))?;
             lock = File::open(&root).ok();
             if let Some(lock) = &lock {
-                // Where nothing can be locked, the process number alone tells who is alive.
+                // Where files cannot be locked, only the process number shows whether the owner is
+                // alive.
                 lock.try_lock().unwrap_or_default();
             }
         }
@@ -60,7 +61,7 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         if !self.is_kept {
-            // What cannot be removed is in the system's own directory for such things.
+            // A directory that cannot be removed lies in the system's temporary directory.
             drop(fs::remove_dir_all(&self.root));
         }
     }
@@ -93,7 +94,7 @@ fn sweep(place: &Path) {
         let is_ours = fs::symlink_metadata(&path)
             .is_ok_and(|found| found.is_dir() && found.uid() == me.uid());
         let is_dead = !Path::new(&format!("/proc/{pid}")).exists();
-        // Process numbers of another container say nothing here; its lock does.
+        // Process numbers of another container mean nothing here, but its lock does.
         let is_free = || File::open(&path).is_ok_and(|root| root.try_lock().is_ok());
         if is_ours && is_dead && is_free() {
             // Another demo may be sweeping too.

@@ -44,8 +44,8 @@ impl Tree {
         })
     }
 
-    /// Directories of this machine that together hold at least so many bytes and files: those that
-    /// anybody may read and nobody writes, in a fixed order.
+    /// Finds directories of this machine that together hold at least this many bytes and files. It
+    /// looks, in a fixed order, at directories that everybody may read and nothing changes.
     ///
     /// # Errors
     /// When the machine has no such directories.

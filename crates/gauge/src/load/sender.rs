@@ -28,8 +28,8 @@ pub struct LoadSpec {
 
 /// Makes load messages and hands them over. It never waits longer than its caller says.
 ///
-/// A message that found no room when it was due goes late, with the time when it was due: the
-/// delays that a receiver finds have the sender's own waits in them.
+/// A message that found no room when it was due leaves late, stamped with the time when it was due:
+/// the delays that a receiver finds include the sender's own waits.
 ///
 /// ```no_run
 /// # use towline_gauge::load::{LoadSender, LoadSpec};
@@ -73,9 +73,9 @@ impl LoadSender {
         }
     }
 
-    /// Hands over what is due, for a moment. Where nothing is, or there is no room, it gives the
-    /// publisher a turn and, when that has nothing to do either, waits for `wait_max` at most.
-    /// Message 0 is due at the first call.
+    /// Hands over the messages that are due, for a moment. When none is due, or there is no room,
+    /// it gives the publisher a turn. When the publisher has nothing to do either, it waits for
+    /// `wait_max` at most. Message 0 is due at the first call.
     ///
     /// # Errors
     /// When the publisher cannot send, or a message is longer than it takes.
@@ -184,7 +184,7 @@ impl Start {
 /// Two clocks read within this count as read at once.
 const CLOCK_READING_MAX: Duration = Duration::from_micros(2);
 const CLOCK_READINGS_MAX: usize = 100;
-/// Between two looks of the caller at the clock and at events.
+/// Longest time before the caller looks at the clock and at events again.
 const BATCH_MESSAGES: u64 = 1_000;
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! ```text
 //!   probe(size) to the group --> each reflector that it reaches answers at that size, by unicast
 //! ```
-//! One probe narrows what is known of every receiver; the next size is halfway for the first of
-//! those of whom too little is known.
+//! One probe narrows the range of every receiver. The next size is the middle of the range of the
+//! first receiver whose MTU is not known yet.
 
 use std::{
     io,
@@ -78,7 +78,8 @@ pub fn group_mtu(
     search.probe(floor, most).map_err(refused)?;
     if search.receivers.is_empty() {
         return Err(Error::Measurement(format!(
-            "nobody answers at {group}: run `towline rtt reflect --listen {group}` on the receivers"
+            "no receiver of {group} answers: run `towline rtt reflect --listen {group}` on the \
+             receivers"
         )));
     }
     let mut next = most;
@@ -108,7 +109,7 @@ struct Search {
     probes: u64,
 }
 
-/// What is known of one: the largest that it answered, and the smallest that it did not.
+/// The range of one receiver: the largest size that it answered, and the smallest that it did not.
 struct Receiver {
     address: IpAddr,
     good: u32,
@@ -149,13 +150,13 @@ impl Search {
         Ok(())
     }
 
-    /// Notes who answers; true when all that are known have.
+    /// Notes a receiver that answered; true when all known receivers have.
     fn listen(&mut self, size: u32, len: usize, most: u32) -> io::Result<bool> {
         let end = sys::clock::monotonic() + self.timeout;
         let mut room = vec![0; PACKET_BYTES_MAX as usize];
         loop {
             let left = end.since(sys::clock::monotonic());
-            // The first time it is not known how many there are.
+            // The first time, the number of receivers is unknown.
             let is_known = !self.receivers.is_empty() && self.probes > u64::from(super::TRIES);
             if is_known && self.receivers.iter().all(|it| it.good >= size) {
                 return Ok(true);

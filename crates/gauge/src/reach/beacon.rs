@@ -1,4 +1,5 @@
-//! What the hosts that take part say, to the group and to each other: one JSON document a datagram.
+//! What the hosts that take part send, to the group and to each other: one JSON document a
+//! datagram.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -44,8 +45,7 @@ impl Beacon {
 pub(super) const VERSION: u32 = 1;
 pub(super) const HEARD_MAX: usize = 32;
 const NAME_BYTES_MAX: usize = 256;
-/// Time to live of what hosts say to each other: what is missing on arrival is how many routers lie
-/// between.
+/// Time to live of what hosts send to each other: each router on the path lowers it by one.
 pub(super) const UNICAST_HOPS: u8 = 64;
 
 #[cfg(test)]

@@ -1,20 +1,23 @@
-//! Everything that was observed, as plain data: what the verdict is drawn from.
+//! Everything that was observed, as plain data; the verdict follows from it.
 
 use std::{
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// What one host has observed.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Facts {
     /// The group and its port.
     pub group: SocketAddr,
     /// Time to live of what this host sends to it.
     pub hops: u8,
     /// How long it looked.
+    #[serde(rename = "lasted_s", serialize_with = "seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub lasted: Duration,
     /// The interface that is used.
     pub interface: Option<InterfaceFacts>,
@@ -24,19 +27,20 @@ pub struct Facts {
     pub has_route: bool,
     /// Why the group could not be sent to.
     pub send_error: Option<String>,
-    /// Who was heard through the group, on which interface.
+    /// The hosts that were heard through the group, with the interface.
     pub heard: Vec<Heard>,
     /// Frames to the group that entered the host.
     pub frames: Vec<Frames>,
     /// Whether frames can be seen at all: it needs CAP_NET_RAW.
     pub sees_wire: bool,
-    /// Who asked for memberships (IGMP, MLD) meanwhile.
+    /// Queriers of memberships (IGMP, MLD) that were heard.
     pub queriers: Vec<Querier>,
     /// The hosts that were named.
     pub peers: Vec<PeerFacts>,
     /// How packets to each source would leave.
     pub reverse_paths: Vec<ReversePath>,
-    /// Packets that the whole host dropped meanwhile because their source is elsewhere.
+    /// Packets that the host dropped during the run because their source is elsewhere by its
+    /// routes.
     pub reverse_path_drops: u64,
     /// Chains of netfilter rules that packets pass on their way in.
     pub chains: Vec<RuleChain>,
@@ -44,6 +48,7 @@ pub struct Facts {
 
 /// A chain of netfilter rules, or a whole table of the older iptables.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleChain {
     /// Family and name of its table, as `nft list ruleset` names them: `inet filter`; `iptables
     /// filter` for the older kind.
@@ -71,6 +76,7 @@ impl RuleChain {
 
 /// The interface that is used.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceFacts {
     /// Its name.
     pub name: String,
@@ -80,12 +86,13 @@ pub struct InterfaceFacts {
     pub igmp: Option<String>,
     /// Whether packets pass: `up`, `down`, `no carrier`.
     pub condition: &'static str,
-    /// What the library has to say about the choice.
+    /// The library's remarks on the choice.
     pub notes: Vec<String>,
 }
 
 /// Why no interface can be used.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
     /// It is switched off, or has no carrier.
@@ -102,6 +109,7 @@ pub enum Refusal {
 
 /// What was refused, and what to do about it. One text in JSON.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(into = "String")]
 pub struct Refused {
     /// What.
@@ -122,6 +130,7 @@ impl From<Refused> for String {
 
 /// A sender that was heard through the group.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Heard {
     /// What it calls itself.
     pub name: String,
@@ -133,8 +142,14 @@ pub struct Heard {
     pub hops: (u8, Option<u8>),
     /// How often.
     pub count: u64,
-    /// First and last, since the beginning.
-    pub first_and_last: (Duration, Duration),
+    /// When first, since the beginning.
+    #[serde(rename = "first_s", serialize_with = "seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    pub first: Duration,
+    /// When last, since the beginning.
+    #[serde(rename = "last_s", serialize_with = "seconds")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    pub last: Duration,
     /// It is this host itself.
     pub is_self: bool,
     #[serde(skip)]
@@ -143,6 +158,7 @@ pub struct Heard {
 
 /// Frames to the group from one source by one interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Frames {
     /// The interface.
     pub interface: String,
@@ -158,6 +174,7 @@ pub struct Frames {
 
 /// Somebody who asks for memberships.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Querier {
     /// On which interface.
     pub interface: String,
@@ -169,6 +186,7 @@ pub struct Querier {
 
 /// A host that was named.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeerFacts {
     /// Where it was looked for.
     pub address: SocketAddr,
@@ -178,6 +196,7 @@ pub struct PeerFacts {
 
 /// What a peer said.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeerWord {
     /// What it calls itself.
     pub name: String,
@@ -204,6 +223,7 @@ pub struct PeerWord {
 
 /// How packets to a source would leave, and what the kernel demands of that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReversePath {
     /// The source.
     pub source: IpAddr,
@@ -225,4 +245,8 @@ impl ReversePath {
             _ => false,
         }
     }
+}
+
+fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
 }

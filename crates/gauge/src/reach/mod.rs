@@ -1,5 +1,5 @@
 //! Why a group does not arrive: what is sent and heard on each interface, what the kernel would do
-//! with it, and the answer in words with the fix.
+//! with it, and each cause in words with its fix.
 //!
 //! ```text
 //!   Talk:  beacons to the group, from each host that takes part, and to named peers (unicast)

@@ -8,7 +8,7 @@ use std::{
 };
 
 use net::{
-    SystemError,
+    Remedy, SystemError,
     interface::{Choice, Selector},
 };
 use serde::Serialize;
@@ -46,6 +46,7 @@ pub struct ReachSpec {
 
 /// What was observed, and what follows.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReachReport {
     /// The observations.
     pub facts: Facts,
@@ -144,7 +145,8 @@ impl<'a> Talk<'a> {
             }
             match joined(spec.group, interface.index) {
                 Ok(socket) => inbound.push(socket),
-                // It matters only for the one that is used; the others are looked at besides.
+                // A failure matters only on the interface that is used; the others are observed
+                // besides.
                 Err(error) if is_chosen => return Err(refused("join")(error)),
                 Err(_) => {}
             }
@@ -161,7 +163,7 @@ impl<'a> Talk<'a> {
         };
         let unicast = unicast(spec).map_err(|error| {
             SystemError::system("listen to other hosts at UDP port", spec.port, &error)
-                .advise("end the other `towline reach` here, or give both ends another --port")
+                .advise(Remedy::StopOtherSearch)
         })?;
         Ok(Self {
             spec,
@@ -213,7 +215,7 @@ impl<'a> Talk<'a> {
             }
         }
         for peer in to {
-            // What cannot be said is missing at the other end, which says so.
+            // A beacon that cannot be sent is missing at the other end, which reports that.
             let _sent = datagram::send_to(self.unicast.as_fd(), &RawAddress::from(peer), &bytes);
         }
     }
@@ -258,7 +260,7 @@ impl<'a> Talk<'a> {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // What one of ours met at the other end.
+                // An error that a beacon of ours caused at the other end.
                 Err(_) => {}
             }
         }
@@ -273,7 +275,7 @@ impl<'a> Talk<'a> {
         let is_known = |it: &&mut Heard| it.token == beacon.token && it.interface == interface;
         if let Some(known) = self.facts.heard.iter_mut().find(is_known) {
             known.count += 1;
-            known.first_and_last.1 = now;
+            known.last = now;
             known.hops.1 = received.hops;
         } else if beacon.is_group && self.facts.heard.len() < HEARD_MAX {
             self.facts.heard.push(Heard {
@@ -282,7 +284,8 @@ impl<'a> Talk<'a> {
                 interface,
                 hops: (beacon.hops, received.hops),
                 count: 1,
-                first_and_last: (now, now),
+                first: now,
+                last: now,
                 is_self: beacon.token == self.spec.token,
                 token: beacon.token,
             });

@@ -1,4 +1,4 @@
-//! From what was observed to what is wrong, in words, with the fix. Pure: no clock, no system.
+//! Turns the observations into findings, in words, each with its fix. Pure: no clock, no system.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -16,6 +16,7 @@ use wording::{
 
 /// Why a group does not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// The interface is switched off or has no carrier.
@@ -40,9 +41,9 @@ pub enum Cause {
     TtlTooLow,
     /// Routers between do not forward groups.
     NoMulticastRouting,
-    /// A switch filters by memberships that nobody keeps alive.
+    /// A switch filters by memberships that no querier keeps alive.
     SnoopingWithoutQuerier,
-    /// Something between drops it, although memberships are asked for.
+    /// Something on the way drops it, although a querier asks for memberships.
     DroppedOnTheWay,
     /// The other host cannot send.
     PeerCannotSend,
@@ -57,6 +58,7 @@ pub enum Cause {
 
 /// Something that is wrong.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// Why.
     pub cause: Cause,
@@ -72,7 +74,7 @@ impl Finding {
     }
 }
 
-/// Draws the verdict; nothing when the group arrives from everybody who was named or heard.
+/// Draws the verdict; no finding when the group arrives from every host that was named or heard.
 #[must_use]
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -149,9 +151,8 @@ fn of_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     let mut elsewhere = None;
     for heard in heard {
         if Some(heard.interface.as_str()) == ours {
-            let (_, last) = heard.first_and_last;
-            let has_stopped = last + STOPPED < facts.lasted;
-            return has_stopped.then(|| of_switch(facts, name, Some(last)));
+            let has_stopped = heard.last + STOPPED < facts.lasted;
+            return has_stopped.then(|| of_switch(facts, name, Some(heard.last)));
         }
         elsewhere = Some(heard.interface.clone());
     }
@@ -162,7 +163,7 @@ fn of_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
         return Some(Finding::new(
             Cause::PeerCannotSend,
             format!("{name} cannot send to the group: {refusal}"),
-            format!("run `towline reach` on {name} and do what it says"),
+            format!("run `towline reach` on {name} and follow its fix"),
         ));
     }
     if word.group != facts.group {
@@ -174,8 +175,8 @@ fn of_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     Some(of_distance(facts, word).unwrap_or_else(|| of_unseen(facts, word)))
 }
 
-/// What a named host says that it does not hear, though this one sends; nothing when it does, and
-/// when something else that was found must keep it from hearing.
+/// The finding that a named host does not hear this one, though this one sends. None when it hears,
+/// or when another finding explains it.
 fn of_deaf(facts: &Facts, word: &PeerWord) -> Option<Finding> {
     let is_explained = word.refusal.is_some()
         || word.group != facts.group
@@ -192,14 +193,14 @@ fn of_deaf(facts: &Facts, word: &PeerWord) -> Option<Finding> {
     Some(Finding::new(
         Cause::PeerDoesNotHear,
         format!(
-            "{name} says that it does not hear this host through the group, which this host sends \
-             to by {}",
+            "{name} reports that it does not hear this host through the group; this host sends to \
+             the group on interface {}",
             facts.interface.as_ref().map_or("-", |it| &it.name)
         ),
         format!(
-            "read what `towline reach` on {name} says meanwhile: the packets are lost on the way \
-             there, or dropped by that host (its rules, its reverse-path filter, the interface \
-             that it joined on)"
+            "read the report of `towline reach` on {name}: the packets are lost on the network, \
+             or dropped by that host (its rules, its reverse-path filter, or it joined on another \
+             interface)"
         ),
     ))
 }
@@ -217,7 +218,7 @@ fn of_silent_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     Some(of_frames(facts, ip).unwrap_or_else(|| {
         Finding::new(
             Cause::PeerSilent,
-            format!("{} says nothing, by unicast either", peer.address),
+            format!("{} is silent, by unicast too", peer.address),
             format!(
                 "run `towline reach --group {}` there at the same time, and let UDP port {} \
                  through firewalls",
@@ -228,7 +229,7 @@ fn of_silent_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     }))
 }
 
-/// What frames of a source that entered the host say; nothing when they reached the socket.
+/// The finding from frames of a source that entered the host; none when they reached the socket.
 fn of_frames(facts: &Facts, source: IpAddr) -> Option<Finding> {
     let ours = facts.interface.as_ref().map(|it| it.name.as_str());
     let of_source = || facts.frames.iter().filter(|frames| frames.source == source);
@@ -281,7 +282,7 @@ fn dropped_here(facts: &Facts, frames: &Frames) -> Finding {
     let rules = if chains(facts).next().is_none() {
         "no rules of netfilter are seen here, so a BPF program may".to_owned()
     } else {
-        format!("these rules are in the way: {}", chain_names(facts))
+        format!("these rules may drop the packets: {}", chain_names(facts))
     };
     Finding::new(
         Cause::Firewall,

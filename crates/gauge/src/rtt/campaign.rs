@@ -1,4 +1,5 @@
-//! A whole measurement: its runs one after the other, or in slices by turns, and where it ran.
+//! A whole measurement: its runs one after the other or in alternating slices, and the machine it
+//! ran on.
 
 use std::{
     fmt,
@@ -43,7 +44,7 @@ pub struct Campaign {
     pub timeout: Duration,
     /// What the token is made from.
     pub seed: u64,
-    /// Every how many messages one is stamped by the kernel; 0: none.
+    /// The kernel stamps one message in this many; 0 for none.
     pub stamp_every: u64,
     /// Processor of the measuring thread.
     pub cpu: Option<u32>,
@@ -71,8 +72,8 @@ pub struct Variant {
 }
 
 impl Campaign {
-    /// Measures everything, from the calling thread, which is bound and moved to the classes that
-    /// the variants ask for. `tell` gets remarks for the person who waits.
+    /// Measures everything on the calling thread, which it binds to processors and moves to
+    /// scheduling classes as the variants ask. `tell` gets remarks for the person who waits.
     ///
     /// # Errors
     /// When no reflector answers, or the system refuses. What was measured before is in `output`.
@@ -142,23 +143,23 @@ impl Campaign {
         Ok(outcomes)
     }
 
-    /// Every how many messages one can be stamped, and what is to be said when none can.
+    /// How often messages can be stamped, and the remark when none can.
     fn stamps(&self) -> (u64, Option<String>) {
         if self.transport == Transport::Udp || self.stamp_every == 0 {
             return (self.stamp_every, None);
         }
         let text = format!(
-            "no stamps: over {} a message is no datagram of its own that the kernel could stamp",
+            "no stamps: over {} the kernel cannot stamp single messages",
             self.transport
         );
         (0, Some(text))
     }
 
-    /// The variants that can be had, and in `remarks` what is to be said of the others.
+    /// The variants that work here; `remarks` gets a sentence for each of the others.
     ///
-    /// It is tried before the manifest is written, so that it says what could not be had; on
-    /// threads of their own, as the recorder's must stay ordinary and unbound: it would never run
-    /// beside a spinning real-time thread on the same processor.
+    /// It is tried before the manifest is written, so that the manifest says what was refused. It
+    /// is tried on separate threads, because the recorder's thread must stay ordinary and unbound:
+    /// it would never run on the same processor as a spinning real-time thread.
     fn possible(&self, client: &Client, remarks: &mut Vec<String>) -> Vec<Variant> {
         let mut add = |remark: String| {
             if !remarks.contains(&remark) {
@@ -186,8 +187,8 @@ impl Campaign {
         let dropped = self.variants.len() - variants.len();
         if dropped > 0 {
             add(format!(
-                "{dropped} of {} variants are left out: without what was refused they are the \
-                 same as others",
+                "{dropped} of {} variants are left out: with the refused settings gone they equal \
+                 others",
                 self.variants.len()
             ));
         }
@@ -247,11 +248,11 @@ impl Campaign {
                     .to_owned()
             }
             Cut::Silent => format!(
-                "{target} has not answered for {:?}: the run ends, what was measured is kept",
+                "{target} has not answered for {:?}: the run ends, and what was measured is kept",
                 self.timeout * 2
             ),
             Cut::Refused => format!(
-                "the reflector at {target} is gone (nobody listens any more): the run ends, what \
+                "the reflector at {target} is gone (its port is closed): the run ends, and what \
                  was measured is kept"
             ),
         }
@@ -282,7 +283,7 @@ fn substituted(wanted: &[Variant], granted: &[(Engine, Scheduling)]) -> Vec<Vari
     variants
 }
 
-/// Has the network device stamp by its own clock where it can; otherwise the kernel's stamps are
+/// Makes the network device stamp by its own clock where it can; otherwise the kernel's stamps are
 /// taken, and `remarks` say why.
 fn stamping_device(client: &Client, remarks: &mut Vec<String>) -> Option<HardwareStamping> {
     let (name, _, _) = link_of(client.local()?.ip())?;
@@ -313,8 +314,9 @@ fn limit_remark(variant: &Variant) -> Option<String> {
     };
     let (runtime, period) = sys::scheduler::realtime_limit_ns()?;
     Some(format!(
-        "real-time threads may run {} ms of every {} ms (kernel.sched_rt_runtime_us): where others \
-         want the processor, the rest is taken in one piece, and marked",
+        "real-time threads may run {} ms of every {} ms (kernel.sched_rt_runtime_us): when others \
+         want the processor, the measuring thread stops for the rest of it, and the result marks \
+         that",
         runtime / 1_000_000,
         period / 1_000_000
     ))

@@ -5,8 +5,8 @@
 //!   tcp         messages back to back in one connection
 //!   pgm         two sessions of the library
 //! ```
-//! Who measures and who answers drive each of the six through the same calls. Messages come into
-//! [`Rooms`] that the caller keeps: no call allocates once a measurement has begun.
+//! Client and reflector drive each of the six through the same calls. Messages come into [`Rooms`]
+//! that the caller keeps: no call allocates once a measurement has begun.
 
 use std::{fmt::Debug, io, time::Duration};
 
@@ -18,7 +18,7 @@ use super::Wait;
 
 /// One end of a way for whole messages.
 pub(super) trait Carrier: Debug + Send {
-    /// Hands a message over: to the peer, or to whom the last one received came from. `WouldBlock`
+    /// Hands a message over: to the peer, or to the sender of the last one received. `WouldBlock`
     /// when there is no room, and then none of it has left.
     fn send(&mut self, message: &[u8]) -> io::Result<()>;
 
@@ -41,8 +41,8 @@ pub(super) trait Carrier: Debug + Send {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Sends the `count` messages received last back to where they came from, but for those that
-    /// were discarded; gives how many found no room or nobody.
+    /// Sends the `count` messages received last back to their senders, except those that were
+    /// discarded. Returns how many could not be sent.
     fn reply(&mut self, rooms: &Rooms, _count: usize) -> io::Result<u64> {
         let answer = rooms.message(0);
         if answer.is_empty() {
@@ -152,8 +152,8 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
     ) || error.raw_os_error() == Some(sys::errno::ENOBUFS)
 }
 
-/// Nobody listens at the far end: perhaps not yet (a datagram was refused), or not any more (a
-/// connection has ended, which [`is_passing`] does not count among what passes).
+/// Nothing listens at the far end: perhaps not yet (a datagram was refused), or not any more (a
+/// connection has ended, which [`is_passing`] does not count as passing).
 pub(super) fn is_gone(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
@@ -168,5 +168,5 @@ pub(super) const LOOK: Duration = Duration::from_millis(20);
 const BUSY: Duration = Duration::from_micros(200);
 /// Messages that one call takes at most.
 pub(super) const BATCH: usize = 32;
-/// What a message may take, whoever sent it.
+/// The longest message, from any sender.
 pub(super) const ROOM_BYTES: usize = 65_536;

@@ -46,12 +46,12 @@ pub struct Client {
 /// Why a measurement ended before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// No answer came for as long as one may take, though messages were sent.
+    /// No answer came within the longest wait for one, though messages were sent.
     Silent,
     /// The far end's kernel says that nobody listens there any more.
     Refused,
-    /// The caller said so. Nothing was sent since, and what was under way had as long as an answer
-    /// may take.
+    /// The caller stopped it. Nothing was sent since, and messages under way had the longest wait
+    /// for an answer.
     Stopped,
     /// What is measured cannot be written any more; [`Recorder::finish`] says why.
     Unrecorded,
@@ -129,7 +129,7 @@ impl Client {
         self.carrier.repairs()
     }
 
-    /// Has the kernel stamp every `every`-th message; 0 for none. The receive path then asks for
+    /// Makes the kernel stamp every `every`-th message; 0 for none. The receive path then asks for
     /// the stamps of the echoes, too.
     ///
     /// # Errors
@@ -151,8 +151,8 @@ impl Client {
         self.local
     }
 
-    /// Asks for as long as `duration` and hands every message's fate to `recorder`; with `None` it
-    /// warms up only.
+    /// Measures for `duration` and hands every message's fate to `recorder`; with `None` it only
+    /// warms up.
     ///
     /// # Errors
     /// When the system refuses to send or receive at all. What went before is recorded.
@@ -180,7 +180,7 @@ impl Client {
             Measurement::new(self, setup, engine, duration, recorder.as_deref_mut());
         let result = result.and_then(|()| measurement.go(is_stopped));
         let (counts, lasted_ns, stamps) = measurement.close();
-        // What waits in a ring would take the datagrams of the next measurement.
+        // A receive that still waits in the ring would take a datagram of the next measurement.
         let result = self.use_engine(Engine::default()).and(result);
         let usage = meter.read();
         let after = self.repairs();
@@ -204,7 +204,7 @@ impl Client {
         Ok(RunOutcome { end, cut })
     }
 
-    /// Has the messages of datagrams moved by `engine`; other carriers have one way.
+    /// Moves the messages of datagrams by `engine`; other carriers have one way.
     fn use_engine(&mut self, engine: Engine) -> io::Result<()> {
         if let Some(sockets) = &self.sockets {
             self.carrier = sockets.carrier(engine, Side::Asks)?;
@@ -248,7 +248,7 @@ impl Client {
         Err(Error::Measurement(self.silence(refusal.as_ref())))
     }
 
-    /// Looks for the answer to a greeting; the last refusal meanwhile.
+    /// Looks for the answer to a greeting, and returns the last refusal seen.
     fn welcome_until(&mut self, end: Instant) -> io::Result<bool> {
         let mut refusal = None;
         loop {
@@ -275,11 +275,11 @@ impl Client {
         let peer = self.peer;
         match refusal {
             Some(error) if is_gone(error) => format!(
-                "no reflector at {peer}: the host is there, but nobody listens on port {}; start \
-                 `towline rtt reflect` there, or name its port as HOST:PORT",
+                "no reflector at {peer}: the host answers, but no program listens on port {}; \
+                 start `towline rtt reflect` there, or name its port as HOST:PORT",
                 peer.port()
             ),
-            Some(error) => format!("no way to the reflector at {peer}: {error}"),
+            Some(error) => format!("cannot reach the reflector at {peer}: {error}"),
             None => format!(
                 "no reflector answered at {peer} within {:?}: start `towline rtt reflect` there, \
                  and let UDP port {} through firewalls in both directions",

@@ -1,4 +1,4 @@
-//! Asking a reflector what its clock is good for, and when it heard the question.
+//! Asks a reflector how accurate its clock is, and when it received the question.
 
 use std::{io, time::Duration};
 
@@ -13,7 +13,7 @@ pub struct ClockExchanges {
     pub answered: Vec<ClockExchange>,
     /// Questions without an answer in time.
     pub lost: u64,
-    /// Answers that do not count, for the wall clock here was set meanwhile.
+    /// Answers that do not count because this host's wall clock was set during the exchange.
     pub disturbed: u64,
     /// Round trips of those that count, by the monotonic clock, the reflector's time included;
     /// nanoseconds, in the order of `answered`.
@@ -113,14 +113,14 @@ fn hear(
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 client.wait(left)?;
             }
-            // It is gone: the next question is not answered either.
+            // The reflector is gone: it would not answer the next question either.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
             Err(error) => return Err(error),
         }
     }
 }
 
-/// So many questions without any answer, and none is to be expected.
+/// After this many questions without any answer, none is expected.
 const SILENCE_MAX: u64 = 3;
-/// More than two readings one after the other can part the clocks, unless one was set.
+/// Two consecutive readings differ by less than this, unless a clock was set.
 const CLOCK_STEP_NS: u64 = 100_000;

@@ -61,7 +61,7 @@ impl Sockets {
         } else {
             datagram::connect(sockets.sending(), peer).map_err(refused("find a way to"))?;
         }
-        // An echo must never be lost for want of room here.
+        // An echo must never be lost because a buffer here is full.
         let receiving = sockets.inbound.as_ref().unwrap_or(&sockets.socket);
         let _granted = receiving
             .set_receive_buffer(BUFFER_BYTES)
@@ -84,7 +84,9 @@ impl Sockets {
             let choice = Interfaces::read()?.choose(None, listen.ip())?;
             join(&socket, listen, choice.interface.index).map_err(refused("join"))?;
         } else {
-            socket.bind(listen).map_err(refused("listen at"))?;
+            socket
+                .bind(listen)
+                .map_err(|error| crate::error::cannot_listen(listen, &error))?;
         }
         let _granted = socket
             .set_receive_buffer(BUFFER_BYTES)
@@ -117,7 +119,8 @@ impl Sockets {
         self.inbound.as_ref().unwrap_or(&self.socket).as_fd()
     }
 
-    /// Has the kernel stamp what comes, and what is sent so that it is; or no more.
+    /// Switches the kernel's stamps on or off, for received messages and for those sent with a
+    /// stamp.
     ///
     /// # Errors
     /// When the kernel cannot.
@@ -161,7 +164,7 @@ impl Sockets {
 #[derive(Debug)]
 struct Single {
     sockets: Arc<Sockets>,
-    /// Who sent the last one; an end with a peer does not ask.
+    /// The sender of the last one; an end with a peer does not need it.
     source: Option<RawAddress>,
     /// What waits, when that is not the socket itself.
     epoll: Option<Epoll>,
@@ -238,7 +241,7 @@ impl Carrier for Single {
     }
 }
 
-/// [`Engine::Mmsg`]: many datagrams a call, but for those of a schedule, which leave one by one.
+/// [`Engine::Mmsg`]: many datagrams a call, except those of a schedule, which leave one by one.
 #[derive(Debug)]
 struct Batch {
     sockets: Arc<Sockets>,
@@ -281,7 +284,7 @@ impl Carrier for Batch {
             }
             let (fd, to) = (self.sockets.sending(), RawAddress::from(source));
             refused += match message::send_many(fd, &to, &answers[..same], &Control::new()) {
-                // What did not leave has no room: lost, and counted.
+                // There was no room for those that did not leave: they are lost, and counted.
                 Ok(sent) => same - sent,
                 Err(error) if is_passing(&error) => same,
                 Err(error) => return Err(error),
@@ -303,7 +306,7 @@ impl Carrier for Batch {
 /// [`Engine::IoUring`]: a receive always stands ready in the kernel; what comes is seen in memory.
 #[derive(Debug)]
 struct Ring {
-    /// Before the sockets whose descriptors it uses: it goes first.
+    /// Declared before the sockets whose descriptors it uses, so that it is dropped first.
     ring: DatagramRing,
     #[expect(dead_code, reason = "keeps the descriptors of the ring open")]
     sockets: Arc<Sockets>,

@@ -10,7 +10,7 @@
 //! A message leaves at its slot of the schedule whether or not the one before was answered, unless
 //! a window bounds how many may be under way. One that leaves late is counted from when it should
 //! have left: nothing that stalls can hide. The measuring thread may run in a real-time class, on a
-//! processor of its own, with its memory locked; what the machine refuses is said, not assumed.
+//! processor of its own, with its memory locked; the report names what the machine refused.
 
 mod campaign;
 pub use campaign::{Campaign, Variant};
@@ -46,12 +46,12 @@ mod stamping;
 mod tcp;
 
 pub use measure::{
-    ATTAINED_MIN, ClockState, Counts, Latencies, Link, Mark, MarkKind, OneWay, OneWayTimes,
-    PROBE_BYTES_MIN, Percentiles, Repairs, Sample, Schedule, ScheduleError, Series, Split,
-    StampCounts, StampingCost, Strain, Transport, Which, plot, raw, strains, write_log,
+    ATTAINED_MIN, ClockState, Counts, Disturbance, DisturbanceKind, Latencies, Link, OneWay,
+    OneWayTimes, PROBE_BYTES_MIN, Percentiles, Repairs, Sample, Schedule, ScheduleError, Series,
+    Split, StampCounts, StampingCost, Strain, Transport, Which, plot, raw, strains, write_log,
 };
 
-/// Where a reflector listens unless told otherwise.
+/// The default port of a reflector.
 pub const PORT: u16 = 7700;
 /// The longest message: what a datagram over IPv4 holds.
 pub const MESSAGE_BYTES_MAX: usize = 65_507;

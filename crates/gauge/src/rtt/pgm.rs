@@ -72,20 +72,17 @@ impl Pgm {
 impl Carrier for Pgm {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let status = self.publisher.try_send(message).map_err(io::Error::other)?;
-        // Nothing waits for a fuller run, and this one for nothing; NAKs are looked at while it is
-        // on its way.
+        // A message never waits for a fuller run; NAKs are handled while it is under way.
         self.publisher.send_ready();
         self.turn_after(NAKS_NS)?;
         match status {
             SendStatus::Taken => Ok(()),
-            SendStatus::RateLimited { .. } | SendStatus::WouldBlock => {
-                Err(io::ErrorKind::WouldBlock.into())
-            }
+            _ => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
     fn receive(&mut self, rooms: &mut Rooms) -> io::Result<usize> {
-        // The clock is not read each time: who spins would find messages later for it.
+        // The clock is not read each time, because that would delay a spinning thread.
         self.receives += 1;
         if self.receives >= RECEIVES_PER_TURN {
             self.turn_after(0)?;

@@ -1,4 +1,4 @@
-//! Making a thread fit to measure, and saying what could not be had.
+//! Prepares a thread to measure, and reports what the system refused.
 
 use std::fmt;
 
@@ -26,18 +26,19 @@ pub enum Engine {
     Epoll,
     /// `recvmmsg` and `sendmmsg`: many datagrams a call.
     Mmsg,
-    /// The kernel's rings of requests and completions: who spins makes no call for nothing.
+    /// The kernel's rings of requests and completions: a spinning thread makes no system call while
+    /// nothing arrives.
     IoUring,
 }
 
 impl Engine {
-    /// Whether the kernel's stamps of single messages can be had with it.
+    /// Whether the kernel can stamp single messages with this engine.
     #[must_use]
     pub const fn takes_stamps(self) -> bool {
         matches!(self, Self::Recv | Self::Epoll)
     }
 
-    /// Why `io_uring` is not to be had, and what is done instead.
+    /// Why `io_uring` does not work here, and what is used instead.
     pub(super) fn refusal(error: &std::io::Error) -> String {
         let remedy = if error.raw_os_error() == Some(errno::ENOSYS) {
             "it needs Linux 5.11"
@@ -45,7 +46,7 @@ impl Engine {
             "look at the sysctl kernel.io_uring_disabled, and at filters of system calls, as \
              containers have them"
         };
-        format!("no engine io_uring, recv instead: {error}; {remedy}")
+        format!("the engine io_uring does not work here, using recv: {error}; {remedy}")
     }
 }
 
@@ -101,7 +102,7 @@ pub struct Readiness {
 }
 
 /// Gives the calling thread a scheduling class and a processor, and locks the process's memory. A
-/// refusal is no error: the measurement goes on with what there is, and says so.
+/// refusal is no error: the measurement uses what it gets, and says so.
 #[must_use]
 pub fn prepare(scheduling: Scheduling, cpu: Option<u32>, lock_memory: bool) -> Readiness {
     let mut ready = Readiness {
@@ -146,7 +147,7 @@ pub fn prepare(scheduling: Scheduling, cpu: Option<u32>, lock_memory: bool) -> R
             } else {
                 "it goes on in the ordinary class"
             };
-            let what = format!("no class {scheduling}, SCHED_OTHER instead");
+            let what = format!("cannot use the class {scheduling}, using SCHED_OTHER");
             ready.remarks.push(format!("{what}: {error}; {remedy}"));
         }
     }
@@ -163,7 +164,7 @@ mod tests {
         let ready = ready.join().unwrap();
         assert_eq!((ready.scheduling, ready.cpu), (Scheduling::Other, None));
         let texts = ready.remarks.join("\n");
-        assert!(texts.contains("fifo:100, SCHED_OTHER instead"), "{texts}");
+        assert!(texts.contains("fifo:100, using SCHED_OTHER"), "{texts}");
         assert!(texts.contains("processor 100000"), "{texts}");
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use measure::{
-    Mark, Sample, Split,
+    Disturbance, Sample, Split,
     raw::{End, Manifest, Setup, Writer},
 };
 
@@ -16,9 +16,12 @@ use crate::Error;
 
 /// Hands what a measurement finds to a thread that writes it.
 ///
-/// Samples go over in blocks whose memory comes back, so the measuring thread allocates nothing
-/// once a run is under way. At most `QUEUE_BLOCKS` wait; when the disk is slower than that, the
+/// Samples go over in blocks whose memory is reused, so the measuring thread allocates nothing once
+/// a run is under way. At most `QUEUE_BLOCKS` wait; when the disk is slower than that, the
 /// measurement is held up and the result shows it as a pause.
+///
+/// A block goes over when it is full, or when it holds a quarter of a second, and is written
+/// at once: a process that is killed loses no more than that.
 #[derive(Debug)]
 pub struct Recorder {
     blocks: SyncSender<Block>,
@@ -34,7 +37,7 @@ enum Block {
     Begin(Setup),
     Samples(Vec<Sample>),
     Split(Split),
-    Mark(Mark),
+    Disturbance(Disturbance),
     End(End),
 }
 
@@ -73,7 +76,8 @@ impl Recorder {
     /// Takes a message's fate.
     pub(super) fn sample(&mut self, sample: Sample) {
         self.samples.push(sample);
-        if self.samples.len() == BLOCK_SAMPLES {
+        let since_ns = sample.sent_ns.saturating_sub(self.samples[0].sent_ns);
+        if self.samples.len() == BLOCK_SAMPLES || since_ns >= BLOCK_TIME_NS {
             self.flush();
         }
     }
@@ -82,12 +86,12 @@ impl Recorder {
         self.hand_over(Block::Split(split));
     }
 
-    pub(super) fn mark(&mut self, mark: Mark) {
-        self.hand_over(Block::Mark(mark));
+    pub(super) fn disturbance(&mut self, what: Disturbance) {
+        self.hand_over(Block::Disturbance(what));
     }
 
-    /// True when what is measured is not written any more: the disk is full, say. What was
-    /// written before is whole.
+    /// True when samples are not written any more, for example on a full disk. What was written
+    /// before is whole.
     pub(super) const fn has_failed(&self) -> bool {
         self.has_failed.get()
     }
@@ -101,7 +105,7 @@ impl Recorder {
     /// Waits until everything is written.
     ///
     /// # Errors
-    /// What the first failed write failed with; what was written before it is whole.
+    /// The error of the first failed write; what was written before it is whole.
     pub fn finish(mut self) -> Result<(), Error> {
         self.flush();
         drop(self.blocks);
@@ -147,11 +151,12 @@ fn write(
                     writer.sample(sample)?;
                 }
                 samples.clear();
-                // Whoever measures may be done already.
+                writer.flush()?;
+                // The measuring thread may have ended already.
                 let _gone = empty.send(samples);
             }
             Block::Split(split) => writer.split(&split)?,
-            Block::Mark(mark) => writer.mark(&mark)?,
+            Block::Disturbance(what) => writer.disturbance(&what)?,
             Block::End(end) => writer.end(&end)?,
         }
     }
@@ -160,3 +165,5 @@ fn write(
 
 const QUEUE_BLOCKS: usize = 256;
 const BLOCK_SAMPLES: usize = 4_096;
+/// A quarter of a second: a run that is killed loses no more.
+const BLOCK_TIME_NS: u64 = 250_000_000;

@@ -36,7 +36,7 @@ pub struct ReflectSpec {
     pub wait: Wait,
 }
 
-/// Answers whoever asks, any number at a time.
+/// Answers any number of clients at a time.
 #[derive(Debug)]
 pub struct Reflector {
     sockets: Arc<Sockets>,
@@ -95,7 +95,7 @@ impl Reflector {
         Ok(self.sockets.local().map_err(refused)?)
     }
 
-    /// What could not be had, and what is done instead.
+    /// What the system refused, and what is used instead.
     #[must_use]
     pub fn remark(&self) -> Option<&str> {
         self.remark.as_deref()
@@ -144,7 +144,7 @@ pub fn reflect_over(
         answer(&mut carrier, rooms, wait, &mut counts, is_stopped).map_err(refused)?;
         return Ok(counts);
     }
-    let refused = |error: io::Error| SystemError::system("listen at", listen, &error);
+    let refused = |error: io::Error| crate::error::cannot_listen(listen, &error);
     let listener = sys::tcp::listen(listen, BACKLOG).map_err(refused)?;
     Ok(reflect_tcp(&listener, wait, is_stopped).map_err(refused)?)
 }
@@ -206,7 +206,7 @@ fn next_client(listener: &TcpListener, has_room: bool) -> io::Result<Option<TcpS
         return Ok(None);
     }
     if !has_room {
-        // Whoever waits keeps the listener readable, so that only this rests.
+        // A client that waits keeps the listener readable, so only accepting rests.
         thread::sleep(LOOK);
         return Ok(None);
     }
@@ -296,10 +296,10 @@ impl ReflectCounts {
     }
 }
 
-/// Puts into an answer what this host's wall clock is good for, and when that was said.
+/// Puts into an answer how accurate this host's wall clock is, and the time of the answer.
 fn tell_clock(message: &mut [u8]) {
     let received_ns = sys::clock::wall_nanos();
-    // A kernel that does not tell has a clock that nobody vouches for.
+    // When the kernel does not report its clock's state, the clock counts as not synchronised.
     let found = sys::discipline::read().ok();
     let mut word = ClockWord {
         is_synchronised: found.is_some_and(|it| it.is_synchronised),

@@ -1,4 +1,4 @@
-//! The kernel's stamps of some of the messages, put together to where their time went.
+//! Combines the kernel's stamps of some messages, to show where their time went.
 
 use std::{collections::VecDeque, os::fd::BorrowedFd};
 
@@ -21,7 +21,7 @@ struct Pending {
     sequence: u64,
     sent: Clocks,
     scheduled_ns: Option<u64>,
-    /// By the kernel, or by the device where it stamps: a device that does suppresses the other.
+    /// From the kernel, or from the device if it stamps: a device's stamp replaces the kernel's.
     left: Option<Stamps>,
     /// The stamps of the echo, and when the application had it.
     echoed: Option<(Stamps, Clocks)>,
@@ -58,7 +58,7 @@ pub(super) enum Outcome {
 }
 
 impl Stamping {
-    /// Forgets the run before. The kernel goes on counting, and so does this.
+    /// Forgets the run before. The kernel's count continues, and so does the count here.
     pub(super) fn restart(&mut self) {
         self.pending.clear();
         self.counts = StampCounts::default();
@@ -169,7 +169,7 @@ fn link_ns(left: &Stamps, came: &Stamps) -> Option<(u64, bool)> {
     by_device.or_else(|| between(left.software_ns, came.software_ns).map(|ns| (ns, false)))
 }
 
-/// More than the clocks can part while a message is under way, unless one was set.
+/// The clocks drift apart by less than this while a message is under way, unless one was set.
 const CLOCK_STEP_NS: u64 = 1_000_000;
 /// Splits less exact than this are left out.
 const CLOCK_ERROR_NS: u64 = 5_000;

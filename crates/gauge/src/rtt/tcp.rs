@@ -8,7 +8,7 @@ use std::{
 };
 
 use measure::PROBE_BYTES_MIN;
-use net::SystemError;
+use net::{Remedy, SystemError};
 use sys::datagram;
 
 use super::{
@@ -33,7 +33,7 @@ impl Tcp {
     pub(super) fn connect(peer: SocketAddr, limit: Duration) -> Result<Self, Error> {
         let stream = TcpStream::connect_timeout(&peer, limit).map_err(|error| {
             SystemError::system("connect to the reflector at", peer, &error)
-                .advise("start `towline rtt reflect --over tcp` there")
+                .advise(Remedy::StartReflector)
         })?;
         let refused = |error: io::Error| SystemError::system("measure over TCP with", peer, &error);
         Ok(Self::new(stream).map_err(refused)?)
@@ -136,7 +136,7 @@ fn is_nothing(error: &io::Error) -> bool {
     )
 }
 
-/// However the far end has ended the connection, it is told in one way.
+/// However the far end ended the connection, it is reported in one way.
 fn ended(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {

@@ -6,9 +6,10 @@ use net::Interfaces;
 use serde::{Deserialize, Serialize};
 use sys::netlink::{LinkStatistics, Rtnetlink};
 
-/// Counts of one trial at one end. Packets are what the interface calls so: a super-packet that
-/// stays whole is one.
+/// Counts of one trial at one end. Packets are those of the interface's counters: a super-packet
+/// that stays whole is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct KernelCounters {
     /// Packets that the interface sent.

@@ -1,5 +1,5 @@
-//! What a path carries, by size of datagram: a server that receives and sends as it is told, and a
-//! sweep that tells it.
+//! What a path carries, by size of datagram: a server that receives and sends on command, and a
+//! sweep that commands it.
 //!
 //! ```text
 //!   Sweep --- control: one JSON document a line, over TCP ---> Server
@@ -8,9 +8,9 @@
 //!     +==================== datagrams, over UDP =================+
 //! ```
 //! A rate is what the *receiver* counted. Each trial opens sockets of its own, so that the kernel's
-//! count of datagrams dropped for want of room is the trial's; what is missing beyond that was lost
-//! before the socket. The counters of both ends' interfaces and of IP reassembly are read before
-//! and after each trial.
+//! count of datagrams dropped at a full buffer belongs to that trial; what is missing beyond that
+//! was lost before the socket. The counters of both ends' interfaces and of IP reassembly are read
+//! before and after each trial.
 //!
 //! A server sends only where its client is (the address of the control connection, from which a
 //! datagram with the trial's token must have come), or to the group that the trial names. It serves
@@ -44,7 +44,7 @@ pub use sweep::Sweep;
 
 pub use measure::sweep::Load;
 
-/// Where a server listens unless told otherwise.
+/// The default port of a server.
 pub const PORT: u16 = 7701;
 /// The shortest and the longest datagram: its header, and what IPv4 carries.
 pub const SIZES: std::ops::RangeInclusive<usize> = measure::sweep::HEADER_BYTES..=65_507;

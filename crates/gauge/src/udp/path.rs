@@ -141,7 +141,7 @@ impl DataPath {
 }
 
 fn set_up(socket: &UdpSocket, spec: &TrialSpec) -> io::Result<()> {
-    // What the interface's own queue throws away is told, and what is too long is fragmented.
+    // The kernel reports what the interface's own queue drops, and fragments what is too long.
     socket.set_error_report(true)?;
     socket.set_path_mtu(PathMtu::Fragment)?;
     if spec.profile == Profile::Tuned {

@@ -8,6 +8,7 @@ use super::KernelCounters;
 
 /// How datagrams are handed to the kernel and taken from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// One a call: `send` and `recv`.
@@ -20,6 +21,7 @@ pub enum Mode {
 
 /// How sockets are set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
     /// As the system gives them.
@@ -56,7 +58,7 @@ pub(super) enum Request {
         version: u32,
     },
     Trial(TrialSpec),
-    /// Both are ready: whoever sends begins.
+    /// Both are ready: the sending end begins.
     Go,
     /// The client has sent this many.
     Sent(u64),
@@ -89,6 +91,7 @@ pub(super) struct Outcome {
 
 /// What a sender did. Counts of datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Dispatch {
     /// Handed to the kernel, which took them.
     pub sent: u64,
@@ -104,6 +107,7 @@ pub struct Dispatch {
 
 /// What a receiver counted. Counts of datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Receipt {
     /// Different ones that came.
     pub received: u64,

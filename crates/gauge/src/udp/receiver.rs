@@ -176,7 +176,7 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// Errors that mean that nothing came, or that an earlier datagram of ours met something.
+/// Errors that mean that nothing came, or that an earlier datagram of ours caused an ICMP message.
 fn is_nothing(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
@@ -195,7 +195,7 @@ fn now_ns() -> u64 {
 
 /// Longest wait for a datagram before it looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(5);
-/// After everything was sent: nothing for this long means that nothing is under way.
+/// After everything was sent, silence for this long means that nothing is under way.
 const QUIET_NS: u64 = 150_000_000;
 const GRO_BYTES_MAX: usize = 65_535;
 const GRO_MESSAGES: usize = 16;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use measure::{Link, sweep::Load};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     KernelCounters, Mode, Profile,
@@ -12,7 +12,8 @@ use super::{
 };
 
 /// Who sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// The client, to the server.
@@ -24,7 +25,8 @@ pub enum Direction {
 }
 
 /// A whole sweep.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepReport {
     /// The servers, as they call themselves.
     pub servers: Vec<String>,
@@ -38,7 +40,7 @@ pub struct SweepReport {
     pub link: Option<Link>,
     /// Whether IPv6 carries the datagrams.
     pub is_ipv6: bool,
-    /// Loss that a rate may have and still count, as a share.
+    /// Highest acceptable loss, as a share.
     pub loss_max: f64,
     /// One for each size, mode, profile and direction.
     pub rows: Vec<Row>,
@@ -49,7 +51,8 @@ pub struct SweepReport {
 }
 
 /// One size, in one mode, profile and direction.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// Payload bytes of a datagram.
     pub size: usize,
@@ -73,7 +76,8 @@ pub struct Row {
 }
 
 /// One direction of one trial.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Flow {
     /// True from the server to the client.
     pub is_back: bool,
@@ -92,7 +96,8 @@ pub struct Flow {
 }
 
 /// Datagrams that did not arrive, by cause; they add up to all of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Losses {
     /// Thrown away by the sender's own interface or its queue.
     pub at_sender: u64,
@@ -105,7 +110,8 @@ pub struct Losses {
 }
 
 /// What keeps a rate from being higher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
     /// The sender can do no more.
@@ -253,7 +259,7 @@ impl Row {
         if packet > u64::from(mtu) {
             let count = fragments(self.size as u64, u64::from(mtu), is_ipv6);
             self.remarks.push(format!(
-                "each datagram is {count} fragments: one that is lost loses all of it"
+                "each datagram has {count} fragments: one lost fragment loses the datagram"
             ));
             // IPv6 counts them with 32 bits.
             let fastest = self.flows.iter().map(|flow| flow.received_per_s);
@@ -261,9 +267,9 @@ impl Row {
             let wrap_s = IP_IDS / fastest.max(1e-9);
             if !is_ipv6 && wrap_s < reassembly_timeout_s as f64 {
                 self.remarks.push(format!(
-                    "the 16-bit IP id comes round every {wrap_s:.1} s, and fragments are kept for \
-                     {reassembly_timeout_s} s: after a loss, fragments of two datagrams may be put \
-                     together (only the UDP checksum stands against it); stay below {:.0}/s, or \
+                    "the 16-bit IP ID repeats every {wrap_s:.1} s, and hosts keep fragments for \
+                     {reassembly_timeout_s} s: after a loss, fragments of two datagrams may be \
+                     joined, and only the UDP checksum can detect it; stay below {:.0}/s, or \
                      within the MTU",
                     IP_IDS / reassembly_timeout_s as f64
                 ));
@@ -293,7 +299,7 @@ pub(super) fn limit_of(best: &[Flow], losses: &Losses) -> Limit {
     }
 }
 
-/// Fewer were offered than `rate` asks for, by more than the last batch and 1 %.
+/// True when the sender offered less than `rate`, by more than the last batch and 1 %.
 fn is_short(dispatch: &Dispatch, rate: u64) -> bool {
     let asked = rate as f64 * dispatch.lasted_ns as f64 / 1e9;
     let batch = 1.0 + rate as f64 * SPAN_NS as f64 / 1e9;
@@ -310,7 +316,7 @@ fn fragments(size: u64, mtu: u64, is_ipv6: bool) -> u64 {
 /// What the rows say of the two directions.
 pub(super) fn asymmetries(rows: &[Row]) -> Vec<String> {
     let rate = |row: &Row| row.flows.first().map(|flow| flow.received_per_s);
-    // What two processors can do differs from moment to moment, and is no property of the path.
+    // What two processors can do differs from moment to moment, and is not a property of the path.
     let is_of_path = |row: &Row| {
         use Limit::{Network, Reassembly, SenderInterface};
         matches!(row.limit, Network | Reassembly | SenderInterface)

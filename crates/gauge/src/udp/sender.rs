@@ -1,4 +1,4 @@
-//! The sending half of a trial: datagrams as fast as can be, or on a schedule.
+//! The sending half of a trial: datagrams as fast as possible, or on a schedule.
 
 use std::{
     io::{self, IoSlice},
@@ -42,7 +42,7 @@ struct Sender<'a> {
     socket: &'a UdpSocket,
     plan: &'a SendPlan,
     schedule: Option<Schedule>,
-    /// Datagrams back to back, ready but for their numbers.
+    /// Datagrams back to back, complete except for their numbers.
     bytes: Vec<u8>,
     /// Datagrams a call.
     batch: u64,
@@ -63,7 +63,7 @@ impl<'a> Sender<'a> {
             Mode::Batch => MANY_MAX as u64,
             Mode::Gso => ((RunLimit::BYTES_MAX / plan.size) as u64).clamp(1, MANY_MAX as u64),
         };
-        // On a schedule a batch is what is due within half a millisecond.
+        // On a schedule, a batch holds the datagrams that are due within half a millisecond.
         let batch = schedule.map_or(most, |it| it.slots_within(SPAN_NS).clamp(1, most));
         let mut bytes = vec![0; plan.size * batch as usize];
         for datagram in bytes.chunks_mut(plan.size) {
@@ -105,7 +105,8 @@ impl<'a> Sender<'a> {
         };
         let due = schedule.slots_due(elapsed);
         let behind = due.saturating_sub(self.slot);
-        // What a pause has missed is not made up for in one burst, which no path need carry.
+        // After a pause, the missed datagrams are not sent in one burst, which no path has to
+        // carry.
         let burst = schedule.slots_within(BURST_NS).max(2 * self.batch);
         if behind > burst {
             self.slot = due - burst;

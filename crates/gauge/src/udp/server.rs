@@ -1,4 +1,4 @@
-//! The end that does as it is told: receives, sends, and accounts.
+//! The end that follows commands: it receives, sends, and counts.
 
 use std::{
     io,
@@ -44,7 +44,7 @@ impl Server {
     /// # Errors
     /// When the address or port cannot be had.
     pub fn open(spec: ServeSpec) -> Result<Self, Error> {
-        let refused = |error: io::Error| SystemError::system("listen at", spec.listen, &error);
+        let refused = |error: io::Error| crate::error::cannot_listen(spec.listen, &error);
         let listener = sys::tcp::listen(spec.listen, BACKLOG).map_err(refused)?;
         let listen = listener.local_addr().map_err(refused)?;
         Ok(Self { listener, listen })
@@ -267,7 +267,7 @@ fn check(spec: &TrialSpec) -> io::Result<()> {
 fn refuse(stream: TcpStream) {
     let reason = "it measures with another client, and two would measure each other".to_owned();
     if let Ok(mut link) = ControlLink::new(stream) {
-        // Whoever has gone need not be told.
+        // A client that is gone needs no answer.
         drop(link.say(&Response::Refused { reason }));
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use measure::sweep::{Load, RateSearch, Trial};
-use net::SystemError;
+use net::{Remedy, SystemError};
 
 use super::{
     Direction, Flow, Limit, Losses, Mode, Profile, Row, SIZES, SweepReport,
@@ -45,7 +45,7 @@ pub struct Sweep {
     pub load: Option<Load>,
     /// How long each trial sends.
     pub duration: Duration,
-    /// Share of datagrams that a rate may lose and still count.
+    /// Highest acceptable share of lost datagrams.
     pub loss_max: f64,
     /// What the tokens are made from.
     pub seed: u64,
@@ -216,7 +216,7 @@ impl<'a> Bench<'a> {
                 break;
             }
             if trial.loss > self.sweep.loss_max {
-                // Near the limit is where the causes are to be seen; a flood may meet others.
+                // The causes of loss show near the limit; a flood may have others.
                 let sum = if load == Load::Flood {
                     &mut flooded
                 } else {
@@ -321,7 +321,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Has everyone begin, sends what is to be sent, and hears what came of it.
+/// Starts the trial at all ends, sends its datagrams, and collects the results.
 fn exchange_with(
     peers: &mut [Peer],
     spec: &TrialSpec,
@@ -366,9 +366,8 @@ fn connect(address: SocketAddr, is_stopped: &dyn Fn() -> bool) -> io::Result<Tcp
 impl Peer {
     fn open(address: SocketAddr, is_stopped: &dyn Fn() -> bool) -> Result<Self, Error> {
         let stream = connect(address, is_stopped).map_err(|error| {
-            SystemError::system("reach the server at", address, &error).advise(
-                "start `towline udp serve` there, and let its port through firewalls, TCP and UDP",
-            )
+            SystemError::system("reach the server at", address, &error)
+                .advise(Remedy::StartSweepServer)
         })?;
         let refused = |error: io::Error| SystemError::system("talk to", address, &error);
         let mut peer = Self {
@@ -431,7 +430,7 @@ impl Peer {
     fn nonsense(&self, response: &Response) -> Error {
         match response {
             Response::Refused { reason } => self.nonsense_text(reason),
-            other => self.nonsense_text(&format!("it answers what was not asked: {other:?}")),
+            other => self.nonsense_text(&format!("unexpected answer: {other:?}")),
         }
     }
 
@@ -441,7 +440,7 @@ impl Peer {
 }
 
 impl Row {
-    /// In a line, for whoever waits.
+    /// One line, for the person who waits.
     fn line(&self) -> String {
         let rates: Vec<String> = self
             .flows

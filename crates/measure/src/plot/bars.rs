@@ -1,4 +1,4 @@
-//! A figure of several parties beside each other.
+//! A figure that compares several programs.
 
 use super::{
     Anchor, Axis, Scale, Scene,
@@ -10,11 +10,11 @@ use super::{
 /// One party's figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// Who it is.
+    /// The program's name.
     pub name: String,
     /// Least, median and greatest of its runs.
     pub spread: [f64; 3],
-    /// What stands behind the bar beside its median.
+    /// Text behind the bar, after its median.
     pub told: String,
 }
 

@@ -31,7 +31,7 @@ pub enum View {
 }
 
 /// Draws the series one below the other, on one scale of times and one of colours; below them the
-/// share of round trips, and the pacing errors.
+/// shares of round trips and of pacing errors.
 #[must_use]
 pub fn figure(series: &[Series<'_>], options: &Options) -> Scene {
     let strains = strains(series);
@@ -118,7 +118,7 @@ struct Panel {
     strain: Option<Strain>,
     points: Vec<Point>,
     lasted_ns: u64,
-    marks: Vec<(u64, u64)>,
+    disturbances: Vec<(u64, u64)>,
 }
 
 impl Panel {
@@ -142,7 +142,7 @@ impl Panel {
             strain,
             points: points.collect(),
             lasted_ns: series.lasted_ns,
-            marks: marks(series),
+            disturbances: disturbances(series),
         }
     }
 
@@ -171,7 +171,7 @@ impl Panel {
                 })
                 .collect(),
             lasted_ns: series.lasted_ns,
-            marks: marks(series),
+            disturbances: disturbances(series),
         })
     }
 }
@@ -184,9 +184,9 @@ fn middles(series: &Series<'_>, part: Part) -> String {
     format!("p50 {p50}  p99 {p99}  of {} stamped messages", values.len())
 }
 
-fn marks(series: &Series<'_>) -> Vec<(u64, u64)> {
+fn disturbances(series: &Series<'_>) -> Vec<(u64, u64)> {
     series
-        .marks()
+        .disturbances()
         .map(|mark| (mark.at_ns, mark.lasted_ns))
         .collect()
 }
@@ -290,7 +290,7 @@ impl Page {
                 self.scene.text(at, &fitted(text), 2, Anchor::Start);
             }
             self.frame(area, axis, panel.lasted_ns);
-            self.marks(area, panel);
+            self.disturbances(area, panel);
             self.knee(area, panel.strain);
             self.scene.items.push(Item::Map(Map {
                 area,
@@ -333,9 +333,9 @@ impl Page {
     }
 
     /// Where the measuring thread itself did not run.
-    fn marks(&mut self, [left, top, width, _]: [f64; 4], panel: &Panel) {
+    fn disturbances(&mut self, [left, top, width, _]: [f64; 4], panel: &Panel) {
         let lasted = panel.lasted_ns.max(1) as f64;
-        for &(at, lasts) in &panel.marks {
+        for &(at, lasts) in &panel.disturbances {
             let x = left + width * (at as f64 / lasted).min(1.0);
             let across = (width * lasts as f64 / lasted).max(2.0);
             self.scene.rect([x, top - 5.0, across, 5.0], ALARM);

@@ -1,4 +1,4 @@
-//! One page that needs nothing else: the picture, and a read-out of the cell under the pointer.
+//! One self-contained page: the picture, and a read-out of the cell under the pointer.
 
 use serde::Serialize;
 
@@ -86,6 +86,7 @@ body { margin: 0; background: #fff; color: #202024; font-family: monospace; }
 #readout { position: absolute; display: none; pointer-events: none; padding: 4px 8px;
   background: #202024; color: #fff; font-size: 14px; white-space: pre; z-index: 1; }
 pre { margin: 1em; }
+#picture svg { max-width: 100%; height: auto; }
 </style>
 </head>
 <body>
@@ -133,8 +134,11 @@ const picture = document.getElementById("picture"), readout = document.getElemen
 picture.addEventListener("mousemove", event => {
   const box = picture.getBoundingClientRect();
   const x = event.clientX - box.left, y = event.clientY - box.top;
+  const drawn = picture.querySelector("svg");
+  const scale = drawn.viewBox.baseVal.width / drawn.getBoundingClientRect().width;
   const told = event.target.querySelector("title");
-  const text = read(x, y) ?? (event.target.tagName === "rect" && told ? told.textContent : null);
+  const told_here = read(x * scale, y * scale);
+  const text = told_here ?? (event.target.tagName === "rect" && told ? told.textContent : null);
   readout.style.display = text === null ? "none" : "block";
   if (text === null) return;
   readout.textContent = text;
@@ -146,3 +150,22 @@ picture.addEventListener("mouseleave", () => { readout.style.display = "none"; }
 </body>
 </html>
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_fits_its_window_and_reads_at_the_size_that_is_shown() {
+        let page = html(&Scene::new(1600, 100), "a <title>", "one\n<two>");
+        for wanted in [
+            "#picture svg { max-width: 100%; height: auto; }",
+            "read(x * scale, y * scale)",
+            "<title>a &lt;title&gt;</title>",
+            "viewBox=\"0 0 1600 100\"",
+            "&lt;two&gt;",
+        ] {
+            assert!(page.contains(wanted), "{wanted} is not in {page}");
+        }
+    }
+}

@@ -49,4 +49,4 @@ mod svg;
 pub use svg::svg;
 
 mod terminal;
-pub use terminal::terminal;
+pub use terminal::{TERMINAL_AXIS, terminal};

@@ -93,7 +93,7 @@ impl Page {
     }
 }
 
-/// A colour for each curve, round and round.
+/// A colour for each curve; after twelve they come again.
 pub(super) fn colours() -> impl Iterator<Item = Colour> {
     palette::LINES.into_iter().cycle()
 }

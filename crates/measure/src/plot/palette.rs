@@ -7,25 +7,32 @@ pub(super) const WHITE: Colour = [255, 255, 255];
 pub(super) const INK: Colour = [32, 32, 36];
 pub(super) const FAINT: Colour = [216, 216, 222];
 pub(super) const GREY: Colour = [110, 110, 118];
-/// The colour of marks: pauses, throttling.
+/// The colour of disturbances: pauses, throttling.
 pub(super) const ALARM: Colour = [200, 30, 90];
 
-/// Lines that lie over one another, told apart by everyone (Okabe and Ito, 2008).
-pub(super) const LINES: [Colour; 6] = [
+/// Lines that lie over one another. Everyone tells the first six apart (Okabe and Ito, 2008); the
+/// rest are as far from them, and from one another, as eyes that see all colours need.
+pub(super) const LINES: [Colour; 12] = [
     [0, 114, 178],
     [213, 94, 0],
     [0, 158, 115],
     [204, 121, 167],
     [86, 180, 233],
     [230, 159, 0],
+    [51, 34, 136],
+    [120, 60, 20],
+    [120, 130, 0],
+    [150, 90, 230],
+    [0, 70, 70],
+    [90, 200, 60],
 ];
 
 /// How many colours the map has.
 pub(super) const LEVELS: u8 = 200;
 
 /// A colour of the map, from dark (0) to light (`LEVELS - 1`): viridis, whose lightness rises
-/// evenly, so that it reads the same to colour-blind eyes and in grey print. The dark end is for
-/// few, on white paper: it is turned round, so that most is dark.
+/// evenly, so that it reads the same to colour-blind eyes and in grey print. The map is reversed,
+/// so that on white paper high counts are dark.
 pub(super) fn level(level: u8) -> Colour {
     let place = f64::from(LEVELS - 1 - level.min(LEVELS - 1)) / f64::from(LEVELS - 1);
     let at = place * (VIRIDIS.len() - 1) as f64;
@@ -56,6 +63,22 @@ const VIRIDIS: [Colour; 11] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_two_lines_look_alike_nor_like_a_disturbance() {
+        let far = |one: Colour, other: Colour| -> f64 {
+            let parts = one.iter().zip(other);
+            let parts = parts.map(|(&one, other)| (f64::from(one) - f64::from(other)).powi(2));
+            parts.sum::<f64>().sqrt()
+        };
+        for (nth, one) in LINES.iter().enumerate() {
+            assert!(far(*one, ALARM) > 60.0, "{one:?} and the alarm");
+            assert!(far(*one, WHITE) > 120.0, "{one:?} on paper");
+            for other in &LINES[..nth] {
+                assert!(far(*one, *other) > 60.0, "{one:?} and {other:?}");
+            }
+        }
+    }
 
     #[test]
     fn lightness_falls_evenly() {

@@ -157,7 +157,7 @@ impl Page {
     }
 }
 
-/// What a sweep is called beside others.
+/// A sweep's name among others.
 fn of_sweep(one: &Series<'_>) -> String {
     let setup = one.setup;
     let (host, sched, engine) = (&one.manifest.host.name, &setup.sched, &setup.engine);

@@ -28,8 +28,8 @@ pub struct SizePoint {
     pub cpu_ns: Option<f64>,
 }
 
-/// Draws curves by size, one size beside the other, whatever lies between them: what happens at an
-/// edge, as from 1472 to 1473 bytes, is as wide as the rest. `lines` stand below the title.
+/// Draws curves by size. All sizes have the same distance, so that a step at an edge, as from 1472
+/// to 1473 bytes, is as wide as the rest. `lines` stand below the title.
 #[must_use]
 pub fn sizes(title: &str, lines: &[String], curves: &[SizeCurve]) -> Scene {
     let charts: [Measured; 4] = [
@@ -74,7 +74,7 @@ pub fn captures(title: &str, lines: &[String], curves: &[SizeCurve]) -> Scene {
 /// A chart's title, what it shows of a point, and the least that has a place on it.
 type Measured = (&'static str, Value, f64);
 
-/// Two charts beside each other in each row.
+/// Two charts in each row.
 fn draw(title: &str, lines: &[String], curves: &[SizeCurve], charts: &[Measured]) -> Scene {
     let legend = LINE * curves.len() as f64;
     let rows = charts.len().div_ceil(2) as f64;
@@ -223,6 +223,7 @@ mod tests {
             scene.items.iter().filter(is_dot).count()
         };
         assert_eq!(told(&captures("captures", &[], &curves)), 2 * 4);
+        insta::assert_snapshot!(crate::plot::svg(&captures("captures", &[], &curves)));
         let nothing = sizes("nothing", &[], &[]);
         assert!(nothing.height > 0);
     }

@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 
 use super::{Grid, Scale, axis, palette, scene::shade};
 
+/// Columns that the value axis takes at the left of the map.
+pub const TERMINAL_AXIS: usize = 9;
+
 /// Draws a grid as text lines with its value axis at the left. With `colour`, in 24-bit colours;
 /// without, in five shades.
 #[must_use]

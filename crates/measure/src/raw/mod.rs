@@ -8,13 +8,14 @@
 //!   kind 2  run       JSON: what differs between runs (Setup); later blocks belong to this run
 //!   kind 3  samples   per message: slots skipped | late | rtt + 1, or 0 when lost
 //!   kind 4  splits    per stamped message: sequence gap | queue | device | link | wake
-//!   kind 5  mark      JSON: something that happened to the measurement (Mark)
+//!   kind 5  disturbance  JSON: something that happened to the measurement (Disturbance)
 //!   kind 6  run end   JSON: its accounts (End)
 //! ```
 //! Numbers of kinds 3 and 4 are LEB128, nanoseconds. A run with a schedule stores how late each
 //! message left; one without (ping-pong) stores the time since the message before it. A file that
-//! ends in the middle of a block is a measurement that was killed: all whole blocks are read, and
-//! [`File::is_complete`] is false. Unknown kinds are skipped.
+//! ends in the middle is a measurement that was killed, or one whose disk was full: wherever it
+//! ends, all whole blocks are read, and [`File::cut`] says what is missing. Unknown kinds are
+//! skipped.
 //!
 //! The length of a run is bounded by the disk, not by memory: the writer holds one block.
 
@@ -22,7 +23,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Counts, Link, Mark, Repairs, Sample, Schedule, Split, StampCounts, Transport};
+use crate::{Counts, Disturbance, Link, Repairs, Sample, Schedule, Split, StampCounts, Transport};
 
 mod leb128;
 
@@ -54,7 +55,7 @@ pub struct Manifest {
     pub link: Option<Link>,
     /// What the random numbers came from.
     pub seed: u64,
-    /// What could not be had and what was done instead, in words.
+    /// What the system refused and what was used instead, in words.
     pub remarks: Vec<String>,
 }
 
@@ -111,7 +112,7 @@ pub struct End {
     pub lasted_ns: u64,
     /// The accounts.
     pub counts: Counts,
-    /// Processor seconds that a hypervisor gave to others meanwhile.
+    /// Processor seconds that a hypervisor took during the run.
     pub steal_s: Option<f64>,
     /// Processor seconds of this process.
     pub process_cpu_s: Option<f64>,
@@ -130,8 +131,17 @@ pub struct File {
     pub manifest: Manifest,
     /// The runs, in their order.
     pub runs: Vec<Run>,
-    /// False when the file ends in the middle.
-    pub is_complete: bool,
+    /// Where it ends too early; `None` for a file that is whole.
+    pub cut: Option<FileCut>,
+}
+
+/// Where a file ends that was cut short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileCut {
+    /// Bytes at its end that are the begin of a block, and are left out for that.
+    pub left_out: u64,
+    /// How many bytes that block lacks, when its length is known.
+    pub missing: Option<u64>,
 }
 
 /// One run that was read.
@@ -144,7 +154,7 @@ pub struct Run {
     /// Where the time of some went.
     pub splits: Vec<Split>,
     /// What happened meanwhile.
-    pub marks: Vec<Mark>,
+    pub disturbances: Vec<Disturbance>,
     /// Its accounts; `None` when the file ends before.
     pub end: Option<End>,
 }
@@ -157,7 +167,7 @@ impl Setup {
     }
 }
 
-/// What the fields of a sample are relative to: the writer's and the reader's common state.
+/// The values that a sample's fields are relative to, kept alike by writer and reader.
 #[derive(Clone, Copy, Debug)]
 struct Base {
     schedule: Option<Schedule>,
@@ -220,11 +230,11 @@ const MANIFEST: u8 = 1;
 const RUN: u8 = 2;
 const SAMPLES: u8 = 3;
 const SPLITS: u8 = 4;
-const MARK: u8 = 5;
+const DISTURBANCE: u8 = 5;
 const RUN_END: u8 = 6;
 /// A block is written when it has grown to this.
 const BLOCK_BYTES: usize = 32 * 1024;
-/// And none is longer: the bound of what a hostile file makes a reader hold.
+/// No block is longer, so that a hostile file cannot make a reader use more memory.
 const BLOCK_BYTES_MAX: usize = 1 << 20;
 
 /// What writing to memory or disk gives.

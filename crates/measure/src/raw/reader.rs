@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use serde::de::DeserializeOwned;
 
 use super::{
-    BLOCK_BYTES_MAX, Base, File, MAGIC, MANIFEST, MARK, Manifest, RUN, RUN_END, Run, SAMPLES,
-    SPLITS, leb128,
+    BLOCK_BYTES_MAX, Base, DISTURBANCE, File, FileCut, MAGIC, MANIFEST, Manifest, RUN, RUN_END,
+    Run, SAMPLES, SPLITS, leb128,
 };
 use crate::Split;
 
@@ -32,19 +32,23 @@ pub enum RawError {
 /// Reads a whole result.
 ///
 /// # Errors
-/// [`RawError`]. A file that merely ends too early is not an error: see [`File::is_complete`].
+/// [`RawError`]. A file that merely ends too early, wherever, is not an error: see [`File::cut`].
 ///
 /// **Cost**: about 40 bytes of memory for each message in the file.
 pub fn read(mut input: impl Read) -> Result<File, RawError> {
     let mut magic = [0; MAGIC.len()];
-    if !fill(&mut input, &mut magic)? || magic != MAGIC {
+    let got = fill_some(&mut input, &mut magic)?;
+    if magic[..got] != MAGIC[..got] {
         return Err(RawError::Foreign);
     }
     let mut reader = Reader {
         file: File {
             manifest: Manifest::default(),
             runs: Vec::new(),
-            is_complete: true,
+            cut: (got < MAGIC.len()).then_some(FileCut {
+                left_out: got as u64,
+                missing: None,
+            }),
         },
         base: Base::new(None),
         at: MAGIC.len() as u64,
@@ -54,7 +58,12 @@ pub fn read(mut input: impl Read) -> Result<File, RawError> {
         let mut head = [0; 5];
         let got = fill_some(&mut input, &mut head)?;
         if got < head.len() {
-            reader.file.is_complete &= got == 0;
+            if got > 0 {
+                reader.file.cut = Some(FileCut {
+                    left_out: got as u64,
+                    missing: None,
+                });
+            }
             break;
         }
         let len = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
@@ -62,14 +71,22 @@ pub fn read(mut input: impl Read) -> Result<File, RawError> {
             return Err(reader.damaged("a block is longer than any"));
         }
         payload.resize(len, 0);
-        if !fill(&mut input, &mut payload)? {
-            reader.file.is_complete = false;
+        let got = fill_some(&mut input, &mut payload)?;
+        if got < len {
+            reader.file.cut = Some(FileCut {
+                left_out: (head.len() + got) as u64,
+                missing: Some((len - got) as u64),
+            });
             break;
         }
         reader.block(head[0], &payload)?;
         reader.at += (head.len() + len) as u64;
     }
-    reader.file.is_complete &= reader.file.runs.iter().all(|run| run.end.is_some());
+    // A whole result has a run at least, and each has its end.
+    let runs = &reader.file.runs;
+    if runs.is_empty() || runs.iter().any(|run| run.end.is_none()) {
+        reader.file.cut.get_or_insert_default();
+    }
     Ok(reader.file)
 }
 
@@ -94,15 +111,15 @@ impl Reader {
                     setup,
                     samples: Vec::new(),
                     splits: Vec::new(),
-                    marks: Vec::new(),
+                    disturbances: Vec::new(),
                     end: None,
                 });
             }
             SAMPLES => self.samples(payload)?,
             SPLITS => self.splits(payload)?,
-            MARK => {
-                let mark = self.json(payload)?;
-                self.run()?.marks.push(mark);
+            DISTURBANCE => {
+                let what = self.json(payload)?;
+                self.run()?.disturbances.push(what);
             }
             RUN_END => {
                 let end = self.json(payload)?;
@@ -169,11 +186,7 @@ impl Reader {
     }
 }
 
-/// True when all of `bytes` was there.
-fn fill(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
-    Ok(fill_some(input, bytes)? == bytes.len())
-}
-
+/// How many of `bytes` were there.
 fn fill_some(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::MarkKind;
+use crate::DisturbanceKind;
 
 fn setup(per_second: Option<u64>) -> Setup {
     Setup {
@@ -52,10 +52,10 @@ fn written() -> (Vec<u8>, Vec<Sample>, Vec<Sample>) {
     }
     writer.split(&split(7)).unwrap();
     writer.split(&split(900)).unwrap();
-    let kind = MarkKind::Pause;
+    let kind = DisturbanceKind::Pause;
     let (at_ns, lasted_ns) = (5, 6);
     writer
-        .mark(&Mark {
+        .disturbance(&Disturbance {
             kind,
             at_ns,
             lasted_ns,
@@ -85,11 +85,11 @@ fn what_is_written_is_read() {
     let (bytes, scheduled, pinged) = written();
     assert!(bytes.len() < 20_000 * 8, "{} bytes", bytes.len());
     let file = read(&bytes[..]).unwrap();
-    assert!(file.is_complete);
+    assert_eq!(file.cut, None);
     assert_eq!(file.manifest.target, "10.0.0.1:7700");
     assert_eq!(file.runs[0].samples, scheduled);
     assert_eq!(file.runs[0].splits, [split(7), split(900)]);
-    assert_eq!(file.runs[0].marks.len(), 1);
+    assert_eq!(file.runs[0].disturbances.len(), 1);
     assert_eq!(file.runs[1].samples, pinged);
     assert_eq!(file.runs[1].setup, setup(None));
 }
@@ -98,8 +98,16 @@ fn what_is_written_is_read() {
 fn a_file_that_was_cut_is_read_as_far_as_it_goes() {
     let (bytes, scheduled, _) = written();
     let mut most = 0;
-    for cut in (MAGIC.len()..bytes.len()).step_by(997) {
+    // Every byte of the beginning and of the end, and some of the many in between.
+    let beginning = 0..2_000;
+    let middle = (2_000..bytes.len() - 2_000).step_by(997);
+    for cut in beginning
+        .chain(middle)
+        .chain(bytes.len() - 2_000..bytes.len())
+    {
         let file = read(&bytes[..cut]).unwrap();
+        let at_end = !file.runs.is_empty() && file.runs.iter().all(|run| run.end.is_some());
+        assert!(file.cut.is_some() || at_end, "cut at {cut}");
         if let Some(run) = file.runs.first() {
             assert_eq!(
                 run.samples[..],
@@ -110,9 +118,29 @@ fn a_file_that_was_cut_is_read_as_far_as_it_goes() {
         }
     }
     assert!(most > 1_000);
-    assert!(!read(&bytes[..bytes.len() - 1]).unwrap().is_complete);
     assert!(matches!(read(&bytes[1..]), Err(RawError::Foreign)));
-    assert!(matches!(read(&b""[..]), Err(RawError::Foreign)));
+    assert!(matches!(read(&b"towline-rut"[..]), Err(RawError::Foreign)));
+}
+
+#[test]
+fn a_file_that_was_cut_says_what_is_missing() {
+    let (bytes, ..) = written();
+    let cut = |at: usize| read(&bytes[..at]).unwrap().cut;
+    let whole = |left_out, missing| Some(FileCut { left_out, missing });
+    assert_eq!(cut(0), whole(0, None));
+    assert_eq!(cut(5), whole(5, None));
+    let manifest = MAGIC.len();
+    assert_eq!(cut(manifest + 3), whole(3, None));
+    let head: [u8; 4] = bytes[manifest + 1..manifest + 5].try_into().unwrap();
+    let len = u64::from(u32::from_le_bytes(head));
+    assert_eq!(cut(manifest + 5 + 7), whole(12, Some(len - 7)));
+    // Between two blocks of a run nothing is left out, but the run has no end.
+    let mut unended = Vec::new();
+    let mut writer = Writer::new(&mut unended, &Manifest::default()).unwrap();
+    writer.begin(&setup(None)).unwrap();
+    drop(writer);
+    assert_eq!(read(&unended[..]).unwrap().cut, whole(0, None));
+    assert_eq!(cut(bytes.len()), None);
 }
 
 proptest! {

@@ -5,10 +5,10 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::{
-    BLOCK_BYTES, Base, End, MAGIC, MANIFEST, MARK, Manifest, RUN, RUN_END, SAMPLES, SPLITS, Setup,
-    Written, leb128,
+    BLOCK_BYTES, Base, DISTURBANCE, End, MAGIC, MANIFEST, Manifest, RUN, RUN_END, SAMPLES, SPLITS,
+    Setup, Written, leb128,
 };
-use crate::{Mark, Sample, Split};
+use crate::{Disturbance, Sample, Split};
 
 /// Writes one result. Samples are gathered into blocks; every other block is preceded by those
 /// gathered so far, so a file that was cut is right as far as it goes.
@@ -34,6 +34,7 @@ impl<W: Write> Writer<W> {
             splits: Vec::new(),
         };
         writer.json(MANIFEST, manifest)?;
+        writer.output.flush()?;
         Ok(writer)
     }
 
@@ -42,7 +43,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// As [`Writer::new`].
     pub fn begin(&mut self, setup: &Setup) -> Written {
-        self.flush()?;
+        self.gathered()?;
         self.base = Base::new(setup.schedule());
         self.json(RUN, setup)
     }
@@ -56,7 +57,7 @@ impl<W: Write> Writer<W> {
             leb128::put(&mut self.samples, number);
         }
         if self.samples.len() >= BLOCK_BYTES {
-            self.flush()?;
+            self.gathered()?;
         }
         Ok(())
     }
@@ -78,7 +79,7 @@ impl<W: Write> Writer<W> {
             leb128::put(&mut self.splits, number);
         }
         if self.splits.len() >= BLOCK_BYTES {
-            self.flush()?;
+            self.gathered()?;
         }
         Ok(())
     }
@@ -87,8 +88,8 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// As [`Writer::new`].
-    pub fn mark(&mut self, mark: &Mark) -> Written {
-        self.json(MARK, mark)
+    pub fn disturbance(&mut self, what: &Disturbance) -> Written {
+        self.json(DISTURBANCE, what)
     }
 
     /// Ends the run, and hands everything to the output.
@@ -96,16 +97,21 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// As [`Writer::new`].
     pub fn end(&mut self, end: &End) -> Written {
-        self.flush()?;
+        self.gathered()?;
         self.json(RUN_END, end)?;
         self.output.flush()
     }
 
-    /// Writes what was gathered.
+    /// Writes what was gathered, and hands it to the output to the end.
     ///
     /// # Errors
     /// As [`Writer::new`].
     pub fn flush(&mut self) -> Written {
+        self.gathered()?;
+        self.output.flush()
+    }
+
+    fn gathered(&mut self) -> Written {
         for (kind, bytes) in [(SAMPLES, &mut self.samples), (SPLITS, &mut self.splits)] {
             if !bytes.is_empty() {
                 block(&mut self.output, kind, bytes)?;

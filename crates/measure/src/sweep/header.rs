@@ -34,7 +34,7 @@ impl Header {
         datagram[12..HEADER_BYTES].copy_from_slice(&sequence.to_le_bytes());
     }
 
-    /// Reads a datagram; `None` when it is none of a sweep's.
+    /// Reads a datagram; `None` when it does not belong to a sweep.
     #[must_use]
     pub fn parse(datagram: &[u8]) -> Option<Self> {
         let (header, _) = datagram.split_first_chunk::<HEADER_BYTES>()?;

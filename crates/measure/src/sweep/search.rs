@@ -8,8 +8,8 @@
 //! ```
 //! On a machine that others use, one slow moment loses packets at any rate. So a rate has failed
 //! only when it failed twice, unless what was lost is far beyond such a moment; and a sender that
-//! falls short of a rate far below what it has done before was held up, and tries again. Rates are
-//! those that were really sent, not those that were asked for.
+//! misses a rate far below one that it reached before was held up, and tries again. Rates are those
+//! that were really sent, not those that were asked for.
 //!
 //! Source: RFC 2544 section 26.1, with loss allowed up to a share instead of none.
 
@@ -126,7 +126,7 @@ impl RateSearch {
         let hint = trial.received_per_s * HINT;
         let is_useful = !passes && hint > self.low * PRECISION && hint < self.high;
         let rate = if is_useful { hint } else { middle };
-        // Whole datagrams each second: below the next one nothing is left to know.
+        // Rates are whole datagrams a second, so the search ends when two neighbours are known.
         let rate = (rate as u64).max(1);
         (rate > self.low as u64).then_some(Load::Rate(rate))
     }
@@ -134,11 +134,11 @@ impl RateSearch {
 
 /// A trial with more loss than this has failed at once.
 const DOUBTFUL: f64 = 0.05;
-/// Rates are told apart to this ratio.
+/// The search ends when two rates differ by no more than this ratio.
 const PRECISION: f64 = 1.01;
-/// A sender that does less than this share of what was asked cannot do more.
+/// A sender that reaches less than this share of the rate asked for is at its limit.
 const ATTAINED: f64 = 0.97;
-/// Below this share of what it has done before, a rate is easy for a sender.
+/// Below this share of its best rate, a rate is easy for a sender.
 const EASY: f64 = 0.8;
 const HINT: f64 = 0.995;
 const STEP: f64 = 0.02;

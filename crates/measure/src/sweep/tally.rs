@@ -92,7 +92,7 @@ impl Tally {
     }
 
     fn set(&mut self, sequence: u64) {
-        // One that fell behind the window has no place in it any more.
+        // A number that fell behind the window has no place in it any more.
         if self.end - sequence <= WINDOW {
             let (word, bit) = place(sequence);
             self.bits[word] |= bit;

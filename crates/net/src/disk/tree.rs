@@ -1,4 +1,4 @@
-//! A sender's files: the walk that makes a plan of them.
+//! A sender's files: the walk that makes a manifest of them.
 //!
 //! Links in a tree are sent as links and never followed. What is neither file, directory nor link
 //! is left out, with a note.
@@ -14,18 +14,18 @@ use std::{
     sync::Arc,
 };
 
-use delivery::{Entry, Plan, PlanLimits};
-use sys::file::{Directory, Kind};
+use delivery::{Entry, Manifest, ManifestLimits};
+use sys::file::{Directory, Kind, Status};
 use wire::object::{EntryKind, Mtime};
 
 use super::content::{FileContent, Parents, Root, Roots};
 use crate::SystemError;
 
-/// A plan of files on this machine, and what is needed to read them.
+/// A manifest of files on this machine, and what is needed to read them.
 #[derive(Debug)]
 pub struct Tree {
     /// What is to be delivered.
-    pub plan: Arc<Plan>,
+    pub manifest: Arc<Manifest>,
     /// Its bytes.
     pub content: FileContent,
     /// What was left out, one sentence each.
@@ -35,7 +35,8 @@ pub struct Tree {
 /// Something to send.
 #[derive(Debug)]
 pub enum TreeSource {
-    /// A file or directory, delivered under its last component.
+    /// A file or directory, delivered under its last component; with a slash behind it, what is in
+    /// the directory, each under its own name.
     Path(PathBuf),
     /// An open regular file, delivered under a name that it need not have anywhere.
     File {
@@ -56,15 +57,16 @@ impl Tree {
         Self::select(sources.collect(), |_, _| true)
     }
 
-    /// Walks `sources` and takes what `is_wanted` says yes to, which is asked with the path as it
-    /// would be delivered and whether it is a directory. Below a directory that is not wanted
-    /// nothing is looked at.
+    /// Walks `sources` and takes what `is_wanted` accepts. `is_wanted` gets the path as it would be
+    /// delivered and whether it is a directory. A directory that is not wanted is not entered.
+    ///
+    /// A source itself is always wanted: it was named.
     ///
     /// **Cost**: two system calls for each file. One that this process may not read is found before
     /// anybody waits.
     ///
     /// # Errors
-    /// When something cannot be read (the first ten are named), or the whole is no plan: two
+    /// When something cannot be read (the first ten are named), or the whole is no manifest: two
     /// sources of the same name, a name that cannot be delivered, a link that leads out of the
     /// tree.
     pub fn select(
@@ -104,12 +106,12 @@ impl Tree {
             return Err(SystemError::refused("read", target, cause)
                 .advise("make them readable for this user or exclude them"));
         }
-        let plan = Plan::build(identity(), entries, &PlanLimits::default())
-            .map_err(|error| SystemError::refused("plan", "the transfer", error))?;
-        let plan = Arc::new(plan);
+        let manifest = Manifest::build(identity(), entries, &ManifestLimits::default())
+            .map_err(|error| SystemError::refused("manifest", "the transfer", error))?;
+        let manifest = Arc::new(manifest);
         Ok(Self {
-            content: FileContent::new(Arc::clone(&plan), roots),
-            plan,
+            content: FileContent::new(Arc::clone(&manifest), roots),
+            manifest,
             notes,
         })
     }
@@ -125,16 +127,30 @@ struct Walk<W> {
     unreadable: Vec<String>,
     unreadable_count: usize,
     is_wanted: W,
-    /// Who reads.
+    /// The effective user, who reads.
     user: u32,
 }
 
 impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
     fn path(&mut self, path: &Path) -> Result<(), SystemError> {
         let failed = |error| SystemError::system("read", path.display(), &error);
-        // A trailing slash means what a link leads to, and a path such as `..` has no name itself.
-        let is_plain = path.file_name().is_some() && !path.as_os_str().as_bytes().ends_with(b"/");
-        let whole = if is_plain {
+        if path.as_os_str().as_bytes().ends_with(b"/") && path.file_name().is_some() {
+            let directory = Directory::open(path).map_err(failed)?;
+            for name in directory.names().map_err(failed)? {
+                let below = path.join(&name);
+                let is_directory = directory
+                    .status(Path::new(&name))
+                    .is_ok_and(|status| status.kind == Kind::Directory);
+                // Two sources may each have what is not sent.
+                if (self.is_wanted)(Path::new(&name), is_directory) {
+                    self.root(&name, &below, Root::Path(below.clone()))?;
+                    self.named(&directory, Path::new(&name), &below, name.as_bytes());
+                }
+            }
+            return Ok(());
+        }
+        // A path such as `..` has no name of its own.
+        let whole = if path.file_name().is_some() {
             path.to_path_buf()
         } else {
             fs::canonicalize(path).map_err(failed)?
@@ -146,7 +162,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         self.root(name, path, Root::Path(whole.clone()))?;
         let mut parents = std::mem::take(&mut self.parents);
         match parents.of(&whole) {
-            Ok((parent, last)) => self.visit(parent, last, &whole, name.as_bytes()),
+            Ok((parent, last)) => self.named(parent, last, &whole, name.as_bytes()),
             Err(error) => self.unreadable(path, &error),
         }
         self.parents = parents;
@@ -177,9 +193,20 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         Ok(())
     }
 
-    /// Takes what is called `last` in `parent`: for people it is `path`, and in the plan `name`.
+    /// Takes what is called `last` in `parent`: for people it is `path`, and in the manifest
+    /// `name`.
     fn visit(&mut self, parent: &Directory, last: &Path, path: &Path, name: &[u8]) {
         if let Err(error) = self.take(parent, last, path, name) {
+            self.unreadable(path, &error);
+        }
+    }
+
+    /// As [`Walk::visit`], whatever the rules say of it: somebody named it.
+    fn named(&mut self, parent: &Directory, last: &Path, path: &Path, name: &[u8]) {
+        let taken = parent
+            .status(last)
+            .and_then(|status| self.add(&status, parent, last, path, name));
+        if let Err(error) = taken {
             self.unreadable(path, &error);
         }
     }
@@ -196,6 +223,18 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         if !(self.is_wanted)(Path::new(OsStr::from_bytes(name)), is_directory) {
             return Ok(());
         }
+        self.add(&status, parent, last, path, name)
+    }
+
+    fn add(
+        &mut self,
+        status: &Status,
+        parent: &Directory,
+        last: &Path,
+        path: &Path,
+        name: &[u8],
+    ) -> io::Result<()> {
+        let is_directory = status.kind == Kind::Directory;
         let mut entry = Entry {
             kind: EntryKind::File,
             mode: mode_of(status.mode),
@@ -210,7 +249,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         match status.kind {
             Kind::File => {
                 entry.size = status.bytes;
-                // Of most files the walk knows already, without one more call for each.
+                // The walk knows this of most files already, without one more call for each.
                 if !status.is_readable_by_owner(self.user) {
                     parent.check_readable(last)?;
                 }
@@ -218,8 +257,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             Kind::Link => {
                 entry.kind = EntryKind::Symlink;
                 entry.target = parent.read_link(last)?.into_os_string().into_vec();
-                // The entry's own depth is what its link may climb: the walk has no other roots
-                // above.
+                // A link may climb as many levels as its entry is deep: the tree has nothing above.
                 let depth = name.iter().filter(|&&byte| byte == b'/').count();
                 if let Err(fault) = delivery::check_link(&entry.target, depth) {
                     let target = OsStr::from_bytes(&entry.target).display();
@@ -268,7 +306,8 @@ pub(crate) fn mtime_of(metadata: &fs::Metadata) -> Mtime {
     }
 }
 
-/// The same on every start of this machine, so that an unchanged tree is the same plan again.
+/// It is the same after each start of this machine, so that an unchanged tree makes the same
+/// manifest again.
 fn identity() -> [u8; 16] {
     let machine = fs::read("/etc/machine-id").unwrap_or_default();
     let name = sys::host_name().unwrap_or_default();

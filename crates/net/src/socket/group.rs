@@ -164,7 +164,7 @@ impl FromStr for Group {
         let parts: Vec<&str> = text.split('@').collect();
         let (source, target, interface) = match parts[..] {
             [target] => (None, target, None),
-            // Of two parts, the one that is a group tells what the other is.
+            // Of two parts, the one that is a group determines what the other is.
             [first, second] if is_group(first) => (None, first, Some(second)),
             [first, second] if is_group(without_port(second)) => (Some(first), second, None),
             [_, _] => return Err(refuse("neither side of the @ is a multicast group")),

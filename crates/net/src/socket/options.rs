@@ -18,8 +18,8 @@ pub struct SocketOptions {
     /// Receive buffer in bytes. Default 8 MiB: 3 ms of 20 Gbit/s.
     pub receive_buffer_bytes: usize,
     /// Send buffer in bytes. Default 212,992, the kernel's own: six full runs on their way to the
-    /// interface are 3 ms at 1 Gbit/s. More of them would delay repairs, which queue behind, and
-    /// make a CoDel queue (over 5 ms) drop on this very host, without a word.
+    /// interface are 3 ms at 1 Gbit/s. More of them would delay repairs, which queue behind, and a
+    /// CoDel queue (over 5 ms) on this host would drop them silently.
     pub send_buffer_bytes: usize,
     /// The longest message the outgoing interface segments, headers included (its
     /// `gso_max_size`). Default 65,536, that of nearly every driver.
@@ -66,7 +66,7 @@ pub enum WaitStrategy {
     /// Sleeps in the kernel: costs nothing while idle, 20-30 us to wake up.
     #[default]
     Block,
-    /// Looks `polls` times (about 0.25 us each) before it sleeps.
+    /// Polls `polls` times (about 0.25 us each) before it sleeps.
     Busy {
         /// How often to look before sleeping.
         polls: u32,
@@ -103,7 +103,7 @@ impl fmt::Display for WaitStrategy {
     }
 }
 
-/// About 50 us of looking: as long as a sleep and a wake-up cost together.
+/// About 50 us of polling: as long as a sleep and a wake-up cost together.
 const POLLS: u32 = 200;
 
 #[cfg(test)]

@@ -179,7 +179,7 @@ fn is_past(until: Option<Instant>) -> bool {
     until.is_some_and(|until| clock::monotonic() >= until)
 }
 
-/// Has the kernel wake this thread when asked, not up to 50 us later. Once for each thread.
+/// Makes the kernel wake this thread on time, not up to 50 us later. Call once for each thread.
 fn wake_on_time() {
     thread_local! {
         static IS_SET: Cell<bool> = const { Cell::new(false) };
@@ -190,5 +190,5 @@ fn wake_on_time() {
     }
 }
 
-/// Descriptors told of in one call; more follow in the next.
+/// Most descriptors that one call reports; the next call reports more.
 const EVENTS_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! What the sockets of a session tell their owner: counters, and warnings in words.
+//! What the sockets of a session report to their owner: counters, and warnings in words.
 
 use std::collections::VecDeque;
 

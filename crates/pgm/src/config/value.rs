@@ -1,26 +1,8 @@
-//! The kinds of value a parameter has. Numbers with units are read and written by
-//! [`base::quantity`].
+//! The kinds of value that only parameters of PGM have; the others are [`base::parameter`]'s.
 
 use std::time::Duration;
 
-use base::quantity::{self, BYTE_RATE_FORM, DURATION_FORM, SIZE_FORM};
-
-/// One kind of value.
-pub(super) trait Value: Copy {
-    /// What ends of a range are made of.
-    type Bound: Copy;
-    /// The text form, in words that complete "is not ...".
-    const FORM: &'static str;
-
-    /// The value a text stands for.
-    fn parse(text: &str) -> Option<Self>;
-    /// The shortest text that [`Value::parse`] turns into this value.
-    fn print(self) -> String;
-    /// True when every part of the value is in `low..=high`.
-    fn is_within(self, low: Self::Bound, high: Self::Bound) -> bool;
-    /// The range as text.
-    fn range(low: Self::Bound, high: Self::Bound) -> String;
-}
+use base::parameter::Value;
 
 /// Up to 16 intervals, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +36,10 @@ impl Intervals {
     }
 }
 
-/// A time that follows from what is measured, unless somebody sets it.
+/// A time that follows from measurements, unless it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// Follows what is measured: the round trip and the size of the group, mostly.
+    /// Follows measurements, mostly of the round trip and the size of the group.
     Auto,
     /// Always this.
     Fixed(Duration),
@@ -85,9 +67,9 @@ impl Timer {
 /// How fast a source sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// As fast as the network and the receivers take it. The owner of the source steers.
+    /// As fast as the network and the receivers take it. The owner of the source sets the limit.
     Auto,
-    /// At most so many bytes a second; 0 for no limit.
+    /// At most this many bytes a second; 0 for no limit.
     Limit(u64),
 }
 
@@ -111,27 +93,6 @@ pub enum LateJoin {
     Offered,
     /// At the trailing edge of the sender's window, offered or not.
     Window,
-}
-
-impl Value for Duration {
-    type Bound = Self;
-    const FORM: &'static str = DURATION_FORM;
-
-    fn parse(text: &str) -> Option<Self> {
-        quantity::duration(text).ok()
-    }
-
-    fn print(self) -> String {
-        quantity::duration_text(self)
-    }
-
-    fn is_within(self, low: Self, high: Self) -> bool {
-        (low..=high).contains(&self)
-    }
-
-    fn range(low: Self, high: Self) -> String {
-        format!("{}..{}", low.print(), high.print())
-    }
 }
 
 impl Value for Timer {
@@ -164,48 +125,6 @@ impl Value for Timer {
     }
 }
 
-impl Value for usize {
-    type Bound = Self;
-    const FORM: &'static str = SIZE_FORM;
-
-    fn parse(text: &str) -> Option<Self> {
-        Self::try_from(quantity::size(text).ok()?).ok()
-    }
-
-    fn print(self) -> String {
-        quantity::size_text(self as u64)
-    }
-
-    fn is_within(self, low: Self, high: Self) -> bool {
-        (low..=high).contains(&self)
-    }
-
-    fn range(low: Self, high: Self) -> String {
-        format!("{}..{}", low.print(), high.print())
-    }
-}
-
-impl Value for u64 {
-    type Bound = Self;
-    const FORM: &'static str = BYTE_RATE_FORM;
-
-    fn parse(text: &str) -> Option<Self> {
-        quantity::byte_rate(text).ok()
-    }
-
-    fn print(self) -> String {
-        quantity::byte_rate_text(self)
-    }
-
-    fn is_within(self, low: Self, high: Self) -> bool {
-        (low..=high).contains(&self)
-    }
-
-    fn range(low: Self, high: Self) -> String {
-        format!("{}..{}", low.print(), high.print())
-    }
-}
-
 impl Value for Rate {
     type Bound = u64;
     const FORM: &'static str =
@@ -231,53 +150,6 @@ impl Value for Rate {
 
     fn range(low: u64, high: u64) -> String {
         format!("auto, {}", u64::range(low, high))
-    }
-}
-
-impl Value for u32 {
-    type Bound = Self;
-    const FORM: &'static str = "a whole number such as 50 or 20k";
-
-    fn parse(text: &str) -> Option<Self> {
-        let number = text.trim().trim_end_matches('%');
-        Self::try_from(quantity::count(number).ok()?).ok()
-    }
-
-    fn print(self) -> String {
-        self.to_string()
-    }
-
-    fn is_within(self, low: Self, high: Self) -> bool {
-        (low..=high).contains(&self)
-    }
-
-    fn range(low: Self, high: Self) -> String {
-        format!("{low}..{high}")
-    }
-}
-
-impl Value for bool {
-    type Bound = Self;
-    const FORM: &'static str = "true or false";
-
-    fn parse(text: &str) -> Option<Self> {
-        match text.trim() {
-            "true" | "on" | "yes" | "1" => Some(true),
-            "false" | "off" | "no" | "0" => Some(false),
-            _ => None,
-        }
-    }
-
-    fn print(self) -> String {
-        self.to_string()
-    }
-
-    fn is_within(self, _low: Self, _high: Self) -> bool {
-        true
-    }
-
-    fn range(_low: Self, _high: Self) -> String {
-        "true, false".to_owned()
     }
 }
 
@@ -343,24 +215,5 @@ impl Value for LateJoin {
 
     fn range(_low: Self, _high: Self) -> String {
         "now, offered, window".to_owned()
-    }
-}
-
-/// Short constructors for the table.
-pub(super) mod fixed {
-    use std::time::Duration;
-
-    pub(in super::super) const ZERO: Duration = Duration::ZERO;
-
-    pub(in super::super) const fn us(n: u64) -> Duration {
-        Duration::from_micros(n)
-    }
-
-    pub(in super::super) const fn ms(n: u64) -> Duration {
-        Duration::from_millis(n)
-    }
-
-    pub(in super::super) const fn s(n: u64) -> Duration {
-        Duration::from_secs(n)
     }
 }

@@ -15,15 +15,15 @@ use super::{
 /// sum over z of   value(z) * product over q != z of (t - q) / (z - q)      (q: the points there)
 /// ```
 ///
-/// The products over all k members are computed once; what a loss changes in them is one factor per
-/// lost member and per parity packet used, so that e losses cost about 3 * e * k look-ups.
+/// The products over all k members are computed once. A loss changes one factor in them for each
+/// lost member and each parity packet used, so e losses cost about 3 * e * k look-ups.
 ///
 /// **Cost**: (255 - k) * k bytes and as many look-ups, once.
 #[derive(Clone, Debug)]
 pub struct Code {
     group_size: usize,
     /// For each row, the logarithm of the product of its point's distances to all members' points
-    /// (but to itself).
+    /// (except to itself).
     weights: Vec<u32>,
     /// The coefficient of each member in each parity packet, a parity packet after the other.
     parities: Vec<u8>,
@@ -76,8 +76,8 @@ impl Code {
         &self.parities[index * self.group_size..][..self.group_size]
     }
 
-    /// Collects the rows that a decoder has: every member but those in `lost` (in order), then as
-    /// many parity packets as are lost: rows `used`.
+    /// Collects the rows that a decoder has: every member except those in `lost` (in order), then
+    /// one parity packet for each lost one: rows `used`.
     pub(super) fn basis(&self, lost: &[usize], used: &[usize], basis: &mut Vec<Support>) {
         let (mut there, mut absent) = (0..self.group_size, lost.iter().peekable());
         let members = std::iter::from_fn(|| {
@@ -98,7 +98,8 @@ impl Code {
         }));
     }
 
-    /// Appends what gives member `target`: a coefficient for each row of the basis, in order.
+    /// Appends the coefficients that compute member `target`: one for each row of the basis, in
+    /// order.
     pub(super) fn interpolate(
         &self,
         target: usize,
@@ -131,7 +132,7 @@ fn distance(row: usize, other: usize) -> u32 {
     log(POINTS[row] ^ POINTS[other])
 }
 
-/// The logarithm of one over what `exponent` is the logarithm of.
+/// The logarithm of the inverse of the element whose logarithm is `exponent`.
 const fn inverse(exponent: u32) -> u32 {
     ORDER - exponent % ORDER
 }

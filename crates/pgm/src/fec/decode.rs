@@ -38,16 +38,16 @@ impl Decoder {
         }
     }
 
-    /// The lost members of a group: those that are `None` in `members`.
+    /// Recovers the lost members of a group: those that are `None` in `members`.
     ///
     /// `members` are as many as the group has, which may be fewer than the code's group size when
     /// OPT_CURR_TGSIZE said so. `parities` are payloads with their indexes, each index once; only
-    /// as many as are lost are looked at. `is_variable` tells that the parity packets said
+    /// as many as are lost are looked at. `is_variable` is true when the parity packets said
     /// OPT_VAR_PKTLEN.
     ///
-    /// **Errors**: [`Irreparable`], each a reason to wait for more parity or to distrust it. What
-    /// the parity packets are worth cannot be checked here: garbage gives garbage, of lengths that
-    /// are in bounds.
+    /// **Errors**: [`Irreparable`], each a reason to wait for more parity or to distrust it.
+    /// Whether parity packets are genuine cannot be checked here: garbage gives garbage, of lengths
+    /// within bounds.
     ///
     /// **Cost**: one pass over the group, and about 3 * lost * group size look-ups.
     pub fn decode(

@@ -16,7 +16,7 @@ use wire::{
     pgm::{Fragment, RawOption},
 };
 
-/// Bytes of the option that are encoded: all but the first three.
+/// Bytes of the option that are encoded: all except the first three.
 pub const FRAGMENT_BYTES: usize = 13;
 
 /// What a member contributes: its option, or that it has none (OP_ENCODED_NULL).
@@ -35,8 +35,8 @@ pub fn fragment_contents(fragment: Option<&Fragment>) -> [u8; FRAGMENT_BYTES] {
     bytes
 }
 
-/// What a recovered member's contents say; `None` when it had no such option. Whether a fragment
-/// agrees with its packet is for who takes it to check.
+/// What a recovered member's contents say; `None` when it had no such option. The caller must check
+/// that a fragment agrees with its packet.
 #[must_use]
 pub fn fragment_of(contents: &[u8; FRAGMENT_BYTES]) -> Option<Fragment> {
     let [specific, rest @ ..] = contents;

@@ -1,4 +1,4 @@
-//! One group at a receiver: what came of it, and what of it can be recovered.
+//! One group at a receiver: which of its packets arrived, and which can be recovered.
 //!
 //! It does not know numbers, sessions or times. In: members and parity packets, each once or more
 //! often. Out: the lost members with their OPT_FRAGMENT, as soon as there are as many packets as
@@ -9,12 +9,13 @@
 //!   parities              [j 0][j 7]                members 2 and 4
 //! ```
 //!
-//! Whoever can forge a data packet can forge a parity packet, and the code cannot tell. What it can
-//! tell is that packets contradict each other (lengths, sizes, options): then no parity of this
-//! group is worth anything, and the group is [`Group::is_barred`]: ask for its members one by one.
+//! A host that can forge data packets can forge parity packets, and the code cannot detect that. It
+//! does detect packets that contradict each other (lengths, sizes, options): then it trusts no
+//! parity of this group, the group is [`Group::is_barred`], and its members must be asked for one
+//! by one.
 //!
-//! For the same reason a bit error that no checksum sees in one packet of a group is in every
-//! member that is recovered with it.
+//! For the same reason, a bit error that no checksum detects in one packet of a group spreads to
+//! every member recovered with it.
 //!
 //! Invariants: at most `group_size` packets are kept, none longer than `payload_bytes_max` and
 //! [`LENGTH_BYTES`]; memory follows the bytes that came, never a claim.
@@ -52,7 +53,7 @@ struct Row {
     fragment: [u8; FRAGMENT_BYTES],
 }
 
-/// A parity packet, as far as the code goes.
+/// What the code needs of a parity packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Parity<'a> {
     /// Which of the code's parity packets.
@@ -160,13 +161,13 @@ impl Group {
         };
     }
 
-    /// True when every member came by itself, so that there is nothing to recover.
+    /// True when every member arrived, so that there is nothing to recover.
     #[must_use]
     pub fn is_whole(&self, code: &Code) -> bool {
         self.is_full(code) && !self.rows.iter().any(|row| row.is_parity)
     }
 
-    /// How many packets are lacking, counted from a full group as a parity NAK does.
+    /// How many packets are missing, counted from a full group as a parity NAK does.
     #[must_use]
     pub fn lacking(&self, code: &Code) -> usize {
         code.group_size() - self.rows.len()

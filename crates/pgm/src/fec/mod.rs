@@ -1,9 +1,9 @@
 //! The erasure code of RFC 3208: parity packets of a group, and lost members from them.
 //!
-//! Sees payloads, numbers and the one option that belongs to payloads: when a parity packet is
-//! asked for and sent is for the source and the receiver, neither of which uses it so far. A group
-//! has k members (k a power of two up to 128); parity packet j is row k + j of the code, up to
-//! n = 255 rows in all. Any k of the n give all k members back.
+//! Sees payloads, numbers and the one option that belongs to payloads: the source and the receiver
+//! decide when a parity packet is asked for and sent. A group has k members (k a power of two up to
+//! 128); parity packet j is row k + j of the code, up to n = 255 rows in all. Any k of the n give
+//! all k members back.
 //!
 //! ```text
 //! members 0 .. k-1 --Encoder--> parity j (any j below 255 - k), of the longest member's length
@@ -21,7 +21,7 @@
 //! that a source and a receiver need one code per session.
 //!
 //! The bytes are moved by a [`Combine`] function: [`combine`] here is portable; the `simd` crate
-//! has faster ones of the same type, which whoever owns the session passes in.
+//! has faster ones of the same type, which the owner of the session passes in.
 //!
 //! Invariants: no allocation after construction; the same bytes whatever the kernel.
 //!

@@ -81,8 +81,9 @@ impl Numbering {
         is_sound.then(|| Sqn(self.first_of(sqn).0 | (missing - 1)))
     }
 
-    /// How many parity packets the parity NAK `sqn` asks for in a group of `size` members: what a
-    /// short group lacks of a full one was counted by who asked, and is not needed.
+    /// How many parity packets the parity NAK `sqn` asks for in a group of `size` members: the
+    /// receiver that asked also counted what a short group lacks of a full one, which is not
+    /// needed.
     #[must_use]
     pub const fn requested(&self, sqn: Sqn, size: u32) -> u32 {
         let short_by = self.group_size.saturating_sub(size);

@@ -40,7 +40,7 @@ impl Part {
     /// Bytes of its stored form.
     pub(super) const LEN: usize = 12;
 
-    /// What the option of a packet `sqn` with `len` bytes of payload says, or `None` when it
+    /// Reads the fragment option of packet `sqn` with `len` bytes of payload; `None` when it
     /// contradicts itself or goes beyond `limits`.
     pub(super) fn of(
         fragment: &Fragment,
@@ -120,7 +120,7 @@ pub(super) enum Fit {
     Taken,
     /// Taken, and the message is complete.
     Completed,
-    /// It does not continue the message at hand; nothing changed.
+    /// It does not continue the current message; nothing changed.
     Stray,
     /// The memory bound is reached; nothing changed.
     NoRoom,
@@ -151,7 +151,8 @@ impl Assembly {
         fit
     }
 
-    /// Decides whether the piece fits, makes room for it and counts it in; its bytes come next.
+    /// Decides whether the piece fits, makes room for it and counts it; the caller copies its bytes
+    /// next.
     fn prepare(&mut self, store: &mut HeldStore, sqn: u64, part: &Part, len: usize) -> Fit {
         let starts = self.state == State::Idle && part.index == 0;
         if !starts && !self.continues(sqn, part) {
@@ -177,15 +178,15 @@ impl Assembly {
         }
     }
 
-    /// Gives the message at hand up: the position of its first packet.
+    /// Gives up the current message, and returns the position of its first packet.
     pub(super) fn abandon(&mut self) -> Option<u64> {
         let was_growing = self.state == State::Growing;
         self.state = State::Idle;
         was_growing.then_some(self.first)
     }
 
-    /// Marks the complete message as handed out: the position of its first packet. Its bytes stay
-    /// readable until the next piece comes.
+    /// Marks the complete message as handed out, and returns the position of its first packet. Its
+    /// bytes stay readable until the next piece comes.
     pub(super) fn hand_out(&mut self) -> Option<u64> {
         if self.state != State::Complete {
             return None;

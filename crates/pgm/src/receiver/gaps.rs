@@ -1,8 +1,8 @@
 //! What is missing from one receive window, as ranges, each with the state of its repair.
 //!
-//! Does not know what was received, nor who asks: the window opens gaps and fills them. In:
-//! positions that are missing, arrive, are confirmed or are given up. Out: which to ask for again,
-//! and when to look next.
+//! Does not know what was received: the window opens gaps and fills them. In: positions that are
+//! missing, arrive, are confirmed or are given up. Out: which to ask for again, and when to look
+//! next.
 //!
 //! ```text
 //!            open                         .---- heard NAK ----.
@@ -42,7 +42,8 @@ pub(super) struct Gaps {
     wake: Instant,
     /// No scan before it: [`Timing::scan_interval`] after the last one.
     rested: Instant,
-    /// The draw that gaps found at the same time share: when it was made, and its deadline.
+    /// The random back-off that gaps found at the same time share: when it was drawn, and its
+    /// deadline.
     draw: (Instant, Instant),
     /// Some range may be `Lost`.
     has_lost: bool,
@@ -63,7 +64,7 @@ pub(super) struct Gap {
     pub(super) data_tries: u16,
     /// Times in a row that another receiver's NAK silenced ours.
     pub(super) silenced: u8,
-    /// Another's NAK or a confirmation was heard: an answer may be on its way already.
+    /// Another receiver's NAK or a confirmation was heard: a repair may be on its way already.
     pub(super) is_heard: bool,
 }
 
@@ -91,8 +92,8 @@ pub(super) struct Request<'a> {
     pub(super) limit: u64,
     /// Nothing is known from this position on: a gap that ends here is the last.
     pub(super) next: u64,
-    /// The first that is asked for and was never asked for before, by nobody: only its answer can
-    /// be timed, as that to an earlier NAK may be on its way for the others.
+    /// The first position that no receiver asked for before. Only its answer can be timed: for the
+    /// others an answer to an earlier NAK may be on its way.
     pub(super) fresh: Option<u64>,
 }
 
@@ -120,8 +121,8 @@ impl Gaps {
             return true;
         }
         if let Some(last) = self.list.back_mut().filter(|last| last.end == first) {
-            // A gap that grows at its end was not asked for yet, or is one too many: either way
-            // its own timer serves.
+            // The last gap grows at its end. It was not asked for yet, or there is no room for
+            // another gap: in both cases its own timer is used.
             let waiting = last.state == NakState::BackOff && last.is_untried();
             let full = self.list.len() >= self.count_max;
             let last = self.list.back_mut().expect("the list has a last range");
@@ -159,7 +160,7 @@ impl Gaps {
     #[inline]
     pub(super) fn locate(&self, position: u64) -> Option<usize> {
         let index = match self.list.front() {
-            // Repairs come oldest first, so that the front is the likely place.
+            // Repairs come oldest first, so the search begins at the front.
             Some(front) if position < front.end => 0,
             Some(_) => self.list.partition_point(|gap| gap.end <= position),
             None => return None,
@@ -242,7 +243,7 @@ impl Gaps {
         self.list.get(index).map(|gap| gap.found)
     }
 
-    /// False for a position that was asked for several times in vain.
+    /// False for a position that was asked for several times without an answer.
     pub(super) fn is_answered(&self, position: u64) -> bool {
         self.locate(position).is_none_or(|index| {
             let gap = &self.list[index];
@@ -250,8 +251,8 @@ impl Gaps {
         })
     }
 
-    /// What is missing of `first..end` and not asked for yet is asked for with the rest: silence
-    /// until `due`.
+    /// Silences the gaps in `first..end` that were not asked for yet until `due`: they are asked
+    /// for with the rest.
     pub(super) fn join(&mut self, first: u64, end: u64, due: Instant) {
         self.restate(first, end, |gap| {
             if gap.state == NakState::BackOff {
@@ -332,7 +333,8 @@ impl Gaps {
 
     /// Another receiver asked for `first..end`: ours would be a duplicate until `due`.
     ///
-    /// Only so often in a row: who asks for ever must not keep us from asking.
+    /// Limits the suppressions in a row: a receiver that asks without end must not keep this one
+    /// from asking.
     pub(super) fn silence(&mut self, first: u64, end: u64, due: Instant) {
         self.restate(first, end, |gap| {
             gap.is_heard = true;
@@ -346,7 +348,7 @@ impl Gaps {
         });
     }
 
-    /// Sets the deadline of everything in back-off: asking has become possible.
+    /// Sets the deadline of everything in back-off, when asking becomes possible.
     pub(super) fn restart_back_off(&mut self, due: Instant) {
         let back_off = |gap: &&mut Gap| gap.state == NakState::BackOff;
         self.list
@@ -412,7 +414,7 @@ impl Gaps {
     }
 
     /// Applies `change` to what is missing of `first..end` and not lost. Where there is no room to
-    /// split a range it stays as it is: a NAK too many, not a loss.
+    /// split a range, it stays as it is, which costs one NAK too many and loses nothing.
     fn restate(&mut self, first: u64, end: u64, mut change: impl FnMut(&mut Gap)) {
         let mut index = self.list.partition_point(|gap| gap.end <= first);
         while index < self.list.len() && self.list[index].first < end {
@@ -476,12 +478,12 @@ impl Gap {
         }
     }
 
-    /// True when no asking for it was in vain yet.
+    /// True when every request so far was answered.
     const fn is_untried(&self) -> bool {
         self.ncf_tries == 0 && self.data_tries == 0
     }
 
-    /// True of a few packets that nothing came after: the sender pauses.
+    /// True for a few packets at the end of the known positions: the sender pauses.
     const fn is_short_tail(&self, next: u64) -> bool {
         self.end == next && self.len() <= TAIL_LEN_MAX
     }
@@ -536,7 +538,7 @@ impl Gap {
             NakState::Lost => return 0,
         };
         if self.first >= request.limit {
-            // Not asked for on purpose, so nothing was in vain.
+            // It was deliberately not asked for, so no request failed.
             self.state = NakState::BackOff;
             self.due = again;
             return 0;
@@ -557,8 +559,7 @@ impl Gap {
         self.is_heard |= next.is_heard;
     }
 
-    /// True when `next` begins where this ends and differs in nothing that its timer looks
-    /// at.
+    /// True when `next` begins where this ends and has the same timer state.
     fn merges_with(&self, next: &Self) -> bool {
         let lost = self.state == NakState::Lost && next.state == NakState::Lost;
         let same = self.state == next.state
@@ -582,10 +583,10 @@ impl Request<'_> {
 
 /// Times in a row that another receiver's NAKs may put off ours without the source confirming.
 const SILENCED_MAX: u8 = 4;
-/// Requests in vain after which a packet is not asked for as one of many any more.
+/// Unanswered requests after which a packet is no longer asked for together with many others.
 const VAIN_NCF_TRIES: u16 = 2;
 const VAIN_DATA_TRIES: u16 = 4;
-/// Judgement: so few cost a sender that pauses little, however often they are repaired.
+/// Judgement: few enough that repairing them again and again costs a paused sender little.
 const TAIL_LEN_MAX: u64 = 8;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The groups of one session whose packets are kept so that lost ones can be recovered.
 //!
 //! It does not know what is missing or asked for. In: members and parity packets as they come, the
-//! position up to which nothing is wanted any more. Out: lost members, once a group is full.
+//! position up to which nothing is wanted any more. Out: lost members, once a group has enough
+//! packets.
 //!
 //! ```text
 //!   position   | group 16  | group 24  | group 32  | group 40 ...
@@ -9,10 +10,10 @@
 //!                whole, recovered or given out       so many packets lacking
 //! ```
 //!
-//! A group is opened by its first packet, when nothing of it was received before: what was received
-//! and not kept would be missing for ever. One that outgrows the memory, or whose packets
-//! contradict each other, is barred: it stays in the list, without packets, so that nobody opens it
-//! again.
+//! A group is opened by its first packet, when no packet of it was received before: packets that
+//! were received but not kept would be missing for ever. One that outgrows the memory, or whose
+//! packets contradict each other, is barred: it stays in the list, without packets, so that it is
+//! not opened again.
 //!
 //! Invariants: groups lie in the order of their positions; all memory, that of the decoder
 //! included, is borrowed from the store, and at most `bytes_max`.
@@ -50,12 +51,12 @@ struct Kept {
 pub(super) enum Standing {
     /// Not kept, or its parity is of no use.
     Closed,
-    /// So many packets are lacking, counted from a full group.
+    /// Number of missing packets, counted from a full group.
     Lacks(u32),
 }
 
 impl Standing {
-    /// How many packets are lacking, where parity is of use.
+    /// How many packets are missing, where parity can help.
     pub(super) const fn lacking(self) -> Option<u32> {
         match self {
             Self::Closed => None,
@@ -288,10 +289,10 @@ impl Groups {
 
 /// What an entry of the list takes.
 const KEPT_BYTES: usize = size_of::<Kept>();
-/// Groups whose memory is kept for others: as many as wait for parity at 1 % loss and 100,000
+/// Empty groups whose memory is kept for reuse: as many as wait for parity at 1 % loss and 100,000
 /// packets a second.
 const SPARE_MAX: usize = 16;
-/// What the decoder takes for each member beside its payload, rounded up.
+/// Memory that the decoder takes for each member besides its payload, rounded up.
 const ROW_BYTES: usize = 256;
 
 #[cfg(test)]

@@ -35,12 +35,12 @@ pub(super) struct HeldStore {
     free: Vec<u32>,
     /// Bytes in pages that belong to a queue, and bytes borrowed for other buffers.
     used_bytes: usize,
-    /// The bound of all but the reserve.
+    /// The bound of everything except the reserve.
     bytes_max: usize,
     page_bytes: usize,
-    /// What the session that has the reserve uses, beside `used_bytes`.
+    /// What the session that has the reserve uses, not counted in `used_bytes`.
     reserve: Option<usize>,
-    /// Somebody was refused the reserve, and has not been told of room since.
+    /// A session was refused the reserve, and has not heard of room since.
     is_awaited: bool,
     has_news: bool,
 }
@@ -90,7 +90,8 @@ impl HeldStore {
     }
 
     /// Gives the reserve to a session that has borrowed `bytes`, which the reserve takes over.
-    /// False when another session has it, which [`HeldStore::take_news`] will tell the end of.
+    /// False when another session has it; [`HeldStore::take_news`] is true when that one gives it
+    /// back.
     pub(super) fn take_reserve(&mut self, bytes: usize) -> bool {
         if self.reserve.is_some() {
             self.is_awaited = true;
@@ -112,7 +113,7 @@ impl HeldStore {
         self.tell();
     }
 
-    /// True once when there is room that somebody was refused before.
+    /// True once, when a session that was refused before would find room now.
     pub(super) const fn take_news(&mut self) -> bool {
         std::mem::replace(&mut self.has_news, false)
     }
@@ -183,7 +184,7 @@ enum Kind {
     Whole,
     /// A fragment; its [`Part`] lies before the payload.
     Part,
-    /// Nothing usable: the position is taken, its data lost.
+    /// Nothing usable: the position is taken, and its data is lost.
     Broken,
 }
 

@@ -31,14 +31,9 @@ use std::{collections::VecDeque, time::Duration};
 use base::{
     Arrival, Budget, Contract, DropCounters, DropReason, Instant, Outcome, Rng, Run, Verdict,
 };
-use wire::pgm::{
-    Body, ChecksumState, Data, Flags, Header, NakList, Packet, PgmOption, Spm, Tsi, verify_checksum,
-};
+use wire::pgm::Tsi;
 
-use crate::{
-    Config, LateJoin,
-    fec::{Combine, Parity, encoded_contents},
-};
+use crate::{Config, fec::Combine};
 
 mod apdu;
 mod gaps;
@@ -54,7 +49,7 @@ pub use counters::ReceiverCounters;
 
 mod peer;
 use held::Entry;
-use peer::{Fate, Incoming, IncomingParity, Peer, Shared, SpmNotes, Step};
+use peer::{Fate, Peer, Shared, Step};
 
 mod ready;
 pub use ready::{Arrived, Position, Ready, Status};
@@ -62,6 +57,8 @@ pub use ready::{Arrived, Position, Ready, Status};
 mod setup;
 use setup::Limits;
 pub use setup::{Mode, ReceiverSetup};
+
+mod sort;
 
 mod table;
 use table::PeerTable;
@@ -78,7 +75,8 @@ pub struct Receiver {
     drops: DropCounters,
     /// Nothing is due before it.
     wake: Instant,
-    /// The sessions are not looked through again before it: bounds the work that very many cost.
+    /// The sessions are not scanned again before this time, which bounds the work for very many
+    /// sessions.
     rested: Instant,
 }
 
@@ -110,10 +108,10 @@ impl Receiver {
         }
     }
 
-    /// Takes one packet: what became of it. `sqn` in the verdict is a 64-bit position.
+    /// Takes one packet and says what became of it. `sqn` in the verdict is a 64-bit position.
     ///
     /// # Panics
-    /// In debug builds, when time goes back, as in every call that is told the time.
+    /// In debug builds, when time goes back, as in every call that takes the time.
     #[inline]
     pub fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8]) -> Verdict {
         self.contract.tell_time(now);
@@ -195,7 +193,7 @@ impl Receiver {
         self.shared.combine = combine;
     }
 
-    /// When [`Receiver::handle_timeout`] is due; it may turn out that nothing was.
+    /// When [`Receiver::handle_timeout`] is due; it may find nothing to do.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         (self.wake != Instant::NEVER).then_some(self.wake)
@@ -210,9 +208,9 @@ impl Receiver {
         }
     }
 
-    /// The owner knows by other means that the sender of `session` is real, as by a connection to
-    /// it: however little it has sent, its session gives way to no other until it is over. Nothing
-    /// happens for a session that is unknown.
+    /// Notes that the owner knows by other means, such as a connection, that the sender of
+    /// `session` is real. However little it has sent, no other session displaces it until it is
+    /// over. Nothing happens for a session that is unknown.
     ///
     /// Without this, a sender counts as real once it has sent a few data packets. One that has yet
     /// to send its first, and whose heartbeats have become rare, would give way to a flood of
@@ -236,8 +234,18 @@ impl Receiver {
         true
     }
 
-    /// Where a session stands, or stood at its end while its number names no other; `None` for one
-    /// that is unknown, forgotten or expired. **Cost**: one step for each missing range.
+    /// The sender has said elsewhere than in packets that its session has ended. When nothing that
+    /// this end knows of is missing, that is as good as its last SPM.
+    pub fn conclude(&mut self, session: u32) {
+        if let Some(peer) = self.peers.get_mut(session) {
+            peer.conclude();
+            self.settle(session);
+        }
+    }
+
+    /// The position of a session; of one that is over, its last position until the number names
+    /// another. `None` for a session that is unknown, forgotten or expired. **Cost**: one step for
+    /// each missing range.
     #[must_use]
     pub fn position(&self, session: u32) -> Option<Position> {
         let peer = self.peers.get(session)?;
@@ -302,285 +310,7 @@ impl Receiver {
         self.shared.store.used_bytes()
     }
 
-    /// Checks a packet as such and gives it to those it is for.
-    #[inline]
-    fn sort(
-        &mut self,
-        now: Instant,
-        arrival: &Arrival,
-        tpdu: &[u8],
-    ) -> Result<Verdict, DropReason> {
-        let packet = Packet::parse(tpdu).map_err(|error| error.reason())?;
-        let header = packet.header();
-        match verify_checksum(tpdu) {
-            ChecksumState::Good => {}
-            ChecksumState::Absent if !header.kind.is_data() => {}
-            ChecksumState::Absent => return Err(DropReason::NoChecksum),
-            ChecksumState::Bad => return Err(DropReason::BadChecksum),
-        }
-        self.check_destination(arrival, header)?;
-        match packet.body() {
-            Body::Odata(data) => self.data(now, arrival, &packet, data),
-            Body::Rdata(data) => self.data(now, arrival, &packet, data),
-            body => self.control(now, arrival, &packet, body),
-        }
-    }
-
-    /// The right port, and not somebody else's group.
-    #[inline]
-    fn check_destination(&self, arrival: &Arrival, header: &Header) -> Result<(), DropReason> {
-        let setup = &self.shared.setup;
-        let port = if header.kind.is_upstream() {
-            header.source_port
-        } else {
-            header.destination_port
-        };
-        let elsewhere =
-            arrival.destination.is_multicast() && arrival.destination != setup.group.ip();
-        if port != setup.destination_port || elsewhere {
-            return Err(DropReason::NotForUs);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn data(
-        &mut self,
-        now: Instant,
-        arrival: &Arrival,
-        packet: &Packet<'_>,
-        data: Data,
-    ) -> Result<Verdict, DropReason> {
-        let header = packet.header();
-        if header.flags == Flags::NONE
-            && let Some(session) = self.peers.find(header.tsi())
-            && let Some(peer) = self.peers.get_mut(session)
-            && peer.source == arrival.source.ip()
-        {
-            let store = &mut self.shared.store;
-            if let Some((sqn, is_due)) = peer.take_next(now, data, packet.tsdu(), store) {
-                // A forged packet that said otherwise spoils no more than came out with it.
-                peer.is_packed = false;
-                peer.count_data(header.kind, &mut self.shared.counters);
-                let range = packet.tsdu_range();
-                return Ok(if is_due {
-                    Verdict::Payload {
-                        session,
-                        sqn,
-                        range,
-                    }
-                } else {
-                    Verdict::Held
-                });
-            }
-        }
-        self.data_at_length(now, arrival, packet, data)
-    }
-
-    /// Data with options, out of order, or of a session that needs a closer look.
-    #[inline(never)]
-    fn data_at_length(
-        &mut self,
-        now: Instant,
-        arrival: &Arrival,
-        packet: &Packet<'_>,
-        data: Data,
-    ) -> Result<Verdict, DropReason> {
-        let header = packet.header();
-        if header.flags.contains(Flags::PARITY) {
-            return self.parity(now, arrival, packet, data);
-        }
-        let mut incoming = Incoming {
-            sqn: data.sqn,
-            trail: data.trail,
-            is_repair: header.kind == wire::pgm::PacketType::Rdata,
-            fragment: None,
-            is_last: false,
-            join_min: None,
-            payload_at: packet.tsdu_range().start,
-            payload: packet.tsdu(),
-        };
-        let mut is_packed = false;
-        for option in packet.options() {
-            match option {
-                PgmOption::Packed(_) => is_packed = true,
-                PgmOption::Fragment(fragment) => incoming.fragment = Some(fragment),
-                PgmOption::Fin => incoming.is_last = true,
-                PgmOption::Join(join) => incoming.join_min = Some(join.min),
-                _ => {}
-            }
-        }
-        let session = self.session(now, arrival, header.tsi())?;
-        let peer = self
-            .peers
-            .get_mut(session)
-            .expect("the session was just found");
-        let was_proven = peer.is_proven();
-        let verdict = peer.data(now, &incoming, &mut self.shared);
-        #[cfg(feature = "planted-bugs")]
-        let verdict = match verdict {
-            Err(DropReason::Duplicate)
-                if incoming.is_repair
-                    && base::planted::is_planted(base::planted::Bug::RepairTakenTwice) =>
-            {
-                let sqn = data.sqn.extend(peer.window().next);
-                let range = packet.tsdu_range();
-                Ok(Verdict::Payload {
-                    session,
-                    sqn,
-                    range,
-                })
-            }
-            other => other,
-        };
-        if verdict.is_ok() {
-            peer.count_data(header.kind, &mut self.shared.counters);
-            peer.is_packed = is_packed;
-        }
-        if !was_proven {
-            self.peers.touch(session);
-        }
-        self.settle(session);
-        verdict
-    }
-
-    fn control(
-        &mut self,
-        now: Instant,
-        arrival: &Arrival,
-        packet: &Packet<'_>,
-        body: Body,
-    ) -> Result<Verdict, DropReason> {
-        let header = packet.header();
-        match body {
-            Body::Spm(spm) => self.spm(now, arrival, packet, &spm)?,
-            Body::Ncf(nak) => {
-                let is_parity = self.count_parity(header);
-                let session = self.known_session(arrival, header.tsi())?;
-                let list = nak_list_of(packet);
-                let peer = self
-                    .peers
-                    .get_mut(session)
-                    .expect("the session was just found");
-                if is_parity {
-                    peer.parity_ncf(now, &nak, list)?;
-                } else {
-                    peer.ncf(now, &nak, list, &mut self.shared)?;
-                }
-                self.shared.counters.ncf_packets += 1;
-                self.settle(session);
-            }
-            Body::Nak(_) | Body::Spmr => self.heard_request(now, arrival, packet, body)?,
-            _ => return Err(DropReason::Unexpected),
-        }
-        Ok(Verdict::Control)
-    }
-
-    fn spm(
-        &mut self,
-        now: Instant,
-        arrival: &Arrival,
-        packet: &Packet<'_>,
-        spm: &Spm,
-    ) -> Result<(), DropReason> {
-        let tsi = packet.header().tsi();
-        let notes = SpmNotes::of(packet.options());
-        // A session that is over has nothing for who begins with what comes next.
-        let joins_late = self.shared.limits.late_join != LateJoin::Now;
-        if notes.is_fin && !joins_late && self.peers.find(tsi).is_none() {
-            return Err(DropReason::Ended);
-        }
-        let session = self.session(now, arrival, tsi)?;
-        let peer = self
-            .peers
-            .get_mut(session)
-            .expect("the session was just found");
-        let verdict = peer.spm(now, arrival, spm, &notes, &mut self.shared);
-        self.shared.counters.spm_packets += u64::from(verdict.is_ok());
-        self.peers.touch(session);
-        self.settle(session);
-        verdict
-    }
-
-    /// What other receivers ask for, heard because it was multicast.
-    fn heard_request(
-        &mut self,
-        now: Instant,
-        arrival: &Arrival,
-        packet: &Packet<'_>,
-        body: Body,
-    ) -> Result<(), DropReason> {
-        let header = packet.header();
-        let is_parity = self.count_parity(header);
-        let session = self.peers.find(header.upstream_tsi());
-        let peer = session.and_then(|session| self.peers.get_mut(session));
-        let peer = peer.ok_or(DropReason::UnknownSession)?;
-        if arrival.source.ip() == self.shared.setup.own_nla {
-            return Err(DropReason::Looped);
-        }
-        if let Body::Nak(nak) = body {
-            if is_parity {
-                peer.heard_parity_nak(now, &nak, nak_list_of(packet));
-            } else {
-                peer.heard_nak(now, &nak, nak_list_of(packet));
-            }
-            self.shared.counters.nak_packets_heard += 1;
-        } else {
-            peer.heard_spmr(now, &self.shared);
-            self.shared.counters.spmr_packets_heard += 1;
-        }
-        Ok(())
-    }
-
-    /// Whether a request or its confirmation counts packets of a group instead of naming them.
-    fn count_parity(&mut self, header: &Header) -> bool {
-        let is_parity = header.flags.contains(Flags::PARITY);
-        self.shared.counters.parity_packets += u64::from(is_parity);
-        is_parity
-    }
-
-    /// A parity packet, which begins no session.
-    fn parity(
-        &mut self,
-        now: Instant,
-        arrival: &Arrival,
-        packet: &Packet<'_>,
-        data: Data,
-    ) -> Result<Verdict, DropReason> {
-        let header = packet.header();
-        self.shared.counters.parity_packets += 1;
-        let mut incoming = IncomingParity {
-            sqn: data.sqn,
-            trail: data.trail,
-            is_repair: header.kind == wire::pgm::PacketType::Rdata,
-            group: None,
-            parity: Parity {
-                index: 0,
-                payload: packet.tsdu(),
-                is_variable: header.flags.contains(Flags::VAR_PKTLEN),
-                fragment: None,
-                size: None,
-            },
-        };
-        for option in packet.options() {
-            match option {
-                PgmOption::ParityGrp(group) => incoming.group = Some(group),
-                PgmOption::CurrTgsize(last) => incoming.parity.size = Some(last.size as usize),
-                PgmOption::Encoded(raw) => incoming.parity.fragment = encoded_contents(&raw),
-                _ => {}
-            }
-        }
-        let session = self.known_session(arrival, header.tsi())?;
-        let peer = self
-            .peers
-            .get_mut(session)
-            .expect("the session was just found");
-        let verdict = peer.parity(now, &incoming, &mut self.shared);
-        self.settle(session);
-        verdict
-    }
-
-    /// The session of `tsi`, if it is known and `arrival` is from where it must come.
+    /// Finds the session of `tsi`; fails when it is unknown or belongs to another address.
     fn known_session(&mut self, arrival: &Arrival, tsi: Tsi) -> Result<u32, DropReason> {
         let session = self.peers.find(tsi).ok_or(DropReason::UnknownSession)?;
         let peer = self.peers.get(session).ok_or(DropReason::UnknownSession)?;
@@ -590,7 +320,7 @@ impl Receiver {
         Ok(session)
     }
 
-    /// The session of `tsi`, made when it is new.
+    /// Finds the session of `tsi`, or makes it when it is new.
     fn session(&mut self, now: Instant, arrival: &Arrival, tsi: Tsi) -> Result<u32, DropReason> {
         match self.known_session(arrival, tsi) {
             Err(DropReason::UnknownSession) => {}
@@ -612,7 +342,8 @@ impl Receiver {
         Ok(session)
     }
 
-    /// Makes room for a new session: the number of the one that went, and whether it was announced.
+    /// Makes room for a new session. Returns the number of the removed one, and whether it was
+    /// announced.
     fn evict(&mut self) -> Option<(u32, bool)> {
         let session = self.peers.evictable()?;
         let mut peer = self.peers.remove(session)?;
@@ -631,7 +362,7 @@ impl Receiver {
         }
     }
 
-    /// Lets sessions that wait for room look again, when there is some.
+    /// Lets sessions that wait for room try again, when there is some.
     fn pass_on_room(&mut self) {
         if !self.shared.store.take_news() {
             return;
@@ -644,7 +375,7 @@ impl Receiver {
         }
     }
 
-    /// Notes what a session has become ready for, and when it must be looked at.
+    /// Notes what a session has ready, and when it is due next.
     fn settle(&mut self, session: u32) {
         let Some(peer) = self.peers.get(session) else {
             return;
@@ -733,13 +464,5 @@ impl Receiver {
     }
 }
 
-/// The further sequence numbers of a NAK or NCF.
-fn nak_list_of<'a>(packet: &Packet<'a>) -> Option<NakList<'a>> {
-    packet.options().find_map(|option| match option {
-        PgmOption::NakList(list) => Some(list),
-        _ => None,
-    })
-}
-
-/// Pause between two looks through all sessions, for each of them.
+/// Pause between two scans of all sessions, for each session.
 const SCAN_PAUSE: Duration = Duration::from_nanos(200);

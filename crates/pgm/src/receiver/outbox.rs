@@ -1,7 +1,7 @@
 //! The packets that a receiver sends: NAKs and SPM requests, complete, in the order they were made.
 //!
-//! Does not decide when. In: what to ask for, and whom. Out: runs of equally long packets to one
-//! address. Bounded: when it is full, asking waits for its next turn.
+//! Does not decide when to ask. In: what to ask for, and from whom. Out: runs of equally long
+//! packets to one address. Bounded: when it is full, asking waits for its next turn.
 //!
 //! **Spec**: RFC 3208 sections 8.3, 9.3, 13.6. A NAK names the path NLA as the source's address,
 //! because OpenPGM's sources accept no other.
@@ -53,7 +53,8 @@ impl Outbox {
         (room / NAK_BYTES_MAX) as u64 * SQNS_A_NAK as u64
     }
 
-    /// Asks the sender for everything in `ranges`, ascending; the number of packets made.
+    /// Asks the sender for everything in `ranges`, ascending, and returns the number of packets
+    /// made.
     pub(super) fn nak(&mut self, upstream: &Upstream, ranges: &[(u64, u64)]) -> u64 {
         let positions = ranges.iter().flat_map(|&(first, end)| first..end);
         self.naks(upstream, Flags::NONE, positions.map(Sqn::of))
@@ -180,7 +181,7 @@ impl Outbox {
         });
     }
 
-    /// Gives the memory of sent packets back when all are sent, or they are most of it.
+    /// Frees the memory of sent packets when all are sent, or when they take most of it.
     fn compact(&mut self) {
         let Some(first) = self.items.front() else {
             self.memory.clear();
@@ -197,8 +198,8 @@ impl Outbox {
     }
 }
 
-/// True for an address that NAKs may be sent to: unicast, of the group's family, and this host
-/// itself only when the sender is on it too.
+/// True for an address that NAKs may be sent to: unicast, of the group's family, and this host's
+/// own only when the sender is on this host too.
 pub(super) fn is_fit_for_naks(nla: IpAddr, group: IpAddr, source: IpAddr) -> bool {
     let broadcast = matches!(nla, IpAddr::V4(v4) if v4.is_broadcast());
     nla.is_ipv4() == group.is_ipv4()

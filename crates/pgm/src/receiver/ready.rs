@@ -7,9 +7,9 @@ use wire::pgm::{Mark, Tsi};
 
 /// Something that became ready since the owner last looked.
 ///
-/// For one session these come in the order that counts: `Found` before anything else of it, then
-/// messages and losses by their positions, and last `Ended`, `Reset` or `Expired`. After one of
-/// those the number may name another session, which begins with `Found` again.
+/// For one session these come in this order: `Found` before anything else of it, then messages and
+/// losses by their positions, and last `Ended`, `Reset` or `Expired`. After one of those the number
+/// may name another session, which begins with `Found` again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready<'a> {
     /// A message that had to wait: for earlier ones, for its other pieces, or for `Found`.

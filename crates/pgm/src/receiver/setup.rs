@@ -1,4 +1,4 @@
-//! What a receiver is told at its beginning, and the limits and timers that follow from it.
+//! What a receiver is given at its beginning, and the limits and timers that follow from it.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -19,7 +19,7 @@ pub enum Mode {
     Arrival,
 }
 
-/// Who a receiver is and what it listens to.
+/// The identity of a receiver and the group it listens to.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverSetup {
     /// The order in which data is given out.
@@ -45,7 +45,7 @@ pub(super) struct Limits {
     pub(super) page_bytes: usize,
     pub(super) pages_max: usize,
     pub(super) total_bytes: usize,
-    /// The longest payload that can be recovered, and what may be kept for that of one sender.
+    /// The longest payload that can be recovered by parity, and the memory for it for each sender.
     pub(super) payload_bytes_max: usize,
     pub(super) fec_bytes: usize,
     pub(super) parts: PartLimits,
@@ -61,7 +61,7 @@ pub(super) struct Limits {
 impl Limits {
     pub(super) fn new(config: &Config) -> Self {
         let window_bytes = config.rx_window_bytes();
-        // A page must hold the longest TSDU; several pages make the bound a fine one.
+        // A page must hold the longest TSDU; several pages make the bound finer.
         let page_bytes = (window_bytes / 16).clamp(config.mtu().max(2048), PAGE_BYTES_MAX);
         Self {
             span_max: u64::from(config.rx_window_sqns()),

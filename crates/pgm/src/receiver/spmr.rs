@@ -43,7 +43,7 @@ impl SpmRequest {
         tries: 0,
     };
 
-    /// A session without an SPM: ask after a random wait.
+    /// A session without an SPM: it asks after a random wait.
     pub(super) fn start(now: Instant, limits: &Limits, rng: &mut Rng) -> Self {
         Self {
             state: State::BackOff,
@@ -52,7 +52,7 @@ impl SpmRequest {
         }
     }
 
-    /// Another receiver asked: wait for the answer with it.
+    /// Another receiver asked: wait for the same answer.
     pub(super) fn heard(&mut self, now: Instant, limits: &Limits) {
         if self.state == State::BackOff {
             self.state = State::Waiting;

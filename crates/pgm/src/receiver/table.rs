@@ -1,4 +1,4 @@
-//! The senders that a receiver knows, at most so many, by session number and by TSI.
+//! The senders that a receiver knows, by session number and by TSI; their number is bounded.
 //!
 //! Does not judge packets. When the table is full, the sender that has shown least makes room: one
 //! that is over, or that sent only a few packets, and of those the one not heard of for longest. A
@@ -89,8 +89,8 @@ impl PeerTable {
 
     /// The session that must go first when there is no vacancy.
     ///
-    /// A session that was real and is over goes after strangers: forgotten too soon, its last
-    /// repairs would open it anew, and what it sent would be given out twice.
+    /// A session that is over and was real goes after unproven ones. If it were forgotten too soon,
+    /// its last repairs would open it anew and its data would be given out twice.
     pub(super) fn evictable(&self) -> Option<u32> {
         let mut session = self.eldest;
         for _ in 0..EVICTION_STEPS_MAX {
@@ -182,7 +182,7 @@ impl PeerTable {
     }
 }
 
-/// Finished sessions passed over in search of a stranger to evict.
+/// Finished sessions passed over in search of an unproven one to evict.
 const EVICTION_STEPS_MAX: usize = 64;
 
 /// No slot.

@@ -1,8 +1,8 @@
 //! The timers of NAK generation of one session, and how they follow its network and its group.
 //!
-//! They begin as on a LAN and follow what is measured, each unless somebody set it. In: times from
-//! our NAKs to their confirmations and on to the repairs, and how many receivers the sender counts.
-//! Out: the timers.
+//! They begin as on a LAN and follow measurements, except those that the configuration sets. In:
+//! times from our NAKs to their confirmations and on to the repairs, and how many receivers the
+//! sender counts. Out: the timers.
 //!
 //! ```text
 //!   missed ........ NAK ............ NCF ............. RDATA
@@ -18,9 +18,9 @@
 //!                                         min                            min ______--  max
 //! ```
 //!
-//! Who is alone has nobody to listen for. Few of a large group draw early, whatever its size, and
-//! whoever draws first silences the rest: the number of NAKs for a packet that everybody lost grows
-//! with the logarithm of the group.
+//! A lone receiver needs no suppression delay. Of a large group few draw early, whatever its size,
+//! and the first silences the rest: the number of NAKs for a packet that everybody lost grows with
+//! the logarithm of the group.
 //!
 //! **Spec**: RFC 3208 section 6.3 (NAK_RB_IVL, NAK_RPT_IVL, NAK_RDATA_IVL); the truncated
 //! exponential back-off and its bound of four round trips are those of RFC 5401 section 3.2.3, the
@@ -47,13 +47,13 @@ pub(super) struct Timing {
     pub(super) data_tries_max: u16,
     /// Nothing is given up sooner.
     pub(super) repair_time_max: Duration,
-    /// Between two looks at all gaps: bounds the work of a receiver with very many.
+    /// Pause between two scans of all gaps, which bounds the work for very many gaps.
     pub(super) scan_interval: Duration,
     /// What was set, and stays.
     set: TimersSet,
     /// Receivers that the sender counts, or the number assumed.
     group_size: u32,
-    /// From a NAK to its confirmation at best; zero before the first.
+    /// Shortest time from a NAK to its confirmation; zero before the first.
     round_trip: Duration,
     /// By how much confirmations come later than that.
     confirmation_late: Duration,
@@ -62,7 +62,7 @@ pub(super) struct Timing {
     samples: u8,
     /// From a confirmation to the repair, and by how much it is exceeded; `None` before the first.
     data: Option<(Duration, Duration)>,
-    /// Repairs in a row that came later than was waited for, and the least late of them.
+    /// Repairs in a row that came after the wait for them had ended, and the least late of them.
     late_repairs: u8,
     late_repair: Duration,
 }
@@ -108,7 +108,7 @@ impl Timing {
         timing
     }
 
-    /// The sender counts so many receivers; 0 when it does not know.
+    /// The number of receivers that the sender counts; 0 when it does not know.
     pub(super) fn count_group(&mut self, receivers: u32) {
         self.group_size = match receivers {
             0 => GROUP_SIZE_ASSUMED,
@@ -119,8 +119,8 @@ impl Timing {
 
     /// A confirmation came `sample` after the first NAK for its packet.
     ///
-    /// What is lost on the way makes a sample longer, never shorter, and longer timers make such
-    /// samples longer still: so the least of several is the round trip. A sample so long that the
+    /// A loss on the way makes a sample longer, never shorter, and longer timers make such samples
+    /// longer still: so the least of several samples is the round trip. A sample so long that the
     /// NAK was repeated meanwhile is no round trip by itself (Karn): it only makes the next wait
     /// longer, by no more than half.
     pub(super) fn confirmed_after(&mut self, sample: Duration) {
@@ -173,8 +173,8 @@ impl Timing {
 
     fn follow(&mut self) {
         let round_trip = self.round_trip;
-        // Who is alone has nobody to listen for. Few cannot make many NAKs: they listen for what a
-        // LAN takes, and do not make repairs on a long way later still.
+        // A lone receiver needs no suppression delay. A few receivers cannot make many NAKs: they
+        // wait no longer than a LAN needs, so that repairs on a long path do not come later still.
         let doublings = self.group_size.ilog2();
         let many = doublings.saturating_sub(FEW_DOUBLINGS).min(MANY_DOUBLINGS);
         let nearby = LISTENING_FEW * doublings.min(FEW_DOUBLINGS) + LISTENING_MANY * many;
@@ -194,14 +194,16 @@ impl Timing {
         self.set_back_off(reordering, listening.max(nearby));
     }
 
-    /// The shortest back-off and what may come on top, where they are not set.
+    /// Sets the shortest back-off and its random part, where the configuration does not.
     fn set_back_off(&mut self, min: Duration, spread: Duration) {
         let min = self.set.back_off_min.or(min);
         self.back_off_max = self.set.back_off_max.or(min + spread);
         self.back_off_min = min.min(self.back_off_max);
     }
 
-    /// A random wait before a NAK. Never zero: nothing is asked for at the moment it is missed.
+    /// Draws the back-off, the random wait before a NAK. It is never zero: a packet that is only
+    /// out of order shall not be asked for.
+    #[doc(alias = "NAK_BO_IVL")]
     pub(super) fn draw_back_off(&self, rng: &mut Rng) -> Duration {
         let spread = self.back_off_max.saturating_sub(self.back_off_min);
         let spread_ns = u64::try_from(spread.as_nanos()).unwrap_or(u64::MAX);
@@ -213,10 +215,10 @@ impl Timing {
         (self.back_off_min + wait).max(Duration::from_nanos(1))
     }
 
-    /// How long a NAK waits for its confirmation. On a long way only a patient one waits a round
-    /// trip. Where one was in vain, those that follow do not wait for each other, and neither do
-    /// those for the last packets before a pause: the delay of a packet whose repairs are lost too
-    /// would be several round trips.
+    /// How long a NAK waits for its confirmation. On a long path, only the first NAK waits a whole
+    /// round trip. After an unanswered NAK, and for the last packets before a pause, NAKs do not
+    /// wait for each other: a packet whose repairs are lost too would otherwise be several round
+    /// trips late.
     pub(super) fn wait_confirmed(&self, is_patient: bool) -> Duration {
         if is_patient || self.set.wait_ncf != Timer::Auto {
             return self.wait_ncf;
@@ -225,10 +227,10 @@ impl Timing {
     }
 
     /// What is added to the back-off after asking `tries` times in vain, doubling from the second
-    /// time on: a source that cannot answer, or not yet, is not to be shouted at.
+    /// time on: a source that cannot answer yet must not be flooded with NAKs.
     pub(super) fn patience(&self, tries: u16) -> Duration {
         let doublings = u32::from(tries.saturating_sub(1)).min(PATIENCE_DOUBLINGS_MAX);
-        // On a long way the wait for a confirmation is patience enough: no more is added than on a
+        // On a long path the wait for a confirmation is long already: no more is added than on a
         // LAN.
         let step = self.wait_ncf.min(self.set.wait_ncf.or(WAIT_NCF_START));
         (step * ((1 << doublings) - 1)).min(step.max(PATIENCE_MAX))
@@ -240,8 +242,8 @@ impl Timing {
     }
 }
 
-/// The binary logarithm of a number with 16 binary places, at least 1: with 16 binary places, and
-/// straight between powers of two, which is close enough for a density.
+/// The binary logarithm of a number of at least 1. Argument and result have 16 binary places;
+/// between powers of two it is linear, which is close enough for a density.
 const fn log2(number: u64) -> u64 {
     let power = 63 - number.leading_zeros() as u64;
     let fraction = (number << (63 - power) << 1) >> 48;
@@ -256,10 +258,10 @@ const E: u64 = 178_145;
 const GROUP_SIZE_ASSUMED: u32 = 128;
 /// A sender that claims more cannot make receivers wait longer.
 const GROUP_SIZE_MAX: u32 = 100_000;
-/// Asking goes on at an interval of a wait and at most this much more, or of two waits.
+/// NAKs repeat after one wait plus at most this, or after two waits.
 const PATIENCE_DOUBLINGS_MAX: u32 = 8;
 const PATIENCE_MAX: Duration = Duration::from_millis(150);
-/// Judgement: reordering on a LAN, and the most that longer ways are given for it.
+/// Judgement: reordering on a LAN, and the most that is assumed on longer paths.
 const BACK_OFF_MIN: Duration = Duration::from_micros(200);
 const REORDERING_MAX: Duration = Duration::from_millis(2);
 /// Groups below the next power of two to 8 are few.
@@ -268,10 +270,10 @@ const FEW_DOUBLINGS: u32 = 3;
 const SPREAD_START: Duration = Duration::from_micros(1800);
 const WAIT_NCF_START: Duration = Duration::from_millis(10);
 const WAIT_DATA_START: Duration = Duration::from_millis(20);
-/// Judgement: a busy host is late by this much without anything being lost.
+/// Judgement: a busy host answers this late without any loss.
 const WAIT_MIN: Duration = Duration::from_millis(1);
-/// What a group listens for on a LAN: so much for each doubling of its size while it is few, and so
-/// much for each further one, until it is as long as before anything is measured.
+/// How long a group listens on a LAN: a step for each doubling of a small group, another for each
+/// further doubling, until it is as long as before anything is measured.
 const LISTENING_FEW: Duration = Duration::from_micros(100);
 const LISTENING_MANY: Duration = Duration::from_micros(500);
 const MANY_DOUBLINGS: u32 = 3;
@@ -279,10 +281,10 @@ const MANY_DOUBLINGS: u32 = 3;
 const WAIT_AGAIN_MAX: Duration = Duration::from_millis(60);
 /// Late repairs in a row that are believed.
 const LATE_REPAIRS: u8 = 4;
-/// A longer round trip is believed when so many samples in a row were longer.
+/// A longer round trip is believed when this many samples in a row were longer.
 const SAMPLES: u8 = 8;
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
-/// Longest pause between two looks at all gaps: what a timer of the host is late by anyway.
+/// Longest pause between two scans of all gaps: the host's timers are as late as this anyway.
 const SCAN_INTERVAL_MAX: Duration = Duration::from_micros(50);
 
 #[cfg(test)]

@@ -18,7 +18,8 @@
 //! - `confirmed <= next`: what lies beyond was announced only once. A single forged or corrupt SPM
 //!   must not make a receiver give up what was never sent, so that an announcement that nobody
 //!   repeats and no data follows is withdrawn when its NAKs remain unanswered.
-//! - A trail beyond `confirmed` is believed when a second packet tells it too, for the same reason.
+//! - A trail beyond `confirmed` is believed when a second packet announces it too, for the same
+//!   reason.
 //! - Nothing at or beyond `base + span` is tracked; what an SPM announces there is noted, and taken
 //!   up as `base` moves.
 //!
@@ -40,7 +41,7 @@ pub(super) struct Window {
     noted: u64,
     /// One past the lead of the latest announcement.
     announced: u64,
-    /// A trail beyond `confirmed` that one packet told; 0 for none.
+    /// A trail beyond `confirmed` that one packet announced; 0 for none.
     claimed_trail: u64,
     span_max: u64,
     pub(super) gaps: Gaps,
@@ -155,8 +156,8 @@ impl Window {
 
     /// The sender announced that everything before `end` was sent. True when a gap opened.
     ///
-    /// What two announcements in a row agree on is certain; what one alone says is asked for, but
-    /// not given up. With `is_certain` one is enough.
+    /// Positions on which two announcements in a row agree are certain; those of one alone are
+    /// asked for, but not given up. With `is_certain` one is enough.
     pub(super) fn announce(
         &mut self,
         end: u64,
@@ -196,11 +197,12 @@ impl Window {
         end <= self.limit() && (end <= self.next || self.extend(end, now, due))
     }
 
-    /// A packet told that nothing before `trail` can be repaired any more. Gives the number of
-    /// positions given up.
+    /// Takes a packet's announcement that nothing before `trail` can be repaired any more. Returns
+    /// the number of positions given up.
     ///
     /// `certain` is one past what was known to exist before this packet ([`Window::confirmed`]): a
-    /// trail beyond it counts when a second packet in a row tells one too, up to the lower of both.
+    /// trail beyond it counts when a second packet in a row announces one too, up to the lower of
+    /// both.
     pub(super) fn see_trail(&mut self, trail: u64, certain: u64) -> u64 {
         let told = if trail > certain {
             std::mem::replace(&mut self.claimed_trail, trail).min(trail)
@@ -253,8 +255,8 @@ impl Window {
         lost
     }
 
-    /// The sender says that nothing comes at or after `end`: what was only hinted at beyond does
-    /// not exist. False, and nothing changes, when data from beyond was received.
+    /// The sender says that nothing comes at or after `end`: positions beyond that were only
+    /// announced do not exist. False, and nothing changes, when data from beyond was received.
     pub(super) fn cut(&mut self, end: u64) -> bool {
         let holds = end >= self.confirmed;
         if holds && end < self.next {
@@ -264,8 +266,8 @@ impl Window {
         holds
     }
 
-    /// Withdraws all that was announced once only when any of it has just been given up: it may
-    /// never have been sent. Gives the number of positions withdrawn.
+    /// Withdraws everything that was announced only once, when any of it was just given up, because
+    /// it may never have been sent. Returns the number of positions withdrawn.
     pub(super) fn withdraw(&mut self) -> u64 {
         if self.next == self.confirmed || !self.gaps.is_any_lost_after(self.confirmed) {
             return 0;

@@ -1,10 +1,11 @@
-//! How long new data waits for company, so that a stream of small messages does not cost a call
-//! of the network for each.
+//! How long new data waits for more to leave with it, so that a stream of small messages does not
+//! cost a system call for each.
 //!
 //! The first message after a pause leaves at once. What is offered within the span after it leaves
 //! together when the span is over, or as soon as half of a run waits. Unless it is set, the span is
-//! eight times what a run took to hand over lately: whoever sends a message now and then never
-//! waits, and whoever sends many spends an eighth of the time on calls instead of all of it.
+//! eight times what a run took to hand over lately: an application that sends a message now and
+//! then never waits, and one that sends many spends an eighth of the time on calls instead of all
+//! of it.
 //!
 //! ```text
 //!   offered   A   B C D             E
@@ -12,8 +13,8 @@
 //!             |- span --|- span --|
 //! ```
 //!
-//! What may leave is released by its position, in as many runs as that takes: the next span begins
-//! when all of it has left.
+//! A position marks what may leave, in any number of runs: the next span begins when all of it has
+//! left.
 
 use std::time::Duration;
 
@@ -21,19 +22,19 @@ use base::{Instant, RunLimit};
 
 use crate::config::Timer;
 
-/// When new data may leave that could still get company.
+/// When new data may leave that others could still join.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cork {
     set: Timer,
     /// What a run took lately.
     cost: Duration,
     due: Instant,
-    /// What comes before this position waits for nothing.
+    /// Data before this position does not wait.
     released: u64,
 }
 
 impl Cork {
-    /// A span that is set, or follows what runs take.
+    /// A span that is set, or that follows the duration of send calls.
     pub(super) const fn new(set: Timer) -> Self {
         Self {
             set,
@@ -43,25 +44,25 @@ impl Cork {
         }
     }
 
-    /// A run took `took` to hand over. One that was interrupted for long counts as one that was
-    /// not.
+    /// Notes that a run took `took` to hand over. An interruption longer than the span does not
+    /// count.
     pub(super) fn run_took(&mut self, took: Duration) {
         self.cost = (self.cost * (COST_PART - 1) + took.min(SPAN_MAX)) / COST_PART;
     }
 
-    /// New data has left, up to the position `unsent`: what comes next may wait.
+    /// Notes that new data has left up to the position `unsent`: later data may wait.
     pub(super) fn left(&mut self, now: Instant, unsent: u64) {
         if unsent >= self.released {
             self.due = now + self.set.or((self.cost * SPAN_COSTS).min(SPAN_MAX));
         }
     }
 
-    /// What was offered before the position `lead` shall not wait any longer.
+    /// Data before the position `lead` does not wait any longer.
     pub(super) const fn release(&mut self, lead: u64) {
         self.released = lead;
     }
 
-    /// When what waits may leave: the positions from `unsent` up to `lead`, of so many bytes.
+    /// When the waiting positions from `unsent` up to `lead`, of `bytes` bytes, may leave.
     #[inline]
     pub(super) const fn due(&self, unsent: u64, lead: u64, bytes: usize) -> Instant {
         let is_enough = lead - unsent >= PACKETS_ENOUGH || bytes >= BYTES_ENOUGH;
@@ -75,11 +76,11 @@ impl Cork {
 
 /// An eighth of the time goes into calls.
 const SPAN_COSTS: u32 = 8;
-/// A tenth of what counts as late where delays matter. Two processors that forward 50,000/s to
-/// three receivers are idle for 20 % of the time with 0, for 35 % with 50 us and for 40 % with
-/// 100 us. Messages are late half as often with either, which cost the median 30 and 80 us.
+/// A tenth of the delay that counts as late where delays matter. Two processors that forward
+/// 50,000/s to three receivers are idle for 20 % of the time with 0, for 35 % with 50 us and for 40
+/// % with 100 us. Messages are late half as often with either, which cost the median 30 and 80 us.
 const SPAN_MAX: Duration = Duration::from_micros(50);
-/// The cost is a running mean over about so many runs.
+/// The cost is a running mean over about this many runs.
 const COST_PART: u32 = 8;
 /// Half of the longest run: more would gain little.
 const BYTES_ENOUGH: usize = RunLimit::BYTES_MAX / 2;

@@ -6,14 +6,15 @@
 //! ```text
 //!   ring    | n+3 | n+4 |  free  | n (oldest) | n+1 | n+2 |/skipped/|
 //!                       ^head    ^offset of trail
-//!   index   one 16-byte record per sqn, at sqn modulo its length: offset, length, last repair
+//!   index   one 16-byte record per sqn, from the first one on, modulo its length: offset, length,
+//!           last repair
 //!   edges   trail <= hold <= unsent <= lead, 64-bit positions; lead is one past the newest
 //!           [trail, unsent) was sent and can be repaired, [unsent, lead) waits for its first time
 //! ```
 //!
-//! Invariants: records lie back to back in order of their numbers, but for one skip at the ring's
-//! end; no record spans the end; a record at or above `hold` is never evicted, so its bytes never
-//! move or change (except by [`TransmitLog::turn_into_rdata`]).
+//! Invariants: records lie back to back in order of their numbers, except for one skip at the
+//! ring's end; no record spans the end; a record at or above `hold` is never evicted, so its bytes
+//! never move or change (except by [`TransmitLog::turn_into_rdata`]).
 //!
 //! **Spec**: RFC 3208 sections 3.3, 16 ("advance with data": only new data moves the trail).
 
@@ -31,6 +32,8 @@ pub(super) struct TransmitLog {
     ring: Vec<u8>,
     index: Vec<Record>,
     index_mask: u64,
+    /// The position of the first record in the index.
+    first: u64,
     sqns_max: u64,
     head: usize,
     trail: u64,
@@ -45,8 +48,9 @@ impl TransmitLog {
         let slots = u64::from(sqns_max).next_power_of_two().max(64);
         Self {
             ring: vec![0; ring_bytes],
-            index: vec![Record::default(); slots as usize],
+            index: Vec::with_capacity(slots as usize),
             index_mask: slots - 1,
+            first,
             sqns_max: u64::from(sqns_max),
             head: 0,
             trail: first,
@@ -99,11 +103,17 @@ impl TransmitLog {
     #[inline]
     pub(super) fn push(&mut self, offset: usize, len: usize) -> u64 {
         let position = self.lead;
-        self.index[(position & self.index_mask) as usize] = Record {
+        let record = Record {
             offset: offset as u32,
             len: len as u32,
             repaired_at_ns: NEVER_REPAIRED,
         };
+        // Grows within its capacity, so that an idle session takes no memory for it.
+        let slot = self.slot(position);
+        match self.index.get_mut(slot) {
+            Some(old) => *old = record,
+            None => self.index.push(record),
+        }
         self.head = offset + len;
         self.lead += 1;
         self.unsent_bytes += len;
@@ -116,7 +126,8 @@ impl TransmitLog {
     pub(super) fn grow(&mut self, len: usize) {
         debug_assert!(self.unsent < self.lead, "what was sent does not change");
         let newest = self.lead - 1;
-        self.index[(newest & self.index_mask) as usize].len += len as u32;
+        let slot = self.slot(newest);
+        self.index[slot].len += len as u32;
         self.head += len;
         self.unsent_bytes += len;
     }
@@ -222,7 +233,8 @@ impl TransmitLog {
 
     /// Notes that the packet has just been repaired.
     pub(super) fn set_repaired_at(&mut self, position: u64, now: Instant) {
-        self.index[(position & self.index_mask) as usize].repaired_at_ns = now.as_nanos();
+        let slot = self.slot(position);
+        self.index[slot].repaired_at_ns = now.as_nanos();
     }
 
     /// When the packet was last repaired.
@@ -297,13 +309,18 @@ impl TransmitLog {
     }
 
     #[inline]
+    const fn slot(&self, position: u64) -> usize {
+        (position.wrapping_sub(self.first) & self.index_mask) as usize
+    }
+
+    #[inline]
     fn record(&self, position: u64) -> &Record {
-        &self.index[(position & self.index_mask) as usize]
+        &self.index[self.slot(position)]
     }
 }
 
 /// Where one packet lies and when it was last repaired. 16 bytes: four to a cache line.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Record {
     offset: u32,
     len: u32,

@@ -1,8 +1,9 @@
 //! The sending end of a PGM session, sans-IO: window, repairs, confirmations, SPMs, rate.
 //!
-//! It does not open sockets, read clocks or judge receivers; who must not be left behind is told to
-//! it with [`Source::set_hold`]. In: messages ([`Source::offer`], [`Source::reserve`]), what
-//! receivers send upstream ([`Source::handle`]), time. Out: runs of complete packets.
+//! It does not open sockets, read clocks or judge receivers; its owner says with
+//! [`Source::set_hold`] what must stay repairable. In: messages ([`Source::offer`],
+//! [`Source::reserve`]), what receivers send upstream ([`Source::handle`]), time. Out: runs of
+//! complete packets.
 //!
 //! ```text
 //!   offer / reserve+commit --> transmit log --poll_run--> ODATA   (first time: nothing is touched)
@@ -22,7 +23,7 @@
 //! Invariants:
 //! - every position is sent as ODATA exactly once, in order, and from then on only as RDATA;
 //! - a packet is not evicted while it is unsent, waits for repair, or is held by `set_hold`; when
-//!   that leaves no room the offerer is told [`Full::Window`]: that is the back-pressure;
+//!   that leaves no room, the application gets [`Full::Window`]: that is the back-pressure;
 //! - memory is what the configuration says, allocated by [`Source::new`];
 //! - each upstream packet is counted as handled or as dropped for one reason.
 //!
@@ -46,6 +47,8 @@ use wire::{
 use crate::Config;
 
 mod cork;
+mod counters;
+mod limits;
 mod log;
 mod ncf;
 mod pacer;
@@ -58,9 +61,11 @@ mod transmit;
 mod upstream;
 mod write;
 
+pub use counters::SourceCounters;
 pub use write::{Burst, Slot};
 
 use cork::Cork;
+use limits::Limits;
 use log::TransmitLog;
 use ncf::NcfQueue;
 use pacer::{Pacer, time_of};
@@ -99,7 +104,7 @@ pub struct Source {
     drops: DropCounters,
 }
 
-/// What keeps to the limits of a rate.
+/// What keeps the sending rate within its limits.
 #[derive(Debug)]
 struct Pacers {
     /// Everything that is sent.
@@ -108,11 +113,13 @@ struct Pacers {
     ncfs: Pacer,
 }
 
-/// What receivers that report make the source do.
+/// What reporting receivers impose on the source.
 #[derive(Clone, Copy, Debug)]
 struct Reports {
     /// Everything from this position on is kept.
     hold: u64,
+    /// New data waits: those whom it is for are still to come.
+    is_waiting: bool,
     /// A packet is repaired once in this time.
     elimination: Duration,
 }
@@ -192,6 +199,7 @@ impl Source {
             cork: Cork::new(config.cork()),
             reports: Reports {
                 hold: u64::MAX,
+                is_waiting: false,
                 elimination: elimination(&config, ELIMINATION_START),
             },
             limits,
@@ -244,9 +252,9 @@ impl Source {
         self.spm.set_round_trip(round_trip);
     }
 
-    /// Keeps everything from `position` on in the window, whatever that does to the offerer, and
-    /// new data within the flow window beyond it: flow control by receivers that report. `None`
-    /// lets the window move freely.
+    /// Keeps everything from `position` on in the window, even when the application must wait for
+    /// that, and holds new data within the flow window beyond it: flow control by receivers that
+    /// report. `None` lets the window move freely.
     pub const fn set_hold(&mut self, position: Option<u64>) {
         self.reports.hold = match position {
             Some(position) => position,
@@ -254,18 +262,23 @@ impl Source {
         };
     }
 
-    /// A run took `took` to hand over to the network: new data waits for company accordingly, where
-    /// the configuration does not say how long.
+    /// While `is_waiting`, nothing that is taken leaves: those whom it is for are still to come.
+    pub const fn set_waiting(&mut self, is_waiting: bool) {
+        self.reports.is_waiting = is_waiting;
+    }
+
+    /// Notes that a run took `took` to hand over to the network: where the configuration does not
+    /// set the cork, it follows this time.
     pub fn run_took(&mut self, took: Duration) {
         self.cork.run_took(took);
     }
 
-    /// What waits for company shall leave at once.
+    /// Flushes the cork: new data that waits leaves at once.
     pub const fn uncork(&mut self) {
         self.cork.release(self.log.lead());
     }
 
-    /// When new data that waits may leave, as far as company for it goes. Nothing waits at an end.
+    /// When the cork lets waiting data leave: at once when the session ends.
     fn cork_due(&self) -> Instant {
         if !matches!(self.closing, Closing::Open) {
             return Instant::ZERO;
@@ -275,7 +288,7 @@ impl Source {
     }
 
     /// Changes what SPMs announce: rate in bytes a second, receivers counted, and the slot of the
-    /// one that limits the rate ([`Mark::NO_RECEIVER`] for none). Nothing without a mark.
+    /// one that limits the rate ([`Mark::NO_RECEIVER`] for none). Does nothing without a mark.
     pub const fn set_announced(&mut self, rate: u64, receiver_count: u32, limiting: u32) {
         if let Some(mark) = &mut self.setup.mark {
             mark.announced_rate = rate;
@@ -293,7 +306,7 @@ impl Source {
     pub fn close(&mut self, now: Instant) {
         self.tell_time(now);
         if matches!(self.closing, Closing::Open) {
-            self.closing = Closing::Sending;
+            self.closing = Closing::SENDING;
         }
         self.advance_closing(now);
     }
@@ -316,10 +329,10 @@ impl Source {
             self.parity.iter_mut().for_each(|parity| parity.clear());
         }
         match self.closing {
-            Closing::Open => self.closing = Closing::Sending,
-            // The end was announced as a good one: that it is not must be told at once.
+            Closing::Open => self.closing = Closing::SENDING,
+            // The end was announced as a good one: the correction must leave at once.
             Closing::Finished { .. } => self.spm.quicken(now, self.config.linger()),
-            Closing::Sending | Closing::Over => {}
+            Closing::Sending { .. } | Closing::Over => {}
         }
         self.advance_closing(now);
     }
@@ -335,7 +348,9 @@ impl Source {
     /// Lengthens what is left of `linger` after [`Source::close`] to `until`, when it is known that
     /// somebody still lacks something.
     pub fn extend_linger(&mut self, until: Instant) {
-        if let Closing::Finished { until: end } = &mut self.closing {
+        if let Closing::Sending { at_least: end } | Closing::Finished { until: end } =
+            &mut self.closing
+        {
             *end = until.max(*end);
         }
     }
@@ -353,7 +368,7 @@ impl Source {
         let end = match self.closing {
             Closing::Over => return None,
             Closing::Finished { until } => Some(until),
-            Closing::Open | Closing::Sending => None,
+            Closing::Open | Closing::Sending { .. } => None,
         };
         let mut due = self.spm.due();
         if !self.ncfs.is_empty() {
@@ -378,6 +393,19 @@ impl Source {
     pub fn is_rate_limited(&self, now: Instant) -> bool {
         let waits = self.has_sendable() || self.has_repairs() || !self.ncfs.is_empty();
         waits && !self.pacers.all.is_ready(now)
+    }
+
+    /// True when receivers are asked to report.
+    #[must_use]
+    pub const fn takes_reports(&self) -> bool {
+        matches!(self.setup.mark, Some(mark) if mark.control_port != 0)
+    }
+
+    /// True when new data waits that may leave: neither for company, nor for the rate, nor for the
+    /// receivers.
+    #[must_use]
+    pub fn has_due(&self, now: Instant) -> bool {
+        self.has_sendable() && self.cork_due() <= now && self.pacers.all.is_ready(now)
     }
 
     /// True when nothing is unsent and no repair is queued.
@@ -493,7 +521,7 @@ impl Source {
         &self.drops
     }
 
-    /// Every call that is told the time begins with it.
+    /// Every call that takes the time begins with it.
     #[inline]
     #[track_caller]
     fn tell_time(&mut self, now: Instant) {
@@ -513,8 +541,8 @@ impl Source {
 
     fn advance_closing(&mut self, now: Instant) {
         match self.closing {
-            Closing::Sending if self.log.unsent() == self.log.lead() => {
-                let until = now + self.config.linger();
+            Closing::Sending { at_least } if self.log.unsent() == self.log.lead() => {
+                let until = at_least.max(now + self.config.linger());
                 self.closing = Closing::Finished { until };
                 if let (Some(parity), None) = (&mut self.parity, self.reset) {
                     parity.end(self.log.trail(), self.log.lead());
@@ -533,7 +561,10 @@ enum Closing {
     /// Data is taken.
     Open,
     /// No more data is taken; some is unsent.
-    Sending,
+    Sending {
+        /// NAKs are answered until then, however short `linger` is.
+        at_least: Instant,
+    },
     /// All was sent; SPMs carry OPT_FIN and NAKs are answered.
     Finished {
         /// When this ends.
@@ -543,63 +574,10 @@ enum Closing {
     Over,
 }
 
-/// Sizes that follow from the configuration.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    tsdu: usize,
-    fragment_tsdu: usize,
-    apdu: usize,
-    apdu_limit: &'static str,
-    burst_bytes: usize,
-    backlog_bytes: usize,
-    backlog_sqns: u64,
-    datagram_overhead: usize,
-}
-
-impl Limits {
-    fn new(config: &Config, setup: &SourceSetup) -> Self {
-        let ip_header = if setup.nla.is_ipv4() { 20 } else { 40 };
-        let datagram_overhead = ip_header + UDP_HEADER;
-        let tpdu = config.mtu() - datagram_overhead;
-        let syn = if config.send_syn() { SYN_BYTES } else { 0 };
-        let parity = if config.fec_group() > 0 {
-            Parity::BYTES_MAX
-        } else {
-            0
-        };
-        let row = if config.pack() { ROW_BYTES } else { 0 };
-        let tsdu = tpdu - DATA_HEAD - (syn + row).max(parity);
-        let fragment_tsdu = tpdu - DATA_HEAD - (syn + row + FRAGMENT_BYTES).max(parity);
-        let (window, sqns) = (config.tx_window_bytes(), config.tx_window_sqns());
-        let pieces = |fragments: u32| {
-            let fragments = fragments.max(1) as usize;
-            fragments.saturating_mul(fragment_tsdu).max(tsdu)
-        };
-        let bounds = [
-            (config.apdu_bytes_max(), "apdu_bytes_max"),
-            (pieces(config.fragments_max()), "fragments_max"),
-            (pieces(sqns / 2), "tx_window_sqns"),
-            // Of a message of n bytes the ring takes n times tpdu / fragment_tsdu.
-            (window / 2 * fragment_tsdu / tpdu, "tx_window_bytes"),
-        ];
-        let mut apdu = bounds[0];
-        for bound in bounds {
-            if bound.0 < apdu.0 {
-                apdu = bound;
-            }
-        }
-        Self {
-            tsdu,
-            fragment_tsdu,
-            // In a row its length comes before it.
-            apdu: apdu.0.saturating_sub(row.min(4)),
-            apdu_limit: apdu.1,
-            burst_bytes: window / 4,
-            backlog_bytes: config.tx_backlog_bytes().min(window / 4),
-            backlog_sqns: u64::from(sqns / 4).max(1),
-            datagram_overhead,
-        }
-    }
+impl Closing {
+    const SENDING: Self = Self::Sending {
+        at_least: Instant::ZERO,
+    };
 }
 
 /// Why nothing was taken.
@@ -628,43 +606,6 @@ impl std::fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-base::counters! {
-    /// What a source has done.
-    pub struct SourceCounters: "source" {
-        odata_packets: Packets, "ODATA sent";
-        odata_bytes: Bytes, "TPDU bytes sent as ODATA";
-        rdata_packets: Packets, "RDATA sent";
-        rdata_bytes: Bytes, "TPDU bytes sent as RDATA";
-        spms: Packets, "SPMs sent";
-        ncfs: Packets, "NAK confirmations sent";
-        wire_bytes: Bytes, "everything sent, with IP and UDP headers";
-        taken: Sqns, "packets taken into the window";
-        packed: Messages, "messages taken into packets that carry several";
-        fragmented: Messages, "messages cut into several packets";
-        full: Events, "offers refused because the window is held";
-        blocked: Events, "runs that the network had no room for";
-        too_big: Packets, "packets that are longer than the path takes";
-        failed: Packets, "packets that the network refused";
-        upstream_packets: Packets, "packets looked at";
-        upstream_handled: Packets, "packets understood and meant for this source";
-        naks: Packets, "NAKs understood";
-        nak_sqns: Sqns, "sequence numbers asked for";
-        nak_queued: Sqns, "asked for and queued for repair";
-        nak_merged: Sqns, "asked for while already queued";
-        nak_eliminated: Sqns, "asked for again within the elimination interval";
-        nak_behind: Sqns, "asked for after they left the window";
-        parity_packets: Packets, "parity sent as RDATA because it was asked for";
-        parity_unasked: Packets, "parity sent as ODATA after its group";
-        parity_bytes: Bytes, "TPDU bytes of parity packets";
-        parity_naks: Packets, "NAKs for parity understood";
-        parity_queued: Events, "asked for and queued for parity";
-        nak_beyond: Sqns, "asked for before they were sent: stray or forged";
-        ncf_suppressed: Packets, "NAKs that got no confirmation because too many came at once";
-        nnaks: Packets, "null NAKs heard";
-        spmrs: Packets, "SPM requests heard";
-    }
-}
-
 /// The elimination interval that is set, or `measured`: then no longer than receivers wait for a
 /// repair, where that is set, as a NAK that they repeat is to be answered.
 fn elimination(config: &Config, measured: Duration) -> Duration {
@@ -672,15 +613,6 @@ fn elimination(config: &Config, measured: Duration) -> Duration {
     config.elimination_interval().or(measured)
 }
 
-const UDP_HEADER: usize = 8;
-/// Header and body of ODATA.
-const DATA_HEAD: usize = wire::pgm::Data::HEAD_LEN;
-/// OPT_LENGTH and OPT_FRAGMENT.
-const FRAGMENT_BYTES: usize = 20;
-/// OPT_LENGTH and our option that tells of a row.
-const ROW_BYTES: usize = 12;
-/// OPT_LENGTH and OPT_SYN.
-const SYN_BYTES: usize = 8;
 /// An IPv6 SPM with every option that a source sends, rounded up.
 const SPM_BYTES: usize = 136;
 /// Capacity of the buffer in which SPMs and NCFs are built.
@@ -689,15 +621,15 @@ const CONTROL_BYTES: usize = 512;
 const IOVECS_MAX: usize = 128;
 /// Confirmations take at most this part of a limited rate.
 const NCF_PART: u64 = 8;
-/// Confirmations after a pause may come this much time's worth at once.
+/// After a pause, confirmations worth this much time may leave at once.
 const NCF_BURST: Duration = Duration::from_millis(5);
-/// Elimination intervals that follow the round trip: the back-off of a LAN's whole group before it
-/// is known, then with what hosts are late by.
+/// Elimination intervals that follow the round trip: the back-off of a LAN's whole group while it
+/// is unknown; then the round trip and the lateness of hosts.
 const ELIMINATION_START: Duration = Duration::from_millis(4);
 const ELIMINATION_SLACK: Duration = Duration::from_micros(500);
 const ELIMINATION_MIN: Duration = Duration::from_millis(1);
-/// Judgement: what one receiver that tells a long round trip can make another wait for a repair
-/// that was lost; a repair too many on ways longer than this.
+/// Judgement: the longest time that one receiver with a long round trip can delay another's lost
+/// repair. On longer paths it costs one repair too many.
 const ELIMINATION_MAX: Duration = Duration::from_millis(50);
 /// SPMs take at most this part of a limited rate.
 const SPM_PART: u64 = 16;

@@ -1,8 +1,8 @@
 //! A set of positions that lie within one window of each other.
 //!
 //! It does not know packets, times or whose positions they are. In: positions that enter and leave.
-//! Out: the lowest from a place on. A position is in it at most once, so nothing that is asked for
-//! again and again makes it grow.
+//! Out: the lowest from a position on. A position is in it at most once, so repeated requests do
+//! not make it grow.
 //!
 //! ```text
 //!   summary  1 bit per word     [..1...]

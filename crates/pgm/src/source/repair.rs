@@ -1,9 +1,9 @@
-//! Which packets wait to be repaired, and whose turn it is: a line for each of those who ask.
+//! Which packets wait to be repaired, and whose turn it is: each receiver that asks has a line.
 //!
-//! It does not know packets, times or budgets. A receiver that asks for thousands has a line of
-//! its own, so another's few wait for one turn of it, not for all. What several ask for stands in
-//! the line of each and leaves all of them when it is sent: whoever asks for little has it soon,
-//! even if it lies deep in another's line.
+//! It does not know packets, times or budgets. A receiver that asks for thousands has a line of its
+//! own, so another's few wait for one turn of it, not for all. A packet that several ask for stands
+//! in the line of each and leaves all of them when it is sent: a receiver that asks for little has
+//! it soon, even if it lies deep in another's line.
 //!
 //! ```text
 //!   waiting   [..123456789...........]   everything, once: what the window must keep
@@ -12,10 +12,10 @@
 //!   sent      1 2 | 6 | 3 4 | 5 7 | ...  turns of `turn_bytes`
 //! ```
 //!
-//! A line belongs to a network address and port while something stands in it; then the next who
-//! asks may have it. Who comes when all are taken joins the shortest: forged addresses take lines,
-//! not memory. Within a line packets go in rounds of ascending position, so that a flood for old
-//! ones cannot starve new ones.
+//! A line belongs to a network address and port while something stands in it; then the next
+//! receiver may have it. A receiver that comes when all are taken joins the shortest: forged
+//! addresses take lines, not memory. Within a line packets go in rounds of ascending position, so
+//! that a flood for old ones cannot starve new ones.
 //!
 //! Invariants: a position is in `waiting` exactly when it is in a line; all of them lie within one
 //! span of the capacity, which the transmit log's `hold` guarantees.
@@ -69,7 +69,7 @@ impl RepairQueue {
         }
     }
 
-    /// The line of who asks from `address`.
+    /// Finds the line of the receiver at `address`.
     pub(super) fn line_of(&mut self, address: SocketAddr) -> LineId {
         #[cfg(feature = "planted-bugs")]
         if base::planted::is_planted(base::planted::Bug::RepairsInOneLine) {
@@ -94,8 +94,8 @@ impl RepairQueue {
 
     /// The first position to repair next, where data is sent up to `unsent`; something waits.
     ///
-    /// A round goes up to what was unsent when it began: however fast NAKs for newer packets come,
-    /// the oldest, which holds the window, has its turn.
+    /// A round ends at the positions that were unsent when it began: however fast NAKs for newer
+    /// packets come, the oldest packet, which holds the window, gets its turn.
     pub(super) fn next(&mut self, unsent: u64) -> u64 {
         if self.lines[self.turn].set.is_empty() {
             self.pass_on();
@@ -133,7 +133,7 @@ impl RepairQueue {
         }
     }
 
-    /// The next of every line that has `position` in it.
+    /// Moves every line that has `position` in it to its next position.
     pub(super) fn hasten(&mut self, position: u64) {
         for line in &mut self.lines {
             if line.set.contains(position) {
@@ -176,7 +176,7 @@ impl RepairQueue {
     }
 }
 
-/// Judgement: receivers in trouble at the same time; more of them share.
+/// Judgement: most receivers in trouble at the same time; further ones share lines.
 const LINES: usize = 16;
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The newest record of the log grows by each message that fits, and gets its header and checksum
-//! when it is full or about to leave. A row waits for company no longer than any new data: a
-//! message that is offered alone leaves alone, with the next turn. A full row is filled up with
+//! when it is full or about to leave. A row waits no longer for further messages than any new data:
+//! a message that is offered alone leaves alone, with the next turn. A full row is filled up with
 //! padding, if that is short, so that rows are of one length and leave as one run.
 //!
 //! Invariant: an open row is the newest record, unsent, and `end` lies within the place that the
@@ -15,7 +15,10 @@
 
 use wire::{checksum, pgm::Packed};
 
-use super::{DATA_HEAD, Full, PgmOption, ROW_BYTES, Source};
+use super::{
+    Full, PgmOption, Source,
+    limits::{DATA_HEAD, ROW_BYTES},
+};
 
 /// The newest record, while messages are still added.
 #[derive(Clone, Copy, Debug)]
@@ -127,14 +130,14 @@ impl Source {
         self.write_head(head, row.position, &options[..count], (tsdu.len(), sum));
     }
 
-    /// The longest message that a row of one takes.
+    /// The longest message that fits a row by itself.
     pub(super) const fn longest_in_row(&self) -> usize {
         let tsdu = self.limits.tsdu;
-        // A length of four bytes begins where one of one byte no longer does.
+        // From this length on, the length field has four bytes instead of one.
         tsdu - Packed::length_len(tsdu)
     }
 }
 
-/// A row is filled up when less than this part of it is free: the bytes cost less than a run that
-/// ends with each row of another length.
+/// A row is padded when less than this part of it is free: the padding costs less than ending a run
+/// at each row of another length.
 const PADDING_PART: usize = 4;

@@ -13,7 +13,7 @@
 //!
 //! Deviation: section 5.1.6 has the ambient timer alone send SPMs while data flows; the active
 //! interval is far shorter, so that a loss before a pause of the sender is found within
-//! milliseconds and NAKs learn the way at once. The ambient timer remains as the upper bound.
+//! milliseconds and NAKs learn their path at once. The ambient timer remains as the upper bound.
 //!
 //! **Spec**: RFC 3208 sections 5.1.4, 5.1.5, 5.1.6, 9.7.2, 13.4.
 
@@ -73,8 +73,8 @@ impl SpmSchedule {
         self.spacing = spacing;
     }
 
-    /// The longest round trip of the group: who misses the last packet hears of it about as soon
-    /// as an answer could have come.
+    /// Sets the longest round trip of the group, so that a receiver that misses the last packet
+    /// hears of it about as soon as an answer could have come.
     pub(super) fn set_round_trip(&mut self, round_trip: Duration) {
         let measured = round_trip.clamp(HEARTBEAT_MIN, HEARTBEAT_MAX);
         self.heartbeat_min = self.heartbeat_set.or(measured.min(self.heartbeat_max));
@@ -113,7 +113,8 @@ impl SpmSchedule {
     }
 
     /// Starts again with a few quick SPMs, the first at `now`: the session's end is announced, and
-    /// again at least every eighth of `linger`, so that who was cut off for a while hears of it.
+    /// again at least every eighth of `linger`, so that a receiver that was cut off for a while
+    /// hears of it.
     pub(super) fn quicken(&mut self, now: Instant, linger: Duration) {
         self.end_max = (linger / 8).max(self.heartbeat_min);
         self.quick_left = QUICK_COUNT;
@@ -157,11 +158,11 @@ impl SpmSchedule {
 
 /// SPMs in quick succession at the start and at the end of a session.
 const QUICK_COUNT: u32 = 3;
-/// First heartbeats that follow the round trip: what a timer of a busy host can keep, and what is
-/// used while nothing is known.
+/// Bounds of the first heartbeat, which follows the round trip: the shortest that a timer of a busy
+/// host can keep, and the value while the round trip is unknown.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(1);
 const HEARTBEAT_MAX: Duration = Duration::from_millis(5);
-/// Answers to SPMRs come no closer, whatever the round trip: anybody can send those.
+/// Answers to SPMRs come no closer, whatever the round trip, because any host can send SPMRs.
 const ANSWER_SPACING: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What leaves next, and what becomes of it.
 //!
-//! A run is a peek: nothing changes until [`Source::run_done`] says how much of it left, but that
-//! repairs are turned into RDATA in place, which they are from their first sending on anyway.
+//! A run is a peek: nothing changes until [`Source::run_done`] says how much of it left, except
+//! that repairs are turned into RDATA in place, which they stay after their first sending anyway.
 //!
 //! ```text
 //!   poll_run:  rate limit reached? -> None
@@ -334,6 +334,9 @@ impl Source {
     /// window allows. The byte bound may be passed by one run.
     #[inline]
     pub(super) fn flow_room(&self) -> usize {
+        if self.reports.is_waiting {
+            return 0;
+        }
         if self.reports.hold == u64::MAX {
             return usize::MAX;
         }
@@ -380,7 +383,7 @@ pub(super) enum Pending {
     Spm,
     /// The repairs listed in `repaired`.
     Rdata,
-    /// So many parity packets of one group, staged.
+    /// This many parity packets of one group, staged.
     Parity(Batch, usize),
     /// The first unsent packets.
     Odata(LogRun),

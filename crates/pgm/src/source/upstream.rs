@@ -11,8 +11,9 @@
 //! Deviation: section 5.2 wants an NCF for any NAK. A packet never sent is left out of it: the NAK
 //! is stray or forged, or its receiver was misled, and the confirmation would make receivers wait
 //! for, or extend their windows to, data that does not exist. The rest of such a NAK is served: a
-//! receiver that was told of a far lead asks for what it misses and for that in one list. A NAK for
-//! packets that left the window is confirmed, and the SPM that tells the trail follows at once.
+//! receiver that heard of a false lead asks in one list for what it misses and for packets that do
+//! not exist. A NAK for packets that left the window is confirmed, and an SPM with the trail
+//! follows at once.
 //!
 //! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4.
 
@@ -84,7 +85,8 @@ impl Source {
                 self.spm.request(now);
                 Ok(())
             }
-            // This source sends no POLL and elects no PGMCC receiver, so nobody can mean it.
+            // This source sends no POLL and elects no PGMCC receiver, so the packet cannot be meant
+            // for it.
             Body::Spm(_)
             | Body::Poll(_)
             | Body::Polr(_)
@@ -194,8 +196,8 @@ impl Source {
         true
     }
 
-    /// Queues the NCF: the NAK again, list and all, travelling downstream. In a storm of NAKs only
-    /// those that brought news are confirmed.
+    /// Queues the NCF: the NAK again, list and all, travelling downstream. In a storm of NAKs, only
+    /// NAKs with new requests are confirmed.
     fn confirm(&mut self, nak: Nak, flags: Flags, sqns: &[Sqn], is_news: bool) {
         if self.ncfs.is_storm() && !is_news {
             self.counters.ncf_suppressed += 1;
@@ -214,7 +216,7 @@ impl Source {
     }
 }
 
-/// Everything that a NAK asks for; how many there are.
+/// Collects everything that a NAK asks for, and returns the number.
 fn list_sqns(packet: &Packet<'_>, nak: Nak, sqns: &mut [Sqn]) -> Result<usize, DropReason> {
     let listed = packet.options().find_map(|option| match option {
         PgmOption::NakList(list) => Some(list),
@@ -229,7 +231,7 @@ fn list_sqns(packet: &Packet<'_>, nak: Nak, sqns: &mut [Sqn]) -> Result<usize, D
     Ok(count)
 }
 
-/// Moves those that `is_kept` says to the front, in their order; how many there are.
+/// Moves the entries that `is_kept` selects to the front, in their order, and returns their number.
 fn keep(sqns: &mut [Sqn], mut is_kept: impl FnMut(Sqn) -> bool) -> usize {
     let mut kept = 0;
     for index in 0..sqns.len() {

@@ -1,7 +1,8 @@
 //! How data enters the transmit log: copied, written in place, or in bursts.
 //!
 //! It does not send. A record is complete, header and checksum included, when it is committed; the
-//! trail in its header may lag behind when it leaves, which is harmless: it never runs ahead.
+//! trail in its header may lag behind when it leaves, which is harmless, because it is never too
+//! high.
 //!
 //! **Spec**: RFC 3208 sections 8.2, 9.2.2, 9.6.2.
 
@@ -13,8 +14,9 @@ use wire::{
 };
 
 use super::{
-    Closing, DATA_HEAD, FRAGMENT_BYTES, Fragment, Full, PgmOption, ROW_BYTES, SYN_BYTES, Source,
-    Sqn, row::RowPlace,
+    Closing, Fragment, Full, PgmOption, Source, Sqn,
+    limits::{DATA_HEAD, FRAGMENT_BYTES, ROW_BYTES, SYN_BYTES},
+    row::RowPlace,
 };
 
 impl Source {
@@ -72,7 +74,7 @@ impl Source {
         })
     }
 
-    /// Room for `count` payloads of `len` bytes each, which leave as few runs: to read a file or a
+    /// Room for `count` payloads of `len` bytes each, which leave in few runs: to read a file or a
     /// frame straight into the log. Nothing is taken until a commit.
     ///
     /// # Errors
@@ -185,7 +187,7 @@ impl Source {
         Ok(())
     }
 
-    /// There is no room before something has left: nothing waits for company then.
+    /// There is no room before something has left, so nothing is corked.
     const fn refuse(&mut self) -> Full {
         self.counters.full += 1;
         self.uncork();
@@ -203,7 +205,8 @@ impl Source {
         let hold = self.hold();
         self.log.place(bytes, count as u64, hold).ok_or_else(|| {
             if hold == self.repairs.oldest() {
-                // The offerer waits for this repair: it comes with the next turn of its line.
+                // The application waits for this repair, which comes with the next turn of its
+                // line.
                 self.repairs.hasten(hold);
             } else if let Some(parity) = &mut self.parity {
                 parity.hasten(hold);
@@ -270,7 +273,7 @@ impl Source {
         emit_head(head, &self.addressing, Flags::NONE, &data, options, tsdu);
     }
 
-    /// The first packet of a session may say so.
+    /// The first packet of a session may carry OPT_SYN.
     #[inline]
     pub(super) const fn is_syn_at(&self, position: u64) -> bool {
         self.config.send_syn() && position == self.setup.first_position()
@@ -291,7 +294,7 @@ impl Source {
         DATA_HEAD + FRAGMENT_BYTES + row + self.syn_extra()
     }
 
-    /// OPT_SYN beside another option needs no OPT_LENGTH of its own.
+    /// OPT_SYN after another option needs no OPT_LENGTH of its own.
     #[inline]
     pub(super) const fn syn_extra(&self) -> usize {
         if self.is_syn_at(self.log.lead()) {

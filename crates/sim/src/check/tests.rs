@@ -6,7 +6,7 @@ const START: u64 = (1 << 32) + 10;
 /// Three messages at START: 1, 3 and 1 packets.
 fn ledger() -> SharedLedger {
     let mut ledger = Ledger::new(1);
-    let publication = ledger.open("a".into(), HOST, START, 40);
+    let publication = ledger.open("a".into(), None, HOST, START, 40);
     for (number, first, count) in [(0, START, 1), (1, START + 1, 3), (2, START + 4, 1)] {
         ledger.publish(publication, number, 100, first, count);
     }
@@ -23,7 +23,8 @@ fn message(number: u64) -> Vec<u8> {
 
 fn judge(is_in_order: bool, run: impl FnOnce(&mut Witness)) -> Vec<String> {
     let ledger = ledger();
-    let mut witness = Witness::new("r".into(), ledger.clone(), is_in_order, true);
+    ledger.borrow_mut().begin("r", None, true);
+    let mut witness = Witness::new("r".into(), ledger.clone(), is_in_order);
     witness.found(0, "a", HOST);
     run(&mut witness);
 
@@ -116,4 +117,30 @@ fn scattered_packets_pass_once_each() {
         w.ended(0);
     });
     assert!(hole[0].contains("4 packets unaccounted for"), "{hole:?}");
+}
+
+#[test]
+fn who_has_not_a_senders_key_is_owed_nothing_and_may_not_report() {
+    let ledger = ledger();
+    let own = Some(Key::derive(b"own"));
+    ledger.borrow_mut().begin("r", own, true);
+    let mut witness = Witness::new("r".into(), ledger.clone(), true);
+    witness.found(0, "a", HOST);
+    witness.message(0, START + 4, &message(2));
+    witness.ended(0);
+    assert_eq!(ledger.borrow().failures(), [""; 0], "it may begin late");
+    let totals = witness.final_totals();
+    assert_eq!((totals.messages, totals.unowed, totals.owed), (1, 1, 0));
+
+    ledger.borrow_mut().begin("s", None, true);
+    ledger.borrow_mut().admit(0, "s");
+    assert_eq!(
+        ledger.borrow().failures(),
+        [""; 0],
+        "as its sender, it has none"
+    );
+    ledger.borrow_mut().admit(0, "r");
+    witness.found(1, "a", HOST);
+    witness.reports(1);
+    assert_eq!(ledger.borrow().failures().len(), 2);
 }

@@ -1,4 +1,4 @@
-//! What one receiver was given, held against the ledger as it comes.
+//! Compares what one receiver is given with the ledger, as it comes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,6 @@ pub struct Witness {
     sessions: BTreeMap<u32, Session>,
     strangers: BTreeSet<u32>,
     is_in_order: bool,
-    from_start: bool,
     totals: Totals,
 }
 
@@ -24,6 +23,10 @@ pub struct Witness {
 pub struct Totals {
     /// Messages with the right bytes; packets, in arrival mode.
     pub messages: u64,
+    /// Messages of senders that do not wait for it, whatever their bytes.
+    pub unowed: u64,
+    /// Messages that the senders which wait for it had published when it ended.
+    pub owed: u64,
     /// Those in their place whose bytes are wrong: bit errors that PGM cannot see.
     pub damaged: u64,
     /// Packets reported lost.
@@ -49,15 +52,16 @@ pub struct Totals {
 #[derive(Debug)]
 struct Session {
     publication: usize,
+    /// Its sender waits for this receiver.
+    is_wanted: bool,
     tiles: Tiles,
 }
 
 impl Witness {
-    /// A receiver without sessions: of messages in order, or of packets as they arrive. With
-    /// `from_start` it is one of those that senders wait for.
+    /// A receiver without sessions: of messages in order, or of packets as they arrive. The ledger
+    /// knows by [`Ledger::begin`](super::Ledger::begin) what it may demand.
     #[must_use]
-    pub fn new(who: String, ledger: SharedLedger, is_in_order: bool, from_start: bool) -> Self {
-        ledger.borrow_mut().begin(&who, from_start);
+    pub fn new(who: String, ledger: SharedLedger, is_in_order: bool) -> Self {
         let (sessions, totals) = (BTreeMap::new(), Totals::default());
         Self {
             who,
@@ -65,7 +69,6 @@ impl Witness {
             sessions,
             strangers: BTreeSet::new(),
             is_in_order,
-            from_start,
             totals,
         }
     }
@@ -88,11 +91,15 @@ impl Witness {
         } else {
             Tiles::Scattered(Vec::new())
         };
-        if self
-            .sessions
-            .insert(session, Session { publication, tiles })
-            .is_some()
-        {
+        let ledger = self.ledger.borrow();
+        let is_wanted = ledger.is_wanted(&ledger.publications[publication], &self.who);
+        drop(ledger);
+        let fresh = Session {
+            publication,
+            is_wanted,
+            tiles,
+        };
+        if self.sessions.insert(session, fresh).is_some() {
             self.fail(&format!("session {session} was found while it was open"));
         }
     }
@@ -105,11 +112,10 @@ impl Witness {
         let mut ledger = self.ledger.borrow_mut();
         ledger.hash.word(sqn);
         ledger.hash.write(data);
-        let mut from_start = self.from_start && self.is_in_order;
         let placed = match self.sessions.get_mut(&session) {
             Some(known) => {
                 let publication = &ledger.publications[known.publication];
-                from_start &= publication.has_waited;
+                self.totals.unowed += u64::from(!known.is_wanted);
                 let placed = known.tiles.message(&ledger, publication, sqn, data);
                 let reached = known.tiles.reached();
                 ledger.reach(known.publication, &self.who, reached);
@@ -122,7 +128,7 @@ impl Witness {
             Ok(placed) => {
                 self.totals.damaged += u64::from(placed.is_damaged);
                 self.totals.messages += u64::from(!placed.is_damaged);
-                if placed.has_begun_late && from_start {
+                if placed.has_begun_late && self.is_owed_all(session) {
                     self.fail(&format!(
                         "session {session}: begins at {sqn}, not at its start"
                     ));
@@ -141,11 +147,9 @@ impl Witness {
         self.totals.lost += count;
         let mut ledger = self.ledger.borrow_mut();
         ledger.hash.word(first ^ count.rotate_left(32));
-        let mut from_start = self.from_start && self.is_in_order;
         let placed = match self.sessions.get_mut(&session) {
             Some(known) => {
                 let publication = &ledger.publications[known.publication];
-                from_start &= publication.has_waited;
                 let placed = known.tiles.lost(publication, first, count);
                 let reached = known.tiles.reached();
                 ledger.reach(known.publication, &self.who, reached);
@@ -155,7 +159,7 @@ impl Witness {
         };
         drop(ledger);
         match placed {
-            Ok(true) if from_start => {
+            Ok(true) if self.is_owed_all(session) => {
                 self.fail(&format!("session {session}: begins with a loss at {first}"));
             }
             Ok(_) => {}
@@ -176,7 +180,7 @@ impl Witness {
                 if publication.is_closed {
                     known
                         .tiles
-                        .end(publication, self.from_start && publication.has_waited)
+                        .end(publication, ledger.is_owed_all(publication, &self.who))
                 } else {
                     Err("ended while its sender goes on".to_owned())
                 }
@@ -214,6 +218,16 @@ impl Witness {
         self.gone(session);
     }
 
+    /// It reports to the sender of a session: to one that has its key, and to no other.
+    pub fn reports(&self, session: u32) {
+        let known = self.sessions.get(&session);
+        if !known.is_some_and(|known| known.is_wanted) {
+            self.fail(&format!(
+                "session {session}: reports to one that has not its key"
+            ));
+        }
+    }
+
     /// Sessions found and not over.
     #[must_use]
     pub fn open_sessions(&self) -> usize {
@@ -224,6 +238,24 @@ impl Witness {
     #[must_use]
     pub const fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// Its messages come in order, and it may miss none of a session.
+    fn is_owed_all(&self, session: u32) -> bool {
+        let ledger = self.ledger.borrow();
+        let known = self.sessions.get(&session).filter(|_| self.is_in_order);
+        known.is_some_and(|known| {
+            ledger.is_owed_all(&ledger.publications[known.publication], &self.who)
+        })
+    }
+
+    /// What this receiver has come to, now that all is over.
+    #[must_use]
+    pub fn final_totals(&self) -> Totals {
+        Totals {
+            owed: self.ledger.borrow().published_for(&self.who),
+            ..self.totals
+        }
     }
 
     /// Notes something that must not happen, with this receiver's name.

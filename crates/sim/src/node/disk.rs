@@ -8,7 +8,7 @@
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
 use base::Rng;
-use delivery::{Plan, Store, StoreEvent, memory::MemoryStore};
+use delivery::{Manifest, Store, StoreEvent, memory::MemoryStore};
 
 use crate::plan::ObjectsPlan;
 
@@ -58,8 +58,8 @@ impl DiskStore {
 }
 
 impl Store for DiskStore {
-    fn prepare(&mut self, plan: &Arc<Plan>) {
-        self.store.prepare(plan);
+    fn prepare(&mut self, manifest: &Arc<Manifest>) {
+        self.store.prepare(manifest);
     }
 
     fn write(&mut self, offset: u64, bytes: &[u8]) -> bool {
@@ -68,8 +68,8 @@ impl Store for DiskStore {
 
     fn seal(&mut self, slab: u32) -> bool {
         let taken = self.store.seal(slab);
-        if taken && let Some(plan) = self.store.plan() {
-            let place = plan.slab(slab);
+        if taken && let Some(manifest) = self.store.manifest() {
+            let place = manifest.slab(slab);
             let start = crate::frame::index(place.start);
             let bytes = &self.store.staged()[start..start + place.len as usize];
             self.disk.0.borrow_mut().insert(place.start, bytes.to_vec());

@@ -1,7 +1,7 @@
-//! A host that belongs to nobody: it listens to the group and sends what ought not to be sent.
+//! A hostile host: it listens to the group and sends packets that no end should send.
 //!
 //! Everything it sends bears its own network address. Against packets that also bear a sender's
-//! address, sessions without keys have no defence; that is not what it is for.
+//! address, sessions without keys have no defence, so the intruder does not send such packets.
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
@@ -139,7 +139,7 @@ impl IntruderNode {
         self.rng.fill(bytes);
     }
 
-    /// Random, but for a type that exists and a right checksum.
+    /// Random, except for a type that exists and a correct checksum.
     fn plausible(&mut self, bytes: &mut Vec<u8>) {
         bytes.resize(index(self.rng.between(16, 120)), 0);
         self.rng.fill(bytes);

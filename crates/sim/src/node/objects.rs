@@ -4,8 +4,8 @@ use std::{cell::RefCell, fmt::Write as _, rc::Rc, sync::Arc, time::Duration};
 
 use base::{Instant, Io as _, Rng, earliest};
 use delivery::{
-    Entry, ObjectReceiverEvent, PlanReceiver, PlanReceiverConfig, PlanReceiverEvent,
-    PlanSenderConfig, ReceiverReport, ReceiverState, TakeFirst, memory::MemoryContent,
+    Entry, ObjectReceiverEvent, ReceiverReport, ReceiverState, TakeFirst, TransferReceiver,
+    TransferReceiverConfig, TransferReceiverEvent, TransferSenderConfig, memory::MemoryContent,
 };
 use driver::{Driver, ObjectReceiver, ObjectSender};
 use wire::object::ErrorCode;
@@ -20,7 +20,7 @@ use crate::{
 /// The tree of one run, the same for every life of its sender.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    plan: Arc<delivery::Plan>,
+    manifest: Arc<delivery::Manifest>,
     content: MemoryContent,
 }
 
@@ -41,9 +41,9 @@ impl Tree {
             };
             Entry::file(&format!("f{n:04}"), rng.between(0, high))
         }));
-        let (plan, content) =
+        let (manifest, content) =
             MemoryContent::generate(entries, [7; 16], seed).expect("the sizes are bounded");
-        Self { plan, content }
+        Self { manifest, content }
     }
 }
 
@@ -70,11 +70,12 @@ impl SenderNode {
         let mut rng = Rng::new(plan.seed);
         let sending = plan.sending(&mut rng);
         let expected = u32::try_from(objects.expected).unwrap_or(u32::MAX);
-        let mut config = PlanSenderConfig::new(sending.identity.session, expected);
+        let mut config = TransferSenderConfig::new(sending.identity.session, expected);
+        config.key = plan.key.clone();
         config.join_timeout = objects.join_timeout.0;
         config.progress_timeout = objects.progress_timeout.0;
         config.receivers_max = config.receivers_max.max(expected);
-        let endpoint = ObjectSender::open(&sending, config, tree.plan, tree.content, now);
+        let endpoint = ObjectSender::open(&sending, config, tree.manifest, tree.content, now);
         let driver = Driver::new(io, endpoint, batch());
         Self {
             driver,
@@ -92,14 +93,14 @@ impl SenderNode {
             return;
         }
         if self.ends_at.take_if(|due| *due <= now).is_some() {
-            let plan = self.driver.endpoint.plan_mut();
-            plan.cancel(now, ErrorCode::Cancelled, INTERRUPTED);
+            let transfer = self.driver.endpoint.transfer_mut();
+            transfer.cancel(now, ErrorCode::Cancelled, INTERRUPTED);
         }
         let turn = match self.driver.turn(&mut ()) {
             Ok(turn) => turn,
             Err(fault) => return self.fail(&format!("the back end gave up: {fault}")),
         };
-        while self.driver.endpoint.plan_mut().pop_event().is_some() {}
+        while self.driver.endpoint.transfer_mut().pop_event().is_some() {}
         let was_idle = turn.is_idle() && !turn.blocked;
         if let Some(turns) = self
             .progress
@@ -128,7 +129,10 @@ impl SenderNode {
     /// What it is waiting for.
     #[must_use]
     pub fn explain(&self) -> String {
-        let (source, plan) = (self.driver.endpoint.source(), self.driver.endpoint.plan());
+        let (source, transfer) = (
+            self.driver.endpoint.source(),
+            self.driver.endpoint.transfer(),
+        );
         format!(
             "sender trail {} hold {} unsent {} lead {} over {}, closed {}, {}, due {:?} at {:?}",
             source.trail(),
@@ -136,7 +140,7 @@ impl SenderNode {
             source.unsent(),
             source.lead(),
             source.is_over(),
-            plan.is_closed(),
+            transfer.is_closed(),
             self.outcome_text(),
             self.driver.next_timeout(),
             self.driver.now(),
@@ -146,7 +150,7 @@ impl SenderNode {
     /// How many receivers it says have proved delivery, and whether everyone expected has.
     #[must_use]
     pub fn proven(&self) -> (usize, bool) {
-        let outcome = self.driver.endpoint.plan().outcome();
+        let outcome = self.driver.endpoint.transfer().outcome();
         let is_done = |state: &ReceiverState| matches!(state, ReceiverState::Done { .. });
         let done = outcome
             .receivers
@@ -159,7 +163,7 @@ impl SenderNode {
     /// What it says about each receiver, in short.
     #[must_use]
     pub fn outcome_text(&self) -> String {
-        let outcome = self.driver.endpoint.plan().outcome();
+        let outcome = self.driver.endpoint.transfer().outcome();
         let mut text = format!("missing {} failure {:?}", outcome.missing, outcome.failure);
         for report in &outcome.receivers {
             let state = match &report.state {
@@ -183,7 +187,7 @@ impl SenderNode {
         if let Some(fault) = identity_fault(counters.upstream_packets, &kept, source.drops()) {
             self.fail(&fault);
         }
-        let outcome = self.driver.endpoint.plan().outcome();
+        let outcome = self.driver.endpoint.transfer().outcome();
         let is_failed =
             |report: &ReceiverReport| matches!(report.state, ReceiverState::Failed { .. });
         let has_reason = outcome.missing > 0
@@ -233,10 +237,11 @@ impl TakerNode {
         totals: Rc<RefCell<Vec<Totals>>>,
     ) -> Self {
         let now = io.world_now();
-        let mut config = PlanReceiverConfig::new(plan.name.clone(), plan.seed);
-        // No more than the tree needs: a bound that nothing comes near shows nothing.
-        config.limits.manifest_bytes_max = tree.plan.manifest().len() as u64;
-        config.limits.slabs_max = tree.plan.slab_count();
+        let mut config = TransferReceiverConfig::new(plan.name.clone(), plan.seed);
+        config.key = plan.key.clone();
+        // No more than the tree needs: a bound that is never approached tests nothing.
+        config.limits.manifest_bytes_max = tree.manifest.bytes().len() as u64;
+        config.limits.slabs_max = tree.manifest.slab_count();
         config.ranges_max = RANGES_MAX;
         let bound_bytes = [plan.config.rx_total_bytes(), config.memory_bytes_max()];
         let endpoint = ObjectReceiver::single(&plan.receiving(), config, store, now);
@@ -275,16 +280,16 @@ impl TakerNode {
         };
         while let Some(event) = self.driver.endpoint.transfers_mut().pop_event() {
             let event = match event {
-                ObjectReceiverEvent::Plan { event, .. } => Some(event),
+                ObjectReceiverEvent::Transfer { event, .. } => Some(event),
                 _ => None,
             };
-            self.has_failed |= matches!(event, Some(PlanReceiverEvent::Failed { .. }));
+            self.has_failed |= matches!(event, Some(TransferReceiverEvent::Failed { .. }));
         }
         let end = &self.driver.endpoint;
         let of_plan = end
             .transfers()
             .first()
-            .map_or(0, PlanReceiver::held_memory_bytes);
+            .map_or(0, TransferReceiver::held_memory_bytes);
         let held = [end.receiver().held_memory_bytes(), of_plan];
         for (most, held) in self.held_bytes_max.iter_mut().zip(held) {
             *most = held.max(*most);
@@ -303,7 +308,7 @@ impl TakerNode {
             self.has_exited = true;
             self.driver.io.exit();
         } else if turn.is_idle() {
-            // The shipped receiver looks after its store every so often.
+            // Interval at which the shipped receiver serves its store.
             self.driver
                 .wait(earliest(self.ends_at, Some(now + STORE_POLL)));
         } else {
@@ -338,7 +343,7 @@ impl TakerNode {
         format!(
             "taker {:?} {:?} sessions {:?}, due {:?} at {:?}",
             end.transfers().progress(),
-            end.transfers().plan_counters(),
+            end.transfers().transfer_counters(),
             self.driver
                 .endpoint
                 .receiver()
@@ -358,7 +363,7 @@ impl TakerNode {
             format!(
                 "END {:?} {counters:?} {:?}",
                 self.driver.counters(),
-                self.driver.endpoint.transfers().plan_counters()
+                self.driver.endpoint.transfers().transfer_counters()
             )
         });
         let kept = [
@@ -369,7 +374,7 @@ impl TakerNode {
         if let Some(fault) = identity_fault(counters.seen_packets, &kept, receiver.drops()) {
             self.fail(&fault);
         }
-        let what = ["packets", "the plan"].iter().zip(self.held_bytes_max);
+        let what = ["packets", "the manifest"].iter().zip(self.held_bytes_max);
         for ((what, held), bound) in what.zip(self.bound_bytes) {
             if held > bound {
                 self.fail(&format!("{held} bytes held of {what}, {bound} allowed"));
@@ -384,7 +389,7 @@ impl TakerNode {
             .endpoint
             .transfers()
             .first()
-            .and_then(PlanReceiver::proof);
+            .and_then(TransferReceiver::proof);
         if proof.is_some() && committed.is_none() {
             self.fail("it gave a proof of what is not in place");
         }
@@ -393,6 +398,7 @@ impl TakerNode {
         }
         let totals = Totals {
             messages: u64::from(committed.is_some()),
+            owed: 1,
             gone: u64::from(self.has_failed),
             is_crashed,
             has_left: self.has_left,
@@ -410,7 +416,7 @@ impl TakerNode {
 
 /// Ranges of content that a receiver notes: fewer than loss makes now and then.
 const RANGES_MAX: usize = 256;
-/// What the others are told when the owner of an end gives up.
+/// The reason that the other ends get when the owner of an end gives up.
 const INTERRUPTED: &str = "interrupted";
-/// How often the shipped receiver looks after its store.
+/// Interval at which the shipped receiver serves its store.
 const STORE_POLL: Duration = Duration::from_millis(2);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use base::{Instant, Io as _, Rng};
-use delivery::{Policy, RegistryConfig, RegistryEvent};
+use delivery::{AudienceConfig, AudienceEvent, Key, Policy};
 use driver::{Driver, Ended, Identity, Publisher, Sending};
 use pgm::{Config, Full};
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// What a publisher process is started with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PublisherPlan {
     /// Parameters.
     pub config: Config,
@@ -35,7 +35,7 @@ pub struct PublisherPlan {
     pub policy: PolicyPlan,
     /// Takes reports.
     pub reports: bool,
-    /// Offers nothing before so many receivers have joined.
+    /// Offers nothing before this many receivers have joined.
     pub expected: Option<usize>,
     /// Where it takes control connections.
     pub control_port: u16,
@@ -45,6 +45,8 @@ pub struct PublisherPlan {
     pub ends_at: Option<Instant>,
     /// How long its end may take before it breaks off.
     pub patience: Duration,
+    /// Of the receivers that it takes in.
+    pub key: Option<Key>,
 }
 
 impl PublisherPlan {
@@ -96,10 +98,11 @@ impl PublisherNode {
         let mut rng = Rng::new(plan.seed);
         let sending = plan.sending(&mut rng);
         let name = sending.identity.tsi.to_string();
-        let endpoint = Publisher::open(&sending, registry(plan, &sending), now);
+        let endpoint = Publisher::open(&sending, audience(plan, &sending), now);
         let source = endpoint.source();
         let publication = ledger.borrow_mut().open(
             name.clone(),
+            plan.key.clone(),
             plan.own,
             source.lead(),
             source.max_fragment_tsdu(),
@@ -108,7 +111,7 @@ impl PublisherNode {
             driver: Driver::new(io, endpoint, batch()),
             ledger,
             publication,
-            plan: *plan,
+            plan: plan.clone(),
             name,
             started: now,
             next: 0,
@@ -149,7 +152,7 @@ impl PublisherNode {
                 "{turns} turns in a row did nothing, yet another is due at once"
             ));
         }
-        // A full window asks for no time: what makes room arrives.
+        // A full window needs no timer: an arriving report makes room.
         let next_offer = self.has_more().then_some(self.burst_at.max(now + RETRY));
         if self.driver.endpoint.ended().is_some() {
             self.has_exited = true;
@@ -188,7 +191,7 @@ impl PublisherNode {
              lead {}, due {:?} at {:?}",
             self.next,
             self.plan.workload.messages,
-            self.driver.endpoint.registry(),
+            self.driver.endpoint.audience(),
             self.is_closed,
             source.trail(),
             source.hold(),
@@ -262,7 +265,7 @@ impl PublisherNode {
         if self.plan.expected.is_none() || self.next > 0 {
             return true;
         }
-        let is_complete = self.driver.endpoint.registry().has_expected();
+        let is_complete = self.driver.endpoint.audience().has_expected();
         if is_complete {
             self.ledger.borrow_mut().waited(self.publication);
         } else if now.since(self.started) > START_MAX {
@@ -324,21 +327,27 @@ impl PublisherNode {
         }
     }
 
-    /// Who reports, while the session's end waits for them.
+    /// The receivers that report, while the session's end waits for them.
     fn reporting(&self) -> Vec<String> {
         if !self.is_closed || self.is_confirmed {
             return Vec::new();
         }
-        let receivers = self.driver.endpoint.registry().receivers();
+        let receivers = self.driver.endpoint.audience().receivers();
         receivers.map(|receiver| receiver.name.to_owned()).collect()
     }
 
-    /// Holds what the sender says of its receivers, `reporting` before this turn, against what they
+    /// Compares what the sender says of its receivers, `reporting` before this turn, with what they
     /// were given.
     fn check_confirmation(&mut self, mut reporting: Vec<String>) {
         while let Some(event) = self.driver.endpoint.pop_event() {
-            if let RegistryEvent::Left { name, .. } | RegistryEvent::Dropped { name, .. } = event {
-                reporting.retain(|other| *other != name);
+            match event {
+                AudienceEvent::Joined { name, .. } => {
+                    self.ledger.borrow_mut().admit(self.publication, &name);
+                }
+                AudienceEvent::Left { name, .. } | AudienceEvent::Dropped { name, .. } => {
+                    reporting.retain(|other| *other != name);
+                }
+                _ => {}
             }
         }
         if self.driver.endpoint.is_confirmed() && !self.is_confirmed {
@@ -349,8 +358,9 @@ impl PublisherNode {
     }
 }
 
-fn registry(plan: &PublisherPlan, sending: &Sending) -> RegistryConfig {
-    let mut config = RegistryConfig::new(sending.identity.session);
+fn audience(plan: &PublisherPlan, sending: &Sending) -> AudienceConfig {
+    let mut config = AudienceConfig::new(sending.identity.session);
+    config.key = plan.key.clone();
     config.policy = match plan.policy {
         PolicyPlan::Wait => Policy::Wait,
         PolicyPlan::Lose => Policy::Lose,
@@ -362,7 +372,7 @@ fn registry(plan: &PublisherPlan, sending: &Sending) -> RegistryConfig {
     config
 }
 
-/// How soon an application whose offer was refused tries again by itself.
+/// How soon an application whose offer was refused tries again.
 const RETRY: Duration = Duration::from_micros(200);
 /// How long it waits for the receivers that are expected.
 const START_MAX: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! A receiver process: holds everything that it is given against the ledger.
+//! A receiver process: compares everything that it is given with the ledger.
 
 use std::{
     cell::RefCell,
@@ -8,7 +8,7 @@ use std::{
 };
 
 use base::{Instant, Io as _};
-use delivery::ReporterConfig;
+use delivery::{Key, ReporterConfig};
 use driver::{Driver, MessageSink, Receiving, SessionEvent, Subscriber};
 use pgm::{Config, Mode};
 
@@ -39,6 +39,8 @@ pub struct ReceiverPlan {
     pub from_start: bool,
     /// When its owner ends it.
     pub ends_at: Option<Instant>,
+    /// Of the senders that it believes.
+    pub key: Option<Key>,
 }
 
 impl ReceiverPlan {
@@ -64,6 +66,7 @@ pub struct ReceiverNode {
     progress: Progress,
     held_bytes_max: usize,
     bound_bytes: usize,
+    has_key: bool,
     ends_at: Option<Instant>,
     /// While it leaves: until when.
     leaves_by: Option<Instant>,
@@ -79,17 +82,15 @@ impl ReceiverNode {
         totals: Rc<RefCell<Vec<Totals>>>,
     ) -> Self {
         let now = io.world_now();
-        let reporter = plan
-            .reports
-            .then(|| ReporterConfig::new(plan.name.clone(), plan.seed));
+        let reporter = plan.reports.then(|| ReporterConfig {
+            key: plan.key.clone(),
+            ..ReporterConfig::new(plan.name.clone(), plan.seed)
+        });
         let endpoint = Subscriber::open(&plan.receiving(), plan.mode, reporter, now);
         let is_in_order = plan.mode == Mode::Sequence;
-        let witness = Witness::new(
-            plan.name.clone(),
-            ledger.clone(),
-            is_in_order,
-            plan.from_start,
-        );
+        let (name, key) = (plan.name.clone(), plan.key.clone());
+        ledger.borrow_mut().begin(&name, key, plan.from_start);
+        let witness = Witness::new(name, ledger.clone(), is_in_order);
         Self {
             sink: Sink {
                 witness,
@@ -100,6 +101,7 @@ impl ReceiverNode {
             progress: Progress::default(),
             held_bytes_max: 0,
             bound_bytes: plan.config.rx_total_bytes(),
+            has_key: plan.key.is_some(),
             ends_at: plan.ends_at,
             leaves_by: None,
             has_exited: false,
@@ -126,6 +128,7 @@ impl ReceiverNode {
                     .fail(&format!("the back end gave up: {fault}"));
             }
         };
+        self.check_reports();
         self.held_bytes_max = self
             .held_bytes_max
             .max(self.driver.endpoint.receiver().held_memory_bytes());
@@ -203,7 +206,7 @@ impl ReceiverNode {
             .counts(self.driver.io.endpoint());
         let damaged = witness.totals().damaged;
         let hidden = counts.tainted;
-        // What no checksum sees also spoils what is recovered with it.
+        // A bit error that no checksum detects also spoils what is recovered with it.
         let spoiled = if hidden > 0 {
             counters.recovered_sqns
         } else {
@@ -226,8 +229,18 @@ impl ReceiverNode {
         self.totals.borrow_mut().push(Totals {
             is_crashed,
             has_left: self.leaves_by.is_some(),
-            ..*witness.totals()
+            ..witness.final_totals()
         });
+    }
+
+    /// One with a key reports to senders that have it, and to no other.
+    fn check_reports(&self) {
+        let end = &self.driver.endpoint;
+        if let Some(reporter) = end.reporter().filter(|_| self.has_key) {
+            let all = end.receiver().sessions();
+            all.filter(|&session| reporter.is_reporting(session))
+                .for_each(|session| self.sink.witness.reports(session));
+        }
     }
 }
 
@@ -267,9 +280,10 @@ impl MessageSink for Sink {
             SessionEvent::Dropped { session, .. } => self.witness.dropped(session),
             SessionEvent::Reset { session } => self.witness.broken_off(session),
             SessionEvent::Expired { session } => self.witness.gone(session),
+            other => panic!("{other:?} is new: say what it means for the checks"),
         }
     }
 }
 
-/// Between two looks at whether the last words are out.
+/// Interval of checks whether the last messages are out.
 const LEAVE_POLL: Duration = Duration::from_millis(5);

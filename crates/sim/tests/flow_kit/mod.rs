@@ -11,7 +11,7 @@ use std::{
 };
 
 use base::{Instant, Io as _, RecvBatch};
-use delivery::{Policy, RateLimit, RegistryConfig, ReporterConfig};
+use delivery::{AudienceConfig, Policy, RateLimit, ReporterConfig};
 use driver::{
     Driver, Identity, MessageSink, Publisher, Receiving, Sending, SessionEvent, Subscriber,
 };
@@ -268,9 +268,9 @@ impl Sends {
             },
             combine: pgm::fec::combine,
         };
-        let mut registry = RegistryConfig::new(SESSION);
-        registry.policy = flow.policy;
-        let endpoint = Publisher::open(&sending, registry, now);
+        let mut audience = AudienceConfig::new(SESSION);
+        audience.policy = flow.policy;
+        let endpoint = Publisher::open(&sending, audience, now);
         Self {
             driver: Driver::new(io, endpoint, RecvBatch::new(4, 65_535)),
             flow: flow.clone(),
@@ -312,19 +312,19 @@ impl Sends {
     }
 
     fn sample(&self) -> Sample {
-        let (source, registry) = (
+        let (source, audience) = (
             self.driver.endpoint.source(),
-            self.driver.endpoint.registry(),
+            self.driver.endpoint.audience(),
         );
         let counters = source.counters();
-        let slot = registry.rate_limit().map(|limit| limit.slot);
+        let slot = audience.rate_limit().map(|limit| limit.slot);
         Sample {
             rate: source.rate(),
             packets: counters.odata_packets,
             repairs: counters.rdata_packets,
             wire_bytes: counters.wire_bytes,
-            limit: registry.rate_limit(),
-            limiting_host: registry
+            limit: audience.rate_limit(),
+            limiting_host: audience
                 .receivers()
                 .find(|receiver| Some(receiver.slot) == slot)
                 .map(|receiver| receiver.peer.ip()),

@@ -1,4 +1,4 @@
-//! What every vector form does alike: four rows at a time, whole vectors, then the tail.
+//! The part that all vector forms share: four rows at a time, whole vectors, then the tail.
 
 /// Panics when the slices of a call do not fit together: see [`super::Combine`].
 pub(super) fn check(rows: &[u8], stride: usize, coefficients: &[u8], inputs: &[&[u8]]) {
@@ -199,8 +199,8 @@ macro_rules! combine_in_blocks {
             }
         }
 
-        /// The vector that ends where the input ends, with zeros for all but its last `fresh`
-        /// bytes; of an input that is shorter than a vector, all of it and zeros behind.
+        /// The vector that ends where the input ends, with zeros in place of all except its last
+        /// `fresh` bytes; of an input that is shorter than a vector, all of it and zeros behind.
         #[target_feature(enable = $features)]
         fn last(input: &[u8], fresh: usize) -> Vector {
             match input.last_chunk() {

@@ -12,9 +12,9 @@
 //! ```
 //!
 //! Each input is read once for every four rows. By tables, one input after the other is added to
-//! them, and its tables stay in registers meanwhile; by matrices, of which many have room there,
-//! inputs of one length are added column by column, and the sums stay. A short input counts as if
-//! zeros followed, and costs only its own length.
+//! them, and its tables stay in registers; by matrices, of which many have room there, inputs of
+//! one length are added column by column, and the sums stay. A short input counts as if zeros
+//! followed, and costs only its own length.
 
 use std::fmt;
 

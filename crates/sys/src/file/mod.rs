@@ -3,7 +3,7 @@
 //! [`Directory`] is the only way in: names are relative, without `..`, and no symbolic link on the
 //! way is followed, also when someone puts one there at the wrong moment. The kernel checks that
 //! (`openat2`, `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`); where it is too old or a sandbox forbids
-//! the call, every component is opened by itself with the same effect.
+//! the call, components are opened one by one, with the same effect.
 //!
 //! ```text
 //! "a/b/file" ──> open "a/b" beneath, no links ──> operation on "file" in it, not following it
@@ -76,8 +76,8 @@ impl Directory {
         self.regular(path, OFlags::RDONLY)
     }
 
-    /// Opens whatever is at `path` for reading, without waiting, for who checks what it is
-    /// afterwards.
+    /// Opens whatever is at `path` for reading, without waiting; the caller checks afterwards what
+    /// it is.
     ///
     /// # Errors
     /// `NotFound`, or a link on the way.
@@ -320,7 +320,7 @@ impl Directory {
         self.beneath_by_steps(&names, flags, mode)
     }
 
-    /// Opens each component by itself, none of which may be a link.
+    /// Opens the components one by one, none of which may be a link.
     fn beneath_by_steps(
         &self,
         names: &[CString],
@@ -392,7 +392,7 @@ fn unusable(path: &Path) -> io::Error {
 }
 
 /// A kernel before 5.6 does not know the call; some sandboxes forbid it. A path that is forbidden
-/// for another reason is forbidden by the other way too.
+/// for another reason fails in the fallback too.
 fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -71,8 +71,8 @@ pub struct Space {
 
 impl Status {
     /// True when `user` owns the file and has kept the right to read it: an owner's own bits, not
-    /// the group's nor an access list, decide for the owner. Says nothing about the way there, nor
-    /// about filesystems that ask another host.
+    /// the group's nor an access list, decide for the owner. Proves nothing about the directories
+    /// above it, nor about network filesystems.
     #[must_use]
     pub const fn is_readable_by_owner(&self, user: u32) -> bool {
         self.owner == user && self.mode & OWNER_READS != 0
@@ -131,7 +131,7 @@ pub fn effective_user() -> u32 {
 
 /// The permission bits that this process's mask takes from every file it makes.
 ///
-/// **Cost**: reads a file of `/proc`; the call that tells the mask would change it.
+/// **Cost**: reads a file of `/proc`; the call that returns the mask would change it.
 ///
 /// # Errors
 /// When `/proc` does not tell (before Linux 4.7).

@@ -10,12 +10,12 @@ pub struct TokenBucket {
     /// Sent in one go after a pause, in bytes: one packet at least. GSO runs that are longer are
     /// segmented.
     pub burst_bytes: u32,
-    /// Kept waiting, in bytes; what comes beyond is dropped.
+    /// Bytes that may wait; packets beyond are dropped.
     pub queue_bytes: u32,
 }
 
 impl Rtnetlink {
-    /// Has the link send through `bucket`, in place of what it had.
+    /// Makes the link send through `bucket`, which replaces what it had.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, or when the kernel lacks `sch_tbf`.

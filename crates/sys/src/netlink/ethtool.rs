@@ -71,8 +71,8 @@ impl Ethtool {
             .map_err(|error| error.during(format!("switch {name} {word} on interface {index}")))
     }
 
-    /// Bits a second that a link carries, as its driver has it; none where that is not known, as
-    /// of a link that is down. A virtual cable names a rate that nothing holds it to.
+    /// Bits a second that a link carries, as its driver has it; none where that is not known, as of
+    /// a link that is down. A virtual cable names a rate that it does not keep to.
     ///
     /// # Errors
     /// When the link does not exist, or its driver has no such thing as a speed.
@@ -124,10 +124,10 @@ impl Ethtool {
         Ok((queues > 0).then_some(queues))
     }
 
-    /// Has a link use so many queues, each way.
+    /// Sets the number of queues that a link uses in each direction.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN; when the driver has not so many, or none of one kind for each way.
+    /// Without CAP_NET_ADMIN; when the driver has fewer, or cannot set both directions.
     pub fn set_queues(&mut self, index: u32, queues: u32) -> Result<(), NetlinkError> {
         let mut request = Request::new(self.family, 0);
         request.fixed(&header(CHANNELS_SET));

@@ -85,7 +85,7 @@ impl Request {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    /// Has the kernel confirm this request, where several are sent together.
+    /// Makes the kernel confirm this request, where several are sent together.
     pub fn want_acknowledgement(&mut self) {
         let flags = u16::from_ne_bytes([self.bytes[6], self.bytes[7]]) | ACKNOWLEDGE;
         self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());

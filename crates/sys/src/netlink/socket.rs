@@ -1,6 +1,6 @@
 //! A blocking netlink socket: one request, its replies, its acknowledgement.
 //!
-//! It knows no message family; the typed faces are beside it. The socket belongs to the network
+//! It knows no message family; the neighbouring modules do. The socket belongs to the network
 //! namespace of the thread that opened it and may be used from any other thread.
 
 use std::{
@@ -216,7 +216,7 @@ impl NetlinkError {
         }
     }
 
-    /// The same failure, told as the failure of `operation`.
+    /// The same failure, reported as the failure of `operation`.
     #[must_use]
     pub fn during(mut self, operation: impl Into<String>) -> Self {
         self.operation = operation.into();
@@ -248,7 +248,7 @@ impl fmt::Display for NetlinkError {
             }
             Cause::Malformed(malformed) => write!(f, "malformed netlink reply: {malformed}"),
             Cause::Missing => f.write_str("there is no such object"),
-            Cause::Unstable => f.write_str("it changes faster than it can be read"),
+            Cause::Unstable => f.write_str("the kernel's list changes faster than it can be read"),
         }
     }
 }

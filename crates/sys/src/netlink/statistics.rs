@@ -37,7 +37,7 @@ impl LinkStatistics {
         self.rx_dropped + self.rx_missed + self.rx_fifo
     }
 
-    /// What was counted since `earlier`; zero where a counter was reset meanwhile.
+    /// What was counted since `earlier`; zero where a counter was reset since.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -163,8 +163,8 @@ impl Block<'_> {
             let header = unsafe { ring.mapping.bytes(start, HEADER_LEN) };
             let (header, next_offset) = parse(header);
             *next = start.saturating_add(next_offset);
-            // The kernel wrote it on another processor: without the hint, every packet waits for
-            // its header to come from there. Packets of one load are of one size, mostly.
+            // The kernel wrote it on another processor: without the hint, reading each packet waits
+            // for its header to arrive from there. Packets of one load are of one size, mostly.
             let ahead = next.saturating_add(next_offset.saturating_mul(AHEAD));
             ring.mapping.prefetch(ahead);
             ring.mapping.prefetch(ahead.saturating_add(64));

@@ -12,7 +12,7 @@ pub struct RawPacket<'a> {
     pub wire_len: u32,
     /// When it was received: nanoseconds since 1970, by the clock that `stamp_source` names.
     pub stamp_ns: u64,
-    /// Who took the stamp.
+    /// What took the stamp.
     pub stamp_source: StampSource,
     /// Number of the interface.
     pub interface: u32,
@@ -26,7 +26,7 @@ pub struct RawPacket<'a> {
     pub is_tag_restored: bool,
 }
 
-/// Who took a packet's time stamp.
+/// What took a packet's time stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StampSource {
     /// The kernel, CLOCK_REALTIME.
@@ -69,7 +69,7 @@ pub enum Checksum {
     /// Nothing.
     #[default]
     Unknown,
-    /// It was not filled in: the packet never left the machine, or the adapter would fill it in.
+    /// It was not filled in: the packet never left the machine, or the adapter was to fill it in.
     Missing,
     /// The kernel or the adapter has found it right.
     Valid,

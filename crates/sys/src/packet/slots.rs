@@ -1,4 +1,4 @@
-//! How a ring of slots is asked for, the same in both directions.
+//! Makes a ring of slots, the same way in both directions.
 
 use std::{io, os::fd::BorrowedFd};
 

@@ -100,7 +100,7 @@ impl PacketSocket {
         })
     }
 
-    /// Has the kernel describe with each packet what an adapter was to do to it (GSO, checksum),
+    /// Makes the kernel describe with each packet what an adapter was to do to it (GSO, checksum),
     /// and lets packets be sent that way. To be called before a ring is made.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// Has the kernel keep only the first `bytes` of each packet.
+    /// Makes the kernel keep only the first `bytes` of each packet.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -150,7 +150,7 @@ impl PacketSocket {
         self.attach_filter(&keep_all(bytes))
     }
 
-    /// Has the kernel keep only packets that `program` returns a length for, cut to that length.
+    /// Makes the kernel keep only packets that `program` returns a length for, cut to that length.
     /// Those it rejects are counted nowhere.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl PacketSocket {
         Ok(bind(&self.fd, &RawAddress::of_link(interface, protocol))?)
     }
 
-    /// Has the interface receive what is addressed to others, until the socket is closed.
+    /// Makes the interface receive what is addressed to others, until the socket is closed.
     ///
     /// # Errors
     /// When the interface does not exist.
@@ -201,7 +201,7 @@ impl PacketSocket {
         )
     }
 
-    /// Has the kernel keep every packet, whole.
+    /// Makes the kernel keep every packet, whole.
     ///
     /// # Errors
     /// ENOENT when there was no filter.
@@ -244,7 +244,7 @@ impl PacketSocket {
     /// # Errors
     /// Never in practice.
     pub fn take_drops(&self) -> io::Result<SocketDrops> {
-        // The last one comes from a ring of blocks alone.
+        // Only a ring of blocks reports the last one.
         let counts = int_options(self.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
         let [seen, dropped, freezes] = counts.map(c_int::cast_unsigned);
         Ok(SocketDrops {
@@ -275,7 +275,7 @@ impl PacketSocket {
         Ok(sockopt::socket_recv_buffer_size(&self.fd)? / 2)
     }
 
-    /// Has each received packet come with its VLAN tag and checksum state.
+    /// Makes each received packet come with its VLAN tag and checksum state.
     ///
     /// # Errors
     /// Never in practice.
@@ -323,8 +323,8 @@ impl PacketSocket {
         }
     }
 
-    /// Waits until there is room to send, at most `limit`; false when that has passed. Nobody
-    /// waits between calls, so that the kernel has nobody to wake for each frame that has left.
+    /// Waits until there is room to send, at most `limit`; false when that has passed. No thread
+    /// waits between calls, so the kernel wakes none for each frame that has left.
     ///
     /// # Errors
     /// When the wait is refused; a signal is no error.
@@ -355,7 +355,7 @@ impl AsRawFd for PacketSocket {
     }
 }
 
-/// What came beside a received packet.
+/// What the kernel reports with a received packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Auxiliary {
     status: u32,

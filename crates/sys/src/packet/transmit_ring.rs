@@ -33,10 +33,10 @@ pub struct TransmitRing {
     slots: usize,
     /// The next to be written.
     at: usize,
-    /// Frames written since the kernel was told.
+    /// Frames written since the last flush.
     untold: usize,
     refused: u64,
-    /// Of the frames not told of when the kernel refused one, that one.
+    /// The refused one among the frames whose fate is unknown when the kernel refuses one.
     refused_at: Option<usize>,
 }
 
@@ -78,7 +78,7 @@ impl TransmitRing {
         Some(TransmitSlot { ring: self, start })
     }
 
-    /// Has the kernel send what was written; gives the bytes it took. It may take less than all:
+    /// Makes the kernel send what was written; gives the bytes it took. It may take less than all:
     /// call again when the socket is writable.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl TransmitRing {
         self.refused
     }
 
-    /// Which frame was refused since this was asked last: its place, from 0, among those that were
+    /// The frame that was refused since the last call: its place, from 0, among those that were
     /// [`TransmitRing::waiting`] before the flush.
     pub const fn take_refused(&mut self) -> Option<usize> {
         self.refused_at.take()

@@ -6,8 +6,8 @@
 //! redirect to sockets[queue], or to the host ---none-> take the stamp off, count as passed
 //! count as redirected, for the queue
 //! ```
-//! Counting in the program is what lets an account close: the sockets count what they drop, and
-//! nobody else counts what was given to them.
+//! Counting in the program is what lets an account close: the sockets count only what they drop,
+//! and nothing else counts what they were given.
 
 use std::{
     io,
@@ -42,7 +42,7 @@ pub struct XdpRedirect {
 }
 
 impl XdpRedirect {
-    /// Has the kernel accept the program, for an interface of `queues` receive queues.
+    /// Makes the kernel accept the program, for an interface of `queues` receive queues.
     ///
     /// # Errors
     /// EPERM without CAP_BPF and CAP_NET_ADMIN (CAP_SYS_ADMIN before Linux 5.8) in the machine's

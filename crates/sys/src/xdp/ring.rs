@@ -133,7 +133,7 @@ impl FillRing {
         self.ring.producer().store(self.at, Ordering::Release);
     }
 
-    /// True when the driver sleeps until it is told that there are chunks.
+    /// True when the driver sleeps until it is woken because there are chunks.
     #[inline]
     pub(super) fn wants_call(&self) -> bool {
         let flags = self.ring.flags_at.map(|at| self.ring.mapping.word(at));

@@ -86,7 +86,7 @@ pub struct XdpDrops {
 pub struct XdpSocket {
     receive: ReceiveRing,
     fill: FillRing,
-    // The kernel holds the pages of its own; they are unmapped last all the same.
+    // The kernel pins the pages itself; they are unmapped last anyway.
     socket: OwnedFd,
     memory: Mapping,
     spec: XdpSpec,
@@ -116,7 +116,7 @@ impl XdpSocket {
             tx_metadata_len: 0,
         };
         set_xdp_umem_reg(&socket, region)?;
-        // Room for every chunk in either ring: then the one cause of a drop is that none is free.
+        // Either ring has room for every chunk, so a frame is dropped only when no chunk is free.
         let entries = spec.chunks.next_power_of_two();
         set_xdp_umem_fill_ring_size(&socket, entries)?;
         // Nothing is sent; the kernel wants it nonetheless.
@@ -164,8 +164,8 @@ impl XdpSocket {
     /// # Errors
     /// When a driver that sleeps cannot be woken.
     ///
-    /// **Cost**: no system call and no copy; but for a frame longer than a chunk a copy, and for a
-    /// driver that sleeps for want of chunks a call.
+    /// **Cost**: no system call and no copy, except a copy for a frame longer than a chunk, and a
+    /// call for a driver that sleeps because it has no chunks.
     pub fn read(
         &mut self,
         limit: u32,
@@ -244,7 +244,7 @@ impl XdpSocket {
             return self.give_long(visit);
         }
         if self.receive.len() > 1 {
-            // Written by another processor, as a rule: fetched while this one is worked on.
+            // Another processor usually wrote it: it is fetched while this one is handled.
             let next = self.receive.peek(1).at as usize;
             self.memory.prefetch(next.saturating_sub(STAMP_BYTES));
             self.memory.prefetch(next);

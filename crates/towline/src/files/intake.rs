@@ -2,14 +2,20 @@
 
 use std::{fmt, io::Write, path::PathBuf, sync::Arc};
 
-use delivery::{Decline, Intake, Offer, Plan, Sender, Store, StoreEvent};
+use delivery::{Decline, Intake, Manifest, Offer, Sender, Store, StoreEvent};
 use net::{Existing, FileStore, StoreOptions};
 use wire::object::ErrorCode;
 
-use super::stream::StreamStore;
+use super::{MemoryFiles, memory::MemoryStore, stream::StreamStore};
 use crate::sources::Sources;
 
+/// Makes the store of each transfer that is offered, or declines it. A store that does its work on
+/// a thread of its own wakes the receiver by its [`crate::Waker`] when there is an event.
+pub type OwnStores =
+    Box<dyn FnMut(&Sender, &Offer) -> Result<Box<dyn Store + Send>, Decline> + Send>;
+
 /// Where received files go.
+#[non_exhaustive]
 pub enum Target {
     /// Beneath a directory, which is made when it is not there.
     Directory {
@@ -20,6 +26,10 @@ pub enum Target {
     },
     /// One file, to a stream, when all of it is verified. A tree is refused.
     Stream(Box<dyn Write + Send>),
+    /// Into memory, when all of a transfer is verified.
+    Memory(MemoryFiles),
+    /// To stores of the caller's own.
+    Own(OwnStores),
 }
 
 impl fmt::Debug for Target {
@@ -27,17 +37,31 @@ impl fmt::Debug for Target {
         match self {
             Self::Directory { path, .. } => f.debug_tuple("Directory").field(path).finish(),
             Self::Stream(_) => f.write_str("Stream"),
+            Self::Memory(files) => f.debug_tuple("Memory").field(files).finish(),
+            Self::Own(_) => f.write_str("Own"),
         }
     }
 }
 
 /// The store of one transfer.
-#[derive(Debug)]
+#[non_exhaustive]
 pub enum ReceiverStore {
     /// Beneath a directory.
     Files(Box<FileStore>),
     /// To a stream.
     Stream(Box<StreamStore>),
+    /// Into memory, or to a store of the caller's own.
+    Own(Box<dyn Store + Send>),
+}
+
+impl fmt::Debug for ReceiverStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Files(_) => "Files",
+            Self::Stream(_) => "Stream",
+            Self::Own(_) => "Own",
+        })
+    }
 }
 
 impl ReceiverStore {
@@ -45,13 +69,14 @@ impl ReceiverStore {
         match self {
             Self::Files(store) => store.as_mut(),
             Self::Stream(store) => store.as_mut(),
+            Self::Own(store) => store.as_mut(),
         }
     }
 }
 
 impl Store for ReceiverStore {
-    fn prepare(&mut self, plan: &Arc<Plan>) {
-        self.store().prepare(plan);
+    fn prepare(&mut self, manifest: &Arc<Manifest>) {
+        self.store().prepare(manifest);
     }
 
     #[inline]
@@ -59,6 +84,7 @@ impl Store for ReceiverStore {
         match self {
             Self::Files(store) => store.write(offset, bytes),
             Self::Stream(store) => store.write(offset, bytes),
+            Self::Own(store) => store.write(offset, bytes),
         }
     }
 
@@ -66,6 +92,7 @@ impl Store for ReceiverStore {
         match self {
             Self::Files(store) => store.is_behind(),
             Self::Stream(store) => store.is_behind(),
+            Self::Own(store) => store.is_behind(),
         }
     }
 
@@ -86,12 +113,14 @@ impl Store for ReceiverStore {
     }
 }
 
-/// Takes plans of those who may send, into the target.
+/// Takes manifests of those who may send, into the target.
 #[derive(Debug)]
 pub struct FileIntake {
     pub(super) sources: Sources,
     pub(super) target: Target,
     pub(super) is_stream_taken: bool,
+    /// Where a stream is kept until all of it is verified.
+    pub(super) spool: Option<PathBuf>,
     pub(super) waker: Arc<net::Waker>,
 }
 
@@ -102,7 +131,7 @@ impl Intake for FileIntake {
         self.sources.admit(sender.address.ip())
     }
 
-    fn accept(&mut self, _sender: &Sender, _offer: &Offer) -> Result<ReceiverStore, Decline> {
+    fn accept(&mut self, sender: &Sender, offer: &Offer) -> Result<ReceiverStore, Decline> {
         let waker = Arc::clone(&self.waker);
         let notify = move || waker.wake();
         match &mut self.target {
@@ -118,14 +147,19 @@ impl Intake for FileIntake {
                 })?;
                 Ok(ReceiverStore::Files(Box::new(store)))
             }
+            Target::Memory(files) => {
+                let store = MemoryStore::new(files.clone());
+                Ok(ReceiverStore::Own(Box::new(store)))
+            }
+            Target::Own(stores) => stores(sender, offer).map(ReceiverStore::Own),
             Target::Stream(_) if self.is_stream_taken => Err(Decline {
                 code: ErrorCode::Limit,
-                text: "this receiver prints one file, and has begun with another".to_owned(),
+                text: "this receiver takes one file, and has already begun with another".to_owned(),
             }),
             Target::Stream(out) => {
                 self.is_stream_taken = true;
                 let out = std::mem::replace(out, Box::new(std::io::sink()));
-                let store = StreamStore::new(out, Arc::new(notify));
+                let store = StreamStore::new(out, self.spool.clone(), Arc::new(notify));
                 Ok(ReceiverStore::Stream(Box::new(store)))
             }
         }

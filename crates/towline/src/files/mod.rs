@@ -3,10 +3,16 @@
 
 use std::time::Duration;
 
-use delivery::SlowPolicy;
+use delivery::{
+    SlowPolicy,
+    parameters::{JOIN_TIMEOUT, PROGRESS_TIMEOUT, SETTLE_TIME},
+};
 
 mod intake;
-pub use intake::{FileIntake, ReceiverStore, Target};
+pub use intake::{FileIntake, OwnStores, ReceiverStore, Target};
+
+mod memory;
+pub use memory::{MemoryFile, MemoryFiles};
 
 mod receiver;
 pub use receiver::{FileReceiver, FileReceiverBuilder, FileReceiverState};
@@ -23,15 +29,18 @@ pub use set::{FileSet, FileSetBuilder, FileSetEntry, FileSums, Spool};
 mod stream;
 pub use stream::StreamStore;
 
-/// Whom a sender of files waits for, and how long.
+/// The receivers that a sender of files waits for, and how long.
 #[derive(Clone, Debug)]
 pub struct Expectation {
-    /// Receivers that must prove delivery; 0 for whoever has joined at the deadline.
+    /// Receivers that must prove delivery, the first to join; 0 for all that join.
     pub receivers: u32,
     /// Their names; when there are any, only these are waited for and their number counts.
     pub names: Vec<String>,
     /// How long to wait for them to join.
     pub join_timeout: Duration,
+    /// For all that join: begin when nobody new has joined for this long, and count whoever joins
+    /// later as well. `None`: begin after [`Expectation::join_timeout`], with those who are there.
+    pub settle: Option<Duration>,
     /// A receiver without progress for so long is given up.
     pub progress_timeout: Duration,
     /// What is done about one that holds all others back.
@@ -39,13 +48,15 @@ pub struct Expectation {
 }
 
 impl Default for Expectation {
-    /// One receiver, 30 s for it to come and 30 s for it to move, and all at its pace.
+    /// All that are there, at least one: 10 s for the first to come, 300 ms for the next, 30 s for
+    /// each to move, and all at the pace of the slowest.
     fn default() -> Self {
         Self {
-            receivers: 1,
+            receivers: 0,
             names: Vec::new(),
-            join_timeout: Duration::from_secs(30),
-            progress_timeout: Duration::from_secs(30),
+            join_timeout: JOIN_TIMEOUT,
+            settle: Some(SETTLE_TIME),
+            progress_timeout: PROGRESS_TIMEOUT,
             slow: SlowPolicy::Wait,
         }
     }

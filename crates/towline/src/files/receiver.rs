@@ -10,14 +10,17 @@ use std::{
 };
 
 use base::Io as _;
-use delivery::{ObjectReceiverConfig, ObjectReceiverEvent, PlanReceiverConfig, ReceiverProgress};
+use delivery::{
+    ObjectReceiverConfig, ObjectReceiverEvent, ReceiverProgress, TransferReceiver,
+    TransferReceiverConfig, parameters::GIVE_UP_AFTER,
+};
 use driver::ObjectReceiver;
 use net::{Existing, SystemError};
 
-use super::{FileIntake, Target};
+use super::{FileIntake, FileSetEntry, FileSums, ReceiverStore, Target};
 use crate::{
     Allowed, Error, Snapshot,
-    session::{Count, End, SessionBuilder, default_name, face, random_u64},
+    session::{Count, End, OwnName, SessionBuilder, default_name, face, random_u64},
     sources::Sources,
     trace,
     transfer::transfer,
@@ -31,6 +34,7 @@ pub struct FileReceiverBuilder {
     allowed: Vec<Allowed>,
     is_serving: bool,
     patience: Duration,
+    spool: Option<PathBuf>,
 }
 
 impl FileReceiverBuilder {
@@ -52,10 +56,18 @@ impl FileReceiverBuilder {
 
     /// How long a transfer that has begun waits for its sender to come back, when the connection to
     /// it is lost or it has given this receiver up; at least 30 s, the default. A sender that sends
-    /// the same files again, also after a restart, goes on with what is held.
+    /// the same files again, also after a restart, continues with what is held.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = self.patience.max(patience);
+        self
+    }
+
+    /// Where a stream is kept until all of it is verified. Default: the system's directory for
+    /// temporary files (`$TMPDIR`).
+    #[must_use]
+    pub fn spool(mut self, directory: Option<PathBuf>) -> Self {
+        self.spool = directory;
         self
     }
 
@@ -78,31 +90,36 @@ impl FileReceiverBuilder {
             &opened.adapter,
             opened.local,
         )?;
-        let mut own = std::process::id().to_string();
-        if let Target::Directory { path, .. } = &self.target {
-            make_directory(path)?;
-            own = name_of(path);
-        }
-        let name = self.session.name.unwrap_or_else(|| default_name(&own));
+        let mut own_name = None;
+        let own = match &self.target {
+            Target::Directory { path, .. } => {
+                make_directory(path)?;
+                default_name(&name_of(path))
+            }
+            _ => own_name.insert(OwnName::take()).to_string(),
+        };
+        let name = self.session.name.unwrap_or(own);
         let intake = FileIntake {
             sources,
             target: self.target,
             is_stream_taken: false,
+            spool: self.spool,
             waker: Arc::new(opened.io.inner().waker()?),
         };
-        let mut plan = PlanReceiverConfig::new(name, random_u64()?);
-        plan.key = self.session.key;
-        plan.give_up_after = self.patience;
+        let mut manifest = TransferReceiverConfig::new(name, random_u64()?);
+        manifest.key = self.session.key;
+        manifest.give_up_after = self.patience;
         let config = if self.is_serving {
-            ObjectReceiverConfig::serving(plan)
+            ObjectReceiverConfig::serving(manifest)
         } else {
-            ObjectReceiverConfig::single(plan)
+            ObjectReceiverConfig::single(manifest)
         };
         let now = opened.io.now();
         let endpoint = ObjectReceiver::open(&receiving, config, intake, now);
         Ok(FileReceiver {
             end: opened.end(endpoint),
             is_idle: false,
+            own_name,
         })
     }
 }
@@ -121,11 +138,13 @@ fn name_of(directory: &Path) -> String {
 }
 
 /// Receives transfers into a directory, or one file to a stream.
-#[derive(Debug)]
 pub struct FileReceiver {
     end: End<ObjectReceiver<FileIntake>>,
     /// The last turn found nothing to do.
     is_idle: bool,
+    /// The name it took for itself, where neither its owner nor its directory gave it one.
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    own_name: Option<OwnName>,
 }
 
 /// Where a receiver stands: each transfer under way, by its number.
@@ -140,7 +159,8 @@ impl FileReceiver {
             target,
             allowed: Vec::new(),
             is_serving: false,
-            patience: PATIENCE_MIN,
+            patience: GIVE_UP_AFTER,
+            spool: None,
         }
     }
 
@@ -181,7 +201,7 @@ impl FileReceiver {
     pub fn progress(&self) -> FileReceiverState {
         let transfers = self.end.driver.endpoint.transfers().iter();
         transfers
-            .map(|(number, _, plan)| (number, plan.progress()))
+            .map(|(number, _, manifest)| (number, manifest.progress()))
             .collect()
     }
 
@@ -190,13 +210,33 @@ impl FileReceiver {
     #[must_use]
     pub fn only_entry(&self, transfer: u32) -> Option<&OsStr> {
         let mut transfers = self.end.driver.endpoint.transfers().iter();
-        let (_, _, plan) = transfers.find(|(number, _, _)| *number == transfer)?;
-        let mut tops = plan.plan()?.entries();
+        let (_, _, manifest) = transfers.find(|(number, _, _)| *number == transfer)?;
+        let mut tops = manifest.manifest()?.entries();
         let mut tops = tops.by_ref().filter(|entry| !entry.path.contains(&b'/'));
         match (tops.next(), tops.next()) {
             (Some(only), None) => Some(OsStr::from_bytes(only.path)),
             _ => None,
         }
+    }
+
+    /// Every file, directory and link that a transfer brings, by their paths; `None` while that is
+    /// not known, and after [`ObjectReceiverEvent::Left`].
+    pub fn entries(&self, transfer: u32) -> Option<impl Iterator<Item = FileSetEntry<'_>>> {
+        let manifest = self.receiver(transfer)?.manifest()?;
+        Some(manifest.entries().map(FileSetEntry::of))
+    }
+
+    /// The checksums of a transfer's files, by their paths; `None` while not all of it is there,
+    /// and after [`ObjectReceiverEvent::Left`].
+    #[must_use]
+    pub fn sums(&self, transfer: u32) -> Option<FileSums> {
+        self.receiver(transfer)?.file_roots().map(FileSums::new)
+    }
+
+    fn receiver(&self, number: u32) -> Option<&TransferReceiver<ReceiverStore>> {
+        let mut transfers = self.end.driver.endpoint.transfers().iter();
+        let (_, _, receiver) = transfers.find(|(it, _, _)| *it == number)?;
+        Some(receiver)
     }
 
     /// Gives every transfer up; the senders are told why. What is staged is kept.
@@ -228,12 +268,12 @@ impl Count for ObjectReceiver<FileIntake> {
         snapshot.add(self.receiver().counters());
         snapshot.add(self.drops());
         snapshot.add(self.transfers().counters());
-        snapshot.add(&self.transfers().plan_counters());
+        snapshot.add(&self.transfers().transfer_counters());
     }
 }
 
-/// What a wake-up for each of a sender's runs costs is better spent on receiving: a file is there
-/// when all of it is.
+/// Waking up for each of a sender's runs would cost time that receiving needs: only the whole file
+/// matters.
 const COALESCE_MAX: Duration = Duration::from_micros(1_500);
 
 /// Finds out whether `path` is a directory or can become one, and makes nothing.
@@ -259,7 +299,8 @@ fn make_directory(path: &Path) -> Result<(), Error> {
     let failed =
         |error: &io::Error| SystemError::system("write into", path.display(), error).advise(remedy);
     fs::create_dir_all(path).map_err(|error| failed(&error))?;
-    // Where the store stages what arrives: nobody takes what a kill leaves there for received.
+    // The store's staging directory: a file that a kill leaves there is not mistaken for a received
+    // one.
     let staging = path.join(".towline");
     let made = fs::DirBuilder::new().mode(0o700).create(&staging);
     let proven = match made {
@@ -272,12 +313,8 @@ fn make_directory(path: &Path) -> Result<(), Error> {
     // Stays while a transfer is staged in it, now or for a later attempt.
     drop(fs::remove_dir(&staging));
     match proven {
-        // A transfer beside this one has just ended and taken the directory away: it could write.
+        // Another transfer has just ended and removed the directory, so it was writable.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         proven => Ok(proven.map_err(|error| failed(&error))?),
     }
 }
-
-/// As a plan receiver waits without being told: shorter, a connection that is slow to come would
-/// look like a sender that does not answer.
-const PATIENCE_MIN: Duration = Duration::from_secs(30);

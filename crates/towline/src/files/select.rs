@@ -1,7 +1,8 @@
-//! Which paths of a tree are sent: ordered rules in the manner of rsync.
+//! Which paths of a tree are sent: ordered rules in the manner of rsync. What was named to be sent
+//! is sent, whatever the rules say: they are about what is in it.
 //!
 //! It does not look at the disk. The first rule that matches a path decides; a path that none
-//! matches is sent. Nothing below an excluded directory is looked at, so `--exclude '*'` after an
+//! matches is sent. Nothing below an excluded directory is looked at, so excluding `*` after an
 //! include needs the directories on the way included too.
 //!
 //! | pattern | matches |
@@ -9,7 +10,7 @@
 //! | `*.o` | the last component, anywhere |
 //! | `build/` | the same, directories only |
 //! | `doc/*.txt` | the end of a path; `*`, `?` and `[...]` do not match a `/` |
-//! | `/tree/*.c` | the whole path as it is delivered, beginning with the name given to send |
+//! | `/tree/*.c` | the whole path as it is delivered |
 //! | `**` | any number of components |
 
 use std::path::Path;

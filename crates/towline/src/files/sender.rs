@@ -1,9 +1,9 @@
 //! The sender of files: it waits for every receiver's proof.
 
 use base::Io as _;
-use delivery::{PlanOutcome, PlanSenderConfig, PlanSenderEvent};
+use delivery::{TransferOutcome, TransferSenderConfig, TransferSenderEvent};
 use driver::ObjectSender;
-use net::FileContent;
+use net::{FileContent, SystemError};
 use pgm::Config;
 use wire::object::ErrorCode;
 
@@ -16,7 +16,6 @@ use crate::{
 };
 
 /// Sends files and trees to everyone in a group.
-#[derive(Debug)]
 pub struct FileSender {
     end: End<ObjectSender<FileContent>>,
     /// The last turn found nothing to do.
@@ -27,27 +26,35 @@ impl FileSender {
     /// Opens a session for `files`. Nothing is sent before [`FileSender::turn`].
     ///
     /// # Errors
-    /// Parameters that contradict each other, an interface that cannot be used, or what the system
-    /// refused.
+    /// Parameters that contradict each other, a name that is expected twice, an interface that
+    /// cannot be used, or what the system refused.
     pub fn open(
         session: &SessionBuilder,
         files: FileSet,
         expectation: &Expectation,
     ) -> Result<Self, Error> {
-        let (plan, content, notes) = files.into_parts();
+        let mut names = expectation.names.iter();
+        while let Some(name) = names.next() {
+            if names.as_slice().contains(name) {
+                let cause = "it is expected twice, and a session has one receiver of a name";
+                return Err(SystemError::refused("expect", name, cause).into());
+            }
+        }
+        let (manifest, content, notes) = files.into_parts();
         let (mut opened, sending) = session.open_sending()?;
         if sending.config.tx_window_bytes() != Config::default().tx_window_bytes() {
             let text = "tx_window_bytes is of messages and changes nothing here: the window of a \
                         sender of files is object_window_bytes";
             opened.warnings.push(text.to_owned());
         }
-        let mut config = PlanSenderConfig::new(sending.identity.session, expectation.receivers);
+        let mut config = TransferSenderConfig::new(sending.identity.session, expectation.receivers);
         config.join_timeout = expectation.join_timeout;
+        config.settle = expectation.settle;
         config.progress_timeout = expectation.progress_timeout;
         config.slow = expectation.slow;
         config.key.clone_from(&session.key);
         config.expected_names.clone_from(&expectation.names);
-        let endpoint = ObjectSender::open(&sending, config, plan, content, opened.io.now());
+        let endpoint = ObjectSender::open(&sending, config, manifest, content, opened.io.now());
         let mut end = opened.end(endpoint);
         end.warnings.extend(notes);
         Ok(Self {
@@ -66,8 +73,8 @@ impl FileSender {
     }
 
     /// What happened to a receiver or the transfer.
-    pub fn pop_event(&mut self) -> Option<PlanSenderEvent> {
-        let event = self.end.driver.endpoint.plan_mut().pop_event()?;
+    pub fn pop_event(&mut self) -> Option<TransferSenderEvent> {
+        let event = self.end.driver.endpoint.transfer_mut().pop_event()?;
         trace::sending(&event);
         Some(event)
     }
@@ -78,39 +85,43 @@ impl FileSender {
         self.end
             .driver
             .endpoint
-            .plan_mut()
+            .transfer_mut()
             .cancel(now, ErrorCode::Cancelled, text);
     }
 
     /// The checksums of all files, once every byte was read.
     #[must_use]
     pub fn sums(&self) -> Option<FileSums> {
-        let plan = self.end.driver.endpoint.plan();
-        plan.file_roots().map(FileSums::new)
+        let manifest = self.end.driver.endpoint.transfer();
+        manifest.file_roots().map(FileSums::new)
     }
 
     /// How many files are sent.
     #[must_use]
     pub fn file_count(&self) -> usize {
-        self.end.driver.endpoint.plan().plan().files().len()
+        self.end.driver.endpoint.transfer().manifest().files().len()
     }
 
-    /// Where every receiver stands; final after [`PlanSenderEvent::Finished`].
+    /// Where every receiver stands; final after [`TransferSenderEvent::Finished`].
     #[must_use]
-    pub fn outcome(&self) -> PlanOutcome {
-        self.end.driver.endpoint.plan().outcome()
+    pub fn outcome(&self) -> TransferOutcome {
+        self.end.driver.endpoint.transfer().outcome()
     }
 }
 
 face!(FileSender);
 
-transfer!(FileSender, PlanSenderEvent, PlanOutcome, outcome);
+transfer!(FileSender, TransferSenderEvent, TransferOutcome, outcome);
 
 impl Count for ObjectSender<FileContent> {
     fn count(&self, snapshot: &mut Snapshot) {
         snapshot.add(self.source().counters());
         snapshot.add(self.drops());
-        snapshot.add(self.plan().counters());
-        snapshot.set_receivers(self.plan().receiver_count());
+        snapshot.add(self.transfer().counters());
+        snapshot.set_receivers(self.transfer().receiver_count());
+        let unsent = self.source().unsent();
+        if let Some(hold) = self.transfer().hold(unsent - 1) {
+            snapshot.set_behind(unsent.saturating_sub(hold));
+        }
     }
 }

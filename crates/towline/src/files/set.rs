@@ -2,29 +2,38 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs,
+    fmt, fs,
     io::{self, Read, Write as _},
     os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use delivery::{Content as _, Hash, Plan};
+use delivery::{Content as _, Hash, Manifest};
 use net::{FileContent, SystemError, Tree, TreeSource};
-use wire::object::EntryKind;
+use wire::object::{EntryKind, EntryRef};
 
 use super::Selection;
 use crate::{Error, session::random_u64};
 
 /// Describes a [`FileSet`].
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct FileSetBuilder {
     sources: Vec<TreeSource>,
     selection: Selection,
 }
 
+impl fmt::Debug for FileSetBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileSetBuilder")
+            .field("sources", &self.sources.len())
+            .finish_non_exhaustive()
+    }
+}
+
 impl FileSetBuilder {
-    /// Adds a file or directory, delivered under its last component.
+    /// Adds a file or directory, delivered under its last component; with a slash behind it, what
+    /// is in the directory, each under its own name.
     #[must_use]
     pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
         self.sources.push(TreeSource::Path(path.into()));
@@ -51,18 +60,32 @@ impl FileSetBuilder {
     ///
     /// # Errors
     /// What cannot be read, the first ten by name; two sources of the same name; a name that cannot
-    /// be delivered.
+    /// be delivered; nothing to send, because there is nothing or because no file matches.
     pub fn read(self) -> Result<FileSet, Error> {
         let selection = self.selection;
+        let mut has_left_out = false;
         let tree = Tree::select(self.sources, |path, is_directory| {
-            selection.takes(path, is_directory)
+            let is_taken = selection.takes(path, is_directory);
+            has_left_out |= !is_taken;
+            is_taken
         })?;
-        Ok(FileSet { tree })
+        let is_content = |entry: EntryRef<'_>| entry.kind != EntryKind::Directory;
+        let has_content = tree.manifest.entries().any(is_content);
+        let entry_count = tree.manifest.entries().len();
+        let cause = match entry_count {
+            _ if has_content => return Ok(FileSet { tree }),
+            _ if has_left_out => "no file matches the patterns".to_owned(),
+            0 if tree.notes.is_empty() => "nothing is named, or it is empty".to_owned(),
+            0 => tree.notes.join("; "),
+            // Directories alone may be what is wanted.
+            _ => return Ok(FileSet { tree }),
+        };
+        let error = SystemError::refused("send", "nothing", cause);
+        Err(error.advise("name at least one file").into())
     }
 }
 
 /// Files, directories and links, found and readable: what a [`crate::FileSender`] sends.
-#[derive(Debug)]
 pub struct FileSet {
     tree: Tree,
 }
@@ -78,6 +101,25 @@ pub struct FileSetEntry<'a> {
     pub path: &'a Path,
 }
 
+impl<'a> FileSetEntry<'a> {
+    pub(super) fn of(entry: EntryRef<'a>) -> Self {
+        Self {
+            kind: entry.kind,
+            bytes: entry.size,
+            path: Path::new(OsStr::from_bytes(entry.path)),
+        }
+    }
+}
+
+impl fmt::Debug for FileSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileSet")
+            .field("files", &self.file_count())
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
 impl FileSet {
     /// Starts to describe one.
     #[must_use]
@@ -87,23 +129,19 @@ impl FileSet {
 
     /// Everything in it, in depth-first order.
     pub fn entries(&self) -> impl Iterator<Item = FileSetEntry<'_>> {
-        self.tree.plan.entries().map(|entry| FileSetEntry {
-            kind: entry.kind,
-            bytes: entry.size,
-            path: Path::new(OsStr::from_bytes(entry.path)),
-        })
+        self.tree.manifest.entries().map(FileSetEntry::of)
     }
 
     /// Bytes of all files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.tree.plan.content_bytes()
+        self.tree.manifest.content_bytes()
     }
 
     /// How many regular files it has.
     #[must_use]
     pub fn file_count(&self) -> usize {
-        self.tree.plan.files().len()
+        self.tree.manifest.files().len()
     }
 
     /// Reads everything and gives the checksums that receivers will prove.
@@ -111,31 +149,39 @@ impl FileSet {
     /// # Errors
     /// What cannot be read or has changed since it was found.
     pub fn sums(&mut self) -> Result<FileSums, Error> {
-        let plan = Arc::clone(&self.tree.plan);
+        let manifest = Arc::clone(&self.tree.manifest);
         let mut seals = Vec::new();
         let mut bytes = Vec::new();
-        for index in 0..plan.slab_count() {
-            let slab = plan.slab(index);
+        for index in 0..manifest.slab_count() {
+            let slab = manifest.slab(index);
             bytes.resize(slab.len as usize, 0);
-            let read = self.tree.content.read(&plan, slab.start, &mut bytes);
+            let read = self.tree.content.read(&manifest, slab.start, &mut bytes);
             read.map_err(|error| SystemError::refused("hash", "what is to be sent", error))?;
             let mut hasher = slab.hasher();
             hasher.update(&bytes);
             seals.extend_from_slice(&hasher.finish());
         }
-        let files = plan.files().iter();
-        let roots = files.map(|file| (plan.path_of(file), plan.root_of(file, &seals)));
+        let files = manifest.files().iter();
+        let roots = files.map(|file| (manifest.path_of(file), manifest.root_of(file, &seals)));
         Ok(FileSums::new(roots))
     }
 
-    pub(super) fn into_parts(self) -> (Arc<Plan>, FileContent, Vec<String>) {
-        (self.tree.plan, self.tree.content, self.tree.notes)
+    pub(super) fn into_parts(self) -> (Arc<Manifest>, FileContent, Vec<String>) {
+        (self.tree.manifest, self.tree.content, self.tree.notes)
     }
 }
 
 /// The BLAKE3 of each file, in the order of their paths' bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct FileSums(Vec<(Vec<u8>, Hash)>);
+
+impl fmt::Debug for FileSums {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileSums")
+            .field("files", &self.0.len())
+            .finish_non_exhaustive()
+    }
+}
 
 impl FileSums {
     pub(super) fn new<'a>(roots: impl Iterator<Item = (&'a [u8], Hash)>) -> Self {
@@ -172,7 +218,14 @@ impl Spool {
     /// # Errors
     /// When nothing can be written there.
     pub fn new() -> Result<Self, Error> {
-        let directory = std::env::temp_dir();
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// Makes an empty one in `directory`.
+    ///
+    /// # Errors
+    /// When nothing can be written there.
+    pub fn below(directory: &Path) -> Result<Self, Error> {
         let path = directory.join(format!("towline-spool-{:016x}", random_u64()?));
         let made = fs::OpenOptions::new()
             .read(true)
@@ -182,7 +235,7 @@ impl Spool {
             .open(&path);
         let failed = |error: &io::Error| {
             SystemError::system("make a file in", directory.display(), error)
-                .advise("set TMPDIR to a directory that has room")
+                .advise("name a directory that exists and has room")
         };
         let file = made.map_err(|error| failed(&error))?;
         fs::remove_file(&path).map_err(|error| failed(&error))?;

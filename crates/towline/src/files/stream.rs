@@ -5,19 +5,20 @@
 //!   blocks --> file without a name --all verified--> a thread writes it to the stream, in order
 //! ```
 //!
-//! The transfer is proved when the stream has taken every byte. A plan of anything but one file is
-//! refused. Nothing is kept for a later attempt.
+//! The transfer is proved when the stream has taken every byte. A manifest of anything but one file
+//! is refused. Nothing is kept for a later attempt.
 
 use std::{
     collections::VecDeque,
     fmt, fs,
     io::{self, Seek as _, Write},
     os::unix::fs::FileExt as _,
+    path::PathBuf,
     sync::{Arc, mpsc},
     thread,
 };
 
-use delivery::{Plan, RangeSet, Store, StoreEvent};
+use delivery::{Manifest, RangeSet, Store, StoreEvent};
 use wire::object::{EntryKind, ErrorCode};
 
 use super::Spool;
@@ -25,8 +26,9 @@ use super::Spool;
 /// Keeps one file and writes it to a stream.
 pub struct StreamStore {
     out: Option<Box<dyn Write + Send>>,
+    place: PathBuf,
     notify: Arc<dyn Fn() + Send + Sync>,
-    staged: Option<(Arc<Plan>, fs::File)>,
+    staged: Option<(Arc<Manifest>, fs::File)>,
     events: VecDeque<StoreEvent>,
     committing: Option<mpsc::Receiver<StoreEvent>>,
 }
@@ -39,9 +41,15 @@ impl fmt::Debug for StreamStore {
 
 impl StreamStore {
     /// A store that writes to `out`; `notify` is called from its thread when there is an event.
-    pub(super) fn new(out: Box<dyn Write + Send>, notify: Arc<dyn Fn() + Send + Sync>) -> Self {
+    /// It is kept in `place` until then.
+    pub(super) fn new(
+        out: Box<dyn Write + Send>,
+        place: Option<PathBuf>,
+        notify: Arc<dyn Fn() + Send + Sync>,
+    ) -> Self {
         Self {
             out: Some(out),
+            place: place.unwrap_or_else(std::env::temp_dir),
             notify,
             staged: None,
             events: VecDeque::new(),
@@ -49,26 +57,28 @@ impl StreamStore {
         }
     }
 
-    fn stage(plan: &Arc<Plan>) -> Result<fs::File, (ErrorCode, String)> {
-        let mut entries = plan.entries();
+    fn stage(&self, manifest: &Arc<Manifest>) -> Result<fs::File, (ErrorCode, String)> {
+        let mut entries = manifest.entries();
         let is_one_file = entries
             .next()
             .is_some_and(|entry| entry.kind == EntryKind::File)
             && entries.next().is_none();
         if !is_one_file {
-            let count = plan.entries().len();
+            let count = manifest.entries().len();
             let text = format!(
-                "the receiver prints one file, and this is a tree of {count} entries; receive it \
+                "the receiver takes one file, and this is a tree of {count} entries; receive it \
                  into a directory"
             );
-            return Err((ErrorCode::PlanRefused, text));
+            return Err((ErrorCode::ManifestRefused, text));
         }
-        let spool = Spool::new().map_err(|error| (ErrorCode::Io, error.to_string()))?;
+        let spool =
+            Spool::below(&self.place).map_err(|error| (ErrorCode::Io, error.to_string()))?;
         let file = spool.into_file();
-        sys::file::allocate(&file, plan.content_bytes()).map_err(|error| {
+        sys::file::allocate(&file, manifest.content_bytes()).map_err(|error| {
             let text = format!(
-                "cannot make room for {} bytes: {error}",
-                plan.content_bytes()
+                "cannot make room for {} bytes in {}: {error}",
+                manifest.content_bytes(),
+                self.place.display()
             );
             (code_of(&error), text)
         })?;
@@ -83,10 +93,10 @@ impl StreamStore {
 }
 
 impl Store for StreamStore {
-    fn prepare(&mut self, plan: &Arc<Plan>) {
-        match Self::stage(plan) {
+    fn prepare(&mut self, manifest: &Arc<Manifest>) {
+        match self.stage(manifest) {
             Ok(file) => {
-                self.staged = Some((Arc::clone(plan), file));
+                self.staged = Some((Arc::clone(manifest), file));
                 let held = RangeSet::new(1);
                 self.events.push_back(StoreEvent::Prepared { held });
             }
@@ -108,10 +118,10 @@ impl Store for StreamStore {
     }
 
     fn seal(&mut self, slab: u32) -> bool {
-        let Some((plan, file)) = &self.staged else {
+        let Some((manifest, file)) = &self.staged else {
             return false;
         };
-        let at = plan.slab(slab);
+        let at = manifest.slab(slab);
         let mut bytes = vec![0; at.len as usize];
         match file.read_exact_at(&mut bytes, at.start) {
             Ok(()) => {
@@ -126,21 +136,22 @@ impl Store for StreamStore {
     }
 
     fn commit(&mut self) {
-        let (Some((plan, mut file)), Some(mut out)) = (self.staged.take(), self.out.take()) else {
+        let (Some((manifest, mut file)), Some(mut out)) = (self.staged.take(), self.out.take())
+        else {
             return;
         };
         let (sender, receiver) = mpsc::channel();
         let notify = Arc::clone(&self.notify);
-        // Whoever reads the stream may be slow, and the session's timers must not wait for it.
+        // The reader of the stream may be slow, and the session's timers must not wait for it.
         let write = move || {
-            let event = match copy(&mut file, plan.content_bytes(), &mut out) {
+            let event = match copy(&mut file, manifest.content_bytes(), &mut out) {
                 Ok(()) => StoreEvent::Committed,
                 Err(error) => StoreEvent::Failed {
                     code: code_of(&error),
                     text: format!("cannot write the file to the output: {error}"),
                 },
             };
-            // Nobody listens any more when the transfer was given up meanwhile.
+            // Nobody listens any more when the transfer was given up.
             drop(sender.send(event));
             notify();
         };

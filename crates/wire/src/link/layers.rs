@@ -27,7 +27,7 @@ pub struct Ip {
     pub transport: usize,
     /// Part of a fragmented packet.
     pub is_fragment: bool,
-    /// Part of a fragmented packet, and not the part with the transport header.
+    /// A fragment other than the first: it has no transport header.
     pub is_later_fragment: bool,
 }
 

@@ -4,8 +4,8 @@
 //! | Ethernet, tags | IP | TCP or UDP | payload ................................ |
 //! | headers, patched            | payload 0 |   | headers | payload 1 |   ...
 //! ```
-//! Patched as the kernel's own segmentation does: lengths, IPv4 identification counting up, TCP
-//! sequence numbers, FIN and PSH only in the last packet, CWR only in the first, all checksums.
+//! Patches headers as the kernel's own segmentation does: lengths, IPv4 identification counting up,
+//! TCP sequence numbers, FIN and PSH only in the last packet, CWR only in the first, all checksums.
 //!
 //! **Spec**: Linux net/ipv4/tcp_offload.c, udp_offload.c, af_inet.c (`inet_gso_segment`).
 
@@ -21,9 +21,9 @@ pub enum SegmentKind {
     Udp,
 }
 
-/// Gives to `emit` the packets of `frame`, each with up to `payload_bytes` of payload; they are
-/// made in `buffer`, which is only room. False, and nothing given, when the frame is not what
-/// `kind` says or is cut short within its headers.
+/// Gives to `emit` the packets of `frame`, each with up to `payload_bytes` of payload; `buffer` is
+/// scratch space. Gives false, and no packet, when the frame is not what `kind` says or is cut
+/// short within its headers.
 ///
 /// **Cost**: one copy and one sum of the frame.
 pub fn segment(

@@ -1,8 +1,8 @@
 //! Finds messages in the byte stream of a control connection.
 //!
 //! In: pieces of any size, as the connection gives them. Out: whole messages. The buffer holds at
-//! most one unfinished frame beside the last piece; a frame that claims to be longer than the limit
-//! is refused when its length is read, before any byte of it is kept.
+//! most one unfinished frame and the last piece; a frame that claims to be longer than the limit is
+//! refused when its length is read, before any byte of it is kept.
 
 use std::fmt;
 
@@ -54,7 +54,8 @@ impl Decoder {
         }
     }
 
-    /// The next whole frame, or `None` until more bytes arrive: for those who check its tag first.
+    /// The next whole frame, or `None` until more bytes arrive: for callers that check its tag
+    /// first.
     ///
     /// # Errors
     /// When the stream cannot be followed further: the connection is to be closed.
@@ -99,7 +100,7 @@ impl<'a> Frame<'a> {
         (self.is_tagged() && covered.len() >= FRAME_HEADER_LEN).then_some((covered, tag))
     }
 
-    /// The message; of a tagged frame, whoever has checked the tag may believe it.
+    /// The message. If the frame is tagged, believe it only after checking the tag.
     ///
     /// # Errors
     /// When the stream cannot be followed further: the connection is to be closed.
@@ -178,7 +179,9 @@ impl fmt::Display for StreamError {
                     "control message kind {kind} must be understood and is not known here"
                 )
             }
-            Self::Tagged => f.write_str("a control message is tagged with a key, unexpectedly"),
+            Self::Tagged => {
+                f.write_str("a control message is tagged with a key, but this end has none")
+            }
             Self::Message(error) => write!(f, "control message: {error}"),
         }
     }

@@ -1,7 +1,8 @@
-//! The manifest: what a plan delivers, as the bytes of object 0.
+//! The manifest: what a transfer delivers, as the bytes of object 0.
 //!
 //! This file knows the layout only. Whether a list of entries is safe to create on a disk (`..`,
-//! links out of the tree, a file used as a directory) is decided where plans are made and taken.
+//! links out of the tree, a file used as a directory) is decided where manifests are made and
+//! taken.
 //!
 //! ```text
 //! header, 40 bytes:  "TWLM" | version 1 | slab shift | reserved u16 | entries u32 | reserved u32
@@ -20,12 +21,12 @@ use crate::ParseError;
 
 /// The manifest's bytes, checked.
 #[derive(Clone, Copy, Debug)]
-pub struct Manifest<'a> {
+pub struct ManifestRef<'a> {
     header: ManifestHeader,
     entries: &'a [u8],
 }
 
-impl<'a> Manifest<'a> {
+impl<'a> ManifestRef<'a> {
     /// Checks the layout of a whole manifest.
     ///
     /// # Errors
@@ -65,7 +66,8 @@ impl<'a> Manifest<'a> {
         }
     }
 
-    /// The entry that begins `at` bytes into a manifest, for those who kept where entries begin.
+    /// The entry that begins `at` bytes into a manifest, for callers that remember where entries
+    /// begin.
     ///
     /// # Errors
     /// When no whole entry is there.
@@ -76,7 +78,8 @@ impl<'a> Manifest<'a> {
     /// Appends a whole manifest; the header's entry count is taken from `entries`.
     ///
     /// **Panics** (bug): when a path or target is longer than 65,535 bytes, a nanosecond is not
-    /// below a thousand million or there are more than 2^32 - 1 entries. Plans are checked first.
+    /// below a thousand million or there are more than 2^32 - 1 entries. Manifests are checked
+    /// first.
     pub fn emit<'e>(
         out: &mut Vec<u8>,
         header: &ManifestHeader,
@@ -89,7 +92,7 @@ impl<'a> Manifest<'a> {
             entry.emit(out);
             count = count
                 .checked_add(1)
-                .expect("a plan has fewer than 2^32 entries");
+                .expect("a manifest has fewer than 2^32 entries");
         }
         out[start + COUNT_AT..start + COUNT_AT + 4].copy_from_slice(&count.to_be_bytes());
     }
@@ -104,7 +107,7 @@ pub struct ManifestHeader {
     pub entry_count: u32,
     /// Bytes of all regular files together.
     pub content_bytes: u64,
-    /// Who sends: stable over restarts, so that an unchanged tree keeps its plan.
+    /// The sender's identity: stable over restarts, so that an unchanged tree keeps its manifest.
     pub identity: [u8; 16],
 }
 
@@ -298,14 +301,14 @@ mod tests {
             ..directory
         };
         let mut out = Vec::new();
-        Manifest::emit(&mut out, &header, [directory, file, link].into_iter());
+        ManifestRef::emit(&mut out, &header, [directory, file, link].into_iter());
         out
     }
 
     #[test]
     fn a_manifest_reads_back_what_was_written() {
         let bytes = sample();
-        let manifest = Manifest::parse(&bytes).unwrap();
+        let manifest = ManifestRef::parse(&bytes).unwrap();
         assert_eq!(manifest.header().entry_count, 3);
         let entries: Vec<_> = manifest.entries().collect();
         assert_eq!(entries[1].path, b"d/f");
@@ -315,7 +318,7 @@ mod tests {
         );
         assert_eq!(entries[0].mtime.seconds, -1);
         let mut again = Vec::new();
-        Manifest::emit(&mut again, manifest.header(), manifest.entries());
+        ManifestRef::emit(&mut again, manifest.header(), manifest.entries());
         assert_eq!(again, bytes);
     }
 
@@ -323,16 +326,16 @@ mod tests {
     fn every_truncation_and_a_surplus_byte_are_refused() {
         let mut bytes = sample();
         for len in 0..bytes.len() {
-            assert!(Manifest::parse(&bytes[..len]).is_err(), "{len}");
+            assert!(ManifestRef::parse(&bytes[..len]).is_err(), "{len}");
         }
         bytes.push(0);
-        assert!(Manifest::parse(&bytes).is_err());
+        assert!(ManifestRef::parse(&bytes).is_err());
     }
 
     #[test]
     fn a_claimed_count_allocates_nothing() {
         let mut bytes = sample();
         bytes[COUNT_AT..COUNT_AT + 4].copy_from_slice(&u32::MAX.to_be_bytes());
-        assert!(Manifest::parse(&bytes).is_err());
+        assert!(ManifestRef::parse(&bytes).is_err());
     }
 }

@@ -5,7 +5,7 @@
 //! * [`BlockHeader`]: 16 bytes in front of each piece of an object, in PGM data packets.
 //! * [`Message`]: what the two ends say on the control connection (TCP), framed by length;
 //!   [`Decoder`] finds the frames in a byte stream with a bounded buffer.
-//! * [`Manifest`]: the contents of object 0, the sorted list of what a plan delivers.
+//! * [`ManifestRef`]: the contents of object 0, the sorted list of what a transfer delivers.
 //!
 //! All numbers are big-endian. Every parser checks bounds and gives a
 //! [`ParseError`](crate::ParseError); none panics and none allocates more than the bytes it was
@@ -21,7 +21,7 @@ pub use decoder::{Decoder, Frame, StreamError, tag_frame};
 
 mod manifest;
 pub use manifest::{
-    EntryKind, EntryRef, MANIFEST_HEADER_LEN, Manifest, ManifestEntries, ManifestHeader, Mtime,
+    EntryKind, EntryRef, MANIFEST_HEADER_LEN, ManifestEntries, ManifestHeader, ManifestRef, Mtime,
 };
 
 mod message;

@@ -8,7 +8,7 @@ use crate::pcap;
 pub enum Block<'a> {
     /// The header of a classic file, which takes the place of section and interface.
     Pcap(pcap::Header),
-    /// A section begins; what was said of interfaces is over.
+    /// A section begins; descriptions of interfaces before it no longer apply.
     Section(Section<'a>),
     /// An interface is described.
     Interface(Interface<'a>),

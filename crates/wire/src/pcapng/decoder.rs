@@ -231,7 +231,8 @@ impl Decoder {
             limit => limit,
         };
         let captured = wire_len.min(limit) as usize;
-        // A writer that cut it without a snap length leaves fewer bytes than both say.
+        // A writer that cut the packet without a snap length leaves fewer bytes than both lengths
+        // say.
         let data = &rest[..captured.min(rest.len())];
         Ok(Step::Packet(Record {
             interface: self.earlier,
@@ -297,7 +298,7 @@ impl Scale {
             (true, bits) => Self::Binary(bits),
             (false, 0..=9) => Self::Multiply(10_u64.pow(9 - exponent as u32)),
             (false, 10..=28) => Self::Divide(10_u64.pow(exponent as u32 - 9)),
-            // So fine that no 64-bit count of it reaches a nanosecond.
+            // A unit so fine that no 64-bit count of it reaches a nanosecond.
             (false, _) => Self::Multiply(0),
         }
     }

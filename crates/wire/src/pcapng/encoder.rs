@@ -48,7 +48,7 @@ pub struct PacketNotes<'a> {
     pub drops: Option<u64>,
     /// A remark.
     pub comment: Option<&'a str>,
-    /// Options of another file's packet, whose remarks go on with this one.
+    /// Options of another file's packet, whose remarks stay with this one.
     pub carried: Options<'a>,
 }
 
@@ -75,7 +75,7 @@ impl Encoder {
         block(out, SECTION, |out| {
             out.extend_from_slice(&ORDER.to_le_bytes());
             out.extend_from_slice(&[1, 0, 0, 0]);
-            // Nobody knows how long a section becomes that is written as packets come.
+            // The length of a section is unknown while it is written packet by packet.
             out.extend_from_slice(&u64::MAX.to_le_bytes());
             let texts = [
                 (OPTION_COMMENT, section.comment),
@@ -133,7 +133,8 @@ impl Encoder {
             (Some(_), false) => 8,
         };
         let len = 28 + data.len() + padding + options_len + 4;
-        // Padding, the flags with the end of the options, and the length: all that most have.
+        // Padding, the flags with the end of the options, and the length: all that most packets
+        // have.
         let mut tail = [0; 3 + 12 + 4];
         let mut tail_len = padding + options_len;
         if let Some(flags) = notes.flags {

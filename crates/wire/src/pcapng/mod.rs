@@ -77,7 +77,7 @@ pub const STATS_SYSTEM_DROPPED: u16 = 7;
 /// Statistics: given to the user.
 pub const STATS_DELIVERED: u16 = 8;
 
-/// A reader keeps the description of so many interfaces of a file.
+/// Most interfaces of a file that a reader keeps descriptions of.
 pub const INTERFACES_MAX: usize = 65_536;
 /// `byte order magic` of a section header.
 const ORDER: u32 = 0x1A2B_3C4D;

@@ -66,7 +66,7 @@ impl<'a> Options<'a> {
         (self.bytes, self.is_big_endian)
     }
 
-    /// True when there is not even their end.
+    /// True when there are no bytes at all, not even the end mark.
     #[inline]
     #[must_use]
     pub const fn has_no_bytes(&self) -> bool {

@@ -158,7 +158,7 @@ fn emit_plain_data(head: &mut [u8], mut header: Header, data: Data, tsdu_sum: u6
 impl Packet<'_> {
     /// Appends the packet again, made anew from what was read.
     ///
-    /// The same bytes, but for what the format reserves (sent as zero) and the checksum (made).
+    /// The same bytes, except for what the format reserves (sent as zero) and the checksum (made).
     pub fn emit(&self, out: &mut Vec<u8>) {
         let header = self.header();
         let addressing = Addressing {

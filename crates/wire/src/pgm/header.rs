@@ -274,7 +274,7 @@ impl Flags {
         Self(self.0 | other.0)
     }
 
-    /// These flags but those of `other`.
+    /// These flags without those of `other`.
     #[inline]
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
@@ -297,7 +297,7 @@ impl BitOrAssign for Flags {
 }
 
 impl fmt::Display for Flags {
-    /// What the options themselves do not say: parity and bits without a meaning.
+    /// Shows the flags that the options do not: parity, and bits without a meaning.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = [
             (Self::NETWORK, " network"),

@@ -37,7 +37,8 @@ impl<'a> Packet<'a> {
         if !header.kind.is_data() {
             return Self::parse_any(tpdu, header);
         }
-        // What nearly all packets are is recognised at sight: data without options, or a fragment.
+        // The fast path recognises what nearly all packets are: data without options, or a
+        // fragment.
         let (options_at, tsdu_at) = if !header.flags.contains(Flags::PRESENT) {
             (Data::HEAD_LEN, Data::HEAD_LEN)
         } else if Options::is_lone_fragment(tpdu.get(Data::HEAD_LEN..).unwrap_or_default()) {
@@ -258,7 +259,7 @@ impl fmt::Display for Body {
 pub enum ChecksumState {
     /// It matches.
     Good,
-    /// The sender made none: allowed but for data.
+    /// The sender made none, which is allowed except for data.
     Absent,
     /// It does not match, or there is no room for one.
     Bad,

@@ -27,13 +27,13 @@ pub struct Poll {
     pub sqn: Sqn,
     /// The round within this poll.
     pub round: u16,
-    /// Who should answer: [`Poll::GENERAL`] or [`Poll::DLR`].
+    /// The kind of nodes that should answer: [`Poll::GENERAL`] or [`Poll::DLR`].
     pub sub_type: u16,
     /// Where replies go: the interface that the POLL left by.
     pub path_nla: IpAddr,
     /// Replies are delayed at random up to this many microseconds.
     pub back_off_us: u32,
-    /// Random bits: who matches them under `mask` replies.
+    /// Random bits: receivers that match them under `mask` reply.
     pub random: u32,
     /// Which bits of `random` count.
     pub mask: u32,

@@ -1,4 +1,5 @@
-//! Who sends: the global source identifier and, with the source port, the transport session.
+//! The identity of a sender: the global source identifier and, with the source port, the transport
+//! session.
 
 use std::fmt;
 

@@ -162,7 +162,7 @@ fn nothing_is_sent_to_nobody_when_the_only_receiver_is_dead() {
         // What was on the way, and what went out before the kernel's FIN.
         assert!(sent_bytes <= held + SLACK, "{sent:#}");
         assert!(sent_bytes < scene.bytes, "{sent:#}");
-        assert_eq!(sent["counters"]["plan_sender.pauses"], 1, "{sent:#}");
+        assert_eq!(sent["counters"]["transfer_sender.pauses"], 1, "{sent:#}");
         assert_eq!(row(sent, 1)["is_expected"], true);
         assert!(!scene.is_seen(1));
         Watch::finish_all(watches);

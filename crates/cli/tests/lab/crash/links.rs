@@ -55,7 +55,7 @@ fn a_link_cut_for_seconds_delays_and_loses_nothing() {
 /// may come on top, within the bound of a restart.
 fn assert_sent_once(scene: &Scene, sent: &Value, number: usize, missed: u64, report: &Value) {
     let again = row(sent, number)["bytes_sent_since_join"].as_u64().unwrap();
-    let refused = report["counters"]["plan_receiver.blocks_store_full"].as_u64();
+    let refused = report["counters"]["transfer_receiver.blocks_store_full"].as_u64();
     let refused = refused.unwrap() * BLOCK_BYTES_MAX;
     let bytes = scene.bytes;
     println!("link cut: r{number} missed {missed} of {bytes}, was sent {again}, {refused} in vain");
@@ -121,7 +121,7 @@ fn a_sender_that_is_cut_off_names_everybody_and_goes_on_when_it_is_back() {
         scene.lab.plug(0).unwrap();
         // Both hear that they were given up.
         for receiver in &receivers {
-            receiver.await_counter("plan_receiver.given_up", 1);
+            receiver.await_counter("transfer_receiver.given_up", 1);
         }
         let (code, sent) = ended(scene.send("--receivers 2"));
         assert_proven(code, &sent);
@@ -161,7 +161,7 @@ fn a_receiver_that_was_given_up_for_good_says_by_whom_and_how_far_it_came() {
         scene.lab.unplug(0).unwrap();
         assert_failed(&ended(sender), 1, &["no progress for 2 s"]);
         scene.lab.plug(0).unwrap();
-        receiver.await_counter("plan_receiver.given_up", 1);
+        receiver.await_counter("transfer_receiver.given_up", 1);
         let (code, report) = ended(receiver);
         assert_eq!(code, Some(1), "{report:#}");
         let error = report["error"].as_str().unwrap();
@@ -251,7 +251,10 @@ fn a_control_connection_that_is_reset_comes_back() {
             assert_eq!(ended(receiver).0, Some(0));
             scene.assert_whole(number);
         }
-        assert_eq!(sent["counters"]["plan_sender.successors"], 0, "{sent:#}");
+        assert_eq!(
+            sent["counters"]["transfer_sender.successors"], 0,
+            "{sent:#}"
+        );
         Watch::finish_all(watches);
     });
 }

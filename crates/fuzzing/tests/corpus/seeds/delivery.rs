@@ -1,6 +1,6 @@
 //! The control conversation: each message, and whole talks.
 
-use delivery::{Entry, Plan, PlanLimits};
+use delivery::{Entry, Manifest, ManifestLimits};
 use wire::object::{
     Block, BlockHeader, Done, DoneNumbers, ErrorCode, Hello, Message, ObjectId, PassEnd, Phase,
     Pos, Progress, Progressed, RangeList, Ranges, Refusal, Seals, VERSION, Welcome,
@@ -10,12 +10,12 @@ use super::write;
 
 pub(super) fn write_all() {
     let frames = frames();
-    let manifest = plan().manifest().to_vec();
+    let manifest = manifest().bytes().to_vec();
     let whole: Vec<u8> = frames.iter().flat_map(|(_, frame)| frame.clone()).collect();
     for (name, frame) in &frames {
         write("object_stream", name, frame);
         let session = [&[0, 0, 0, 5, 0, 0][..], &operation(frame), &[6, 0, 20]].concat();
-        write("delivery_registry", name, &session);
+        write("delivery_audience", name, &session);
         write("delivery_sender", name, &session);
         // The manifest, then the message, then content and time.
         let session = [&[1, 0, 0][..], &operation(frame), &[5, 0, 0, 6, 0, 20]].concat();
@@ -26,7 +26,7 @@ pub(super) fn write_all() {
     }
     write("object_stream", "all", &whole);
     write("object_manifest", "tree", &manifest);
-    write("delivery_plan", "tree", &manifest);
+    write("delivery_manifest", "tree", &manifest);
     let block = BlockHeader::data(ObjectId::CONTENT, 1 << 33).to_bytes();
     write("object_block", "content", &[&block[..], b"bytes"].concat());
     let order = [
@@ -41,7 +41,7 @@ pub(super) fn write_all() {
     });
     let talk = [&[0, 0, 0, 5, 0, 0][..], &talk.collect::<Vec<_>>().concat()].concat();
     write("delivery_sender", "transfer", &talk);
-    write("delivery_registry", "session", &talk);
+    write("delivery_audience", "session", &talk);
     let order = ["acknowledged", "welcome", "error", "bye"].iter();
     let talk = order.flat_map(|name| {
         let (_, frame) = frames
@@ -59,19 +59,19 @@ fn operation(frame: &[u8]) -> Vec<u8> {
     [&[3, 0, len], frame].concat()
 }
 
-fn plan() -> Plan {
+fn manifest() -> Manifest {
     let entries = vec![
         Entry::file("a", 300),
         Entry::directory("d"),
         Entry::symlink("d/l", "../a"),
         Entry::file("d/e", 0),
     ];
-    Plan::build([0; 16], entries, &PlanLimits::default()).expect("it is a plan")
+    Manifest::build([0; 16], entries, &ManifestLimits::default()).expect("it is a manifest")
 }
 
 /// One of each message, by name.
 fn frames() -> Vec<(&'static str, Vec<u8>)> {
-    let plan = plan();
+    let manifest = manifest();
     let mut scratch = Vec::new();
     let ranges = Ranges::encode(&mut scratch, &mut [0..100, 200..300].into_iter());
     let list = RangeList {
@@ -91,12 +91,12 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
     let welcome = Welcome {
         version: VERSION,
         slot: 1,
-        plan: plan.id().0,
+        manifest: manifest.id().0,
         session: 7,
         receiver_count: 3,
         report_interval_us: 50_000,
         report_sqns: 1000,
-        manifest_bytes: plan.manifest().len() as u64,
+        manifest_bytes: manifest.bytes().len() as u64,
         is_late: true,
     };
     let block = Block {

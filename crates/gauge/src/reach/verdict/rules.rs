@@ -30,7 +30,8 @@ pub(super) fn passage(facts: &Facts, port: u16) -> String {
     let mut steps: Vec<String> = Vec::new();
     for chain in chains(facts) {
         let place = chain.place();
-        // A table of nftables may have any name; the older ones have no chains of their own here.
+        // An nftables table may have any name; tables of the older iptables are named by their
+        // kind.
         let older = place
             .split_once("tables ")
             .filter(|_| chain.name.is_empty());
@@ -54,9 +55,10 @@ pub(super) fn passage(facts: &Facts, port: u16) -> String {
     }
     match steps.len() {
         0 => "list BPF programs with `bpftool net`, and detach the one that drops them".to_owned(),
-        1 => format!("let them pass before that rule: {}", steps[0]),
+        1 => format!("accept the packets before that rule: {}", steps[0]),
         _ => format!(
-            "let them pass in each chain, as an accept in one does not undo a drop in another: {}",
+            "accept the packets in each chain, because an accept in one chain does not undo a \
+             drop in another: {}",
             steps.join("; ")
         ),
     }

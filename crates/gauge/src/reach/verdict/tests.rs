@@ -95,7 +95,8 @@ fn a_peer_that_does_not_hear_is_a_finding_here_too() {
         interface: "e0".to_owned(),
         hops: (1, Some(1)),
         count: 25,
-        first_and_last: (Duration::ZERO, facts.lasted),
+        first: Duration::ZERO,
+        last: facts.lasted,
         is_self: false,
         token: 2,
     }];
@@ -126,7 +127,7 @@ fn a_peer_that_does_not_hear_is_a_finding_here_too() {
     let found = judged(&mut facts, deaf.clone());
     assert_eq!(found[0].cause, Cause::PeerDoesNotHear);
     assert!(
-        found[0].words.contains("vm says that it does not hear"),
+        found[0].words.contains("vm reports that it does not hear"),
         "{found:?}"
     );
     // Just begun, it could not have heard; behind a router, the TTL explains it.

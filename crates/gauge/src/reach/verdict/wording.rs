@@ -47,9 +47,12 @@ pub(super) fn wrong_interface(facts: &Facts, name: &str, interface: &str) -> Fin
     let ours = facts.interface.as_ref().map_or("none", |it| &it.name);
     Finding::new(
         Cause::WrongInterface,
-        format!("what {name} sends arrives by {interface}, and the group was joined on {ours}"),
         format!(
-            "use --iface {interface}, or route the group by it: `ip route replace {}/32 dev \
+            "packets of {name} arrive on {interface}, but this host joined the group on \
+                 {ours}"
+        ),
+        format!(
+            "use --iface {interface}, or route the group through it: `ip route replace {}/32 dev \
              {interface}`",
             facts.group.ip()
         ),
@@ -76,15 +79,15 @@ pub(super) fn reverse_path(facts: &Facts, path: &ReversePath) -> Finding {
     )
 }
 
-/// What becomes of a group that `name` sends with a TTL of `hops` over so many routers.
+/// Says how packets with a TTL of `hops` fare over this many routers.
 pub(super) fn distance(group: IpAddr, name: &str, hops: u8, routers: u8) -> Finding {
     if hops <= routers {
         let needed = routers.saturating_add(1);
         return Finding::new(
             Cause::TtlTooLow,
             format!(
-                "{name} sends with a TTL of {hops}, and {routers} routers lie between: it dies on \
-                 the way"
+                "{name} sends with a TTL of {hops}, but {routers} routers lie between: its \
+                 packets expire on the way"
             ),
             format!("send with --hops {needed} or more on {name}"),
         );
@@ -105,10 +108,10 @@ pub(super) fn distance(group: IpAddr, name: &str, hops: u8, routers: u8) -> Find
 pub(super) fn of_switch(facts: &Facts, name: &str, last: Option<Duration>) -> Finding {
     let seen = match last {
         Some(last) => format!(
-            "what {name} sends arrived until {:.1} s after joining, and then no more",
+            "packets of {name} arrived until {:.1} s after joining, and then no more",
             last.as_secs_f64()
         ),
-        None => format!("{name} is on the same network and sends, and nothing arrives here"),
+        None => format!("{name} is on the same network and sends, but nothing arrives here"),
     };
     let seconds = facts.lasted.as_secs();
     let ours = facts.interface.as_ref().map(|it| it.name.as_str());
@@ -120,7 +123,7 @@ pub(super) fn of_switch(facts: &Facts, name: &str, last: Option<Duration>) -> Fi
         Some(querier) => Finding::new(
             Cause::DroppedOnTheWay,
             format!(
-                "{seen}, although {} asks for memberships ({})",
+                "{seen}, although {} sends IGMP queries ({})",
                 querier.source, querier.version
             ),
             format!(
@@ -132,8 +135,8 @@ pub(super) fn of_switch(facts: &Facts, name: &str, last: Option<Duration>) -> Fi
         None => Finding::new(
             Cause::SnoopingWithoutQuerier,
             format!(
-                "{seen}, and nobody has asked for memberships within {seconds} s: a switch that \
-                 snoops forgets members when no querier asks"
+                "{seen}, and no IGMP query arrived within {seconds} s: a switch with IGMP \
+                 snooping forgets members when there is no querier"
             ),
             "switch an IGMP/MLD querier on in the switch or router (Linux bridge: `ip link set \
              BRIDGE type bridge mcast_querier 1`), or snooping off (`mcast_snooping 0`); queriers \

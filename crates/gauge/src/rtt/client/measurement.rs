@@ -2,7 +2,9 @@
 
 use std::{io, time::Duration};
 
-use measure::{Counts, Mark, MarkKind, Probe, ProbeKind, Schedule, StampCounts, raw::Setup};
+use measure::{
+    Counts, Disturbance, DisturbanceKind, Probe, ProbeKind, Schedule, StampCounts, raw::Setup,
+};
 
 use super::{Client, Cut};
 use crate::rtt::{
@@ -18,7 +20,7 @@ pub(super) struct Measurement<'a> {
     recorder: Option<&'a mut Recorder>,
     schedule: Option<Schedule>,
     wait: Wait,
-    /// Every how many messages one is stamped; 0: none.
+    /// One message in this many is stamped; 0 for none.
     stamp_every: u64,
     window: u64,
     /// Slots of the whole measurement; of ping-pong, no bound.
@@ -49,7 +51,8 @@ impl<'a> Measurement<'a> {
         let schedule = setup.schedule();
         let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let slots = schedule.map_or(u64::MAX, |schedule| schedule.slots_within(duration_ns));
-        // All that can be under way: what is sent while one may be waited for, and then some.
+        // Room for all messages under way: those sent during the longest wait for an answer, and a
+        // few more.
         let timeout_ns = u64::try_from(client.timeout.as_nanos()).unwrap_or(u64::MAX);
         let under_way = schedule.map_or(1, |schedule| schedule.slots_due(timeout_ns));
         let room = usize::try_from(under_way.saturating_mul(2)).unwrap_or(FLIGHT_MAX);
@@ -167,7 +170,7 @@ impl<'a> Measurement<'a> {
         Probe::set_sequence(&mut self.client.message, sequence);
         let is_stamped = self.stamp_every > 0 && sequence.is_multiple_of(self.stamp_every);
         let clocks = is_stamped.then(Clocks::now);
-        // Read at last: all the above is part of being late, none of the round trip.
+        // The clock is read last: the work above counts as lateness, not as part of the round trip.
         let sent_ns = self.now();
         let client = &mut *self.client;
         let result = if is_stamped {
@@ -192,7 +195,7 @@ impl<'a> Measurement<'a> {
             }
             Err(error) => self.fault(error)?,
         }
-        // Echoes wait meanwhile: look at them after each message.
+        // Echoes wait while messages leave: look at them after each message.
         Ok(false)
     }
 
@@ -229,11 +232,11 @@ impl<'a> Measurement<'a> {
                 received.map(|count| self.take_all(count))
             };
             match result {
-                // Nothing more is to come before the next one leaves.
+                // No answer can come before the next message leaves.
                 Ok(()) if self.window == 1 && self.flight.waiting() == 0 => break,
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // What one ICMP message says is told once; look again.
+                // The socket reports an ICMP message once; look again.
                 Err(error) if is_gone(&error) => {
                     self.is_refused = true;
                     break;
@@ -274,7 +277,7 @@ impl<'a> Measurement<'a> {
                 let is_first = self.flight.answer(probe.sequence, now, &mut self.counts);
                 is_first.then_some(probe.sequence)
             }
-            // A straggler of the measurement before, or a welcome that came twice.
+            // A late echo of the measurement before, or a doubled welcome.
             Ok(probe) if self.client.token.wrapping_sub(probe.token) <= 2 => {
                 self.counts.late_or_twice += 1;
                 None
@@ -298,8 +301,8 @@ impl<'a> Measurement<'a> {
             };
             match outcome {
                 Outcome::Whole(split) => recorder.split(split),
-                Outcome::ClockStep(_) => recorder.mark(Mark {
-                    kind: MarkKind::ClockStep,
+                Outcome::ClockStep(_) => recorder.disturbance(Disturbance {
+                    kind: DisturbanceKind::ClockStep,
                     at_ns,
                     lasted_ns: 0,
                 }),
@@ -365,7 +368,7 @@ impl<'a> Measurement<'a> {
         }
     }
 
-    /// Somebody else had the processor: between two looks at the clock more time has passed than
+    /// Another process had the processor: between two readings of the clock more time passed than
     /// the work in between can take.
     fn look_for_pauses(&mut self, now: u64) {
         let lasted_ns = now.saturating_sub(self.last_seen_ns);
@@ -373,7 +376,7 @@ impl<'a> Measurement<'a> {
             && self.last_seen_ns > 0
             && let Some(recorder) = &mut self.recorder
         {
-            recorder.mark(Mark {
+            recorder.disturbance(Disturbance {
                 kind: pause_kind(lasted_ns, self.realtime_limit),
                 at_ns: self.last_seen_ns,
                 lasted_ns,
@@ -403,14 +406,14 @@ fn now_ns() -> u64 {
 }
 
 /// A pause as long as the kernel keeps real-time threads off their processor is its limit at work.
-fn pause_kind(lasted_ns: u64, limit: Option<(u64, u64)>) -> MarkKind {
+fn pause_kind(lasted_ns: u64, limit: Option<(u64, u64)>) -> DisturbanceKind {
     match limit {
         Some((runtime, period))
             if lasted_ns.abs_diff(period - runtime) < (period - runtime) / 4 =>
         {
-            MarkKind::Throttled
+            DisturbanceKind::Throttled
         }
-        _ => MarkKind::Pause,
+        _ => DisturbanceKind::Pause,
     }
 }
 
@@ -431,8 +434,8 @@ mod tests {
     #[test]
     fn a_pause_of_the_limits_length_is_throttling() {
         let limit = Some((950_000_000, 1_000_000_000));
-        assert_eq!(pause_kind(50_400_000, limit), MarkKind::Throttled);
-        assert_eq!(pause_kind(5_000_000, limit), MarkKind::Pause);
-        assert_eq!(pause_kind(50_000_000, None), MarkKind::Pause);
+        assert_eq!(pause_kind(50_400_000, limit), DisturbanceKind::Throttled);
+        assert_eq!(pause_kind(5_000_000, limit), DisturbanceKind::Pause);
+        assert_eq!(pause_kind(50_000_000, None), DisturbanceKind::Pause);
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the files of a plan where they lie, one call after the other.
+//! Reads the files of a manifest where they lie, one call after the other.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -9,20 +9,20 @@ use std::{
     sync::Arc,
 };
 
-use delivery::{ContentError, Plan};
+use delivery::{ContentError, Manifest};
 use sys::file::Directory;
 use wire::object::ErrorCode;
 
 use crate::disk::tree::mtime_of;
 
-/// Where a top-level name of the plan comes from.
+/// Where a top-level name of the manifest comes from.
 #[derive(Debug)]
 pub(crate) enum Root {
     Path(PathBuf),
     File(fs::File),
 }
 
-/// Where each top-level name of the plan comes from.
+/// Where each top-level name of the manifest comes from.
 pub(crate) type Roots = BTreeMap<Vec<u8>, Root>;
 
 /// Reads, and remembers what it has open.
@@ -69,36 +69,36 @@ impl Files {
     /// Fills `out` from position `offset` of the content on.
     pub(super) fn read(
         &mut self,
-        plan: &Plan,
+        manifest: &Manifest,
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), ContentError> {
         let end = offset + out.len() as u64;
         let mut rest = out;
-        for (index, file_offset, range) in plan.pieces(offset..end) {
+        for (index, file_offset, range) in manifest.pieces(offset..end) {
             let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
             let (piece, after) = rest.split_at_mut(len);
             rest = after;
-            let is_last = file_offset + len as u64 == plan.files()[index].size;
+            let is_last = file_offset + len as u64 == manifest.files()[index].size;
             let is_all = is_last && file_offset == 0;
             let outcome = self
-                .file(plan, index, is_all)?
+                .file(manifest, index, is_all)?
                 .read_exact_at(piece, file_offset);
             if let Err(error) = outcome {
-                // What it is not any more says more than how it fails to be read.
+                // That the file changed is a better message than the read error.
                 let (_, file) = &self.open[0];
-                self.check(plan, index, file)?;
-                let path = self.path_of(plan, index);
+                self.check(manifest, index, file)?;
+                let path = self.path_of(manifest, index);
                 return Err(if error.kind() == io::ErrorKind::UnexpectedEof {
                     changed(&path)
                 } else {
                     content_error(&path, &error)
                 });
             }
-            // Changed in place meanwhile, its bytes would be hashed as a mixture.
+            // If the file changed while it was read, the hash would cover a mixture.
             if is_last {
                 let (_, file) = &self.open[0];
-                self.check(plan, index, file)?;
+                self.check(manifest, index, file)?;
             }
             if is_all {
                 self.open.pop_front();
@@ -107,8 +107,8 @@ impl Files {
         Ok(())
     }
 
-    fn path_of(&self, plan: &Plan, file: usize) -> PathBuf {
-        let path = plan.path_of(&plan.files()[file]);
+    fn path_of(&self, manifest: &Manifest, file: usize) -> PathBuf {
+        let path = manifest.path_of(&manifest.files()[file]);
         let (top, rest) = match path.iter().position(|&byte| byte == b'/') {
             Some(at) => (&path[..at], &path[at + 1..]),
             None => (path, &[][..]),
@@ -120,16 +120,21 @@ impl Files {
         }
     }
 
-    /// With `is_all` the file is going to be read in one piece and checked after that.
-    fn file(&mut self, plan: &Plan, index: usize, is_all: bool) -> Result<&fs::File, ContentError> {
-        let entry = plan.files()[index].entry;
+    /// With `is_all` the caller reads the file in one piece and checks it after that.
+    fn file(
+        &mut self,
+        manifest: &Manifest,
+        index: usize,
+        is_all: bool,
+    ) -> Result<&fs::File, ContentError> {
+        let entry = manifest.files()[index].entry;
         match self.open.iter().position(|(open, _)| *open == entry) {
             Some(0) => {}
             Some(at) => self.open.swap(0, at),
             None => {
-                let file = self.open(plan, index)?;
+                let file = self.open(manifest, index)?;
                 if !is_all {
-                    self.check(plan, index, &file)?;
+                    self.check(manifest, index, &file)?;
                 }
                 self.open.truncate(OPEN_MAX - 1);
                 self.open.push_front((entry, file));
@@ -138,9 +143,9 @@ impl Files {
         Ok(&self.open[0].1)
     }
 
-    fn open(&mut self, plan: &Plan, index: usize) -> Result<fs::File, ContentError> {
-        let path = self.path_of(plan, index);
-        if let Some(Root::File(file)) = self.roots.get(plan.path_of(&plan.files()[index])) {
+    fn open(&mut self, manifest: &Manifest, index: usize) -> Result<fs::File, ContentError> {
+        let path = self.path_of(manifest, index);
+        if let Some(Root::File(file)) = self.roots.get(manifest.path_of(&manifest.files()[index])) {
             return file
                 .try_clone()
                 .map_err(|error| content_error(&path, &error));
@@ -156,26 +161,31 @@ impl Files {
         })
     }
 
-    /// What was put there since the walk must neither hold the opening up, as a pipe does, nor lead
-    /// elsewhere, as a link does. [`Files::check`] finds out whether it is the file.
+    /// Something else may have this name since the walk: it must neither block the open, as a pipe
+    /// does, nor lead elsewhere, as a link does. [`Files::check`] finds out whether it is the file.
     fn open_path(&mut self, path: &Path) -> io::Result<fs::File> {
         let (directory, name) = self.parents.of(path)?;
         directory.open_unchecked(name)
     }
 
     /// Refuses what is not the file that was planned.
-    fn check(&self, plan: &Plan, index: usize, file: &fs::File) -> Result<(), ContentError> {
+    fn check(
+        &self,
+        manifest: &Manifest,
+        index: usize,
+        file: &fs::File,
+    ) -> Result<(), ContentError> {
         let metadata = file
             .metadata()
-            .map_err(|error| content_error(&self.path_of(plan, index), &error))?;
-        let planned = plan.entry(plan.files()[index].entry as usize);
+            .map_err(|error| content_error(&self.path_of(manifest, index), &error))?;
+        let planned = manifest.entry(manifest.files()[index].entry as usize);
         let is_same = metadata.is_file()
             && metadata.len() == planned.size
             && mtime_of(&metadata) == planned.mtime;
         if is_same {
             return Ok(());
         }
-        Err(changed(&self.path_of(plan, index)))
+        Err(changed(&self.path_of(manifest, index)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! A sender's bytes: the files of its plan, read ahead on a thread of their own.
+//! A sender's bytes: the files of its manifest, read ahead on a thread of their own.
 //!
 //! A sender goes over its content in pieces of 256 KiB, which may be one long file's or 64 small
 //! ones' that have to be opened first. A thread reads the pieces that come next into a few buffers;
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Invariants: at most 8 pieces are read ahead; a piece is given only for the very range it was
-//! read for; an error is given when its piece is asked for, and again whenever it is.
+//! read for; an error is given each time its piece is asked for.
 
 use std::{
     collections::VecDeque,
@@ -19,20 +19,20 @@ use std::{
     thread,
 };
 
-use delivery::{Content, ContentError, Plan};
+use delivery::{Content, ContentError, Manifest};
 use wire::object::ErrorCode;
 
 mod files;
 use files::Files;
 pub(crate) use files::{Parents, Root, Roots};
 
-/// The bytes of a plan's files, read where they lie.
+/// The bytes of a manifest's files, read where they lie.
 ///
 /// A file whose length or modification time is not what was planned ends the transfer: its
 /// receivers would otherwise hold a mixture.
 #[derive(Debug)]
 pub struct FileContent {
-    plan: Arc<Plan>,
+    manifest: Arc<Manifest>,
     roots: Arc<Roots>,
     /// For what is not read ahead.
     files: Files,
@@ -41,10 +41,10 @@ pub struct FileContent {
 }
 
 impl FileContent {
-    pub(crate) fn new(plan: Arc<Plan>, roots: Roots) -> Self {
+    pub(crate) fn new(manifest: Arc<Manifest>, roots: Roots) -> Self {
         let roots = Arc::new(roots);
         Self {
-            plan,
+            manifest,
             files: Files::new(Arc::clone(&roots)),
             roots,
             ahead: None,
@@ -56,10 +56,13 @@ impl FileContent {
     fn ahead(&mut self) -> Option<&Ahead> {
         if self.ahead.is_none() && !self.has_no_thread {
             let ahead = Arc::new(Ahead::default());
-            let (plan, files) = (Arc::clone(&self.plan), Files::new(Arc::clone(&self.roots)));
+            let (manifest, files) = (
+                Arc::clone(&self.manifest),
+                Files::new(Arc::clone(&self.roots)),
+            );
             let theirs = Arc::clone(&ahead);
             let thread = thread::Builder::new().name("content".into());
-            let spawned = thread.spawn(move || theirs.run(&plan, files));
+            let spawned = thread.spawn(move || theirs.run(&manifest, files));
             self.has_no_thread = spawned.is_err();
             self.ahead = spawned.ok().map(|_| ahead);
         }
@@ -68,14 +71,19 @@ impl FileContent {
 }
 
 impl Content for FileContent {
-    fn read(&mut self, plan: &Plan, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
+    fn read(
+        &mut self,
+        manifest: &Manifest,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), ContentError> {
         let is_piece = offset.is_multiple_of(PIECE_BYTES)
-            && out.len() as u64 == piece_len(plan, offset)
-            && plan.id() == self.plan.id();
+            && out.len() as u64 == piece_len(manifest, offset)
+            && manifest.id() == self.manifest.id();
         if is_piece && let Some(ahead) = self.ahead() {
             return ahead.take(offset, out);
         }
-        self.files.read(plan, offset, out)
+        self.files.read(manifest, offset, out)
     }
 }
 
@@ -106,7 +114,7 @@ struct State {
     next: u64,
     /// How many pieces may be there.
     depth: usize,
-    /// Counts jumps: what is being read for an earlier one is not wanted any more.
+    /// Counts jumps: a piece that is being read for an earlier order is not wanted any more.
     jump: u64,
     is_stopped: bool,
 }
@@ -158,7 +166,7 @@ impl Ahead {
         }
     }
 
-    fn run(&self, plan: &Plan, mut files: Files) {
+    fn run(&self, manifest: &Manifest, mut files: Files) {
         let _end = End(self);
         let mut state = self.lock();
         while !state.is_stopped {
@@ -166,7 +174,7 @@ impl Ahead {
                 .pieces
                 .back()
                 .is_some_and(|piece| piece.outcome.is_err());
-            let is_over = state.next >= plan.content_bytes() || has_failed;
+            let is_over = state.next >= manifest.content_bytes() || has_failed;
             if is_over || state.pieces.len() >= state.depth {
                 state = self
                     .wanted
@@ -177,9 +185,9 @@ impl Ahead {
             let (start, jump) = (state.next, state.jump);
             let mut bytes = state.spare.pop().unwrap_or_default();
             drop(state);
-            let len = piece_len(plan, start);
+            let len = piece_len(manifest, start);
             bytes.resize(usize::try_from(len).unwrap_or(0), 0);
-            let outcome = files.read(plan, start, &mut bytes);
+            let outcome = files.read(manifest, start, &mut bytes);
             state = self.lock();
             if state.jump != jump {
                 state.spare.push(bytes);
@@ -200,7 +208,7 @@ impl Ahead {
     }
 }
 
-/// The reading thread is over, also when it died of a bug: nobody must wait for it.
+/// The reading thread has ended, perhaps by a bug: nobody must wait for it.
 struct End<'a>(&'a Ahead);
 
 impl Drop for End<'_> {
@@ -232,8 +240,8 @@ impl State {
 }
 
 /// Bytes of the piece at a position that is a multiple of [`PIECE_BYTES`].
-fn piece_len(plan: &Plan, start: u64) -> u64 {
-    PIECE_BYTES.min(plan.content_bytes().saturating_sub(start))
+fn piece_len(manifest: &Manifest, start: u64) -> u64 {
+    PIECE_BYTES.min(manifest.content_bytes().saturating_sub(start))
 }
 
 /// What a sender reads at a time.

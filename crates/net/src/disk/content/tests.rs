@@ -24,8 +24,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Files of many lengths, and all their bytes in the plan's order.
-fn sample(scratch: &Scratch) -> (Arc<Plan>, FileContent, Vec<u8>) {
+/// Files of many lengths, and all their bytes in the manifest's order.
+fn sample(scratch: &Scratch) -> (Arc<Manifest>, FileContent, Vec<u8>) {
     let mut rng = base::Rng::new(5);
     fs::create_dir(scratch.0.join("d")).unwrap();
     for (number, len) in [700_000, 0, 1, 4096, 2_000_000, 4096].iter().enumerate() {
@@ -33,22 +33,28 @@ fn sample(scratch: &Scratch) -> (Arc<Plan>, FileContent, Vec<u8>) {
         rng.fill(&mut bytes);
         fs::write(scratch.0.join("d").join(number.to_string()), bytes).unwrap();
     }
-    let Tree { plan, content, .. } = Tree::read(&[scratch.0.join("d")]).unwrap();
-    let path = |file| std::str::from_utf8(plan.path_of(file)).unwrap().to_owned();
-    let bytes = plan
+    let Tree {
+        manifest, content, ..
+    } = Tree::read(&[scratch.0.join("d")]).unwrap();
+    let path = |file| {
+        std::str::from_utf8(manifest.path_of(file))
+            .unwrap()
+            .to_owned()
+    };
+    let bytes = manifest
         .files()
         .iter()
         .map(|file| fs::read(scratch.0.join(path(file))).unwrap());
     let bytes = bytes.flatten().collect();
-    (plan, content, bytes)
+    (manifest, content, bytes)
 }
 
 #[test]
 fn pieces_in_order_by_jumps_and_in_between_are_the_files_bytes() {
     let scratch = Scratch::new("order");
-    let (plan, mut content, bytes) = sample(&scratch);
+    let (manifest, mut content, bytes) = sample(&scratch);
     let mut rng = base::Rng::new(6);
-    let total = plan.content_bytes();
+    let total = manifest.content_bytes();
     let pieces = total.div_ceil(PIECE_BYTES);
     let mut at = 0;
     for _ in 0..400 {
@@ -56,19 +62,19 @@ fn pieces_in_order_by_jumps_and_in_between_are_the_files_bytes() {
             0 => (rng.below(total - 5000), 5000),
             1 => {
                 at = rng.below(pieces);
-                (at * PIECE_BYTES, piece_len(&plan, at * PIECE_BYTES))
+                (at * PIECE_BYTES, piece_len(&manifest, at * PIECE_BYTES))
             }
             2 if at + 2 < pieces => {
                 at += 2;
-                (at * PIECE_BYTES, piece_len(&plan, at * PIECE_BYTES))
+                (at * PIECE_BYTES, piece_len(&manifest, at * PIECE_BYTES))
             }
             _ => {
                 at = (at + 1) % pieces;
-                (at * PIECE_BYTES, piece_len(&plan, at * PIECE_BYTES))
+                (at * PIECE_BYTES, piece_len(&manifest, at * PIECE_BYTES))
             }
         };
         let mut out = vec![0; usize::try_from(len).unwrap()];
-        content.read(&plan, start, &mut out).unwrap();
+        content.read(&manifest, start, &mut out).unwrap();
         let from = usize::try_from(start).unwrap();
         assert!(out == bytes[from..from + out.len()], "at {start}");
         let state = content
@@ -82,18 +88,20 @@ fn pieces_in_order_by_jumps_and_in_between_are_the_files_bytes() {
 #[test]
 fn a_file_that_changed_is_told_when_its_piece_is_asked_for_and_again() {
     let scratch = Scratch::new("changed");
-    let (plan, mut content, bytes) = sample(&scratch);
+    let (manifest, mut content, bytes) = sample(&scratch);
     let file = fs::File::options().append(true).open(scratch.0.join("d/4"));
     std::io::Write::write_all(&mut file.unwrap(), b"more").unwrap();
     let mut out = vec![0; usize::try_from(PIECE_BYTES).unwrap()];
-    content.read(&plan, 0, &mut out).unwrap();
+    content.read(&manifest, 0, &mut out).unwrap();
     assert!(out == bytes[..out.len()]);
-    content.read(&plan, PIECE_BYTES, &mut out).unwrap();
+    content.read(&manifest, PIECE_BYTES, &mut out).unwrap();
     for _ in 0..2 {
-        let error = content.read(&plan, 2 * PIECE_BYTES, &mut out).unwrap_err();
+        let error = content
+            .read(&manifest, 2 * PIECE_BYTES, &mut out)
+            .unwrap_err();
         assert_eq!(error.code, ErrorCode::SourceChanged);
         assert!(error.text.contains("d/4"), "{error}");
     }
-    content.read(&plan, 0, &mut out).unwrap();
+    content.read(&manifest, 0, &mut out).unwrap();
     assert!(out == bytes[..out.len()]);
 }

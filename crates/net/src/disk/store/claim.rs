@@ -1,15 +1,15 @@
-//! The right to stage a plan's content beneath a directory, which one receiver has at a time.
+//! The right to stage a manifest's content beneath a directory, which one receiver has at a time.
 //!
-//! Two receivers of one plan in one directory would otherwise write the same staged files, and one
-//! of them would rename what only the other has verified. The right is a lock on a file beside the
-//! staged ones; it ends with the process, so that nothing is left to clear up by hand.
+//! Two receivers of one manifest in one directory would otherwise write the same staged files, and
+//! one of them would rename what only the other has verified. The claim is a lock on a file next to
+//! the staged ones. It ends with the process, so that nobody has to clear it up by hand.
 //!
 //! ```text
-//! DIR/.towline/<plan>.lock   locked from before the first staged file until after the last
-//! DIR/.towline/<plan>/       outlives its receiver when something is kept for a later attempt
+//! DIR/.towline/<manifest>.lock   locked from before the first staged file until after the last
+//! DIR/.towline/<manifest>/       outlives its receiver when something is kept for a later attempt
 //! ```
 //!
-//! Invariant: the lock file's name is removed by who holds its lock, and by nobody else.
+//! Invariant: only the holder of the lock removes the lock file's name.
 
 use std::{
     fs::{File, TryLockError},
@@ -19,7 +19,7 @@ use std::{
     sync::Arc,
 };
 
-use delivery::PlanId;
+use delivery::ManifestId;
 use sys::file::{Directory, Kind};
 
 use super::{Fault, STAGING};
@@ -34,8 +34,8 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Claims the staging of a plan, whatever is in it.
-    pub(super) fn take(directory: &Arc<Directory>, id: PlanId) -> Result<Self, Fault> {
+    /// Claims the staging of a manifest, whatever is in it.
+    pub(super) fn take(directory: &Arc<Directory>, id: ManifestId) -> Result<Self, Fault> {
         let staging = Path::new(STAGING);
         let lock_path = staging.join(format!("{id}.lock"));
         let lock = lock(directory, &lock_path)?;
@@ -107,7 +107,8 @@ fn remove_below(place: &Directory) {
 
 /// The lock file, locked and under its name.
 fn lock(directory: &Directory, path: &Path) -> Result<File, Fault> {
-    // Whoever gives up removes the file and the directory: both may go between two calls here.
+    // Another process that gives up removes the file and the directory: both may go between two
+    // calls here.
     for _ in 0..ATTEMPTS_MAX {
         make_directory(directory, Path::new(STAGING))
             .map_err(|error| Fault::new("make", Path::new(STAGING), error))?;

@@ -1,7 +1,7 @@
-//! The calls that content goes to the disk and comes back by, each of which can be made to fail.
+//! The calls that write content to the disk and read it back; each can be made to fail.
 //!
-//! What a full or broken disk does to a transfer is rehearsed here, as lost packets are in
-//! [`crate::intercept`]. Without a fault a call costs one comparison more.
+//! Tests rehearse here what a full or broken disk does to a transfer, as [`crate::intercept`]
+//! rehearses lost packets. Without a fault a call costs one comparison more.
 
 use std::{
     fs::{File, FileTimes, Permissions},
@@ -94,12 +94,12 @@ impl Disk {
 
     pub(super) fn create(&self, within: &Directory, path: &Path) -> io::Result<File> {
         self.before(DiskCall::Create)?;
-        // The content is nobody else's before its mode is set.
+        // No other user may read the content before its mode is set.
         within.create(path, 0o600)
     }
 
-    /// Makes a file that is written at once, in a directory where nobody else looks, with its final
-    /// mode. The flag is true when it has that: the process's mask may forbid it.
+    /// Makes a file that is written at once, in a private directory, with its final mode. The flag
+    /// is true when it has that mode: the process's mask may forbid it.
     pub(super) fn create_as(
         &self,
         within: &Directory,
@@ -142,7 +142,7 @@ impl Disk {
         within.make_link(target, path)
     }
 
-    /// Takes the space where the filesystem can, and only the length where it cannot.
+    /// Reserves the space where the filesystem can, and sets only the length where it cannot.
     pub(super) fn allocate(&self, file: &File, bytes: u64) -> io::Result<()> {
         self.before(DiskCall::Allocate)?;
         match sys::file::allocate(file, bytes) {

@@ -1,6 +1,6 @@
 //! What a staging directory holds, written down so that it survives the receiver.
 //!
-//! An append-only file beside the staged content: a header, then one record for each run whose
+//! An append-only file next to the staged content: a header, then one record for each extent whose
 //! bytes are in their files. A record is written after the bytes, so that after `kill -9` whatever
 //! it says is true: the page cache outlives the process. After a crash of the machine it may not
 //! be; then the hashes decide, as they do anyway: the receiver verifies every slab before it
@@ -8,7 +8,7 @@
 //! proves itself.
 //!
 //! ```text
-//! header  64 B   magic 8 | version 4 | 0 4 | plan 16 | boot 16 | content length 8 | check 8
+//! header  64 B   magic 8 | version 4 | 0 4 | manifest 16 | boot 16 | content length 8 | check 8
 //! record  24 B   start 8 | length 8 | check 8          all numbers little-endian
 //!                start = length = 2^64-1: names are being given
 //! ```
@@ -24,7 +24,7 @@ use std::{
     path::Path,
 };
 
-use delivery::{Plan, PlanId, RangeSet};
+use delivery::{Manifest, ManifestId, RangeSet};
 use sys::file::{Directory, Taken};
 
 use super::disk::Disk;
@@ -32,7 +32,7 @@ use super::disk::Disk;
 /// A journal open for writing.
 #[derive(Debug)]
 pub(super) struct Journal {
-    id: PlanId,
+    id: ManifestId,
     content_bytes: u64,
     file: File,
     len: u64,
@@ -49,21 +49,21 @@ pub(super) struct Found {
     pub(super) held: RangeSet,
     /// It had begun to give names.
     pub(super) is_committing: bool,
-    /// The machine was started again since: what is held may not have reached the disk.
+    /// The machine was restarted since: what is held may not have reached the disk.
     pub(super) is_other_boot: bool,
     content_bytes: u64,
 }
 
 impl Journal {
-    /// Begins a journal that says `held`, in the place of any other; nothing is lost if that fails.
+    /// Begins a journal that says `held` and replaces any other; nothing is lost if that fails.
     pub(super) fn create(
         disk: &Disk,
         place: &Directory,
-        plan: &Plan,
+        manifest: &Manifest,
         held: &RangeSet,
         is_committing: bool,
     ) -> io::Result<Self> {
-        let (id, content_bytes) = (plan.id(), plan.content_bytes());
+        let (id, content_bytes) = (manifest.id(), manifest.content_bytes());
         let (file, len) = write_new(disk, place, id, content_bytes, held, is_committing)?;
         Ok(Self {
             id,
@@ -84,7 +84,7 @@ impl Journal {
         self.untold_bytes += len;
     }
 
-    /// True when what was noted should be told now.
+    /// True when the notes should be written now.
     pub(super) fn is_due(&self) -> bool {
         self.untold_bytes >= UNTOLD_BYTES_MAX || self.untold.len() >= UNTOLD_RECORDS_MAX * RECORD
     }
@@ -130,14 +130,14 @@ impl Journal {
 }
 
 impl Found {
-    /// What the journal of `plan` says; `None` when there is none that can be trusted.
-    pub(super) fn read(place: &Directory, plan: &Plan) -> Option<Self> {
-        let found = Self::read_any(place, plan.id())?;
-        (found.content_bytes == plan.content_bytes()).then_some(found)
+    /// What the journal of `manifest` says; `None` when there is none that can be trusted.
+    pub(super) fn read(place: &Directory, manifest: &Manifest) -> Option<Self> {
+        let found = Self::read_any(place, manifest.id())?;
+        (found.content_bytes == manifest.content_bytes()).then_some(found)
     }
 
-    /// As [`Found::read`], when only the plan's name is known.
-    pub(super) fn read_any(place: &Directory, id: PlanId) -> Option<Self> {
+    /// As [`Found::read`], when only the manifest's name is known.
+    pub(super) fn read_any(place: &Directory, id: ManifestId) -> Option<Self> {
         let file = place.open_to_read(Path::new(NAME)).ok()?;
         let mut input = BufReader::with_capacity(READ_BYTES, file);
         let mut header = [0; HEADER];
@@ -159,7 +159,7 @@ impl Found {
     }
 
     /// False for a record that does not prove itself.
-    fn take(&mut self, record: &[u8; RECORD], id: PlanId) -> bool {
+    fn take(&mut self, record: &[u8; RECORD], id: ManifestId) -> bool {
         let (start, len) = (number(&record[..8]), number(&record[8..16]));
         if number(&record[16..]) != check_of(id, start, len) {
             return false;
@@ -182,7 +182,7 @@ impl Found {
 fn write_new(
     disk: &Disk,
     place: &Directory,
-    id: PlanId,
+    id: ManifestId,
     content_bytes: u64,
     held: &RangeSet,
     is_committing: bool,
@@ -205,7 +205,7 @@ fn write_new(
     Ok((file, bytes.len() as u64))
 }
 
-pub(super) fn header_of(id: PlanId, boot: &[u8], content_bytes: u64) -> [u8; HEADER] {
+pub(super) fn header_of(id: ManifestId, boot: &[u8], content_bytes: u64) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..8].copy_from_slice(MAGIC);
     header[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -217,14 +217,14 @@ pub(super) fn header_of(id: PlanId, boot: &[u8], content_bytes: u64) -> [u8; HEA
     header
 }
 
-fn push_record(out: &mut Vec<u8>, id: PlanId, start: u64, len: u64) {
+fn push_record(out: &mut Vec<u8>, id: ManifestId, start: u64, len: u64) {
     for value in [start, len, check_of(id, start, len)] {
         out.extend_from_slice(&value.to_le_bytes());
     }
 }
 
-/// With the plan in it, so that no record of another journal passes for one of this.
-fn check_of(id: PlanId, start: u64, len: u64) -> u64 {
+/// It covers the manifest, so that no record of another journal is taken for one of this.
+fn check_of(id: ManifestId, start: u64, len: u64) -> u64 {
     let mut bytes = [0; 32];
     bytes[..16].copy_from_slice(&id.0);
     bytes[16..24].copy_from_slice(&start.to_le_bytes());
@@ -236,7 +236,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes were cut out"))
 }
 
-/// Another one after each start of the machine; all zero where the system does not say.
+/// A new one after each start of the machine; all zero where the system does not say.
 fn boot_id() -> [u8; 16] {
     let text = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let mut id = [0; 16];
@@ -246,7 +246,7 @@ fn boot_id() -> [u8; 16] {
     id
 }
 
-/// Rewritten when it is four times as long as it must be, so seldom that it costs nothing.
+/// The journal is rewritten when it is four times as long as it must be, which is rare.
 const fn rewrite_at(len: u64) -> u64 {
     let four = len.saturating_mul(4);
     if four < REWRITE_BYTES_MIN {
@@ -264,7 +264,7 @@ const HEADER: usize = 64;
 const RECORD: usize = 24;
 /// Ranges kept in memory; 16 bytes each. With more gaps than that some bytes are fetched again.
 pub(super) const RANGES_MAX: usize = 65_536;
-/// Content whose records may not be written yet: what `kill -9` costs at most, beside the queue.
+/// Content whose records may not be written yet: with the queue, the most that `kill -9` costs.
 const UNTOLD_BYTES_MAX: u64 = 1 << 20;
 const UNTOLD_RECORDS_MAX: usize = 256;
 const REWRITE_BYTES_MIN: u64 = 1 << 20;

@@ -1,22 +1,25 @@
-//! What earlier attempts left in a directory: listed, mentioned, and removed when somebody says so.
+//! What earlier attempts left in a directory: listed, bounded in size and age, and removed when
+//! somebody says so.
 
 use std::{
-    path::Path,
+    collections::BTreeSet,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use delivery::PlanId;
-use sys::file::Directory;
+use delivery::{Manifest, ManifestId};
+use sys::file::{Directory, Kind};
 
-use super::{STAGING, claim::Claim, journal};
+use super::{STAGING, claim::Claim, journal, prepare::TREE};
 use crate::SystemError;
 
 /// A transfer that did not come to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     /// What was to be delivered.
-    pub plan: PlanId,
+    pub manifest: ManifestId,
     /// Bytes of its content that are staged.
     pub bytes: u64,
     /// When the last of them came, by the wall clock.
@@ -37,10 +40,10 @@ pub fn leftovers(directory: &Path) -> Result<Vec<Leftover>, SystemError> {
 ///
 /// # Errors
 /// When it is under way, or the directory cannot be used.
-pub fn discard_leftover(directory: &Path, plan: PlanId) -> Result<(), SystemError> {
+pub fn discard_leftover(directory: &Path, manifest: ManifestId) -> Result<(), SystemError> {
     let opened = Directory::open(directory)
         .map_err(|error| SystemError::system("open", directory.display(), &error))?;
-    let claim = Claim::take(&Arc::new(opened), plan).map_err(|fault| {
+    let claim = Claim::take(&Arc::new(opened), manifest).map_err(|fault| {
         SystemError::system(
             "discard what is staged in",
             directory.display(),
@@ -51,25 +54,105 @@ pub fn discard_leftover(directory: &Path, plan: PlanId) -> Result<(), SystemErro
     Ok(())
 }
 
-/// One sentence for each old leftover of other plans.
-pub(super) fn notes(directory: &Directory, shown: &Path, current: PlanId) -> Vec<String> {
+/// Removes what nobody is likely to go on with: leftovers of other transfers than `current` that
+/// are older than [`KEPT_TIME`], the oldest of those that hold more than [`KEPT_BYTES`] together
+/// (the newest always stays), and, once `current` is in place, those it supersedes. One sentence
+/// for each. What another receiver has locked stays.
+pub(super) fn tidy(
+    directory: &Arc<Directory>,
+    shown: &Path,
+    current: &Manifest,
+    is_in_place: bool,
+) -> Vec<String> {
     let now = SystemTime::now();
-    let is_old = |leftover: &Leftover| {
-        let age = now.duration_since(leftover.changed);
-        leftover.plan != current && age.is_ok_and(|age| age > OLD)
+    let mut kept_bytes = 0_u64;
+    let mut notes = Vec::new();
+    for leftover in list(directory).into_iter().rev() {
+        if leftover.manifest == current.id() {
+            continue;
+        }
+        let age = now.duration_since(leftover.changed).unwrap_or_default();
+        let is_newest = kept_bytes == 0;
+        let why = if is_in_place && is_superseded(directory, &leftover, current) {
+            "the same files have arrived"
+        } else if age > KEPT_TIME {
+            "nobody went on with it for 7 days"
+        } else if !is_newest && kept_bytes.saturating_add(leftover.bytes) > KEPT_BYTES {
+            "newer ones hold more than 10 GB together"
+        } else {
+            kept_bytes = kept_bytes.saturating_add(leftover.bytes.max(1));
+            continue;
+        };
+        // Another receiver may be at it.
+        let Ok(claim) = Claim::take(directory, leftover.manifest) else {
+            continue;
+        };
+        claim.clear();
+        let place = shown.join(STAGING).join(leftover.manifest.to_string());
+        let bytes = leftover.bytes;
+        notes.push(format!(
+            "{}: removed, {bytes} bytes of a transfer that was not finished: {why}",
+            place.display()
+        ));
+    }
+    forget_locks(directory, current.id());
+    notes
+}
+
+/// Whether all that is staged has the path of something in `current`: an earlier or later version
+/// of the same files. One that was giving names is never superseded.
+fn is_superseded(directory: &Directory, leftover: &Leftover, current: &Manifest) -> bool {
+    let path = Path::new(STAGING).join(leftover.manifest.to_string());
+    let Ok(place) = directory.directory(&path) else {
+        return false;
     };
-    let list = list(directory).into_iter().filter(is_old);
-    list.map(|old| {
-        let place = shown.join(STAGING).join(old.plan.to_string());
-        let bytes = old.bytes;
-        format!(
-            "{}: {bytes} bytes of another transfer, untouched for over {} days; remove it if it is \
-             not going to be continued",
-            place.display(),
-            OLD.as_secs() / 86_400,
-        )
-    })
-    .collect()
+    let found = journal::Found::read_any(&place, leftover.manifest);
+    if found.is_some_and(|found| found.is_committing) {
+        return false;
+    }
+    let paths: BTreeSet<&[u8]> = current.entries().map(|entry| entry.path).collect();
+    let mut to_read = vec![PathBuf::new()];
+    let mut has_file = false;
+    while let Some(path) = to_read.pop() {
+        let Ok(names) = place
+            .directory(&Path::new(TREE).join(&path))
+            .and_then(|below| below.names())
+        else {
+            return false;
+        };
+        for name in names {
+            let below = path.join(name);
+            if !paths.contains(below.as_os_str().as_bytes()) {
+                return false;
+            }
+            match place.status(&Path::new(TREE).join(&below)) {
+                Ok(status) if status.kind == Kind::Directory => to_read.push(below),
+                Ok(_) => has_file = true,
+                Err(_) => return false,
+            }
+        }
+    }
+    has_file
+}
+
+/// Removes lock files of receivers that were killed and left nothing else.
+fn forget_locks(directory: &Arc<Directory>, current: ManifestId) {
+    let staging = Path::new(STAGING);
+    let names = directory.directory(staging).and_then(|it| it.names());
+    for name in names.into_iter().flatten() {
+        let manifest = name
+            .to_str()
+            .and_then(|name| name.strip_suffix(".lock"))
+            .and_then(manifest_of);
+        let Some(manifest) = manifest.filter(|&it| it != current) else {
+            continue;
+        };
+        let place = staging.join(manifest.to_string());
+        if directory.status(&place).is_err() {
+            // Whoever holds the lock removes its name.
+            drop(Claim::take(directory, manifest));
+        }
+    }
 }
 
 fn list(directory: &Directory) -> Vec<Leftover> {
@@ -79,26 +162,33 @@ fn list(directory: &Directory) -> Vec<Leftover> {
     let mut list: Vec<_> = names
         .into_iter()
         .flatten()
-        .filter_map(|name| plan_of(name.to_str()?))
-        .filter_map(|plan| one(directory, plan))
+        .filter_map(|name| manifest_of(name.to_str()?))
+        .filter_map(|manifest| one(directory, manifest))
         .collect();
     list.sort_by_key(|leftover| leftover.changed);
     list
 }
 
-fn one(directory: &Directory, plan: PlanId) -> Option<Leftover> {
-    let path = Path::new(STAGING).join(plan.to_string());
+fn one(directory: &Directory, manifest: ManifestId) -> Option<Leftover> {
+    let path = Path::new(STAGING).join(manifest.to_string());
     let place = directory.directory(&path).ok()?;
-    let found = journal::Found::read_any(&place, plan);
-    let file = place.open_to_read(Path::new(journal::NAME)).ok()?;
+    let found = journal::Found::read_any(&place, manifest);
+    // A receiver that was killed early has no journal yet.
+    let changed = match place.open_to_read(Path::new(journal::NAME)) {
+        Ok(file) => file.metadata().and_then(|of| of.modified()).ok()?,
+        Err(_) => {
+            let seconds = directory.status(&path).ok()?.modified.seconds;
+            SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).ok()?)
+        }
+    };
     Some(Leftover {
-        plan,
+        manifest,
         bytes: found.map_or(0, |found| found.held.bytes()),
-        changed: file.metadata().and_then(|of| of.modified()).ok()?,
+        changed,
     })
 }
 
-fn plan_of(name: &str) -> Option<PlanId> {
+fn manifest_of(name: &str) -> Option<ManifestId> {
     let mut id = [0; 16];
     if name.len() != 32 || !name.is_ascii() {
         return None;
@@ -106,8 +196,10 @@ fn plan_of(name: &str) -> Option<PlanId> {
     for (at, byte) in id.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&name[2 * at..2 * at + 2], 16).ok()?;
     }
-    Some(PlanId(id))
+    Some(ManifestId(id))
 }
 
-/// Untouched for so long, a leftover is mentioned.
-const OLD: Duration = Duration::from_secs(7 * 86_400);
+/// How long a leftover is kept after its last change.
+const KEPT_TIME: Duration = Duration::from_secs(7 * 86_400);
+/// What leftovers may hold together; the newest is kept whatever it holds.
+const KEPT_BYTES: u64 = 10_000_000_000;

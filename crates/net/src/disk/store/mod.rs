@@ -1,24 +1,24 @@
 //! A receiver's files: staged beneath the directory, verified, synced, then given their names.
 //!
 //! ```text
-//!   session's thread                      |  disk's thread
-//!   FileStore: runs put together ──────────> write ─> journal ─> hash   commit: sync, names, sync
-//!              <── events, and a wake-up ───┘
+//!   session's thread                    |  disk's thread
+//!   FileStore: extents put together ────────> write ─> journal ─> hash   commit: sync, names, sync
+//!              <── events, and a wake-up ─┘
 //!
-//! DIR/.towline/<plan>.lock          one receiver of a plan at a time
-//! DIR/.towline/<plan>/journal       what is staged: survives failure, cancellation and kill -9
-//! DIR/.towline/<plan>/tree/...      space taken before any byte arrives
+//! DIR/.towline/<manifest>.lock          one receiver of a manifest at a time
+//! DIR/.towline/<manifest>/journal       what is staged: survives failure, cancellation and kill -9
+//! DIR/.towline/<manifest>/tree/...      space taken before any byte arrives
 //! ```
 //!
 //! Nothing is visible under its final name before all of it is verified and synced. Every name is
-//! opened beneath DIR and no link is followed on the way, so that no plan leads out of it. Of a
-//! plan's modes only the permission bits are used: nobody gets a set-user-id program from the
-//! network. What is staged is removed once everything has its name and this store is dropped, or
-//! when nothing of worth is in it; otherwise the next attempt goes on from there.
+//! opened beneath DIR and no link is followed on the way, so that no manifest leads out of it. Of a
+//! manifest's modes only the permission bits are used: nobody gets a set-user-id program from the
+//! network. The staged files are removed once everything has its name and this store is dropped, or
+//! when they hold nothing worth keeping; otherwise the next attempt continues from them.
 //!
 //! Invariants: no call waits for the disk; what waits to be written is bounded; a byte is in the
-//! journal only after it is in its file; a wrong journal costs time, never content, for the
-//! receiver verifies every slab that it is told is held.
+//! journal only after it is in its file; a wrong journal costs time, never content, because the
+//! receiver verifies every slab that the journal calls held.
 
 use std::{
     collections::VecDeque,
@@ -31,7 +31,7 @@ use std::{
     time::Duration,
 };
 
-use delivery::{Plan, Store, StoreEvent};
+use delivery::{Manifest, Store, StoreEvent};
 use sys::file::Directory;
 use wire::object::{EntryRef, ErrorCode};
 
@@ -54,14 +54,14 @@ mod prepare;
 use prepare::Preparation;
 
 mod queue;
-use queue::{Idle, Queue, RUN_BYTES, Request, Run};
+use queue::{EXTENT_BYTES, Extent, Idle, Queue, Request};
 
 mod staging;
 
 mod worker;
 use worker::Worker;
 
-/// Keeps a plan's content in a directory.
+/// Keeps a manifest's content in a directory.
 #[derive(Debug)]
 pub struct FileStore {
     directory: Arc<Directory>,
@@ -72,7 +72,7 @@ pub struct FileStore {
     /// Its last requests are being served.
     ending: Option<Arc<Queue>>,
     /// What is being put together.
-    run: Option<Run>,
+    extent: Option<Extent>,
     /// The store takes content.
     is_open: bool,
     /// Slabs asked for and not answered.
@@ -85,14 +85,14 @@ pub struct FileStore {
 /// What becomes of files that are there already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// The transfer is refused, before any content is sent or when it is to be put in place.
+    /// The transfer is refused, before any content is sent or when files are to get their names.
     #[default]
     Refuse,
     /// Files and links are replaced, each in one step; directories are kept and filled.
     Replace,
     /// As [`Existing::Replace`], but a regular file of the same length and modification time is
-    /// left alone: it is read and compared with the sender's hashes, and only if they differ its
-    /// wrong parts are fetched and it is replaced.
+    /// left alone: it is read and compared with the sender's hashes. Only if they differ, its wrong
+    /// parts are fetched and it is replaced.
     SkipUnchanged,
 }
 
@@ -106,10 +106,10 @@ pub struct StoreOptions {
     pub notify: Option<Box<dyn Fn() + Send + Sync>>,
     /// What was received stays staged after a failure, for a later attempt. Default true.
     pub keep_staged: bool,
-    /// The most memory for content that is not written yet, in bytes; at least 512 KiB. From a
-    /// quarter of it on the sender is held back; the rest is for what is under way then. What is
-    /// not written, up to 64 KiB also when the disk has nothing to do, is lost when the process is
-    /// killed. Default 6 MiB.
+    /// The most memory for content that is not written yet, in bytes; at least 512 KiB. When a
+    /// quarter is used, the sender is held back; the rest is for data that is under way then. Data
+    /// that is not written (up to 64 KiB even on an idle disk) is lost when the process is killed.
+    /// Default 6 MiB.
     pub queue_bytes_max: usize,
     /// A fault to rehearse. Default none.
     pub fault: Option<DiskFault>,
@@ -141,7 +141,7 @@ impl FileStore {
             options: options.into(),
             queue: None,
             ending: None,
-            run: None,
+            extent: None,
             is_open: false,
             seals_open: 0,
             events: VecDeque::new(),
@@ -158,8 +158,8 @@ impl FileStore {
     }
 
     fn start(&mut self) -> io::Result<Arc<Queue>> {
-        let runs = (self.options.queue_bytes_max / RUN_BYTES).max(2);
-        let queue = Arc::new(Queue::new(runs, self.options.notify.take()));
+        let extents = (self.options.queue_bytes_max / EXTENT_BYTES).max(2);
+        let queue = Arc::new(Queue::new(extents, self.options.notify.take()));
         let worker = Worker {
             queue: Arc::clone(&queue),
             preparation: Preparation {
@@ -180,10 +180,10 @@ impl FileStore {
         Ok(queue)
     }
 
-    /// Gives the run that is being put together to the disk.
+    /// Gives the extent that is being put together to the disk.
     fn hand_over(&mut self) {
-        if let (Some(run), Some(queue)) = (self.run.take(), &self.queue) {
-            queue.push(Request::Run(run));
+        if let (Some(extent), Some(queue)) = (self.extent.take(), &self.queue) {
+            queue.push(Request::Extent(extent));
         }
     }
 
@@ -192,7 +192,7 @@ impl FileStore {
             return Some(event);
         }
         let queue = self.queue.as_ref()?;
-        let holds = self.run.as_ref().is_some_and(Run::is_worth_a_wake_up);
+        let holds = self.extent.as_ref().is_some_and(Extent::is_worth_a_wake_up);
         let (event, idle) = queue.poll(holds);
         match (event, idle) {
             (Some(event), _) => Some(event),
@@ -203,8 +203,8 @@ impl FileStore {
                 Some(Fault::new("write to", Path::new(""), error).event(&self.shown))
             }
             (None, Idle::Yes) => {
-                // Nothing to wait for: what came so far is written and hashed at once, unless it
-                // is little and nobody waits for it.
+                // Nothing to wait for: writes and hashes at once what has come, unless it is little
+                // and nobody waits for it.
                 if holds {
                     self.hand_over();
                 }
@@ -216,10 +216,10 @@ impl FileStore {
 }
 
 impl Store for FileStore {
-    fn prepare(&mut self, plan: &Arc<Plan>) {
+    fn prepare(&mut self, manifest: &Arc<Manifest>) {
         match self.start() {
             Ok(queue) => {
-                queue.push(Request::Prepare(Arc::clone(plan)));
+                queue.push(Request::Prepare(Arc::clone(manifest)));
                 self.queue = Some(queue);
             }
             Err(error) => {
@@ -233,13 +233,19 @@ impl Store for FileStore {
         if !self.is_open {
             return false;
         }
-        if self.run.as_mut().is_some_and(|run| run.push(offset, bytes)) {
+        if self
+            .extent
+            .as_mut()
+            .is_some_and(|extent| extent.push(offset, bytes))
+        {
             return true;
         }
         self.hand_over();
-        self.run = self.queue.as_ref().and_then(|queue| queue.take_spare());
+        self.extent = self.queue.as_ref().and_then(|queue| queue.take_spare());
         // None is left: the disk is behind.
-        self.run.as_mut().is_some_and(|run| run.push(offset, bytes))
+        self.extent
+            .as_mut()
+            .is_some_and(|extent| extent.push(offset, bytes))
     }
 
     fn is_behind(&self) -> bool {
@@ -254,9 +260,9 @@ impl Store for FileStore {
             return false;
         }
         self.seals_open += 1;
-        match &mut self.run {
+        match &mut self.extent {
             // Behind the bytes it may be waiting for.
-            Some(run) if !run.is_empty() => run.seals.push(slab),
+            Some(extent) if !extent.is_empty() => extent.seals.push(slab),
             _ => queue.push(Request::Seal(slab)),
         }
         true
@@ -345,7 +351,7 @@ impl Fault {
         }
     }
 
-    /// The fault as the transfer's end, with paths as the user knows them.
+    /// Words the fault that ends a transfer, with paths as the user knows them.
     fn event(&self, shown: &Path) -> StoreEvent {
         let (code, remedy) = kind_of(&self.error);
         let path = shown_path(&shown.join(&self.path));
@@ -354,7 +360,7 @@ impl Fault {
     }
 }
 
-/// A path as a person is told it. The sender chose the name: it must not command a terminal.
+/// A path as a person reads it. The sender chose the name, so control characters are escaped.
 fn shown_path(path: &Path) -> String {
     let path = path.display().to_string();
     let shown = path.chars().map(|c| match c {
@@ -374,7 +380,7 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
             ErrorCode::DiskFull,
             "; make room or receive into another directory",
         ),
-        // Both ends show it; which option that is differs between the commands.
+        // Both ends show this text, so it names no flag.
         io::ErrorKind::AlreadyExists => (
             ErrorCode::Exists,
             "; remove it, or have the receiver replace what exists",
@@ -394,11 +400,11 @@ fn kind_of(error: &io::Error) -> (ErrorCode, &'static str) {
     }
 }
 
-/// What is staged lies here, beneath the directory: plans may not use the name.
+/// What is staged lies here, beneath the directory: manifests may not use the name.
 const STAGING: &str = ".towline";
 /// Slabs that may be asked for at a time.
 const SEALS_MAX: usize = 16_384;
-/// How long the end of a store waits for the disk to finish what it is at.
+/// How long closing a store waits for the disk's current request.
 const END_WAIT: Duration = Duration::from_secs(2);
 const EIO: i32 = 5;
 

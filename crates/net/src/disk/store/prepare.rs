@@ -1,11 +1,11 @@
-//! Before any byte arrives: looks what is there, takes the space, makes the staged tree.
+//! Before any byte arrives: finds what is there, reserves space, makes the staged tree.
 //!
 //! A failure leaves the disk as it was found: what an earlier attempt had staged stays, what this
 //! one made goes.
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
 
-use delivery::{Plan, RangeSet};
+use delivery::{Manifest, RangeSet};
 use sys::file::{Directory, Kind, Status};
 use wire::object::{EntryKind, EntryRef};
 
@@ -18,7 +18,7 @@ use super::{
     staging::{FileState, Reserve, Staging, Works, is_same, on_disk},
 };
 
-/// What a plan is prepared with.
+/// What a manifest is prepared with.
 #[derive(Debug)]
 pub(super) struct Preparation {
     pub(super) directory: Arc<Directory>,
@@ -26,7 +26,7 @@ pub(super) struct Preparation {
     pub(super) existing: Existing,
 }
 
-/// A plan that may be written, and what is there of it.
+/// A manifest that may be written, and what is there of it.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) staging: Staging,
@@ -37,10 +37,10 @@ pub(super) struct Prepared {
 }
 
 impl Preparation {
-    pub(super) fn prepare(&self, plan: &Arc<Plan>) -> Result<Prepared, Fault> {
-        let claim = Claim::take(&self.directory, plan.id())?;
+    pub(super) fn prepare(&self, manifest: &Arc<Manifest>) -> Result<Prepared, Fault> {
+        let claim = Claim::take(&self.directory, manifest.id())?;
         let place = claim.open()?;
-        let found = Found::read(&place, plan);
+        let found = Found::read(&place, manifest);
         let place = match found {
             Some(_) => place,
             None => {
@@ -50,10 +50,10 @@ impl Preparation {
         };
         let mut attempt = Attempt {
             of: self,
-            plan,
+            manifest,
             was_committing: found.as_ref().is_some_and(|found| found.is_committing),
             is_new: found.is_none(),
-            files: vec![FileState::Absent; plan.files().len()],
+            files: vec![FileState::Absent; manifest.files().len()],
             notes: notes_of(found.as_ref()),
             held: found.map_or_else(|| RangeSet::new(RANGES_MAX), |found| found.held),
             made: Vec::new(),
@@ -89,7 +89,7 @@ fn notes_of(found: Option<&Found>) -> Vec<String> {
 
 struct Attempt<'a> {
     of: &'a Preparation,
-    plan: &'a Arc<Plan>,
+    manifest: &'a Arc<Manifest>,
     was_committing: bool,
     is_new: bool,
     files: Vec<FileState>,
@@ -113,7 +113,7 @@ impl Attempt<'_> {
         }
         self.check_names()?;
         self.check_space()?;
-        for entry in self.plan.entries() {
+        for entry in self.manifest.entries() {
             if entry.kind == EntryKind::Directory {
                 disk.make_directory(&tree, path_of(&entry))
                     .map_err(|error| Fault::new("make room for", path_of(&entry), error))?;
@@ -121,15 +121,15 @@ impl Attempt<'_> {
         }
         self.allocate(&tree)?;
         let reserve = self.reserve(place)?;
-        let journal = Journal::create(disk, place, self.plan, &self.held, self.was_committing)
+        let journal = Journal::create(disk, place, self.manifest, &self.held, self.was_committing)
             .map_err(failed)?;
         Ok((tree, reserve, journal))
     }
 
-    /// Finds what an earlier attempt staged. What is not as it was left is left out.
+    /// Finds what an earlier attempt staged. Files that changed since are left out.
     fn look_at_staged(&mut self, tree: &Directory) -> Result<(), Fault> {
-        for (index, file) in self.plan.files().iter().enumerate() {
-            let entry = self.plan.entry(file.entry as usize);
+        for (index, file) in self.manifest.files().iter().enumerate() {
+            let entry = self.manifest.entry(file.entry as usize);
             let status = match tree.status(path_of(&entry)) {
                 Ok(status) => Some(status),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -158,10 +158,10 @@ impl Attempt<'_> {
 
     /// Finds out early whether every name can be given at the end, and what is in place already.
     fn check_names(&mut self) -> Result<(), Fault> {
-        // In depth-first order, what is below a directory that is not there is not there either.
+        // Entries come depth first: below a missing directory everything is missing too.
         let mut absent: Option<&[u8]> = None;
         let mut file_index = 0;
-        for entry in self.plan.entries() {
+        for entry in self.manifest.entries() {
             let index = file_index;
             file_index += usize::from(entry.kind == EntryKind::File);
             if absent.is_some_and(|absent| is_below(entry.path, absent)) {
@@ -200,7 +200,7 @@ impl Attempt<'_> {
         let may_stay = is_ours || self.of.existing == Existing::SkipUnchanged;
         if may_stay && is_same(entry, status) {
             self.files[index] = FileState::InPlace;
-            let file = &self.plan.files()[index];
+            let file = &self.manifest.files()[index];
             // Only what is staged is in the journal.
             self.held.remove_always(file.start..file.start + file.size);
             return true;
@@ -209,7 +209,7 @@ impl Attempt<'_> {
     }
 
     fn absent(&self) -> impl Iterator<Item = (usize, &delivery::File)> {
-        let files = self.plan.files().iter().enumerate();
+        let files = self.manifest.files().iter().enumerate();
         files.filter(|(index, _)| self.files[*index] == FileState::Absent)
     }
 
@@ -227,7 +227,7 @@ impl Attempt<'_> {
             return Ok(());
         }
         let mut text = format!(
-            "{bytes} bytes in {files} files are needed, and there is room for {} bytes",
+            "the transfer needs {bytes} bytes in {files} files, but there is room for {} bytes",
             space.available_bytes
         );
         if !has_files {
@@ -240,11 +240,11 @@ impl Attempt<'_> {
     /// Makes the larger files and takes their space.
     fn allocate(&mut self, tree: &Directory) -> Result<(), Fault> {
         let disk = &self.of.disk;
-        for (index, file) in self.plan.files().iter().enumerate() {
+        for (index, file) in self.manifest.files().iter().enumerate() {
             if self.files[index] != FileState::Absent || file.size <= SMALL_BYTES_MAX {
                 continue;
             }
-            let entry = self.plan.entry(file.entry as usize);
+            let entry = self.manifest.entry(file.entry as usize);
             self.made.push(index);
             disk.create(tree, path_of(&entry))
                 .and_then(|made| disk.allocate(&made, file.size))
@@ -254,8 +254,8 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Takes the space of the small files in one piece, unless there is so much that nobody is
-    /// going to use it up meanwhile: it would be taken twice over, page by page.
+    /// Reserves the space of the small files in one piece. When far more is free, it reserves
+    /// nothing: reserving costs a second allocation, page by page.
     fn reserve(&self, place: &Directory) -> Result<Option<Reserve>, Fault> {
         let path = Path::new(RESERVE);
         let small = self.absent().map(|(_, file)| on_disk(file.size));
@@ -286,7 +286,7 @@ impl Attempt<'_> {
         journal: Journal,
     ) -> Prepared {
         let mut held = RangeSet::new(2 * RANGES_MAX);
-        let in_place = self.plan.files().iter().zip(&self.files);
+        let in_place = self.manifest.files().iter().zip(&self.files);
         let in_place = in_place
             .filter(|(_, state)| **state == FileState::InPlace)
             .map(|(file, _)| file.start..file.start + file.size);
@@ -297,7 +297,7 @@ impl Attempt<'_> {
         let staging = Staging {
             disk: self.of.disk.clone(),
             directory: Arc::clone(&self.of.directory),
-            plan: Arc::clone(self.plan),
+            manifest: Arc::clone(self.manifest),
             claim,
             place,
             tree,
@@ -321,7 +321,9 @@ impl Attempt<'_> {
             return claim.clear();
         }
         for (index, tree) in self.made.iter().zip(std::iter::repeat(&self.tree)) {
-            let entry = self.plan.entry(self.plan.files()[*index].entry as usize);
+            let entry = self
+                .manifest
+                .entry(self.manifest.files()[*index].entry as usize);
             if let Some(tree) = tree {
                 drop(tree.remove_file(path_of(&entry)));
             }
@@ -341,9 +343,9 @@ pub(super) fn is_below(path: &[u8], directory: &[u8]) -> bool {
     below.is_some_and(|below| below.first() == Some(&b'/'))
 }
 
-const TREE: &str = "tree";
+pub(super) const TREE: &str = "tree";
 pub(super) const RESERVE: &str = "reserve";
-/// From so many times what the small files need on, free space is not reserved for them.
+/// Space is not reserved when this many times the need of the small files is free.
 const AMPLE: u64 = 16;
 /// Longer files are made and allocated beforehand.
 const SMALL_BYTES_MAX: u64 = 64 << 10;

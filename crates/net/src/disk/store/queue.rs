@@ -1,12 +1,12 @@
 //! What the session's thread and the disk's thread say to each other.
 //!
 //! ```text
-//!   session: run being filled --full or asked for--> requests --> disk: write, hash, commit
+//!   session: extent being filled --full or asked for--> requests --> disk: write, hash, commit
 //!            <--events-- <--emptied buffers-- + the owner's waker
 //! ```
 //!
-//! Invariants: the buffers of runs, filled or empty, never exceed the bytes allowed; answers that
-//! wait are bounded by the questions, which are; requests are served in the order they were made.
+//! Invariants: the buffers of extents, filled or empty, never exceed the bytes allowed; answers
+//! that wait are bounded, because requests are; requests are served in the order they were made.
 
 use std::{
     collections::VecDeque,
@@ -15,13 +15,13 @@ use std::{
     time::Duration,
 };
 
-use delivery::{Plan, StoreEvent};
+use delivery::{Manifest, StoreEvent};
 
 /// Something for the disk's thread to do.
 #[derive(Debug)]
 pub(super) enum Request {
-    Prepare(Arc<Plan>),
-    Run(Run),
+    Prepare(Arc<Manifest>),
+    Extent(Extent),
     Seal(u32),
     Commit,
 }
@@ -29,7 +29,7 @@ pub(super) enum Request {
 /// Pieces of the content that came one after the other, and the slabs to hash once they are
 /// written.
 #[derive(Debug, Default)]
-pub(super) struct Run {
+pub(super) struct Extent {
     /// All pieces, end to end.
     bytes: Vec<u8>,
     /// Where in the content each piece belongs; where its bytes begin.
@@ -37,15 +37,15 @@ pub(super) struct Run {
     pub(super) seals: Vec<u32>,
 }
 
-impl Run {
+impl Extent {
     /// Takes bytes of the content; false when it is full.
     pub(super) fn push(&mut self, offset: u64, bytes: &[u8]) -> bool {
         if self.bytes.capacity() == 0 {
             // Once for each of a few buffers, which are used again.
-            self.bytes.reserve_exact(RUN_BYTES);
+            self.bytes.reserve_exact(EXTENT_BYTES);
         }
         let end = offset + bytes.len() as u64;
-        if !self.is_empty() && self.bytes.len() + bytes.len() > RUN_BYTES {
+        if !self.is_empty() && self.bytes.len() + bytes.len() > EXTENT_BYTES {
             return false;
         }
         let is_full = self.pieces.len() >= PIECES_MAX;
@@ -62,10 +62,10 @@ impl Run {
         self.pieces.is_empty()
     }
 
-    /// Worth waking the disk's thread for: somebody waits for its hashes, or it is of some length.
-    /// A wake-up costs as much as writing several packets.
+    /// True when it is worth waking the disk's thread: the session waits for its hashes, or it is
+    /// long enough. A wake-up costs as much as writing several packets.
     pub(super) const fn is_worth_a_wake_up(&self) -> bool {
-        !self.seals.is_empty() || self.bytes.len() >= RUN_BYTES / 4
+        !self.seals.is_empty() || self.bytes.len() >= EXTENT_BYTES / 4
     }
 
     pub(super) fn pieces(&self) -> impl Iterator<Item = (Range<u64>, &[u8])> {
@@ -107,9 +107,9 @@ struct State {
     requests: VecDeque<Request>,
     events: VecDeque<StoreEvent>,
     notes: Vec<String>,
-    spare: Vec<Run>,
+    spare: Vec<Extent>,
     /// Runs there may be.
-    runs: usize,
+    extents: usize,
     /// Runs that may still be made.
     unmade: usize,
     /// The disk's thread has nothing to do.
@@ -122,20 +122,20 @@ struct State {
 
 impl State {
     fn is_behind(&self) -> bool {
-        // The one that is being filled is no debt of the disk's.
-        self.runs - self.unmade - self.spare.len() > (self.runs / 4).max(1)
+        // The extent that is being filled does not count: the disk's thread does not have it yet.
+        self.extents - self.unmade - self.spare.len() > (self.extents / 4).max(1)
     }
 }
 
 impl Queue {
-    pub(super) fn new(runs: usize, notify: Option<Box<dyn Fn() + Send + Sync>>) -> Self {
+    pub(super) fn new(extents: usize, notify: Option<Box<dyn Fn() + Send + Sync>>) -> Self {
         let state = State {
             requests: VecDeque::new(),
             events: VecDeque::new(),
             notes: Vec::new(),
             spare: Vec::new(),
-            runs,
-            unmade: runs,
+            extents,
+            unmade: extents,
             is_idle: false,
             is_held_back: false,
             is_stopped: false,
@@ -156,17 +156,17 @@ impl Queue {
         self.work.notify_one();
     }
 
-    /// An empty run; `None` while all are on their way to the disk.
-    pub(super) fn take_spare(&self) -> Option<Run> {
+    /// An empty extent; `None` while all are on their way to the disk.
+    pub(super) fn take_spare(&self) -> Option<Extent> {
         let mut state = self.lock();
-        if let Some(run) = state.spare.pop() {
-            return Some(run);
+        if let Some(extent) = state.spare.pop() {
+            return Some(extent);
         }
         state.unmade = state.unmade.checked_sub(1)?;
-        Some(Run::default())
+        Some(Extent::default())
     }
 
-    /// True while more than a quarter of the runs are on their way to the disk: the rest is for
+    /// True while more than a quarter of the extents are on their way to the disk: the rest is for
     /// what a sender has sent before it hears of it.
     pub(super) fn is_behind(&self) -> bool {
         self.lock().is_behind()
@@ -189,11 +189,11 @@ impl Queue {
         std::mem::take(&mut self.lock().notes)
     }
 
-    /// What was asked and is not content is not done any more.
+    /// Requests that wait are dropped, except those that write content.
     pub(super) fn stop(&self) {
         let mut state = self.lock();
         state.is_stopped = true;
-        state.requests.retain(|r| matches!(r, Request::Run(_)));
+        state.requests.retain(|r| matches!(r, Request::Extent(_)));
         state.events.clear();
         self.work.notify_one();
     }
@@ -237,12 +237,12 @@ impl Queue {
         self.lock().requests.is_empty()
     }
 
-    /// Gives an emptied run back.
-    pub(super) fn give_back(&self, mut run: Run) {
-        run.clear();
+    /// Gives an emptied extent back.
+    pub(super) fn give_back(&self, mut extent: Extent) {
+        extent.clear();
         let mut state = self.lock();
         let was_behind = state.is_behind();
-        state.spare.push(run);
+        state.spare.push(extent);
         let has_caught_up = was_behind && !state.is_behind();
         drop(state);
         if has_caught_up {
@@ -268,7 +268,7 @@ impl Queue {
         self.lock().notes.push(note);
     }
 
-    /// The disk's thread is over, also when it died of a bug.
+    /// The disk's thread has ended, perhaps by a bug.
     pub(super) fn ended(&self) {
         self.lock().is_ended = true;
         self.end.notify_all();
@@ -301,8 +301,8 @@ impl std::fmt::Debug for Queue {
 }
 
 /// Bytes put together before they are written: hundreds of system calls become one.
-pub(super) const RUN_BYTES: usize = 256 << 10;
-/// Pieces of one run; a block has a thousand bytes and more, unless somebody is hostile.
+pub(super) const EXTENT_BYTES: usize = 256 << 10;
+/// Pieces of one extent; a block has a thousand bytes or more, except from a hostile sender.
 const PIECES_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -338,14 +338,14 @@ mod tests {
 
     #[test]
     fn bytes_that_a_later_piece_changed_are_not_found() {
-        let mut run = Run::default();
-        assert!(run.push(100, &[1; 100]) && run.push(300, &[2; 50]));
-        assert_eq!(run.find(&(110..200)), Some(&[1; 90][..]));
-        assert!(run.push(190, &[3; 20]));
-        assert_eq!(run.find(&(110..200)), None);
-        assert_eq!(run.find(&(195..205)), Some(&[3; 10][..]));
-        assert_eq!(run.find(&(110..190)), Some(&[1; 80][..]));
-        assert_eq!(run.find(&(340..360)), None);
+        let mut extent = Extent::default();
+        assert!(extent.push(100, &[1; 100]) && extent.push(300, &[2; 50]));
+        assert_eq!(extent.find(&(110..200)), Some(&[1; 90][..]));
+        assert!(extent.push(190, &[3; 20]));
+        assert_eq!(extent.find(&(110..200)), None);
+        assert_eq!(extent.find(&(195..205)), Some(&[3; 10][..]));
+        assert_eq!(extent.find(&(110..190)), Some(&[1; 80][..]));
+        assert_eq!(extent.find(&(340..360)), None);
     }
 
     #[test]

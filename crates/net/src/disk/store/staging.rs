@@ -1,35 +1,35 @@
 //! The files of a transfer under way: a tree like the one to be, written, hashed, brought back.
 //!
 //! ```text
-//! DIR/.towline/<plan>/tree/...   files and directories under the names they are going to have
-//! DIR/.towline/<plan>/reserve    the space of small files that are not made yet
-//! DIR/.towline/<plan>/journal    what is in them
+//! DIR/.towline/<manifest>/tree/...   files and directories under the names they are going to have
+//! DIR/.towline/<manifest>/reserve    the space of small files that are not made yet
+//! DIR/.towline/<manifest>/journal    what is in them
 //! ```
 //!
 //! Files of some size are made and allocated before any byte arrives. Small ones are made when
 //! their bytes come, written, given their attributes and closed in one go: allocating 20,000 of
-//! them beforehand takes seconds on ext4. What comes in order is hashed on the way, from
-//! memory; what lies around a gap is read back.
+//! them beforehand takes seconds on ext4. Bytes that come in order are hashed from memory; those
+//! around a gap are read back.
 
 use std::{collections::VecDeque, fs::File, io, ops::Range, path::Path, sync::Arc};
 
-use delivery::{Hash, Plan, RangeSet, SlabGroups};
+use delivery::{Hash, Manifest, RangeSet, SlabGroups};
 use sys::file::{Directory, FileTime};
 use wire::object::EntryRef;
 
-use super::{Fault, claim::Claim, disk::Disk, journal::Journal, path_of, queue::Run};
+use super::{Fault, claim::Claim, disk::Disk, journal::Journal, path_of, queue::Extent};
 
-/// Where the content of one plan is put together.
+/// Where the content of one manifest is put together.
 #[derive(Debug)]
 pub(super) struct Staging {
     pub(super) disk: Disk,
     /// Where everything will be.
     pub(super) directory: Arc<Directory>,
-    pub(super) plan: Arc<Plan>,
+    pub(super) manifest: Arc<Manifest>,
     pub(super) claim: Claim,
     pub(super) place: Directory,
     pub(super) tree: Directory,
-    /// Of each of the plan's files.
+    /// Of each of the manifest's files.
     pub(super) files: Vec<FileState>,
     /// What is staged, without what is in place.
     pub(super) held: RangeSet,
@@ -65,21 +65,21 @@ pub(super) struct Works {
     buffer: Vec<u8>,
 }
 
-/// Space that nobody else can take meanwhile.
+/// Space that no other program can take during the transfer.
 #[derive(Debug)]
 pub(super) struct Reserve {
     pub(super) file: File,
     pub(super) bytes: u64,
-    /// Given free already, for files that are being made.
+    /// Reserved space already released, for files that are being made.
     pub(super) free: u64,
 }
 
 impl Staging {
-    /// Writes a run; afterwards its bytes are in their files and noted.
-    pub(super) fn write(&mut self, run: &Run) -> Result<(), Fault> {
-        let plan = Arc::clone(&self.plan);
-        for (range, piece) in run.pieces() {
-            for (index, file_offset, part) in plan.pieces(range.clone()) {
+    /// Writes an extent; afterwards its bytes are in their files and noted.
+    pub(super) fn write(&mut self, extent: &Extent) -> Result<(), Fault> {
+        let manifest = Arc::clone(&self.manifest);
+        for (range, piece) in extent.pieces() {
+            for (index, file_offset, part) in manifest.pieces(range.clone()) {
                 let bytes = &piece[within(&part, range.start)];
                 self.hash_on_the_way(&part, bytes);
                 let written = self.write_piece(index, file_offset, bytes, &range);
@@ -100,11 +100,11 @@ impl Staging {
             .map_err(|error| Fault::new("write the journal in", self.claim.path(), error))
     }
 
-    /// Hashes a slab that was written whole; `run` has just been written.
-    pub(super) fn seal(&mut self, slab: u32, run: Option<&Run>) -> Result<Hash, Fault> {
-        let place = self.plan.slab(slab);
+    /// Hashes a slab that was written whole; `extent` has just been written.
+    pub(super) fn seal(&mut self, slab: u32, extent: Option<&Extent>) -> Result<Hash, Fault> {
+        let place = self.manifest.slab(slab);
         let known = self.works.take_hashing(slab);
-        if let Some(bytes) = run.and_then(|run| run.find(&place.range())) {
+        if let Some(bytes) = extent.and_then(|extent| extent.find(&place.range())) {
             let mut hasher = place.hasher();
             hasher.update(bytes);
             return Ok(hasher.finish());
@@ -149,7 +149,9 @@ impl Staging {
 
     /// The open file that was used last is whole: it gets its mode and time.
     pub(super) fn finish(&mut self, index: usize) -> io::Result<()> {
-        let entry = self.plan.entry(self.plan.files()[index].entry as usize);
+        let entry = self
+            .manifest
+            .entry(self.manifest.files()[index].entry as usize);
         let (mode, time) = (mode_of(&entry), time_of(&entry));
         let disk = self.disk.clone();
         disk.set_attributes(self.file(index)?, mode, time)?;
@@ -159,7 +161,9 @@ impl Staging {
 
     /// A fault with a file, by the name the user knows.
     pub(super) fn fault(&self, doing: &'static str, index: usize, error: io::Error) -> Fault {
-        let entry = self.plan.entry(self.plan.files()[index].entry as usize);
+        let entry = self
+            .manifest
+            .entry(self.manifest.files()[index].entry as usize);
         Fault::new(doing, path_of(&entry), error)
     }
 
@@ -174,17 +178,17 @@ impl Staging {
         index: usize,
         file_offset: u64,
         bytes: &[u8],
-        run: &Range<u64>,
+        extent: &Range<u64>,
     ) -> io::Result<()> {
         if self.files[index] == FileState::InPlace {
             self.bring_back(index)?;
         }
-        let place = self.plan.files()[index];
+        let place = self.manifest.files()[index];
         let whole = place.start..place.start + place.size;
         let is_whole = self
             .held
             .missing_in(whole.clone())
-            .all(|gap| run.start <= gap.start && gap.end <= run.end);
+            .all(|gap| extent.start <= gap.start && gap.end <= extent.end);
         if self.files[index] == FileState::Finished {
             self.files[index] = FileState::Staged;
         }
@@ -195,10 +199,10 @@ impl Staging {
         let file = self.file(index)?;
         disk.write(file, bytes, file_offset)?;
         if is_new && (bytes.len() as u64) < place.size {
-            // A later attempt knows a file that is all its own by its length.
+            // A later attempt recognises a complete file by its length.
             file.set_len(place.size)?;
         }
-        let entry = self.plan.entry(place.entry as usize);
+        let entry = self.manifest.entry(place.entry as usize);
         // One that could not be opened to write after that waits for the commit.
         if is_whole && mode_of(&entry) & 0o600 == 0o600 {
             self.finish(index)?;
@@ -207,11 +211,11 @@ impl Staging {
         Ok(())
     }
 
-    /// Makes a file of which all is at hand: it needs no second look.
+    /// Makes a file whose content is all in memory: it needs no second look.
     fn write_whole(&mut self, index: usize, bytes: &[u8]) -> io::Result<()> {
         self.give_room(index)?;
-        let (plan, disk) = (Arc::clone(&self.plan), self.disk.clone());
-        let entry = plan.entry(plan.files()[index].entry as usize);
+        let (manifest, disk) = (Arc::clone(&self.manifest), self.disk.clone());
+        let entry = manifest.entry(manifest.files()[index].entry as usize);
         let (mode, time) = (mode_of(&entry), time_of(&entry));
         let (parent, name) = self.staged_at(path_of(&entry))?;
         let (file, has_mode) = disk.create_as(parent, name, mode)?;
@@ -232,7 +236,7 @@ impl Staging {
 
     /// Gives a new file its share of the space that was taken for all.
     fn give_room(&mut self, index: usize) -> io::Result<()> {
-        let bytes = self.plan.files()[index].size;
+        let bytes = self.manifest.files()[index].size;
         match &mut self.reserve {
             Some(reserve) => reserve.give(bytes),
             None => Ok(()),
@@ -240,13 +244,13 @@ impl Staging {
     }
 
     fn open_or_make(&mut self, index: usize) -> io::Result<File> {
-        let place = self.plan.files()[index];
+        let place = self.manifest.files()[index];
         let is_new = self.files[index] == FileState::Absent;
         if is_new {
             self.give_room(index)?;
         }
-        let (plan, disk) = (Arc::clone(&self.plan), self.disk.clone());
-        let entry = plan.entry(place.entry as usize);
+        let (manifest, disk) = (Arc::clone(&self.manifest), self.disk.clone());
+        let entry = manifest.entry(place.entry as usize);
         let (parent, name) = self.staged_at(path_of(&entry))?;
         if !is_new {
             return disk.open_to_write(parent, name);
@@ -284,14 +288,16 @@ impl Staging {
         } else {
             disk.read(self.file(index)?, out, file_offset)?
         };
-        // Cut short by others: it comes out wrong and is fetched again.
+        // Another program cut it short: its hash is wrong, and it is fetched again.
         out[read..].fill(0);
         Ok(())
     }
 
     /// Opens what is under the final name, which must still be what it was.
     fn open_in_place(&self, index: usize) -> io::Result<File> {
-        let entry = self.plan.entry(self.plan.files()[index].entry as usize);
+        let entry = self
+            .manifest
+            .entry(self.manifest.files()[index].entry as usize);
         let file = self.disk.open_to_read(&self.directory, path_of(&entry))?;
         if self.is_in_place(&entry)? {
             return Ok(file);
@@ -310,9 +316,9 @@ impl Staging {
         let mut from = self.open_in_place(index)?;
         self.close(index);
         self.files[index] = FileState::Absent;
-        let plan = Arc::clone(&self.plan);
-        let place = plan.files()[index];
-        let entry = plan.entry(place.entry as usize);
+        let manifest = Arc::clone(&self.manifest);
+        let place = manifest.files()[index];
+        let entry = manifest.entry(place.entry as usize);
         let (parent, name) = self.staged_at(path_of(&entry))?;
         match parent.remove_file(name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -329,12 +335,12 @@ impl Staging {
         Ok(())
     }
 
-    /// Hashes what comes of a slab, while it is at hand. One that comes whole is small, and hashed
-    /// from its run when its seal is asked for.
+    /// Hashes the bytes of a slab while they are in memory. A slab that comes whole is small, and
+    /// is hashed from its extent when its seal is asked for.
     fn hash_on_the_way(&mut self, part: &Range<u64>, bytes: &[u8]) {
         let mut at = part.start;
         while at < part.end {
-            let slab = self.plan.slab_at(at);
+            let slab = self.manifest.slab_at(at);
             let stop = slab.range().end.min(part.end);
             let piece = &bytes[within(&(at..stop), part.start)];
             let known = self.works.take_hashing(slab.index);
@@ -359,7 +365,7 @@ impl Works {
 }
 
 impl Reserve {
-    /// Gives space free for a file that is going to be made.
+    /// Releases reserved space for a file that is going to be made.
     fn give(&mut self, bytes: u64) -> io::Result<()> {
         let needed = on_disk(bytes);
         if self.free < needed {
@@ -403,13 +409,13 @@ pub(super) const fn time_of(entry: &EntryRef<'_>) -> FileTime {
 }
 
 fn within(range: &Range<u64>, start: u64) -> Range<usize> {
-    let at = |position: u64| usize::try_from(position - start).expect("within a run");
+    let at = |position: u64| usize::try_from(position - start).expect("within an extent");
     at(range.start)..at(range.end)
 }
 
 /// Files kept open.
 const OPEN_MAX: usize = 64;
-/// Slabs that are hashed side by side: repairs of one come among the bytes of the next.
+/// Slabs that are hashed at the same time: repairs of one come among the bytes of the next.
 const HASHING_MAX: usize = 32;
 /// Bytes read back at a time, whatever the length of a slab.
 const READ_BYTES: usize = 256 << 10;

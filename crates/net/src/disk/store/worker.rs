@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use delivery::StoreEvent;
+use delivery::{Manifest, StoreEvent};
 
 use super::{
     Fault, commit, leftover,
@@ -27,7 +27,7 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn run(mut self) {
         let queue = Arc::clone(&self.queue);
-        // Also when a bug ends this thread: the session must not wait for ever.
+        // Runs even when a bug ends this thread: the session must not wait for ever.
         let _end = End(Arc::clone(&queue));
         while let Some(request) = queue.next() {
             let served = self.serve(request);
@@ -38,29 +38,30 @@ impl Worker {
 
     fn serve(&mut self, request: Request) -> Result<(), Fault> {
         if self.has_failed || self.is_committed {
-            if let Request::Run(run) = request {
-                self.queue.give_back(run);
+            if let Request::Extent(extent) = request {
+                self.queue.give_back(extent);
             }
             return Ok(());
         }
         match (request, &mut self.staging) {
-            (Request::Prepare(plan), _) => {
-                let prepared = self.preparation.prepare(&plan)?;
+            (Request::Prepare(manifest), _) => {
+                let prepared = self.preparation.prepare(&manifest)?;
                 self.staging = Some(prepared.staging);
-                let stale = leftover::notes(&self.preparation.directory, &self.shown, plan.id());
-                for note in prepared.notes.into_iter().chain(stale) {
-                    self.queue.note(note);
-                }
+                prepared
+                    .notes
+                    .into_iter()
+                    .for_each(|note| self.queue.note(note));
+                self.tidy(&manifest, false);
                 let held = prepared.held;
                 self.events.push(StoreEvent::Prepared { held });
             }
-            (Request::Run(run), Some(staging)) => {
-                staging.write(&run)?;
-                for &slab in &run.seals {
-                    let seal = staging.seal(slab, Some(&run))?;
+            (Request::Extent(extent), Some(staging)) => {
+                staging.write(&extent)?;
+                for &slab in &extent.seals {
+                    let seal = staging.seal(slab, Some(&extent))?;
                     self.events.push(StoreEvent::Sealed { slab, seal });
                 }
-                self.queue.give_back(run);
+                self.queue.give_back(extent);
                 staging.tell_journal(self.queue.is_empty())?;
             }
             (Request::Seal(slab), Some(staging)) => {
@@ -70,8 +71,10 @@ impl Worker {
             }
             (Request::Commit, Some(staging)) => {
                 commit::commit(staging, self.preparation.existing)?;
+                let manifest = Arc::clone(&staging.manifest);
                 self.is_committed = true;
                 self.events.push(StoreEvent::Committed);
+                self.tidy(&manifest, true);
             }
             // It was not prepared: the session does not ask for that.
             (_, None) => {}
@@ -79,11 +82,19 @@ impl Worker {
         Ok(())
     }
 
+    /// Removes what earlier attempts left and nobody is likely to go on with.
+    fn tidy(&self, manifest: &Manifest, is_in_place: bool) {
+        let directory = &self.preparation.directory;
+        leftover::tidy(directory, &self.shown, manifest, is_in_place)
+            .into_iter()
+            .for_each(|note| self.queue.note(note));
+    }
+
     fn answer(&mut self, served: Result<(), Fault>) {
         if let Err(fault) = served {
             self.has_failed = true;
             self.events.push(fault.event(&self.shown));
-            // What was held so far is worth more than the answer to this question.
+            // Keeping what is held matters more than the answer to this question.
             self.release();
         }
         self.queue.tell(&mut self.events);
@@ -101,7 +112,7 @@ impl Worker {
         if self.is_committed || !self.keep || staging.is_worthless() {
             staging.claim.clear();
         } else {
-            // What is not told is fetched again: no reason to fail.
+            // Content that is not reported is fetched again, so this is no reason to fail.
             let _is_told = staging.tell_journal(true).is_ok();
         }
     }

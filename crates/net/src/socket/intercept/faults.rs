@@ -116,8 +116,10 @@ impl FromStr for Faults {
 
 fn refuse(word: &str, cause: &str) -> SystemError {
     let names: Vec<&str> = Faults::ALL.iter().map(|(name, _)| *name).collect();
-    SystemError::refused("inject", format!("{word:?}"), cause)
-        .advise(format!("write any of {}, with commas", names.join(", ")))
+    SystemError::refused("inject", format!("{word:?}"), cause).advise(format!(
+        "write any of {}, separated by commas",
+        names.join(", ")
+    ))
 }
 
 fn chance(text: &str) -> Result<Chance, SystemError> {

@@ -32,14 +32,14 @@ base::counters! {
     }
 }
 
-/// An [`Io`] whose received datagrams suffer. Without faults it costs a branch.
+/// An [`Io`] that applies faults to received datagrams. Without faults it costs a branch.
 #[derive(Debug)]
 pub struct Intercept<I> {
     inner: I,
     faults: Faults,
     is_idle: bool,
     rng: Rng,
-    /// Received and not yet passed on: everything before `next` was.
+    /// Received buffers that wait: everything before `next` was passed on.
     held: RecvBatch,
     next: usize,
     counters: InterceptCounters,
@@ -137,7 +137,7 @@ impl Spoiler<'_> {
             } else {
                 self.counters.passed += 1;
             }
-            // A short one ends the buffer, and what follows must have room: else it is not doubled.
+            // A shorter datagram ends the buffer. It is doubled only when the rest still has room.
             let may_double = datagram.len() == segment && len + segment + unread <= slot.len();
             if may_double && self.faults.duplicate.draw(self.rng) {
                 slot.copy_within(start..len, len);
@@ -215,5 +215,5 @@ impl<I: Io> Io for Intercept<I> {
     }
 }
 
-/// Receive calls of which nothing survived, in one call of ours.
+/// Most receive calls in one call here while no datagram survives.
 const RECEIVES_MAX: usize = 64;

@@ -1,8 +1,8 @@
 //! Which interface to use for a group or host, and whether it can be used at all.
 //!
-//! Asked by name, address or prefix, or left to the kernel's route. The checks, in order: it is
-//! up, it carries multicast (loopback excepted), it has a usable address of the family, and packets
-//! from its own network pass reverse-path filtering. What merely deserves attention is a note.
+//! Asked by name, address or prefix, or left to the kernel's route. The checks, in order: it is up,
+//! it carries multicast (loopback excepted), it has a usable address of the family, and packets
+//! from its own network pass reverse-path filtering. Lesser problems become notes.
 
 use std::{
     fmt, fs,
@@ -109,7 +109,7 @@ impl Interfaces {
     /// names, else the one of the kernel's route.
     ///
     /// # Errors
-    /// Why the interface cannot be used, or that none suggests itself; the text has the remedy.
+    /// When the interface cannot be used, or none is obvious; the text has the remedy.
     pub fn choose(
         &self,
         wanted: Option<&Selector>,
@@ -154,7 +154,7 @@ impl Interfaces {
         };
         let is_multicast = destination.is_multicast();
         check_condition(interface, is_multicast, &mut notes)?;
-        // Who names it knows.
+        // A user who names it knows.
         if wanted.is_none() && is_multicast && interface.flags.loopback {
             let name = &interface.name;
             notes.push(format!(
@@ -367,7 +367,7 @@ fn check_condition(
     Ok(())
 }
 
-/// Another address of the same network, to ask the way back with; none when there is no other.
+/// Another address of the same network, to test the path back with; none when there is no other.
 fn neighbour(address: &InterfaceAddress) -> Option<IpAddr> {
     if let Some(peer) = address.peer {
         return Some(peer);
@@ -383,7 +383,7 @@ fn neighbour(address: &InterfaceAddress) -> Option<IpAddr> {
             };
             Some(IpAddr::V4(other.into()))
         }
-        // A link-local route is chosen by the interface that the packet names, so it is its own.
+        // A link-local packet names its interface, so the route back is always by that interface.
         (IpAddr::V6(net), IpAddr::V6(own)) if prefix < 127 && !is_link_local(own) => {
             let first = u128::from(net) + 1;
             let other = if u128::from(own) == first {

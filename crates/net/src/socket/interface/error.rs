@@ -52,7 +52,7 @@ pub enum InterfaceError {
         /// What is there instead, when anything is.
         detail: Option<String>,
     },
-    /// The kernel knows no way to the destination, and no single interface suggests itself.
+    /// The kernel has no route to the destination, and no single interface is obvious.
     NoRoute {
         /// The group or host to reach.
         destination: IpAddr,
@@ -81,7 +81,10 @@ impl InterfaceError {
                  10.77.0.0/24"
             ),
             Self::Unknown { wanted, known } => {
-                format!("no interface matches {wanted}; there are {}", list(known))
+                format!(
+                    "no interface matches {wanted}; this host has {}",
+                    list(known)
+                )
             }
             Self::Ambiguous { wanted, matches } => {
                 format!("{wanted} is ambiguous: it matches {}", list(matches))

@@ -2,7 +2,7 @@
 //!
 //! [`Interfaces::read`] asks the kernel for all of them, those that are down included, with their
 //! IPv4 and IPv6 addresses. [`Interfaces::choose`] picks the one to use, or says in words why one
-//! cannot be used. Nothing is invented: what the kernel does not tell is absent.
+//! cannot be used. What the kernel does not report is absent.
 //!
 //! It opens no socket for data and changes nothing.
 
@@ -248,7 +248,7 @@ impl InterfaceAddress {
 pub enum AddressState {
     /// It can.
     Usable,
-    /// Not yet: the kernel asks whether another station has it.
+    /// Not usable yet: the kernel checks whether another host has it.
     Tentative,
     /// Another station has it.
     Duplicate,

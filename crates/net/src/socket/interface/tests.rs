@@ -172,7 +172,7 @@ fn what_cannot_be_used_is_refused_with_reason_and_remedy() {
     );
     let text = refusal(&|_, _| {}, Some("eth7"));
     assert!(
-        text.contains("no interface matches eth7; there are lo, eth0, eth1"),
+        text.contains("no interface matches eth7; this host has lo, eth0, eth1"),
         "{text}"
     );
     let text = refusal(

@@ -1,8 +1,8 @@
 //! Dialling: how a control connection begins, and what is tried when that takes long.
 //!
 //! The kernel repeats a lost SYN, or the lost answer to one, after a whole second. A connection
-//! that is not open well before that is dialled a second time beside the first, and the one that
-//! opens first stays.
+//! that is not open well before that is dialled a second time in parallel, and the one that opens
+//! first stays.
 
 use std::{
     io,
@@ -20,7 +20,8 @@ pub(super) fn start(peer: SocketAddr, silence: Duration) -> io::Result<TcpStream
     })
 }
 
-/// Accepts connections on `address`. What they inherit holds from their first packet on.
+/// Listens on `address`. Accepted connections inherit the options set here, from their first packet
+/// on.
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = tcp::listen(address, BACKLOG)?;
     tcp::set_prompt_resend(&listener, RESEND_MIN, ACK_MAX);
@@ -40,14 +41,15 @@ pub(super) enum Attempt {
     Waits,
     /// It is a connection.
     Open,
-    /// The peer's host answers that nobody listens there: so it would to another attempt.
+    /// The peer's host answers that nothing listens there; a second attempt would get the same
+    /// answer.
     Refused,
     /// It will not become a connection.
     Failed,
 }
 
 impl Attempt {
-    /// Asks the kernel. It tells of a failure once only: whoever asks has to act on it.
+    /// Asks the kernel, which reports a failure only once: the caller has to act on it.
     fn of(stream: &TcpStream) -> Self {
         match stream.take_error() {
             Ok(None) if stream.peer_addr().is_ok() => Self::Open,
@@ -80,7 +82,7 @@ const fn judge(first: Attempt, second: Attempt) -> (Kept, Attempt) {
     }
 }
 
-/// Looks at both attempts, when the kernel tells of either. The one that is open becomes `first`,
+/// Looks at both attempts, when the kernel reports either. The one that is open becomes `first`,
 /// and one that has failed gives way to the other.
 pub(super) fn settle(first: &mut TcpStream, second: &mut Option<TcpStream>) -> Attempt {
     let one = Attempt::of(first);
@@ -102,10 +104,10 @@ pub(super) fn settle(first: &mut TcpStream, second: &mut Option<TcpStream>) -> A
 pub(super) const SECOND_AFTER: Duration = Duration::from_millis(100);
 /// Connections not yet accepted: a thousand receivers may dial at once.
 const BACKLOG: u16 = 4096;
-/// How long beyond the round-trip time a lost report or answer may go unnoticed. A session begins
-/// and ends with exchanges in which every one is waited for.
+/// How long beyond the round trip a lost report or answer may go unnoticed. A session begins and
+/// ends with exchanges in which each message is waited for.
 const RESEND_MIN: Duration = Duration::from_millis(20);
-/// Well below that, or what arrived would be sent again.
+/// Well below that time, or data that arrived would be sent again.
 const ACK_MAX: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

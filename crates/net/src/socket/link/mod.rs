@@ -29,6 +29,18 @@ use crate::SystemError;
 mod dial;
 use dial::{Attempt, SECOND_AFTER};
 
+/// An event about a connection, where somebody may listen to events.
+#[cfg(feature = "tracing")]
+macro_rules! trace {
+    ($($words:tt)*) => { tracing::debug!($($words)*) };
+}
+#[cfg(not(feature = "tracing"))]
+macro_rules! trace {
+    ($link:ident = $value:expr, $(%$peer:ident,)? $text:literal) => {{
+        let _ = ($value, $(&$peer)?);
+    }};
+}
+
 /// All control connections of a session, dialled and accepted.
 #[derive(Debug)]
 pub(super) struct Links {
@@ -102,7 +114,7 @@ impl Links {
         tally: &mut Tally,
     ) -> LinkId {
         let id = self.number();
-        tracing::debug!(link = id.0, %peer, "link dialled");
+        trace!(link = id.0, %peer, "link dialled");
         let stream = dial::start(peer, self.silence);
         if stream.is_ok_and(|stream| self.adopt(id, stream, State::Connecting, readiness)) {
             let again_at = clock::monotonic() + SECOND_AFTER;
@@ -110,7 +122,7 @@ impl Links {
             return id;
         }
         tally.counters.links_failed += 1;
-        tracing::debug!(link = id.0, "link lost: it cannot be dialled");
+        trace!(link = id.0, "link lost: it cannot be dialled");
         self.events.push_back((id, LinkEvent::Closed));
         id
     }
@@ -158,7 +170,7 @@ impl Links {
         }
     }
 
-    /// Sends what is queued, then the end. Nothing more is told of this connection.
+    /// Sends what is queued, then closes. The owner hears no more of this connection.
     pub(super) fn close(&mut self, id: LinkId, readiness: &Readiness, tally: &mut Tally) {
         self.events.retain(|&(other, _)| other != id);
         let Some(link) = self.links.get_mut(&id.0) else {
@@ -211,7 +223,7 @@ impl Links {
         }
     }
 
-    /// Forgets what the last poll found, and connections whose peer does not want to see the end.
+    /// Forgets what the last poll found, and connections whose peer does not read to the end.
     pub(super) fn begin_poll(&mut self, readiness: &Readiness) {
         self.ready.clear();
         self.may_accept = false;
@@ -242,7 +254,7 @@ impl Links {
         next.map(|&(again_at, ..)| again_at)
     }
 
-    /// Dials again where the first attempt takes long and the poll just made has not told of it.
+    /// Dials again where the first attempt takes long and the last poll did not report it.
     pub(super) fn dial_again(&mut self, readiness: &Readiness, tally: &mut Tally) {
         while let Some(&(again_at, id, peer)) = self.redials.front() {
             if again_at > clock::monotonic() {
@@ -254,7 +266,7 @@ impl Links {
             let Some(link) = self.links.get_mut(&id).filter(waits) else {
                 continue;
             };
-            tracing::debug!(link = id, %peer, "link dialled again");
+            trace!(link = id, %peer, "link dialled again");
             let second = dial::start(peer, self.silence).ok();
             link.second = second.filter(|second| {
                 let added = readiness.add(second, signal(LinkId(id)), Interest::BOTH);
@@ -307,7 +319,7 @@ impl Links {
                     && self.adopt(id, stream, State::Open, readiness)
                 {
                     tally.counters.links_accepted += 1;
-                    tracing::debug!(link = id.0, %peer, "link accepted");
+                    trace!(link = id.0, %peer, "link accepted");
                     self.events.push_back((id, LinkEvent::Accepted { peer }));
                 } else {
                     tally.counters.links_refused += 1;
@@ -348,7 +360,7 @@ impl Links {
                 Attempt::Refused | Attempt::Failed => return self.fail(id, tally),
             }
             tally.counters.links_opened += 1;
-            tracing::debug!(link = id, "link opened");
+            trace!(link = id, "link opened");
             if link.state == State::Connecting {
                 link.state = State::Open;
                 event = Some(LinkEvent::Opened);
@@ -366,8 +378,9 @@ impl Links {
             }
         }
         link.follow(LinkId(id), readiness);
-        // A paused connection is not asked about. One that is readable all the same is broken, and
-        // read to its end, or the kernel would tell of it again at once.
+        // A paused connection is not asked about. If the kernel reports it as readable
+        // nevertheless, it is broken: it is read to its end, or the kernel would report it again at
+        // once.
         if event.is_some() || !ready.readable {
             return event;
         }
@@ -380,17 +393,17 @@ impl Links {
             Arrived::End => {
                 let was_open = link.state == State::Open;
                 self.links.remove(&id);
-                tracing::debug!(link = id, "link closed by its peer");
+                trace!(link = id, "link closed by its peer");
                 was_open.then_some(LinkEvent::Closed)
             }
             Arrived::Failure => self.fail(id, tally),
         }
     }
 
-    /// Drops a connection that is beyond use; the owner is told unless it closed it itself.
+    /// Drops a connection that is beyond use, and reports that, unless the owner closed it itself.
     fn fail(&mut self, id: u32, tally: &mut Tally) -> Option<LinkEvent> {
         tally.counters.links_failed += 1;
-        tracing::debug!(link = id, "link lost");
+        trace!(link = id, "link lost");
         let link = self.links.remove(&id)?;
         self.events.retain(|&(other, _)| other != LinkId(id));
         matches!(link.state, State::Connecting | State::Open).then_some(LinkEvent::Closed)
@@ -433,7 +446,7 @@ impl Links {
 #[derive(Debug)]
 struct Link {
     stream: TcpStream,
-    /// The second attempt, until one of both is open. The kernel tells of either as of this link.
+    /// The second attempt, until one of both is open. The kernel reports either as this link.
     second: Option<TcpStream>,
     state: State,
     queue: VecDeque<u8>,

@@ -1,10 +1,10 @@
-//! Receives coalesced: a receiver of much sleeps a while instead of waking up for every burst.
+//! Coalesces receives: under load a receiver sleeps a while instead of waking up for every burst.
 //!
 //! A wake-up costs as much as receiving ten packets, and a sender's run comes as a burst of its own
-//! every few hundred microseconds. While packets come in numbers, a wait sleeps without looking and
-//! the next receive takes what came meanwhile. Timers wait too: what is due then is asked for or
-//! told in one packet instead of several. When packets no longer come, waits are as ever. No sleep
-//! is so long that more than a small part of the socket's buffer fills at the rate just seen.
+//! every few hundred microseconds. While many packets come, a wait sleeps without looking, and the
+//! next receive takes what came during the sleep. Timers wait too, so that requests and reports go
+//! into one packet instead of several. When packets no longer come, waits are as usual. A sleep
+//! ends before more than a small part of the socket's buffer fills at the rate just seen.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Coalescing {
     /// Zero for never.
     at_most: Duration,
     buffer_bytes: u64,
-    /// What had been received at the last wait, and when that was.
+    /// Bytes received up to the last wait, and when that was.
     packets: u64,
     bytes: u64,
     waited_at: Instant,

@@ -10,10 +10,10 @@
 //! It knows nothing of PGM: it moves runs and batches. One descriptor ([`UdpIo::as_raw_fd`])
 //! becomes readable when there is anything to do, for owners with a loop of their own.
 //!
-//! Which system call comes next depends on what the last ones told: `pace` draws it.
+//! Which system call comes next depends on the results of the last ones: `pace` has the drawing.
 //!
-//! Invariants: nothing but `wait` blocks; no allocation for packets or runs but a second batch at
-//! the first sleep in the group's socket; every datagram, call and failure is counted.
+//! Invariants: only `wait` blocks; no allocation for packets or runs, except a second batch at the
+//! first sleep in the group's socket; every datagram, call and failure is counted.
 
 use std::{
     net::SocketAddr,
@@ -82,7 +82,7 @@ impl UdpIo {
         readiness.add(&ports.upstream.socket, Signal::UPSTREAM, Interest::READ)?;
         if let Some(group) = &ports.group {
             readiness.add(&group.socket, Signal::GROUP, Interest::READ)?;
-            // For `sleep_in_group` alone: every other call says that it must not wait.
+            // For `sleep_in_group` only: every other call says that it must not wait.
             let _always = datagram::set_blocking(group.socket.as_fd(), SLEEP_MAX);
         }
         let wants_gro = setup.options.gro && !setup.options.faults.nogro;
@@ -154,9 +154,9 @@ impl UdpIo {
         self.ask_for_room(blocked == Blocked::Socket);
     }
 
-    /// While packets come in numbers, waits sleep for up to `at_most` without looking, and less
-    /// when a part of the socket's buffer would fill: for an owner that wants all soon rather than
-    /// each at once. Timers, [`Waker`]s and control connections then wait as long. Zero, the
+    /// Under load, lets waits sleep for up to `at_most` without looking, and less when too much of
+    /// the socket's buffer would fill: for an owner to whom throughput matters more than the delay
+    /// of each packet. Timers, [`Waker`]s and control connections then wait as long. Zero, the
     /// default, for never.
     pub const fn coalesce(&mut self, at_most: Duration) {
         self.coalescing.set(at_most);
@@ -212,14 +212,14 @@ impl UdpIo {
             });
         self.links.dial_again(&self.readiness, &mut self.tally);
         if has_reports {
-            // A receiver that is gone is noticed otherwise, and a group gets no such reports.
+            // Control connections show when a receiver is gone, and a group gets no such reports.
             let upstream = self.ports.upstream.socket.as_fd();
             let count = message::discard_errors(upstream, REPORTS_MAX);
             self.tally.counters.icmp_reports += count as u64;
         }
     }
 
-    /// Has the kernel tell, or no longer tell, of room to send.
+    /// Switches the kernel's reports of room to send on or off.
     fn ask_for_room(&mut self, writable: bool) {
         let upstream = &mut self.ports.upstream;
         let interest = Interest {
@@ -233,14 +233,14 @@ impl UdpIo {
         }
     }
 
-    /// True for a receiver that spins: between two looks at everything it receives from the group's
-    /// socket without asking first. Of the two calls that a packet takes otherwise, one is left.
+    /// True for a receiver that spins: between two polls of everything, it receives from the
+    /// group's socket without asking first. That takes one call for a packet instead of two.
     fn tries_first(&self) -> bool {
         self.setup.role == Role::Receiver && self.pace.is_spinning()
     }
 
-    /// True when the next packet of the group is best waited for in its socket, and a wait until
-    /// then can be one.
+    /// True when waiting in the group's own socket is cheapest, and nothing else has to end the
+    /// wait.
     fn may_sleep_in_group(&self, until: Option<Instant>) -> bool {
         self.pace.is_woken_by_group()
             && self.is_blocking_receiver()
@@ -253,27 +253,27 @@ impl UdpIo {
         self.setup.role == Role::Receiver && self.setup.options.wait == WaitStrategy::Block
     }
 
-    /// True when nothing but a packet of the group can end a wait before its deadline: there is no
-    /// run to send again, no control connection is open or may come, and nobody may wake it.
+    /// True when only a packet of the group can end a wait before its deadline: there is no run to
+    /// send again, no control connection is open or may come, and nobody may wake it.
     fn waits_for_group_alone(&self) -> bool {
         self.sender.blocked == Blocked::No && !self.links.is_in_use() && !self.readiness.has_waker()
     }
 
-    /// Waits in the group's socket and receives by the same call. What else may be ready is looked
-    /// at by the next poll; when nothing comes, the next wait is one.
+    /// Waits in the group's socket and receives by the same call. The next poll looks at everything
+    /// else; when nothing comes, the next wait polls.
     fn sleep_in_group(&mut self) {
         self.tally.counters.sleeps += 1;
         let Some(group) = &mut self.ports.group else {
             return;
         };
-        // A socket beyond use is told by the next receive.
+        // The next receive reports a socket that is beyond use.
         let filled = self
             .collector
             .collect(group, self.sleep.batch(), &mut self.tally, true);
         self.pace.end_wait(filled.unwrap_or(0) > 0);
     }
 
-    /// Sleeps through a part of a stream, if there is one.
+    /// Coalesces receives: sleeps once while packets are streaming.
     fn rests(&mut self) -> bool {
         if !self.coalescing.is_on() || self.setup.options.wait != WaitStrategy::Block {
             return false;
@@ -437,13 +437,13 @@ impl Ports {
     }
 }
 
-/// When to try again although nothing will tell that there is room.
+/// When to try again, because no event reports that there is room.
 fn retry_at(deadline: Option<Instant>) -> Instant {
     let retry = clock::monotonic() + RETRY_AFTER;
     deadline.map_or(retry, |deadline| deadline.min(retry))
 }
 
-/// ICMP reports thrown away at a time; more are told of again.
+/// ICMP reports thrown away at a time; the kernel reports the rest again.
 const REPORTS_MAX: usize = 64;
 /// How long a full queue beyond the socket is given to drain.
 const RETRY_AFTER: Duration = Duration::from_micros(100);

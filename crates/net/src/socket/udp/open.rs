@@ -1,4 +1,4 @@
-//! Opening the sockets of a session: who binds what, and what is set on them.
+//! Opens the sockets of a session: which end binds which, and their options.
 //!
 //! ```text
 //!            group socket                      upstream socket
@@ -10,8 +10,8 @@
 //! kernel filters groups: a socket bound to a group gets nothing that was sent elsewhere.
 //!
 //! A source blocks its own address in the group: else it would be a member that its own data loops
-//! back to, which costs a fifth of the speed. So that it hears receivers of its own host all the
-//! same, these send what they multicast to the session's port of their own address too.
+//! back to, which costs a fifth of the speed. So that it still hears receivers of its own host,
+//! these send what they multicast also to the session's port of their own address.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -148,8 +148,8 @@ impl Port {
         }
     }
 
-    /// Asks for the drop count once after a stretch of receiving: what was dropped last has no
-    /// later message to tell of it.
+    /// Asks for the drop count once after a stretch of receiving, because no later message reports
+    /// the last drops.
     pub(super) fn settle_drops(&mut self, tally: &mut Tally) {
         if std::mem::take(&mut self.owes_drops)
             && let Ok(drops) = self.socket.drops()
@@ -164,7 +164,7 @@ impl Port {
 pub(super) struct Ports {
     pub(super) upstream: Port,
     pub(super) group: Option<Port>,
-    /// Which was asked first by the last receive; they take turns.
+    /// The socket that the last receive asked first; they take turns.
     pub(super) is_group_first: bool,
 }
 
@@ -317,7 +317,7 @@ impl UdpSetup {
         let granted = socket
             .set_receive_buffer(asked)
             .map_err(|e| SystemError::system("set the receive buffer of", target, &e))?;
-        // The other socket of the pair takes little; once said is enough.
+        // The other socket of the pair receives little; one warning is enough.
         let takes_much = match self.role {
             Role::Source => Socket::Upstream,
             Role::Receiver => Socket::Group,

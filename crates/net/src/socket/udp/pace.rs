@@ -1,4 +1,5 @@
-//! What the last calls told of the owner and its packets, which lets the next save system calls.
+//! What the last calls showed of the owner and its packets, so that the next calls can save system
+//! calls.
 //!
 //! Asking the poll set before every receive and waiting in it is always right, and costs a call and
 //! several microseconds a packet. Three states tell when something cheaper does:
@@ -35,7 +36,7 @@ pub(super) struct Pace {
     owner: Owner,
     /// Receives since the poll set was last asked.
     receives_since_poll: u32,
-    /// The owner has not heard to the end what that poll told of control connections.
+    /// The owner has not yet taken all events of control connections of that poll.
     has_link_news: bool,
 }
 
@@ -93,7 +94,7 @@ impl Pace {
         }
     }
 
-    /// The owner was told of a control connection, or that there is no more to tell.
+    /// The owner took an event of a control connection, or learned that there is none.
     pub(super) const fn note_link_event(&mut self, is_last: bool) {
         self.has_link_news &= !is_last;
     }
@@ -112,7 +113,7 @@ impl Pace {
         };
     }
 
-    /// The owner waits by itself, and nobody will know by what that ended.
+    /// The owner waits by its own means, so what ends the wait is unknown here.
     pub(super) const fn note_own_wait(&mut self) {
         self.begin_wait();
         self.wake = Wake::Otherwise;
@@ -141,7 +142,7 @@ impl Pace {
 
 /// Under a flood one socket never runs dry; the others are looked at this often all the same.
 pub(super) const RECEIVES_PER_POLL: u32 = 8;
-/// Who receives nothing this often, and does not wait between, spins.
+/// An owner that receives nothing this many times without a wait between spins.
 pub(super) const IDLE_RECEIVES_SPINNING: u32 = 2;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! they do.
 //!
 //! A socket that gave less than it was asked for is empty, and is not asked again before the kernel
-//! says so. What the kernel dropped for want of room it tells beside the next message.
+//! says so. The kernel reports what it dropped at a full buffer together with the next message.
 
 use std::{
     io,
@@ -105,7 +105,7 @@ impl Collector {
             };
             match error.raw_os_error().unwrap_or(0) {
                 errno::EAGAIN => break,
-                // Whoever waits looks why.
+                // The thread that waits finds out why.
                 errno::EINTR if waits => break,
                 errno::EINTR => tally.counters.receive_interrupted += 1,
                 errno::ECONNREFUSED

@@ -115,7 +115,7 @@ impl Sender {
         Outcome::Sent { datagrams: count }
     }
 
-    /// Sends the next part of a run, falling back to humbler ways where the kernel refuses one.
+    /// Sends the next part of a run, and falls back to simpler calls where the kernel refuses one.
     fn step(
         &mut self,
         dispatch: &Dispatch<'_>,
@@ -268,7 +268,8 @@ impl Sender {
     }
 }
 
-/// Sends what left of a run to one more place. Nobody may be there: failures mean nothing.
+/// Sends the part of a run that left to one more address. Nothing may listen there, so failures do
+/// not count.
 pub(super) fn copy_to(
     socket: &UdpSocket,
     to: &RawAddress,
@@ -316,7 +317,7 @@ impl Dispatch<'_> {
         })
     }
 
-    /// Up to `most`, each a message of its own.
+    /// Up to `most` datagrams, each as one message.
     fn many(&self, sent: usize, most: usize) -> io::Result<Progress> {
         let mut datagrams = [IoSlice::new(&[]); MANY_MAX];
         let mut count = 0;
@@ -440,7 +441,7 @@ impl Refusal {
     const fn explanation(self) -> &'static str {
         match self {
             Self::Full | Self::NoBuffers | Self::Interrupted => "no room at the moment",
-            Self::Icmp => "the other end or a router refuses; is the receiver running?",
+            Self::Icmp => "the other end or a router refuses; check that the receiver runs",
             Self::TooBig => "a datagram is longer than UDP can carry; lower the session's MTU",
             Self::Denied => "a packet filter on this host forbids it; look at `nft list ruleset`",
             Self::Unreachable => "no route or the interface is down; look at `ip route get`",
@@ -454,11 +455,11 @@ const LIMIT_WITHOUT_GSO: RunLimit = RunLimit {
     bytes: 64_000,
     datagrams: MANY_MAX,
 };
-/// Below this a run is not worth its name.
+/// Below this many bytes, segmentation does not pay.
 const RUN_BYTES_LEAST: usize = 2 * 1500;
 /// Segments of one call since Linux 6.9.
 const SEGMENTS_MAX: usize = 128;
-/// Segments of one call before.
+/// Segments of one call on older kernels.
 const SEGMENTS_OLD: usize = 64;
 /// Ethernet.
 const LINK_HEADER_BYTES: usize = 14;

@@ -34,8 +34,8 @@ impl GroupSleep {
         self.shape = shape(batch);
     }
 
-    /// True when the owner has shown what it receives into, and is not due for longer than a sleep
-    /// may take.
+    /// True when the owner's batch shape is known, and its next deadline is further away than a
+    /// sleep may take.
     pub(super) fn is_possible(&self, until: Option<Instant>) -> bool {
         let is_far = |until: Instant| until.since(clock::monotonic()) >= self.shortest;
         self.shape.0 > 0 && until.is_none_or(is_far)

@@ -24,7 +24,7 @@ use crate::{
 pub(in crate::receiver) struct SpmNotes {
     pub(in crate::receiver) is_fin: bool,
     is_reset: bool,
-    /// The window in this SPM does not hold (OPT_NBR_UNREACH).
+    /// The window in this SPM is not valid (OPT_NBR_UNREACH).
     is_windowless: bool,
     join_min: Option<Sqn>,
     mark: Option<Mark>,
@@ -169,16 +169,16 @@ impl Peer {
         }
     }
 
-    /// Another's NAK for `first..end` was heard: the next confirmation may answer that one, which
-    /// may have had the shorter way.
+    /// Another's NAK for `first..end` was heard: the next confirmation may answer that NAK, which
+    /// may have had the shorter path.
     pub(super) fn take_no_time_of(&mut self, first: u64, end: u64) {
         self.asking
             .timed
             .take_if(|timed| !timed.is_confirmed && (first..end).contains(&timed.sqn));
     }
 
-    /// Another receiver asked for `nak` and `list`. Only what is known to be missing matters:
-    /// anybody can send a NAK, so that it says nothing about what exists.
+    /// Another receiver asked for `nak` and `list`. Only packets that are known to be missing
+    /// matter: any host can send a NAK, so it proves nothing about what exists.
     pub(in crate::receiver) fn heard_nak(
         &mut self,
         now: Instant,
@@ -197,12 +197,13 @@ impl Peer {
         self.spms.spmr.heard(now, &shared.limits);
     }
 
-    /// How to reach the sender: by the way the last SPM told, or directly when none did.
+    /// The address for NAKs: the path NLA of the last SPM, or the source when there was none.
     pub(in crate::receiver) fn upstream(&self, shared: &Shared) -> Upstream {
         let group = shared.setup.group;
         let mut to = SocketAddr::new(self.spms.path_nla.unwrap_or(self.source), group.port());
         if let SocketAddr::V6(v6) = &mut to {
-            // A link-local path NLA carries no zone: it is the one the SPM came by.
+            // A link-local path NLA carries no zone: its zone is the interface that the SPM came
+            // through.
             if v6.ip().is_unicast_link_local() {
                 v6.set_scope_id(self.spms.scope_id);
             }
@@ -216,7 +217,7 @@ impl Peer {
         }
     }
 
-    /// Notes the way that the session's first packet came by.
+    /// Notes the interface that the session's first packet came through.
     pub(in crate::receiver) fn note_way(&mut self, arrival: &Arrival) {
         self.spms.path = arrival.path;
         self.spms.scope_id = scope_of(arrival.source);
@@ -227,7 +228,14 @@ impl Peer {
         self.leave(Farewell::Reset);
     }
 
-    /// Gives everything missing up; what was received is still handed out.
+    /// Ends with the last packet that is known of, unless one is missing.
+    pub(in crate::receiver) fn conclude(&mut self) {
+        if self.is_established && self.window.gaps.missing() == 0 {
+            self.finish(self.window.next);
+        }
+    }
+
+    /// Gives up everything that is missing; what was received is still handed out.
     pub(super) fn leave(&mut self, farewell: Farewell) {
         self.window.lose_all();
         self.phase = Phase::Leaving(farewell);
@@ -323,5 +331,6 @@ const fn scope_of(source: SocketAddr) -> u32 {
     }
 }
 
-/// SPMs in sequence with each other, but not with an earlier one, that make the earlier one wrong.
+/// This many SPMs in sequence with each other, but not with an earlier one, prove the earlier one
+/// wrong.
 const STALE_MAX: u8 = 8;

@@ -4,8 +4,8 @@
 //! replaced, found, mark -> messages and losses by position -> ended / reset / expired
 //! ```
 //!
-//! A loss covers everything that goes with it: the pieces of a message that has one piece missing
-//! are skipped with it, so that each position is in one message or in one loss.
+//! A loss covers the whole message: when one piece is missing, the other pieces are skipped with
+//! it, so that each position is in one message or in one loss.
 
 use wire::pgm::Mark;
 
@@ -20,7 +20,7 @@ use crate::receiver::{
 /// One thing for the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::receiver) enum Step {
-    /// The session number belonged to another sender until here, which is forgotten.
+    /// The session number belonged to another sender until here; that sender is forgotten.
     Replaced,
     Found,
     Mark(Mark),
@@ -67,8 +67,8 @@ impl Peer {
         self.due.assembly.bytes()
     }
 
-    /// The next held message, if nothing else can come first. What it leaves behind is looked at
-    /// when it is the last.
+    /// The next held message, if nothing else can come first. The state behind it is examined only
+    /// after the last one.
     #[inline]
     fn next_plain(&mut self, store: &mut HeldStore) -> Option<Entry> {
         let Notices {
@@ -163,8 +163,8 @@ impl Peer {
                         self.advance(store);
                         return self.due.assembly.hand_out().map(Step::Apdu);
                     }
-                    // It is no loss: another session has the room, and gives it back. Only who is
-                    // leaving cannot wait.
+                    // It is no loss: another session has the room, and gives it back. Only a
+                    // session that ends cannot wait.
                     Fit::NoRoom if !matches!(self.phase, Phase::Leaving(_)) => {
                         self.due.is_short = true;
                         return self.due.skip.take();
@@ -181,7 +181,7 @@ impl Peer {
         }
     }
 
-    /// Skips the piece at `position`, which is due and belongs to no message at hand.
+    /// Skips the piece at `position`, which is due and does not belong to the current message.
     pub(super) fn skip_piece(&mut self, position: u64, counters: &mut ReceiverCounters) {
         if self.due.is_joining && !self.due.skip.is_some() {
             counters.skipped_fragments += 1;
@@ -190,7 +190,7 @@ impl Peer {
         }
     }
 
-    /// Gives the message at hand up, if there is one: what of it came is skipped.
+    /// Gives up the current message, if there is one, and skips the pieces that came.
     pub(super) fn abandon(&mut self, counters: &mut ReceiverCounters) -> bool {
         let Some(first) = self.due.assembly.abandon() else {
             return false;
@@ -239,14 +239,14 @@ impl Peer {
         Some(step)
     }
 
-    /// Takes the lowest held entry, which is at the base, out.
+    /// Takes out the lowest held entry, which is at the base.
     fn advance(&mut self, store: &mut HeldStore) {
         self.held.pop(store);
         self.window.base += 1;
     }
 }
 
-/// Positions given up and not yet reported, without a hole between them.
+/// Consecutive positions that were given up and not yet reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Skip(Option<(u64, u64)>);
 

@@ -1,7 +1,8 @@
 //! One sender, as a receiver knows it: its window, what is held of it, and where it is in its life.
 //!
 //! Does not parse packets nor know other senders. In: one checked packet at a time. Out: a verdict,
-//! and through [`Peer::step`] what became ready. The files: data here, control packets in
+//! and through [`Peer::step`] what became ready. The files: the life of a session and the quick
+//! path here, all other data packets in `data.rs`, parity in `parity.rs`, control packets in
 //! `control.rs`, what is handed out later in `drain.rs`, timers in `timer.rs`.
 //!
 //! ```text
@@ -15,19 +16,19 @@
 //!
 //! Invariants: in sequence mode nothing is handed out in place while anything earlier waits to be
 //! popped; every position from the window's start on is handed out once or reported lost once;
-//! `way` says what the next expected packet needs, as everything else stands.
+//! `way` says what the next expected packet needs in the present state.
 
 use std::net::IpAddr;
 
-use base::{DropReason, Instant, PathId, Rng, Verdict};
+use base::{Instant, PathId, Rng};
 use wire::{
     Sqn,
-    pgm::{Data, Fragment, Mark, PacketType, Tsi},
+    pgm::{Data, Mark, PacketType, Tsi},
 };
 
 use super::{
     Mode,
-    apdu::{Assembly, Fit, Part},
+    apdu::Assembly,
     counters::ReceiverCounters,
     held::{Content, Entry, HeldQueue, HeldStore},
     outbox::Outbox,
@@ -35,12 +36,15 @@ use super::{
     setup::{Limits, ReceiverSetup},
     spmr::SpmRequest,
     timing::Timing,
-    window::{Place, Window},
+    window::Window,
 };
-use crate::{LateJoin, fec::Combine};
+use crate::fec::Combine;
 
 mod control;
 pub(super) use control::SpmNotes;
+
+mod data;
+pub(super) use data::Incoming;
 
 mod parity;
 pub(super) use parity::IncomingParity;
@@ -65,7 +69,7 @@ pub(super) struct Shared {
     pub(super) outbox: Outbox,
     /// Ranges of one request; kept for its memory.
     pub(super) ranges: Vec<(u64, u64)>,
-    /// The same while parity is looked for, and the requests for it.
+    /// The ranges left after parity requests were split off, and those requests.
     pub(super) selective: Vec<(u64, u64)>,
     pub(super) requests: Vec<Sqn>,
     /// What recovers payloads.
@@ -102,17 +106,17 @@ pub(super) struct Peer {
 #[derive(Debug)]
 struct Due {
     assembly: Assembly,
-    /// What was given up just before the window's base, or before the message at hand.
+    /// What was given up just before the window's base, or before the current message.
     skip: Skip,
     notices: Notices,
-    /// The piece that is due found no room: it waits for [`Peer::try_again`], and nothing is asked
-    /// for meanwhile, as nothing that comes can be kept.
+    /// The piece that is due found no room: it waits for [`Peer::try_again`]. Until then nothing is
+    /// asked for, because nothing that comes could be kept.
     is_short: bool,
     /// Nothing was given out or lost yet: pieces of a message begun earlier are no loss.
     is_joining: bool,
 }
 
-/// What the sender's SPMs say, above all the way back to it.
+/// What the sender's SPMs say, above all the path back to it.
 #[derive(Debug)]
 struct FromSpms {
     last_spm: Option<Sqn>,
@@ -131,7 +135,7 @@ struct FromSpms {
 struct Asking {
     timing: Timing,
     timed: Option<Timed>,
-    /// When the current turn of asking began, and what it has asked for.
+    /// When the current turn of asking began, and how many positions it asked for.
     turn: (Instant, u64),
     /// Held data found no room: only the oldest gap is asked for, at this pace.
     is_starved: bool,
@@ -172,20 +176,6 @@ enum Phase {
 enum Farewell {
     Reset,
     Expired,
-}
-
-/// One data packet.
-#[derive(Clone, Debug)]
-pub(super) struct Incoming<'a> {
-    pub(super) sqn: Sqn,
-    pub(super) trail: Sqn,
-    pub(super) is_repair: bool,
-    pub(super) fragment: Option<Fragment>,
-    pub(super) is_last: bool,
-    pub(super) join_min: Option<Sqn>,
-    /// Where the payload lies in the packet.
-    pub(super) payload_at: usize,
-    pub(super) payload: &'a [u8],
 }
 
 impl Peer {
@@ -286,48 +276,6 @@ impl Peer {
         }
     }
 
-    /// Takes one data packet, whatever its place.
-    pub(super) fn data(
-        &mut self,
-        now: Instant,
-        data: &Incoming<'_>,
-        shared: &mut Shared,
-    ) -> Result<Verdict, DropReason> {
-        if self.is_over() {
-            self.heard = now;
-            return Err(DropReason::Ended);
-        }
-        self.begin_at_data(now, data, shared);
-        let position = data.sqn.extend(self.window.next);
-        if self.is_past_end(position) {
-            return Err(DropReason::Ended);
-        }
-        if data.is_repair {
-            self.time_repair(now, position);
-        }
-        let certain = self.window.confirmed();
-        let place = self.window.place(position);
-        if place == Place::Nowhere(DropReason::BehindWindow) {
-            return Err(DropReason::BehindWindow);
-        }
-        let verdict = match place {
-            Place::Nowhere(reason) => Err(reason),
-            _ => self.place_data(now, position, place, data, shared),
-        };
-        if verdict != Err(DropReason::BeyondWindow) {
-            self.heard = now;
-        }
-        if !matches!(place, Place::Nowhere(_)) && verdict != Err(DropReason::NoRoom) {
-            self.keep_member(now, position, data, shared);
-        }
-        self.window.see_trail(data.trail.extend(position), certain);
-        if data.is_last && verdict.is_ok() {
-            self.finish(position + 1);
-        }
-        self.look_again(&shared.store);
-        verdict
-    }
-
     /// True when [`Peer::step`] would give something.
     pub(super) fn has_ready(&self) -> bool {
         let Notices {
@@ -349,12 +297,12 @@ impl Peer {
         replaced || found || mark || data || self.is_leaving()
     }
 
-    /// True for a session that is over and known to be.
+    /// True for a session that is over, when the application knows that.
     pub(super) fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }
 
-    /// True for a session that was real and is over.
+    /// True for a session that is over and had proved to be real.
     pub(super) fn is_remembered(&self) -> bool {
         self.is_over() && self.arrived.packets >= PROVEN_DATA_PACKETS
     }
@@ -384,7 +332,7 @@ impl Peer {
         self.due.notices.replaced = true;
     }
 
-    /// There may be room for the piece that is due.
+    /// Lets the piece that is due try again, because there may be room.
     pub(super) const fn try_again(&mut self) {
         self.due.is_short = false;
     }
@@ -425,211 +373,6 @@ impl Peer {
         self.spms.mark.as_ref()
     }
 
-    /// Puts data that has a place where it belongs.
-    fn place_data(
-        &mut self,
-        now: Instant,
-        position: u64,
-        place: Place,
-        data: &Incoming<'_>,
-        shared: &mut Shared,
-    ) -> Result<Verdict, DropReason> {
-        let content = content_of(data, &shared.limits);
-        let kept = match self.mode {
-            Mode::Sequence => self.keep_in_sequence(position, &content, data, shared),
-            Mode::Arrival => self.keep_on_arrival(position, &content, data, shared),
-        };
-        if kept == Err(DropReason::NoRoom) {
-            let due = self
-                .window
-                .gaps
-                .draw(now, &self.asking.timing, &mut shared.rng);
-            self.asking.is_starved = true;
-            self.window.miss(position, now, due);
-            return Err(DropReason::NoRoom);
-        }
-        let mut due = Instant::NEVER;
-        if place == Place::Ahead {
-            due = self
-                .window
-                .gaps
-                .draw(now, &self.asking.timing, &mut shared.rng);
-            self.count_missed(position - self.window.next, shared);
-        }
-        self.window.take(position, place, now, due);
-        if self.mode == Mode::Sequence && matches!(kept, Ok(Kept::InTurn | Kept::Skipped)) {
-            self.window.base = position + 1;
-        }
-        self.arrived.packets += 1;
-        self.arrived.bytes += data.payload.len() as u64;
-        match (kept, content) {
-            (Err(reason), _) => Err(reason),
-            (Ok(Kept::Broken), Content::Part(_)) => Err(DropReason::Incompatible),
-            (Ok(Kept::Skipped), Content::Part(_)) => Err(DropReason::Unexpected),
-            (Ok(Kept::Broken | Kept::Skipped), _) => Err(DropReason::Malformed),
-            (Ok(Kept::InTurn), Content::Whole) => {
-                self.due.is_joining = false;
-                Ok(Verdict::Payload {
-                    session: self.session,
-                    sqn: position,
-                    range: data.payload_at..data.payload_at + data.payload.len(),
-                })
-            }
-            (Ok(_), _) => Ok(Verdict::Held),
-        }
-    }
-
-    /// Sequence mode: uses the packet now if it is its turn, holds it otherwise.
-    ///
-    /// What is due needs no room in the store, whatever it is: otherwise a full store would wait
-    /// for the packet that empties it.
-    fn keep_in_sequence(
-        &mut self,
-        position: u64,
-        content: &Content,
-        data: &Incoming<'_>,
-        shared: &mut Shared,
-    ) -> Result<Kept, DropReason> {
-        let is_turn = position == self.window.base
-            && !self.due.notices.found
-            && !self.due.notices.replaced
-            && !self.due.assembly.is_complete();
-        self.due.is_short &= !is_turn;
-        match content {
-            Content::Whole if is_turn => {
-                self.abandon(&mut shared.counters);
-                if !self.due.skip.is_some() {
-                    return Ok(Kept::InTurn);
-                }
-            }
-            Content::Part(part) if is_turn => {
-                return self.keep_piece(position, part, data.payload, shared);
-            }
-            Content::Broken if is_turn => {
-                self.abandon(&mut shared.counters);
-                self.due.skip.cover(position, position + 1);
-                return Ok(Kept::Skipped);
-            }
-            _ => {}
-        }
-        if !self
-            .held
-            .push(&mut shared.store, position, *content, data.payload)
-        {
-            return Err(DropReason::NoRoom);
-        }
-        match content {
-            Content::Broken => Ok(Kept::Broken),
-            _ => Ok(Kept::Held),
-        }
-    }
-
-    /// Adds the piece that is due to the message at hand, or begins one with it, or skips it.
-    fn keep_piece(
-        &mut self,
-        position: u64,
-        part: &Part,
-        payload: &[u8],
-        shared: &mut Shared,
-    ) -> Result<Kept, DropReason> {
-        let mut fit = self
-            .due
-            .assembly
-            .add(&mut shared.store, position, part, payload);
-        if fit == Fit::Stray {
-            let abandoned = self.abandon(&mut shared.counters);
-            if abandoned && part.index == 0 {
-                fit = self
-                    .due
-                    .assembly
-                    .add(&mut shared.store, position, part, payload);
-            }
-        }
-        match fit {
-            Fit::Taken | Fit::Completed => Ok(Kept::InTurn),
-            Fit::NoRoom => {
-                self.due.is_short = true;
-                Err(DropReason::NoRoom)
-            }
-            Fit::Stray => {
-                self.skip_piece(position, &mut shared.counters);
-                Ok(Kept::Skipped)
-            }
-        }
-    }
-
-    /// Arrival mode: everything is used at once, but for the packet that the session began with.
-    ///
-    /// Deviation from RFC 3208 section 6.1: messages in pieces are not put together in this mode;
-    /// they are refused and reported as lost, so that no half message is ever given out.
-    fn keep_on_arrival(
-        &mut self,
-        position: u64,
-        content: &Content,
-        data: &Incoming<'_>,
-        shared: &mut Shared,
-    ) -> Result<Kept, DropReason> {
-        let content = match content {
-            Content::Whole if !self.due.notices.found && !self.due.notices.replaced => {
-                return Ok(Kept::InTurn);
-            }
-            Content::Part(_) => &Content::Broken,
-            other => other,
-        };
-        match (
-            self.held
-                .push(&mut shared.store, position, *content, data.payload),
-            content,
-        ) {
-            (false, _) => Err(DropReason::NoRoom),
-            (true, Content::Broken) => Ok(Kept::Broken),
-            (true, _) => Ok(Kept::Held),
-        }
-    }
-
-    /// Gives the window its beginning, if data may and must do that.
-    fn begin_at_data(&mut self, now: Instant, data: &Incoming<'_>, shared: &mut Shared) {
-        let position = if self.is_established {
-            data.sqn.extend(self.window.next)
-        } else {
-            FIRST_LAP + u64::from(data.sqn.0)
-        };
-        if self.is_established {
-            if self.is_overtaken_beginning(position, data) {
-                let end = self.window.next;
-                let trail = self.window.trail;
-                self.begin(position, shared);
-                self.window.trail = trail;
-                let due = self
-                    .window
-                    .gaps
-                    .draw(now, &self.asking.timing, &mut shared.rng);
-                self.window.announce(end, false, now, due);
-            }
-            return;
-        }
-        let trail = data.trail.extend(position).min(position);
-        let start = match (shared.limits.late_join, data.join_min) {
-            (LateJoin::Now, _) | (LateJoin::Offered, None) => position,
-            (LateJoin::Offered, Some(min)) => min.extend(position).clamp(trail, position),
-            (LateJoin::Window, _) => trail,
-        };
-        let oldest = position.saturating_sub(shared.limits.span_max - 1);
-        self.begin(start.max(oldest), shared);
-    }
-
-    /// Data that an SPM overtook on its way: the session begins with it, not after it. Only new
-    /// data shortly before counts; a repair for somebody else may be as old as the window.
-    fn is_overtaken_beginning(&self, position: u64, data: &Incoming<'_>) -> bool {
-        let base = self.window.base;
-        self.arrived.packets == 0
-            && self.window.next == base
-            && !data.is_repair
-            && position < base
-            && position >= self.window.trail
-            && base - position <= OVERTAKEN_MAX
-    }
-
     fn begin(&mut self, start: u64, shared: &Shared) {
         let (span_max, gaps_max) = (shared.limits.span_max, shared.limits.gaps_max);
         self.window = Window::new(self.mode == Mode::Sequence, start, span_max, gaps_max);
@@ -647,6 +390,7 @@ impl Peer {
         }
     }
 
+    #[inline]
     fn is_past_end(&self, position: u64) -> bool {
         match self.phase {
             Phase::Open => false,
@@ -664,12 +408,13 @@ impl Peer {
         }
     }
 
-    /// Finds out how the next expected packet is to be treated, if it is a plain one.
+    /// Updates `way`: how the next expected packet is to be treated, if it is a plain one.
+    #[inline]
     fn look_again(&mut self, store: &HeldStore) {
         if self.asking.is_starved && self.held.has_room() && store.has_room() {
             self.asking.is_starved = false;
         }
-        // Until it is proven, each packet of a session must move it among the evictable.
+        // Each packet of a session that is not proven must move it in the list of evictable ones.
         let is_quiet = !self.due.notices.found
             && !self.due.notices.replaced
             && self.phase == Phase::Open
@@ -702,37 +447,9 @@ enum Way {
     Long,
 }
 
-/// What became of data that had a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
-    /// Handed out, or added to the message at hand.
-    InTurn,
-    Held,
-    /// Held as something of no use, which is reported in its turn.
-    Broken,
-    /// Due, and of no use: reported, or a message begun before this receiver.
-    Skipped,
-}
-
-/// What the payload is: a message, a piece of one, or useless.
-fn content_of(data: &Incoming<'_>, limits: &Limits) -> Content {
-    let Some(fragment) = &data.fragment else {
-        return Content::Whole;
-    };
-    let len = data.payload.len();
-    match Part::of(fragment, data.sqn, len, &limits.parts) {
-        None => Content::Broken,
-        Some(part) if part.is_whole(len) => Content::Whole,
-        Some(part) => Content::Part(part),
-    }
-}
-
-/// Positions begin one lap up, so that subtraction never leaves 64 bits.
+/// Positions begin one lap (2^32) up, so that subtraction never goes below zero.
 const FIRST_LAP: u64 = 1 << 32;
 
 /// Data packets after which a session is kept when room is needed, with and without an SPM.
 const PROVEN_DATA_PACKETS: u64 = 4;
 const PROVEN_DATA_PACKETS_WITHOUT_SPM: u64 = 16;
-
-/// How far an SPM may overtake the data it announces, in packets.
-const OVERTAKEN_MAX: u64 = 64;

@@ -11,13 +11,13 @@
 //!          \-> otherwise: selective NAK
 //! ```
 //!
-//! Selective NAKs always work, so whatever speaks against parity leads back to them: an offer that
+//! Selective NAKs always work, so every problem with parity leads back to them: an offer that
 //! changes, a group begun before this receiver, one without memory, packets that contradict each
 //! other, requests that nobody answers.
 //!
 //! Deviations: section 11.5 forbids selective NAKs for complete groups where parity is on demand;
-//! here they remain the way out. NAKs for many packets of a group are not sent earlier than those
-//! for few: the group's end decides when.
+//! here they remain the fallback. NAKs for many packets of a group are not sent earlier than those
+//! for few: they are sent at the group's end.
 //!
 //! **Spec**: RFC 3208 sections 11.2, 11.3, 11.5.
 
@@ -29,12 +29,14 @@ use wire::{
     pgm::{Nak, NakList, ParityPrm, ParityReading},
 };
 
-use super::{Content, Incoming, Mode, Peer, Place, Shared, SpmNotes, content_of};
+use super::{Incoming, Peer, Shared, SpmNotes, data::content_of};
 use crate::{
     fec::{Numbering, Parity},
     receiver::{
+        Mode,
         groups::{Groups, Standing},
-        held::HeldStore,
+        held::{Content, HeldStore},
+        window::Place,
     },
 };
 
@@ -48,7 +50,7 @@ pub(super) struct Offer {
     is_on_demand: bool,
     /// Parity may follow a group unasked, before the next group's packets.
     is_proactive: bool,
-    /// One past the lead that the last SPM told, and how many data packets had come by then.
+    /// One past the lead of the last SPM, and how many data packets had come by then.
     told: (u64, u64),
     /// The first position of the last group, which an SPM said is short.
     short: Option<u64>,
@@ -78,8 +80,8 @@ pub(in crate::receiver) struct IncomingParity<'a> {
 impl Peer {
     /// Takes what an SPM says about parity, after its window was seen.
     ///
-    /// One SPM may be forged: an offer counts when two in a row make it, and is over when one makes
-    /// another or none.
+    /// One SPM may be forged: an offer counts when two SPMs in a row make it, and ends when an SPM
+    /// makes another offer or none.
     pub(super) fn see_offer(&mut self, end: Option<u64>, notes: &SpmNotes, shared: &mut Shared) {
         let is_agreed = self.offer.last == notes.parity;
         self.offer.last = notes.parity;
@@ -191,7 +193,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Keeps the member at `position`, which was just received, for the sake of its group's others.
+    /// Keeps the member at `position`, which was just received, to recover others of its group.
     pub(super) fn keep_member(
         &mut self,
         now: Instant,
@@ -239,7 +241,7 @@ impl Peer {
             };
             let content = match content_of(&data, &shared.limits) {
                 Content::Part(_) if self.mode == Mode::Arrival => Content::Broken,
-                // A bit error that no checksum saw: the member itself can still come.
+                // A bit error that no checksum detected: the member itself can still come.
                 Content::Broken => return,
                 content => content,
             };
@@ -293,8 +295,8 @@ impl Peer {
         });
     }
 
-    /// Calls `visit` with the known positions of each group that as many packets are asked for of
-    /// as are lacking here, or more: the answer is of use.
+    /// Calls `visit` with the known positions of each group for which another receiver asks for at
+    /// least as many packets as are missing here: the answer helps here too.
     fn for_each_request(
         &mut self,
         nak: &Nak,
@@ -316,8 +318,9 @@ impl Peer {
         }
     }
 
-    /// The first position that is not asked for: the newest group is not complete, and once it is,
-    /// parity may serve. Not for ever: a sender that pauses, or is slow, may leave it open.
+    /// The first position that is not asked for yet. The newest group is not complete, and once it
+    /// is, parity may repair it. The wait is bounded, because a sender that pauses or is slow may
+    /// leave the group open.
     pub(super) fn parity_limit(&self, now: Instant) -> u64 {
         let Some(groups) = self
             .offer
@@ -328,7 +331,7 @@ impl Peer {
             return u64::MAX;
         };
         let next = self.window.next;
-        // The parity of a group that has just come to its end may be right behind it.
+        // The parity of a group that has just ended may follow directly.
         let newest = next.saturating_sub(u64::from(self.offer.is_proactive));
         let first = groups.first_of(newest);
         let waits = first < next
@@ -343,8 +346,7 @@ impl Peer {
         if waits { first } else { u64::MAX }
     }
 
-    /// Takes what parity serves better out of `shared.ranges`, and puts the requests for it into
-    /// `shared.requests`.
+    /// Moves what parity repairs better from `shared.ranges` into requests in `shared.requests`.
     pub(super) fn split_requests(&mut self, now: Instant, shared: &mut Shared) {
         shared.requests.clear();
         let is_wanted = self.offer.is_on_demand && !self.asking.is_starved && !self.due.is_short;

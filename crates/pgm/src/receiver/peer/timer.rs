@@ -11,7 +11,7 @@ use crate::receiver::{Mode, gaps::Request, outbox::SQNS_A_NAK};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::receiver) enum Fate {
     Stays,
-    /// It was over, and nothing was heard of it for long: it can be forgotten.
+    /// It was over and has been silent for long: it can be forgotten.
     Forgotten,
 }
 
@@ -63,7 +63,8 @@ impl Peer {
         self.spms.path_nla.is_some() && !self.is_over()
     }
 
-    /// Times one packet after the other: `fresh`, unless another is under way and still missing.
+    /// Times one packet at a time: begins with `fresh`, unless the one being timed is still
+    /// missing.
     fn start_timing(&mut self, now: Instant, fresh: Option<u64>) {
         let is_missing = |timed: &Timed| self.window.gaps.locate(timed.sqn).is_some();
         if !self.asking.timed.as_ref().is_some_and(is_missing) {
@@ -75,7 +76,7 @@ impl Peer {
         }
     }
 
-    /// Asks for what is due, and gives up what was asked for often and long enough.
+    /// Asks for gaps that are due, and gives up those that were asked for often and long enough.
     fn ask(&mut self, now: Instant, shared: &mut Shared) {
         let due = self
             .window
@@ -92,7 +93,8 @@ impl Peer {
                     .pace
                     .at(now, self.window.base, self.asking.timing.wait_data)
         } else {
-            // What was announced once only may be forged: a list at a time until more is known.
+            // Positions that were announced only once may be forged: asks for one list at a time
+            // until they are confirmed.
             let certain = self.window.confirmed() + SQNS_A_NAK as u64;
             certain.min(self.parity_limit(now))
         };
@@ -130,9 +132,9 @@ impl Peer {
     }
 }
 
-/// How many packets from the base on a session without room for held data asks for: none of them
-/// can be kept after the first that is lost on its way, so as many as came in turn last time, and
-/// again as many, and a few.
+/// How many packets, from the base on, a session without room for held data asks for. It can keep
+/// none after the first that is lost again, so it asks for twice as many as came in order last
+/// time, and a few more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     since: Instant,
@@ -167,7 +169,7 @@ impl Default for Pace {
 
 const PACE_MIN: u64 = 4;
 
-/// Sequence numbers that one session asks for within one back-off, or this long; the rest waits for
-/// the next. Bounds what a forged lead or a long stall of this host can make it send.
+/// Sequence numbers that one session asks for within one back-off, or within this time; the rest
+/// waits for the next. Bounds what a forged lead or a long stall of this host can make it send.
 const SQNS_A_TURN: u64 = 64 * SQNS_A_NAK as u64;
 const TURN_MIN: Duration = Duration::from_millis(2);

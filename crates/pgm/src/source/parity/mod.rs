@@ -32,7 +32,7 @@ use wire::{
     },
 };
 
-use super::{Limits, Source, log::TransmitLog, repair::RepairQueue, transmit::Pending};
+use super::{Source, limits::Limits, log::TransmitLog, repair::RepairQueue, transmit::Pending};
 use crate::{
     Config,
     fec::{
@@ -135,8 +135,8 @@ impl Parity {
         }))
     }
 
-    /// Bytes that a parity packet takes beyond its longest member, whatever its options: what is
-    /// kept free in data packets.
+    /// Bytes that a parity packet takes beyond its longest member, whatever its options. Data
+    /// packets keep them free.
     pub(super) const BYTES_MAX: usize =
         4 + TGSIZE_BYTES + GROUP_BYTES + OPTION_BYTES + crate::fec::LENGTH_BYTES;
 
@@ -146,7 +146,7 @@ impl Parity {
         self.fragments = Encoder::new(combine, STAGED_MAX, FRAGMENT_BYTES);
     }
 
-    /// What SPMs say: the offer, and in the end the size of the last group.
+    /// The options for SPMs: the offer, and at the end the size of the last group.
     pub(super) fn spm_options(&self) -> [Option<PgmOption<'static>>; 2] {
         let offer = ParityPrm::new(
             !self.share.is_none(),
@@ -229,12 +229,12 @@ impl Parity {
             .for_each(|asked| *asked = Asked::nothing(asked.group));
     }
 
-    /// Whether repairs that wait are of this kind, when the others wait too or do not.
+    /// True when it is the turn of this kind of repairs, or when only this kind waits.
     pub(super) const fn is_next(&self, others_wait: bool) -> bool {
         self.is_wanted() && (self.has_turn || !others_wait)
     }
 
-    /// Gives the turn to selective repairs, or takes it.
+    /// Passes the turn to selective repairs, or back to parity.
     pub(super) const fn set_turn(&mut self, has_turn: bool) {
         self.has_turn = has_turn;
     }
@@ -302,7 +302,7 @@ impl Parity {
     }
 
     /// Computes the next parity packets of a group, at most `count_max` and `bytes_max` but at
-    /// least one; all are equally long. How many, and how long each.
+    /// least one, all equally long. Returns how many, and how long each is.
     fn stage(
         &mut self,
         log: &TransmitLog,
@@ -532,7 +532,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// What stands before the payload of one parity packet.
+/// Headers and options of one parity packet.
 struct Head<'a> {
     numbering: &'a Numbering,
     first: Sqn,
@@ -581,7 +581,7 @@ impl Head<'_> {
 
 /// Members of the largest group.
 const MEMBERS_MAX: usize = 128;
-/// Parity packets computed at a time: what one pass over the members makes at full speed.
+/// Parity packets computed at a time: as many as one pass over the members makes at full speed.
 const STAGED_MAX: usize = 8;
 /// OPT_CURR_TGSIZE, OPT_PARITY_GRP and OPT_FRAGMENT.
 const TGSIZE_BYTES: usize = 8;

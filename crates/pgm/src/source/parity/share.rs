@@ -1,4 +1,4 @@
-//! How many parity packets follow each group unasked: as many as spare most groups a NAK.
+//! How many parity packets follow each group unasked: enough that most groups need no NAK.
 //!
 //! It does not know losses or receivers, only which groups were asked for although their parity
 //! had been sent. In: one note for each group sent, one for each group asked for. Out: a number.
@@ -8,8 +8,8 @@
 //!   parity of a group           one more   as it is     one fewer
 //! ```
 //!
-//! More comes at once and less only after long quiet: a NAK costs a round trip and as many packets
-//! as the worst receiver lacks, a parity packet too many one packet.
+//! The number rises at once and falls only after long quiet: a NAK costs a round trip and as many
+//! packets as the worst receiver lacks, a needless parity packet costs only itself.
 //!
 //! Invariant: the number lies between the two that were configured.
 

@@ -43,7 +43,7 @@ codes! {
     /// Why an end of a transfer cannot go on.
     ErrorCode: u16 {
         Protocol = 1, "the peer broke the protocol";
-        PlanRefused = 2, "the plan holds what this receiver does not accept";
+        ManifestRefused = 2, "the manifest holds what this receiver does not accept";
         DiskFull = 3, "no space left on the device";
         Exists = 4, "the target exists already";
         Permission = 5, "no permission to write there";
@@ -59,7 +59,7 @@ codes! {
 }
 
 codes! {
-    /// Why a sender does not take a receiver in.
+    /// Why a sender refuses a receiver.
     Refusal: u16 {
         Version = 1, "no common protocol version";
         DuplicateName = 2, "another live receiver has this name";
@@ -74,7 +74,7 @@ codes! {
 }
 
 codes! {
-    /// What a receiver of a plan is doing.
+    /// What a receiver of a manifest is doing.
     Phase: u8 {
         Joining = 1, "joining";
         Preparing = 2, "preparing its disk";
@@ -82,5 +82,6 @@ codes! {
         Verifying = 4, "verifying";
         Committing = 5, "syncing and renaming";
         Done = 6, "done";
+        Failed = 7, "failed";
     }
 }

@@ -41,11 +41,12 @@ pub use ranges::{RangeList, Ranges};
 pub enum Message<'a> {
     /// A receiver says who it is; the first message on a connection.
     Hello(Hello<'a>),
-    /// The sender shows that it has the key, and asks the receiver to: by its greeting, tagged.
+    /// The sender shows that it has the key, and asks the receiver to show it too, by a tagged
+    /// greeting.
     Challenge(Challenge),
     /// The sender takes it in.
     Welcome(Welcome),
-    /// The sender does not take it in; the connection closes.
+    /// The sender refuses the receiver; the connection closes.
     Refused {
         /// For the program.
         reason: Refusal,
@@ -106,11 +107,11 @@ pub struct Hello<'a> {
     pub session: u64,
     /// What it is called in reports; unique among the receivers of a session.
     pub name: &'a str,
-    /// With a key: what makes this connection's keys its own. None without a key.
+    /// With a key: random bytes from which this connection's keys are derived. None without a key.
     pub nonce: Option<[u8; NONCE_LEN]>,
 }
 
-/// The sender's half of what makes the keys of a connection its own.
+/// The sender's half of the random bytes from which a connection's keys are derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Challenge {
     /// Never the same twice.
@@ -125,7 +126,7 @@ pub struct Welcome {
     /// The receiver's number in this session, as in the mark's limiting receiver.
     pub slot: u32,
     /// What is delivered; all zero in a session of messages.
-    pub plan: [u8; 16],
+    pub manifest: [u8; 16],
     /// The session again.
     pub session: u64,
     /// How many receivers there are; scales the jitter of answers.
@@ -188,9 +189,9 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// A receiver's place in the packet stream and what it suffers.
+    /// A receiver's position in the packet stream, its losses and its delays.
     Pos {
-        /// The next position its application has not been given; low 32 bits as on the wire.
+        /// The next position that its application has not been given; low 32 bits as on the wire.
         contiguous: u64,
         /// The highest position it knows to exist.
         lead: u64,
@@ -200,7 +201,7 @@ numbers! {
         rate: u64,
         /// Time that packets spent queued above the least seen, in microseconds.
         queue_delay_us: u32,
-        /// Packets its kernel dropped for want of buffer space.
+        /// Packets that its kernel dropped because a socket buffer was full.
         host_drops: u64,
         /// Positions lost for good.
         lost: u64,
@@ -231,7 +232,7 @@ numbers! {
     }
 }
 
-/// How far a receiver is with a plan.
+/// How far a receiver is with a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// What it is doing.
@@ -260,7 +261,8 @@ numbers! {
         repairs_asked: u64,
         /// Repairs received.
         repairs_got: u64,
-        /// From the greeting to the last rename, in nanoseconds.
+        /// From the first content that came, or from the greeting when none had to, to the last
+        /// rename, in nanoseconds.
         time_ns: u64,
     }
 }
@@ -460,7 +462,7 @@ impl Welcome {
         Ok(Self {
             version: r.u8("version")?,
             slot: r.u32("slot")?,
-            plan: r.array("plan")?,
+            manifest: r.array("manifest")?,
             session: r.u64("session")?,
             receiver_count: r.u32("receiver count")?,
             report_interval_us: r.u32("report interval")?,
@@ -473,7 +475,7 @@ impl Welcome {
     fn emit(&self, out: &mut Vec<u8>) {
         out.push(self.version);
         out.extend_from_slice(&self.slot.to_be_bytes());
-        out.extend_from_slice(&self.plan);
+        out.extend_from_slice(&self.manifest);
         out.extend_from_slice(&self.session.to_be_bytes());
         out.extend_from_slice(&self.receiver_count.to_be_bytes());
         out.extend_from_slice(&self.report_interval_us.to_be_bytes());

@@ -27,7 +27,7 @@ fn one_of_each_order(scratch: &mut Vec<u8>) -> Vec<Message<'_>> {
         Message::Welcome(Welcome {
             version: 1,
             slot: 2,
-            plan: [3; 16],
+            manifest: [3; 16],
             session: 4,
             receiver_count: 5,
             report_interval_us: 6,

@@ -54,7 +54,7 @@ pub struct Mark {
 impl Mark {
     /// The version that this crate writes: 1.0.
     pub const VERSION: u8 = 0x10;
-    /// "TWLN": what tells our option from another with the same type.
+    /// "TWLN": distinguishes our option from another with the same type.
     pub const MAGIC: u32 = 0x5457_4C4E;
     /// `limiting_receiver` when no receiver limits the rate.
     pub const NO_RECEIVER: u32 = u32::MAX;

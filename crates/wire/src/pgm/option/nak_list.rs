@@ -1,4 +1,4 @@
-//! OPT_NAK_LIST: up to 62 sequence numbers beside the one in the body of a NAK, NNAK or NCF.
+//! OPT_NAK_LIST: up to 62 sequence numbers besides the one in the body of a NAK, NNAK or NCF.
 //!
 //! **Spec**: RFC 3208 section 9.3.
 

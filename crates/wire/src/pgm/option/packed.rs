@@ -1,6 +1,6 @@
 //! Our own option in data packets: what they carry is not one message but a row of them.
 //!
-//! A private option, OPX "discard": an end that does not know it must not take the row for one
+//! A private option, OPX "discard": a receiver that does not know it must not take the row for one
 //! message. Option type 0x6D may belong to others too: only the magic makes it ours. A message of
 //! one packet or more, its length before it, is a row of one.
 //!
@@ -27,10 +27,10 @@ use crate::{
 pub struct Packed;
 
 impl Packed {
-    /// "TWPK": what tells our option from another with the same type.
+    /// "TWPK": distinguishes our option from another with the same type.
     pub const MAGIC: u32 = 0x5457_504B;
 
-    /// In the place of a length: the rest of the row is to be ignored. No length begins so.
+    /// Instead of a length: the rest of the row is ignored. No length begins with this byte.
     pub const PADDING: u8 = 0xFF;
 
     /// Bytes before a message of `len` bytes in a row.
@@ -41,7 +41,7 @@ impl Packed {
     }
 
     /// Bytes that a message of `len` bytes takes in a row, its length included: at least eight, so
-    /// that a row does not turn into many times its size of messages at its receiver.
+    /// that a row of tiny messages does not take many times its size at the receiver.
     #[inline]
     #[must_use]
     pub const fn span(len: usize) -> usize {
@@ -52,7 +52,7 @@ impl Packed {
     /// Writes the length of a message; `out` has [`Packed::length_len`] bytes.
     ///
     /// # Panics
-    /// When `out` has another length, or `len` 2^30 or more: nothing so long is ever sent.
+    /// When `out` has another length, or `len` is 2^30 or more: no message is that long.
     #[inline]
     pub fn write_length(out: &mut [u8], len: usize) {
         if let ([out], 0..SHORT_END) = (&mut *out, len) {

@@ -17,7 +17,7 @@ use crate::{
     cursor::{Reader, Writer, afi, nla_len},
 };
 
-/// On ODATA: who shall acknowledge, and the sender's clock.
+/// On ODATA: the receiver that shall acknowledge, and the sender's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PgmccData {
     /// The sender's clock, in milliseconds.

@@ -7,10 +7,10 @@ use super::*;
 const DIRECTORY: &str = "TOWLINE_STORE_CRASH_DIRECTORY";
 
 /// Many files of their own, so that giving names takes a while, and some long ones.
-fn big() -> Arc<Plan> {
+fn big() -> Arc<Manifest> {
     let small = (0..400).map(|n| Entry::file(&format!("s{n:03}"), 1 + n * 37));
     let long = (0..3).map(|n| Entry::file(&format!("long{n}"), 5_000_000 + n));
-    plan(small.chain(long).collect())
+    manifest(small.chain(long).collect())
 }
 
 #[test]
@@ -20,21 +20,21 @@ fn a_receiver_to_be_killed() {
         return;
     };
     let directory = PathBuf::from(directory);
-    let plan = big();
-    let bytes = content(&plan);
-    let (mut store, mut held) = prepared(&directory.join("in"), Existing::Refuse, &plan);
+    let manifest = big();
+    let bytes = content(&manifest);
+    let (mut store, mut held) = prepared(&directory.join("in"), Existing::Refuse, &manifest);
     let ledger = fs::File::create(directory.join("ledger")).unwrap();
     let tell = |bytes: u64| {
         std::os::unix::fs::FileExt::write_all_at(&ledger, &bytes.to_le_bytes(), 0).unwrap();
     };
     // Out of order at first, as after losses.
-    let mut blocks: Vec<u64> = (0..plan.content_bytes().div_ceil(1400)).collect();
+    let mut blocks: Vec<u64> = (0..manifest.content_bytes().div_ceil(1400)).collect();
     let mut rng = base::Rng::new(u64::from(std::process::id()));
     for at in (1..2000).rev() {
         blocks.swap(at, rng.below(at as u64 + 1) as usize);
     }
     for block in blocks {
-        let range = block * 1400..(block * 1400 + 1400).min(plan.content_bytes());
+        let range = block * 1400..(block * 1400 + 1400).min(manifest.content_bytes());
         for gap in held.missing_in(range).collect::<Vec<_>>() {
             let (from, to) = (gap.start as usize, gap.end as usize);
             write(&mut store, gap.start, &bytes[from..to]);
@@ -46,14 +46,14 @@ fn a_receiver_to_be_killed() {
         store.poll_event();
     }
     tell(held.bytes());
-    let last = finish(store, &plan, held, 1400).0;
+    let last = finish(store, &manifest, held, 1400).0;
     assert_eq!(last, StoreEvent::Committed);
 }
 
 #[test]
 fn a_receiver_killed_at_any_time_goes_on_and_never_shows_half_a_file() {
     let scratch = Scratch::fast();
-    let plan = big();
+    let manifest = big();
     let mut rng = base::Rng::new(u64::from(std::process::id()));
     let (mut kills, mut resumed) = (0, 0);
     let began = Instant::now();
@@ -91,7 +91,7 @@ fn a_receiver_killed_at_any_time_goes_on_and_never_shows_half_a_file() {
             child.wait().unwrap();
             kills += 1;
             let into = target.join("in");
-            assert_nothing_half_written(&into, &plan);
+            assert_nothing_half_written(&into, &manifest);
             if let Ok(ledger) = fs::read(target.join("ledger"))
                 && let Ok(bytes) = <[u8; 8]>::try_from(&ledger[..])
             {
@@ -99,18 +99,18 @@ fn a_receiver_killed_at_any_time_goes_on_and_never_shows_half_a_file() {
             }
             let journal = into
                 .join(STAGING)
-                .join(plan.id().to_string())
+                .join(manifest.id().to_string())
                 .join("journal");
-            if !journal.exists() && count_whole(&into, &plan) > 0 {
+            if !journal.exists() && count_whole(&into, &manifest) > 0 {
                 // It was at its very end.
                 break;
             }
-            let kept = prepared(&into, Existing::Refuse, &plan).1.bytes();
+            let kept = prepared(&into, Existing::Refuse, &manifest).1.bytes();
             resumed += u64::from(kept > 0);
             // What was handed over is kept but for what was on its way.
             assert!(kept + (8 << 20) >= told, "{kept} of {told}");
         }
-        assert_whole(&target.join("in"), &plan);
+        assert_whole(&target.join("in"), &manifest);
         fs::remove_dir_all(&target).unwrap();
         round += 1;
     }

@@ -33,15 +33,18 @@ fn whatever_call_fails_and_whenever_it_is_told_and_the_next_attempt_ends_whole()
 #[test]
 fn what_comes_in_order_is_not_read_back() {
     let scratch = Scratch::fast();
-    let plan = plan(vec![Entry::file("large", (4 << 20) + 70_000)]);
+    let manifest = manifest(vec![Entry::file("large", (4 << 20) + 70_000)]);
     let (call, after, errno) = (DiskCall::Read, 0, 5);
     let mut store = faulty(&scratch.0, DiskFault { call, after, errno });
-    store.prepare(&plan);
+    store.prepare(&manifest);
     let StoreEvent::Prepared { held } = outcome(&mut store) else {
         panic!("nothing is read to prepare");
     };
     // Every seal is asked for after the last slab has come.
-    assert_eq!(finish(store, &plan, held, 60_000).0, StoreEvent::Committed);
+    assert_eq!(
+        finish(store, &manifest, held, 60_000).0,
+        StoreEvent::Committed
+    );
 }
 
 fn faulty(directory: &Path, fault: DiskFault) -> FileStore {
@@ -55,7 +58,7 @@ fn faulty(directory: &Path, fault: DiskFault) -> FileStore {
 /// Rehearses one fault; false when it was not met any more.
 fn fails(fault: DiskFault, expected: ErrorCode) -> bool {
     let scratch = Scratch::fast();
-    let plan = plan(vec![
+    let manifest = manifest(vec![
         Entry::directory("d"),
         Entry::file("d/large", (1 << 20) + 70_000),
         Entry::file("d/small", 900),
@@ -64,13 +67,13 @@ fn fails(fault: DiskFault, expected: ErrorCode) -> bool {
         Entry::file("middle", 100_000),
     ]);
     let mut store = faulty(&scratch.0, fault);
-    store.prepare(&plan);
+    store.prepare(&manifest);
     let last = match outcome(&mut store) {
         StoreEvent::Prepared { mut held } => {
             // Out of order, so that what is around its ends is read back.
-            write(&mut store, 500_000, &content(&plan)[500_000..600_000]);
+            write(&mut store, 500_000, &content(&manifest)[500_000..600_000]);
             held.insert(500_000..600_000, |_| {}).unwrap();
-            finish(store, &plan, held, 60_000).0
+            finish(store, &manifest, held, 60_000).0
         }
         failed => {
             drop(store);
@@ -84,15 +87,15 @@ fn fails(fault: DiskFault, expected: ErrorCode) -> bool {
         assert_eq!(code, expected, "{fault:?}: {text}");
         let names = text.contains(&scratch.0.display().to_string());
         assert!(names && text.contains("; "), "{text}");
-        assert_nothing_half_written(&scratch.0, &plan);
-        let (store, held) = prepared(&scratch.0, Existing::Refuse, &plan);
+        assert_nothing_half_written(&scratch.0, &manifest);
+        let (store, held) = prepared(&scratch.0, Existing::Refuse, &manifest);
         assert_eq!(
-            finish(store, &plan, held, 60_000).0,
+            finish(store, &manifest, held, 60_000).0,
             StoreEvent::Committed,
             "{fault:?}"
         );
     }
-    assert_whole(&scratch.0, &plan);
+    assert_whole(&scratch.0, &manifest);
     assert!(!scratch.path(STAGING).exists(), "{fault:?}");
     is_met
 }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use delivery::{Entry, PlanLimits, RangeSet, hash_bytes};
+use delivery::{Entry, ManifestLimits, RangeSet, hash_bytes};
 use wire::object::Mtime;
 
 use super::*;
@@ -61,12 +61,12 @@ fn open(directory: &Path, existing: Existing) -> FileStore {
     FileStore::open(directory, existing).unwrap()
 }
 
-fn plan(entries: Vec<Entry>) -> Arc<Plan> {
-    Arc::new(Plan::build([1; 16], entries, &PlanLimits::default()).unwrap())
+fn manifest(entries: Vec<Entry>) -> Arc<Manifest> {
+    Arc::new(Manifest::build([1; 16], entries, &ManifestLimits::default()).unwrap())
 }
 
-fn content(plan: &Plan) -> Vec<u8> {
-    (0..plan.content_bytes())
+fn content(manifest: &Manifest) -> Vec<u8> {
+    (0..manifest.content_bytes())
         .map(|at| (at % 251) as u8 ^ (at >> 9) as u8)
         .collect()
 }
@@ -83,22 +83,22 @@ fn outcome(store: &mut FileStore) -> StoreEvent {
     }
 }
 
-/// Delivers a plan whole, in blocks of `step`, every third one late; the last outcome.
-fn deliver(store: &mut FileStore, plan: &Arc<Plan>, step: usize) -> StoreEvent {
-    store.prepare(plan);
+/// Delivers a manifest whole, in blocks of `step`, every third one late; the last outcome.
+fn deliver(store: &mut FileStore, manifest: &Arc<Manifest>, step: usize) -> StoreEvent {
+    store.prepare(manifest);
     match outcome(store) {
         StoreEvent::Prepared { .. } => {}
         failed => return failed,
     }
-    let bytes = content(plan);
+    let bytes = content(manifest);
     let blocks: Vec<_> = bytes.chunks(step).enumerate().collect();
     let (late, prompt): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|(n, _)| n % 3 == 2);
     for (number, block) in prompt.into_iter().chain(late) {
         assert!(store.write((number * step) as u64, block));
     }
-    for slab in 0..plan.slab_count() {
+    for slab in 0..manifest.slab_count() {
         assert!(store.seal(slab));
-        let place = plan.slab(slab);
+        let place = manifest.slab(slab);
         let range = usize::try_from(place.start).unwrap()..;
         let mut hasher = place.hasher();
         hasher.update(&bytes[range][..place.len as usize]);
@@ -109,10 +109,14 @@ fn deliver(store: &mut FileStore, plan: &Arc<Plan>, step: usize) -> StoreEvent {
     outcome(store)
 }
 
-/// A store that has taken charge of a plan, and what is held already.
-fn prepared(directory: &Path, existing: Existing, plan: &Arc<Plan>) -> (FileStore, RangeSet) {
+/// A store that has taken charge of a manifest, and what is held already.
+fn prepared(
+    directory: &Path,
+    existing: Existing,
+    manifest: &Arc<Manifest>,
+) -> (FileStore, RangeSet) {
     let mut store = open(directory, existing);
-    store.prepare(plan);
+    store.prepare(manifest);
     match outcome(&mut store) {
         StoreEvent::Prepared { held } => (store, held),
         other => panic!("it does not prepare: {other:?}"),
@@ -129,12 +133,17 @@ fn write(store: &mut FileStore, offset: u64, bytes: &[u8]) {
 
 /// Does what a receiver does: sends what is lacking, compares every slab, sends the wrong ones
 /// again, commits. The last outcome, and the bytes sent.
-fn finish(mut store: FileStore, plan: &Plan, mut held: RangeSet, step: u64) -> (StoreEvent, u64) {
-    let bytes = content(plan);
+fn finish(
+    mut store: FileStore,
+    manifest: &Manifest,
+    mut held: RangeSet,
+    step: u64,
+) -> (StoreEvent, u64) {
+    let bytes = content(manifest);
     let (mut sent, mut good) = (0, 0);
-    let mut open: VecDeque<u32> = (0..plan.slab_count()).collect();
-    while good < plan.slab_count() {
-        for gap in held.missing(plan.content_bytes()).collect::<Vec<_>>() {
+    let mut open: VecDeque<u32> = (0..manifest.slab_count()).collect();
+    while good < manifest.slab_count() {
+        for gap in held.missing(manifest.content_bytes()).collect::<Vec<_>>() {
             let mut at = gap.start;
             while at < gap.end {
                 let end = gap.end.min(at + step);
@@ -159,7 +168,7 @@ fn finish(mut store: FileStore, plan: &Plan, mut held: RangeSet, step: u64) -> (
         }) else {
             unreachable!("only that goes on");
         };
-        let place = plan.slab(slab);
+        let place = manifest.slab(slab);
         let mut hasher = place.hasher();
         hasher.update(&bytes[usize::try_from(place.start).unwrap()..][..place.len as usize]);
         if hasher.finish() == seal {
@@ -173,25 +182,25 @@ fn finish(mut store: FileStore, plan: &Plan, mut held: RangeSet, step: u64) -> (
     (outcome(&mut store), sent)
 }
 
-fn staging_of(scratch: &Scratch, plan: &Plan) -> PathBuf {
-    scratch.path(STAGING).join(plan.id().to_string())
+fn staging_of(scratch: &Scratch, manifest: &Manifest) -> PathBuf {
+    scratch.path(STAGING).join(manifest.id().to_string())
 }
 
 /// Every file is in place with its content.
-fn assert_whole(directory: &Path, plan: &Plan) {
-    assert_eq!(count_whole(directory, plan), plan.files().len());
+fn assert_whole(directory: &Path, manifest: &Manifest) {
+    assert_eq!(count_whole(directory, manifest), manifest.files().len());
 }
 
 /// Every file is in place with its content, or not there.
-fn assert_nothing_half_written(directory: &Path, plan: &Plan) {
-    count_whole(directory, plan);
+fn assert_nothing_half_written(directory: &Path, manifest: &Manifest) {
+    count_whole(directory, manifest);
 }
 
-fn count_whole(directory: &Path, plan: &Plan) -> usize {
-    let bytes = content(plan);
+fn count_whole(directory: &Path, manifest: &Manifest) -> usize {
+    let bytes = content(manifest);
     let mut whole = 0;
-    for file in plan.files() {
-        let path = directory.join(OsStr::from_bytes(plan.path_of(file)));
+    for file in manifest.files() {
+        let path = directory.join(OsStr::from_bytes(manifest.path_of(file)));
         let Ok(found) = fs::read(&path) else {
             continue;
         };
@@ -239,11 +248,11 @@ fn a_tree_is_put_in_place_with_its_attributes() {
     for (name, step) in [("a", 1000), ("b", 70_000)] {
         let target = scratch.path(name);
         let mut store = open(&target, Existing::Refuse);
-        let plan = plan(tree());
-        assert_eq!(deliver(&mut store, &plan, step), StoreEvent::Committed);
-        let bytes = content(&plan);
-        for file in plan.files() {
-            let path = target.join(OsStr::from_bytes(plan.path_of(file)));
+        let manifest = manifest(tree());
+        assert_eq!(deliver(&mut store, &manifest, step), StoreEvent::Committed);
+        let bytes = content(&manifest);
+        for file in manifest.files() {
+            let path = target.join(OsStr::from_bytes(manifest.path_of(file)));
             let start = usize::try_from(file.start).unwrap();
             let expected = &bytes[start..start + usize::try_from(file.size).unwrap()];
             assert!(fs::read(&path).unwrap() == expected, "{}", path.display());
@@ -279,10 +288,10 @@ fn nothing_has_its_final_name_before_the_commit_and_nothing_stays_after_giving_u
         ..StoreOptions::default()
     };
     let mut store = FileStore::open(&scratch.0, options).unwrap();
-    let plan = plan(vec![Entry::file("f", 3000)]);
-    store.prepare(&plan);
+    let manifest = manifest(vec![Entry::file("f", 3000)]);
+    store.prepare(&manifest);
     outcome(&mut store);
-    assert!(store.write(0, &content(&plan)));
+    assert!(store.write(0, &content(&manifest)));
     assert!(!scratch.path("f").exists());
     assert!(scratch.path(STAGING).exists());
     store.abandon();
@@ -295,24 +304,24 @@ fn nothing_has_its_final_name_before_the_commit_and_nothing_stays_after_giving_u
 fn what_exists_is_kept_unless_it_may_be_replaced() {
     let scratch = Scratch::new();
     fs::write(scratch.path("f"), "mine").unwrap();
-    let plan = plan(vec![Entry::file("f", 3)]);
+    let manifest = manifest(vec![Entry::file("f", 3)]);
     let mut store = open(&scratch.0, Existing::Refuse);
-    let (code, text) = failure(deliver(&mut store, &plan, 9));
+    let (code, text) = failure(deliver(&mut store, &manifest, 9));
     assert_eq!(code, ErrorCode::Exists);
     assert!(text.contains("have the receiver replace"), "{text}");
     assert_eq!(fs::read(scratch.path("f")).unwrap(), b"mine");
     let mut store = open(&scratch.0, Existing::Replace);
-    assert_eq!(deliver(&mut store, &plan, 9), StoreEvent::Committed);
-    assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&plan));
+    assert_eq!(deliver(&mut store, &manifest, 9), StoreEvent::Committed);
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&manifest));
 }
 
 #[test]
 fn a_name_in_a_reason_commands_no_terminal() {
     let scratch = Scratch::new();
-    let plan = plan(vec![Entry::file("a\u{1b}[2Jb", 3)]);
+    let manifest = manifest(vec![Entry::file("a\u{1b}[2Jb", 3)]);
     fs::write(scratch.path("a\u{1b}[2Jb"), "own").unwrap();
     let mut store = open(&scratch.0, Existing::Refuse);
-    let (code, text) = failure(deliver(&mut store, &plan, 1));
+    let (code, text) = failure(deliver(&mut store, &manifest, 1));
     assert_eq!(code, ErrorCode::Exists);
     assert!(text.contains("a\\u{1b}[2Jb"), "{text:?}");
 }
@@ -321,10 +330,10 @@ fn a_name_in_a_reason_commands_no_terminal() {
 fn a_name_that_is_taken_while_content_comes_in_is_not_replaced() {
     let scratch = Scratch::new();
     let mut store = open(&scratch.0, Existing::Refuse);
-    let plan = plan(vec![Entry::file("f", 3)]);
-    store.prepare(&plan);
+    let manifest = manifest(vec![Entry::file("f", 3)]);
+    store.prepare(&manifest);
     outcome(&mut store);
-    assert!(store.write(0, &content(&plan)));
+    assert!(store.write(0, &content(&manifest)));
     fs::write(scratch.path("f"), "mine").unwrap();
     store.commit();
     assert_eq!(failure(outcome(&mut store)).0, ErrorCode::Exists);
@@ -336,11 +345,11 @@ fn kinds_that_do_not_fit_are_refused_early_even_when_replacing() {
     let scratch = Scratch::new();
     fs::create_dir(scratch.path("d")).unwrap();
     fs::write(scratch.path("f"), "").unwrap();
-    let as_file = plan(vec![Entry::file("d", 3)]);
-    let as_directory = plan(vec![Entry::directory("f"), Entry::file("f/x", 1)]);
-    for plan in [as_file, as_directory] {
+    let as_file = manifest(vec![Entry::file("d", 3)]);
+    let as_directory = manifest(vec![Entry::directory("f"), Entry::file("f/x", 1)]);
+    for manifest in [as_file, as_directory] {
         let mut store = open(&scratch.0, Existing::Replace);
-        store.prepare(&plan);
+        store.prepare(&manifest);
         assert_eq!(failure(outcome(&mut store)).0, ErrorCode::Exists);
     }
 }
@@ -355,14 +364,14 @@ fn links_in_the_directory_are_never_followed() {
     symlink(&outside, inside.join("d")).unwrap();
     symlink(outside.join("canary"), inside.join("f")).unwrap();
     symlink(&outside, inside.join("late")).unwrap();
-    let through = plan(vec![Entry::directory("d"), Entry::file("d/canary", 3)]);
+    let through = manifest(vec![Entry::directory("d"), Entry::file("d/canary", 3)]);
     for existing in [Existing::Refuse, Existing::Replace] {
         let mut store = open(&inside, existing);
         failure(deliver(&mut store, &through, 9));
     }
     // A link in the place of a file is replaced itself, not what it names.
     let mut store = open(&inside, Existing::Replace);
-    let over = plan(vec![Entry::file("f", 3)]);
+    let over = manifest(vec![Entry::file("f", 3)]);
     assert_eq!(deliver(&mut store, &over, 9), StoreEvent::Committed);
     assert!(fs::symlink_metadata(inside.join("f")).unwrap().is_file());
     assert_eq!(fs::read(outside.join("canary")).unwrap(), b"alive");
@@ -376,10 +385,10 @@ fn a_link_put_on_the_way_during_the_transfer_is_not_followed() {
     fs::create_dir(&inside).unwrap();
     fs::create_dir(&outside).unwrap();
     let mut store = open(&inside, Existing::Replace);
-    let plan = plan(vec![Entry::directory("d"), Entry::file("d/f", 3)]);
-    store.prepare(&plan);
+    let manifest = manifest(vec![Entry::directory("d"), Entry::file("d/f", 3)]);
+    store.prepare(&manifest);
     outcome(&mut store);
-    assert!(store.write(0, &content(&plan)));
+    assert!(store.write(0, &content(&manifest)));
     symlink(&outside, inside.join("d")).unwrap();
     store.commit();
     failure(outcome(&mut store));
@@ -394,7 +403,7 @@ fn a_staging_directory_that_is_a_link_is_refused() {
     fs::create_dir(&outside).unwrap();
     symlink(&outside, inside.join(STAGING)).unwrap();
     let mut store = open(&inside, Existing::Replace);
-    store.prepare(&plan(vec![Entry::file("f", 3)]));
+    store.prepare(&manifest(vec![Entry::file("f", 3)]));
     failure(outcome(&mut store));
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
 }
@@ -403,8 +412,8 @@ fn a_staging_directory_that_is_a_link_is_refused() {
 fn a_plan_larger_than_the_disk_is_refused_before_anything_is_written() {
     let scratch = Scratch::new();
     let mut store = open(&scratch.0, Existing::Refuse);
-    let limits = PlanLimits::default();
-    let huge = Plan::build([1; 16], vec![Entry::file("f", 1 << 50)], &limits).unwrap();
+    let limits = ManifestLimits::default();
+    let huge = Manifest::build([1; 16], vec![Entry::file("f", 1 << 50)], &limits).unwrap();
     store.prepare(&Arc::new(huge));
     let (code, text) = failure(outcome(&mut store));
     assert_eq!(code, ErrorCode::DiskFull);
@@ -415,13 +424,13 @@ fn a_plan_larger_than_the_disk_is_refused_before_anything_is_written() {
 #[test]
 fn a_second_receiver_of_a_plan_is_refused_and_leaves_the_first_alone() {
     let scratch = Scratch::new();
-    let plan = plan(vec![Entry::file("f", 3000)]);
+    let manifest = manifest(vec![Entry::file("f", 3000)]);
     let mut first = open(&scratch.0, Existing::Replace);
-    first.prepare(&plan);
+    first.prepare(&manifest);
     outcome(&mut first);
-    assert!(first.write(0, &content(&plan)));
+    assert!(first.write(0, &content(&manifest)));
     let mut second = open(&scratch.0, Existing::Replace);
-    second.prepare(&plan);
+    second.prepare(&manifest);
     let (code, text) = failure(outcome(&mut second));
     assert_eq!(code, ErrorCode::Exists);
     assert!(text.contains("another process receives this"), "{text}");
@@ -429,11 +438,11 @@ fn a_second_receiver_of_a_plan_is_refused_and_leaves_the_first_alone() {
     drop(second);
     first.commit();
     assert_eq!(outcome(&mut first), StoreEvent::Committed);
-    assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&plan));
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&manifest));
     drop(first);
     assert!(!scratch.path(STAGING).exists());
     let mut third = open(&scratch.0, Existing::Replace);
-    assert_eq!(deliver(&mut third, &plan, 9), StoreEvent::Committed);
+    assert_eq!(deliver(&mut third, &manifest, 9), StoreEvent::Committed);
     drop(third);
     assert!(!scratch.path(STAGING).exists());
 }
@@ -441,14 +450,14 @@ fn a_second_receiver_of_a_plan_is_refused_and_leaves_the_first_alone() {
 #[test]
 fn what_a_killed_receiver_left_hinders_nobody() {
     let scratch = Scratch::new();
-    let plan = plan(vec![Entry::file("f", 30)]);
-    let staged = scratch.path(STAGING).join(plan.id().to_string());
+    let manifest = manifest(vec![Entry::file("f", 30)]);
+    let staged = scratch.path(STAGING).join(manifest.id().to_string());
     fs::create_dir_all(&staged).unwrap();
     fs::write(staged.join("0"), "old").unwrap();
     fs::write(staged.with_extension("lock"), "").unwrap();
     let mut store = open(&scratch.0, Existing::Refuse);
-    assert_eq!(deliver(&mut store, &plan, 9), StoreEvent::Committed);
-    assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&plan));
+    assert_eq!(deliver(&mut store, &manifest, 9), StoreEvent::Committed);
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&manifest));
     drop(store);
     assert!(!scratch.path(STAGING).exists());
 }
@@ -457,24 +466,24 @@ fn what_a_killed_receiver_left_hinders_nobody() {
 fn a_failed_commit_keeps_what_is_staged_until_the_name_is_free() {
     let scratch = Scratch::new();
     let mut store = open(&scratch.0, Existing::Refuse);
-    let plan = plan(vec![Entry::file("f", 3)]);
-    store.prepare(&plan);
+    let manifest = manifest(vec![Entry::file("f", 3)]);
+    store.prepare(&manifest);
     outcome(&mut store);
-    assert!(store.write(0, &content(&plan)));
+    assert!(store.write(0, &content(&manifest)));
     fs::write(scratch.path("f"), "mine").unwrap();
     store.commit();
     failure(outcome(&mut store));
     drop(store);
     fs::remove_file(scratch.path("f")).unwrap();
     let mut store = open(&scratch.0, Existing::Refuse);
-    store.prepare(&plan);
+    store.prepare(&manifest);
     let StoreEvent::Prepared { held } = outcome(&mut store) else {
         panic!("it does not prepare");
     };
     assert_eq!(held.bytes(), 3);
     store.commit();
     assert_eq!(outcome(&mut store), StoreEvent::Committed);
-    assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&plan));
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&manifest));
 }
 
 #[test]
@@ -488,11 +497,11 @@ fn a_tree_that_was_walked_arrives_the_same() {
     symlink("/etc/passwd", source.join("d/outside")).unwrap();
     symlink("../../../x", source.join("d/above")).unwrap();
     let Tree {
-        plan,
+        manifest,
         mut content,
         notes,
     } = Tree::read(&[source]).unwrap();
-    let paths: Vec<_> = plan
+    let paths: Vec<_> = manifest
         .entries()
         .map(|e| e.path.escape_ascii().to_string())
         .collect();
@@ -507,11 +516,11 @@ fn a_tree_that_was_walked_arrives_the_same() {
     assert_eq!(paths[5..], ["source/none"]);
     assert_eq!(notes.len(), 2, "{notes:?}");
     let mut bytes = vec![0; 300_000];
-    delivery::Content::read(&mut content, &plan, 0, &mut bytes).unwrap();
+    delivery::Content::read(&mut content, &manifest, 0, &mut bytes).unwrap();
     assert_eq!(hash_bytes(&bytes), hash_bytes(&[7; 300_000]));
     fs::write(scratch.path("source/d/f"), vec![8; 300_000]).unwrap();
     let mut content = Tree::read(&[scratch.path("source")]).unwrap().content;
-    let changed = delivery::Content::read(&mut content, &plan, 0, &mut bytes).unwrap_err();
+    let changed = delivery::Content::read(&mut content, &manifest, 0, &mut bytes).unwrap_err();
     assert_eq!(changed.code, ErrorCode::SourceChanged);
 }
 
@@ -521,15 +530,17 @@ fn a_file_changed_in_place_while_it_is_sent_ends_the_transfer() {
     let path = scratch.path("f");
     fs::write(&path, vec![7; 3000]).unwrap();
     let Tree {
-        plan, mut content, ..
+        manifest,
+        mut content,
+        ..
     } = Tree::read(std::slice::from_ref(&path)).unwrap();
     let mut bytes = vec![0; 1000];
-    delivery::Content::read(&mut content, &plan, 0, &mut bytes).unwrap();
+    delivery::Content::read(&mut content, &manifest, 0, &mut bytes).unwrap();
     let file = fs::File::options().write(true).open(&path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[8; 1000], 1000).unwrap();
     file.set_modified(std::time::SystemTime::UNIX_EPOCH)
         .unwrap();
-    let last = delivery::Content::read(&mut content, &plan, 2000, &mut bytes).unwrap_err();
+    let last = delivery::Content::read(&mut content, &manifest, 2000, &mut bytes).unwrap_err();
     assert_eq!(last.code, ErrorCode::SourceChanged);
 }
 
@@ -539,17 +550,17 @@ fn what_is_no_file_any_more_is_refused_and_holds_nothing_up() {
     let path = scratch.path("f");
     fs::write(&path, "content").unwrap();
     let read = Tree::read(std::slice::from_ref(&path)).unwrap();
-    let (plan, mut content) = (read.plan, read.content);
+    let (manifest, mut content) = (read.manifest, read.content);
     let mut bytes = vec![0; 7];
     fs::rename(&path, scratch.path("moved")).unwrap();
     symlink("moved", &path).unwrap();
-    let link = delivery::Content::read(&mut content, &plan, 0, &mut bytes).unwrap_err();
+    let link = delivery::Content::read(&mut content, &manifest, 0, &mut bytes).unwrap_err();
     assert_eq!(link.code, ErrorCode::SourceChanged, "{link:?}");
     fs::remove_file(&path).unwrap();
     match std::process::Command::new("mkfifo").arg(&path).status() {
         Ok(status) if status.success() => {}
         _ => return println!("skipped: no mkfifo here"),
     }
-    let pipe = delivery::Content::read(&mut content, &plan, 0, &mut bytes).unwrap_err();
+    let pipe = delivery::Content::read(&mut content, &manifest, 0, &mut bytes).unwrap_err();
     assert_eq!(pipe.code, ErrorCode::SourceChanged, "{pipe:?}");
 }

@@ -278,7 +278,8 @@ fn a_second_sender_on_the_port_is_told_so() {
     let setup = UdpSetup::new(Role::Source, group(13), LOOPBACK, LOCAL);
     let error = UdpIo::open(setup).unwrap_err().to_string();
     assert!(
-        error.contains("127.0.0.1:27513") && error.contains("another sender on this host"),
+        error.contains("127.0.0.1:27513")
+            && error.contains("another sender, or a receiver of a unicast"),
         "{error}"
     );
 }

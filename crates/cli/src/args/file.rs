@@ -1,0 +1,293 @@
+//! `--config FILE`: whatever a command takes as a long flag can stand in a file instead.
+//!
+//! ```text
+//!   words --parse--> which command, which file --read--> words that the file adds --parse--> Args
+//! ```
+//! What the command line gives, or what contradicts it, goes before the file. The file is read
+//! once: it may be a pipe.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::{
+    Arg, ArgAction, ArgMatches, Command, CommandFactory as _, Error, Parser as _, error::ErrorKind,
+    parser::ValueSource,
+};
+use toml::{Table, Value};
+
+use super::{Args, SESSION_OPTIONS};
+use crate::failure::unreadable;
+
+/// The command line, with the settings of the configuration file that it names.
+pub(crate) fn parse_from(mut words: Vec<OsString>) -> Result<Args, Error> {
+    let mut root = Args::command();
+    root.build();
+    let matches = root.clone().try_get_matches_from(&words)?;
+    let (command, given) = innermost(&root, &matches);
+    let named = given.try_get_one::<PathBuf>("config");
+    let Ok(Some(path)) = named else {
+        return Args::try_parse_from(words);
+    };
+    let refuse = |text: String| Error::raw(ErrorKind::ValueValidation, text + "\n");
+    let added = table(path)
+        .and_then(|table| added(command, given, &table, path))
+        .map_err(refuse)?;
+    // Behind two hyphens there are no flags any more.
+    let at = words.iter().position(|word| word == "--");
+    let at = at.unwrap_or(words.len());
+    words.splice(at..at, added.into_iter().map(OsString::from));
+    Args::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        Error::raw(error.kind(), format!("{}: {text}", path.display()))
+    })
+}
+
+/// The tables of a configuration file.
+fn table(path: &Path) -> Result<Table, String> {
+    let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+    let table = text.parse();
+    table.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// A value as it would be written on the command line.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Float(number) => Some(number.to_string()),
+        Value::Boolean(is_set) => Some(is_set.to_string()),
+        Value::Array(list) => {
+            let texts: Option<Vec<String>> = list.iter().map(text_of).collect();
+            texts.map(|texts| texts.join(","))
+        }
+        Value::Datetime(_) | Value::Table(_) => None,
+    }
+}
+
+/// The command that is meant, and what was given to it.
+fn innermost<'a>(
+    mut command: &'a Command,
+    mut matches: &'a ArgMatches,
+) -> (&'a Command, &'a ArgMatches) {
+    while let Some((name, below)) = matches.subcommand()
+        && let Some(next) = command.find_subcommand(name)
+    {
+        (command, matches) = (next, below);
+    }
+    (command, matches)
+}
+
+/// The words that a file adds to a command.
+fn added(
+    command: &Command,
+    given: &ArgMatches,
+    table: &Table,
+    path: &Path,
+) -> Result<Vec<String>, String> {
+    let is_given =
+        |arg: &&Arg| given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let on_line: Vec<&Arg> = command.get_arguments().filter(is_given).collect();
+    let blocked: BTreeSet<&str> = on_line
+        .iter()
+        .flat_map(|arg| command.get_arg_conflicts_with(arg))
+        .map(|arg| arg.get_id().as_str())
+        .collect();
+    let mut words = Vec::new();
+    for (key, value) in table {
+        let name = key.replace('-', "_");
+        let is_key = |arg: &&Arg| {
+            let long = arg.get_long().unwrap_or(arg.get_id().as_str());
+            long.replace('-', "_") == name && !OWN.contains(&long)
+        };
+        let Some(arg) = command.get_arguments().find(is_key) else {
+            // One file may serve both ends: what is the other's is left to it.
+            let is_other = SESSION_OPTIONS.iter().any(|option| option.name == name);
+            if is_other && command.get_arguments().any(|arg| arg.get_id() == "group") {
+                continue;
+            }
+            return Err(format!("{}: unknown setting {key:?}", path.display()));
+        };
+        let conflicts = command.get_arg_conflicts_with(arg);
+        let is_opposed = conflicts
+            .iter()
+            .any(|other| on_line.iter().any(|arg| arg.get_id() == other.get_id()));
+        if is_given(&arg) || is_opposed || blocked.contains(arg.get_id().as_str()) {
+            continue;
+        }
+        let texts = words_of(arg, value).ok_or_else(|| {
+            let path = path.display();
+            format!("{path}: {key} must be a string, a number, a list of them, or true or false")
+        })?;
+        words.extend(texts);
+    }
+    Ok(words)
+}
+
+/// What stands for one key on the command line; none for a value of another kind.
+fn words_of(arg: &Arg, value: &Value) -> Option<Vec<String>> {
+    let Some(long) = arg.get_long() else {
+        return Some(vec![text_of(value)?]);
+    };
+    match arg.get_action() {
+        ArgAction::SetTrue => Some(match value.as_bool()? {
+            true => vec![format!("--{long}")],
+            false => Vec::new(),
+        }),
+        ArgAction::Count => {
+            let times = usize::try_from(value.as_integer()?).ok()?;
+            Some(vec![format!("--{long}"); times])
+        }
+        ArgAction::Append => {
+            let all = match value {
+                Value::Array(all) => all.iter().map(text_of).collect::<Option<Vec<_>>>()?,
+                one => vec![text_of(one)?],
+            };
+            let parts = all.iter().flat_map(|text| match arg.get_value_delimiter() {
+                Some(delimiter) => text.split(delimiter).map(str::trim).collect(),
+                None => vec![text.as_str()],
+            });
+            Some(parts.map(|text| format!("--{long}={text}")).collect())
+        }
+        _ => Some(vec![format!("--{long}={}", text_of(value)?)]),
+    }
+}
+
+/// Flags that no file can have: those of the file itself and of the help.
+const OWN: [&str; 3] = ["config", "help", "version"];
+
+#[cfg(test)]
+mod tests {
+    use towline::PARAMETERS;
+
+    use super::*;
+    use crate::{
+        args::{Command as Job, ExistingArg, PolicyArg, SlowArg},
+        plan::SessionPlan,
+    };
+
+    fn parsed(line: &str, file: &str) -> Result<Job, String> {
+        let number = std::thread::current().id();
+        let name = format!("towline-args-{}-{number:?}.toml", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, file).unwrap();
+        let words = line.split(' ').map(OsString::from);
+        let words = words.chain(["--config".into(), path.clone().into()]);
+        let args = parse_from(words.collect());
+        fs::remove_file(path).unwrap();
+        args.map(|args| args.command)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_long_flag_of_its_command_is_a_key() {
+        let file = "receivers = 3\npolicy = 'lose'\nframing = 'nul'\nblock = false\nhops = 4";
+        let Ok(Job::Pub(args)) = parsed("towline pub", file) else {
+            panic!("not pub");
+        };
+        assert_eq!(
+            (args.receivers, args.policy, args.block),
+            (3, PolicyArg::Lose, false)
+        );
+        let file = "expect = ['a', 'b']\nexclude = ['*.o', 'tmp']\nslow = 'demote'\nhash = true";
+        let Ok(Job::Send(args)) = parsed("towline send x", file) else {
+            panic!("not send");
+        };
+        assert_eq!(
+            (args.expect.len(), args.slow, args.hash),
+            (2, SlowArg::Demote, true)
+        );
+        assert_eq!(
+            args.rules.rules,
+            [(false, "*.o".into()), (false, "tmp".into())]
+        );
+        let file =
+            "directory = 'in'\nserve = true\nfrom = '10.0.0.0/8, 10.1.1.1'\nexisting = 'replace'";
+        let Ok(Job::Recv(args)) = parsed("towline recv", file) else {
+            panic!("not recv");
+        };
+        assert_eq!((args.directory, args.serve), (Some("in".into()), true));
+        assert_eq!(
+            (args.from.len(), args.existing),
+            (2, Some(ExistingArg::Replace))
+        );
+    }
+
+    #[test]
+    fn every_setting_of_a_session_is_a_key_at_both_ends() {
+        let mut lines = Vec::new();
+        for option in SESSION_OPTIONS {
+            let text = match option.name {
+                "group" => "239.1.1.1",
+                "pgm_port" | "control_port" | "metrics" => "9464",
+                _ => option.default.unwrap_or("lo"),
+            };
+            if option.name != "faults" {
+                lines.push(format!("{} = {text:?}", option.name));
+            }
+        }
+        let defaults = PARAMETERS.iter().map(|it| (it.name, (it.default)()));
+        let set = defaults.filter(|(_, text)| !text.is_empty());
+        lines.extend(set.map(|(name, text)| format!("{name} = {text:?}")));
+        for line in ["pub", "sub", "load send", "load recv", "send x", "recv x"] {
+            let parsed = parsed(&format!("towline {line}"), &lines.join("\n"));
+            assert!(parsed.is_ok(), "{line}: {parsed:?}");
+        }
+        let text = parsed("towline rtt reflect", "hops = 1").unwrap_err();
+        assert!(text.contains("--config"), "{text}");
+    }
+
+    #[test]
+    fn a_flag_goes_before_the_file_and_the_file_before_the_default() {
+        let file = "group = '239.1.1.1:80'\nhops = 7\nmtu = 9000\nrate = '1MB/s'";
+        let Ok(Job::Sub(args)) = parsed("towline sub --mtu 1400", file) else {
+            panic!("not sub");
+        };
+        let plan = SessionPlan::new(args.session.given()).unwrap();
+        assert_eq!((plan.hops, plan.group.port(), plan.dscp), (7, 80, 0));
+        let (mtu, rate) = (plan.config.mtu(), plan.config.rate().limit());
+        assert_eq!((mtu, rate), (1400, 1_000_000));
+        let text = parsed("towline sub", "group = '239.1.1.1'\nhops = 'many'").unwrap_err();
+        assert!(
+            text.contains(".toml: invalid value 'many' for '--hops"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_command_line_goes_before_the_file_and_so_does_what_it_excludes() {
+        let Ok(Job::Pub(args)) = parsed("towline pub --receivers 1", "receivers = 3") else {
+            panic!("not pub");
+        };
+        assert_eq!(args.receivers, 1);
+        let Ok(Job::Recv(args)) = parsed(
+            "towline recv in --overwrite",
+            "existing = 'refuse'\ndirectory = 'other'",
+        ) else {
+            panic!("not recv");
+        };
+        assert_eq!((args.existing, args.directory), (None, Some("in".into())));
+    }
+
+    #[test]
+    fn a_key_that_is_no_flag_or_has_a_wrong_value_is_named_with_its_file() {
+        for (file, wanted) in [
+            ("speed = 1", ".toml: unknown setting \"speed\""),
+            ("config = 'x'", ".toml: unknown setting \"config\""),
+            (
+                "receivers = 'many'",
+                ".toml: invalid value 'many' for '--receivers",
+            ),
+            ("hash = 1", ".toml: unknown setting \"hash\""),
+            ("json = 3", ".toml: json must be"),
+            ("receivers = ", ".toml: TOML parse error"),
+        ] {
+            let text = parsed("towline pub", file).unwrap_err();
+            assert!(text.contains(wanted), "{file}: {text}");
+        }
+    }
+}

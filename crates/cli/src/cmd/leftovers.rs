@@ -1,0 +1,29 @@
+//! `towline recv DIR --leftovers`: what unfinished transfers have left, and its end.
+
+use std::path::Path;
+
+use towline::{discard_leftover, leftovers};
+
+use crate::{
+    failure::{Failure, Verdict},
+    report::{LeftoversReport, Output},
+};
+
+pub(super) fn run(
+    directory: &Path,
+    is_cleaning: bool,
+    output: &Output,
+) -> Result<Verdict, Failure> {
+    let mut report = LeftoversReport::new(directory, &leftovers(directory)?);
+    if is_cleaning {
+        for row in &mut report.leftovers {
+            match discard_leftover(directory, row.id) {
+                Ok(()) => row.is_removed = true,
+                Err(error) => output.warn(&error.to_string()),
+            }
+        }
+    }
+    output.finish(&report)?;
+    let is_done = !is_cleaning || report.leftovers.iter().all(|row| row.is_removed);
+    Ok(Verdict::of(is_done))
+}

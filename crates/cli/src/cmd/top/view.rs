@@ -1,0 +1,362 @@
+//! What `top` shows on a terminal: a row for each session, and the counters of the one that is
+//! opened. It reads nothing and knows no terminal; tests draw it into a buffer.
+//!
+//! ```text
+//!   list: PID ROLE GROUP RATE LOSS LOST RECEIVERS LAG   --Enter-->   counters of one session
+//!                                                   <--Esc---
+//! ```
+
+use std::time::{Duration, Instant};
+
+use ratatui::{
+    Frame,
+    crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
+    layout::{Alignment, Constraint, Layout, Rect},
+    style::{Modifier, Style},
+    text::Text,
+    widgets::{Cell, Paragraph, Row, Table, TableState},
+};
+use towline::counters::{ProcessCounters, SessionCounters};
+
+use crate::report::{TopReport, bits, count};
+
+/// All that is shown, and where the user is in it.
+#[derive(Debug)]
+pub(super) struct View {
+    report: TopReport,
+    taken: Option<Instant>,
+    interval: Duration,
+    /// Process and number of the session under the cursor.
+    chosen: Option<(u32, u64)>,
+    page: Page,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Page {
+    Sessions,
+    /// The counters of the chosen session, from this one on.
+    Counters {
+        first: usize,
+    },
+}
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Stay,
+    Leave,
+}
+
+impl View {
+    pub(super) const fn new(interval: Duration, is_complete: bool) -> Self {
+        Self {
+            report: TopReport {
+                processes: Vec::new(),
+                before: None,
+                is_complete,
+            },
+            taken: None,
+            interval,
+            chosen: None,
+            page: Page::Sessions,
+        }
+    }
+
+    /// Takes what was read at `now`.
+    pub(super) fn look(&mut self, processes: Vec<ProcessCounters>, now: Instant) {
+        let before = std::mem::replace(&mut self.report.processes, processes);
+        let since = self.taken.map(|taken| (now - taken).as_secs_f64());
+        self.report.before = since.map(|seconds| (before, seconds));
+        self.taken = Some(now);
+        if self.session().is_none() {
+            // The session is over: the cursor goes to the first one, and its counters are closed.
+            self.page = Page::Sessions;
+            let first = self.sessions().next();
+            self.chosen = first.map(|(process, session)| (process.pid, session.id));
+        }
+    }
+
+    /// Does what a key stands for.
+    pub(super) fn press(&mut self, key: KeyEvent) -> Wish {
+        let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match (key.code, self.page) {
+            (KeyCode::Char('c'), _) if has_control => return Wish::Leave,
+            (KeyCode::Char('q' | 'Q'), _) | (KeyCode::Esc, Page::Sessions) => return Wish::Leave,
+            (KeyCode::Char('a'), _) => self.report.is_complete = !self.report.is_complete,
+            (KeyCode::Enter, Page::Sessions) if self.chosen.is_some() => {
+                self.page = Page::Counters { first: 0 };
+            }
+            (KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace, Page::Counters { .. }) => {
+                self.page = Page::Sessions;
+            }
+            (code, _) => {
+                if let Some(steps) = steps(code) {
+                    self.go(steps);
+                }
+            }
+        }
+        Wish::Stay
+    }
+
+    /// Moves the cursor, or the counters under it.
+    fn go(&mut self, steps: isize) {
+        match &mut self.page {
+            // Drawing holds it to the last one.
+            Page::Counters { first } => *first = first.saturating_add_signed(steps),
+            Page::Sessions => {
+                let all: Vec<_> = self
+                    .sessions()
+                    .map(|(process, it)| (process.pid, it.id))
+                    .collect();
+                let at = all
+                    .iter()
+                    .position(|it| Some(*it) == self.chosen)
+                    .unwrap_or(0);
+                let last = all.len().saturating_sub(1);
+                self.chosen = all.get(at.saturating_add_signed(steps).min(last)).copied();
+            }
+        }
+    }
+
+    fn sessions(&self) -> impl Iterator<Item = (&ProcessCounters, &SessionCounters)> {
+        let processes = self.report.processes.iter();
+        processes.flat_map(|process| {
+            process
+                .sessions
+                .iter()
+                .map(move |session| (process, session))
+        })
+    }
+
+    /// The session under the cursor, while it is there.
+    fn session(&self) -> Option<(&ProcessCounters, &SessionCounters)> {
+        let mut sessions = self.sessions();
+        sessions.find(|(process, session)| Some((process.pid, session.id)) == self.chosen)
+    }
+
+    pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
+        let rows = [
+            Constraint::Length(1),
+            Constraint::Fill(1),
+            Constraint::Length(1),
+        ];
+        let [top, middle, bottom] = Layout::vertical(rows).areas(frame.area());
+        let keys = match self.page {
+            Page::Sessions => {
+                self.draw_sessions(frame, top, middle);
+                "Enter counters   Up Down choose   q leave"
+            }
+            Page::Counters { first } => {
+                self.draw_counters(frame, top, middle, first);
+                "Esc back   Up Down PgUp PgDn scroll   a zero counters too   q leave"
+            }
+        };
+        frame.render_widget(Paragraph::new(keys).style(BAR), bottom);
+    }
+
+    fn draw_sessions(&self, frame: &mut Frame<'_>, top: Rect, middle: Rect) {
+        let sessions = count(self.sessions().count() as u64, "session");
+        let title = format!("towline top: {sessions}, a look every {:?}", self.interval);
+        frame.render_widget(Paragraph::new(title).style(BAR), top);
+        if self.chosen.is_none() {
+            let text = "\nno process of this user serves its counters";
+            frame.render_widget(Paragraph::new(text).alignment(Alignment::Center), middle);
+            return;
+        }
+        let is_wide = middle.width >= WIDE;
+        let rows = self.sessions().map(|(process, session)| {
+            let Figures {
+                rate,
+                loss,
+                lost,
+                receivers,
+                lag,
+            } = self.line(process.pid, session);
+            let mut cells = vec![
+                right(&process.pid.to_string()),
+                Cell::new(session.role.as_str()),
+                Cell::new(session.name.as_str()),
+                right(&rate),
+                right(&loss),
+                right(&lost),
+                right(&receivers),
+                right(&lag),
+            ];
+            if is_wide {
+                cells.push(Cell::new(process.command.as_str()));
+            }
+            Row::new(cells)
+        });
+        let mut heads = vec![
+            right("PID"),
+            Cell::new("ROLE"),
+            Cell::new("GROUP"),
+            right("RATE"),
+            right("LOSS"),
+            right("LOST"),
+            right("RECEIVERS"),
+            right("LAG"),
+        ];
+        let mut widths = vec![
+            Constraint::Length(7),
+            Constraint::Length(10),
+            Constraint::Fill(1),
+            Constraint::Length(11),
+            Constraint::Length(6),
+            Constraint::Length(5),
+            Constraint::Length(9),
+            Constraint::Length(5),
+        ];
+        if is_wide {
+            heads.push(Cell::new("COMMAND"));
+            widths.push(Constraint::Fill(2));
+        }
+        let table = Table::new(rows, widths)
+            .header(Row::new(heads).style(HEAD))
+            .row_highlight_style(CHOSEN);
+        let mut sessions = self.sessions();
+        let at = sessions.position(|(process, it)| Some((process.pid, it.id)) == self.chosen);
+        let mut state = TableState::default().with_selected(at);
+        frame.render_stateful_widget(table, middle, &mut state);
+    }
+
+    fn draw_counters(&mut self, frame: &mut Frame<'_>, top: Rect, middle: Rect, first: usize) {
+        let Some((process, session)) = self.session() else {
+            return;
+        };
+        let title = format!(
+            "{} {} {}: {}",
+            process.pid, session.role, session.name, process.command
+        );
+        frame.render_widget(Paragraph::new(title).style(BAR), top);
+        let is_shown = |value| value > 0 || self.report.is_complete;
+        let counters = session
+            .counters
+            .iter()
+            .filter(|counter| is_shown(counter.value));
+        let rows: Vec<Row<'_>> = counters
+            .map(|counter| {
+                let rate = self.report.rate(process.pid, session, counter);
+                let rate = rate.filter(|rate| *rate > 0.0);
+                let rate = rate.map(|rate| format!("{rate:.0}/s")).unwrap_or_default();
+                Row::new([
+                    Cell::new(format!("{}.{}", counter.set, counter.name)),
+                    right(&counter.value.to_string()),
+                    right(&rate),
+                    Cell::new(counter.help.as_str()),
+                ])
+            })
+            .collect();
+        // The header takes a row. What is left over at the end of the list is not scrolled into.
+        let room = usize::from(middle.height).saturating_sub(1);
+        let first = first.min(rows.len().saturating_sub(room));
+        let widths = [
+            Constraint::Length(34),
+            Constraint::Length(16),
+            Constraint::Length(14),
+            Constraint::Fill(1),
+        ];
+        let heads = [
+            Cell::new("COUNTER"),
+            right("COUNT"),
+            right("RATE"),
+            Cell::new("COUNTS"),
+        ];
+        let table =
+            Table::new(rows.into_iter().skip(first), widths).header(Row::new(heads).style(HEAD));
+        frame.render_widget(table, middle);
+        self.page = Page::Counters { first };
+    }
+
+    /// What the row of a session says; `-` for what it cannot know.
+    fn line(&self, pid: u32, session: &SessionCounters) -> Figures {
+        let rate_of = |name: &str| {
+            let counter = session
+                .counters
+                .iter()
+                .find(|counter| counter.is_called(name))?;
+            self.report.rate(pid, session, counter)
+        };
+        let none = || "-".to_owned();
+        let share = |part: Option<f64>, whole: Option<f64>| match (part, whole) {
+            (Some(part), Some(whole)) if whole > 0.0 => percent(100.0 * part / whole),
+            _ => none(),
+        };
+        let is_sender = session.value_of("source.odata_packets").is_some();
+        let (bytes, loss) = if is_sender {
+            // What is sent again was missed by somebody.
+            let again = share(
+                rate_of("source.rdata_packets"),
+                rate_of("source.odata_packets"),
+            );
+            (rate_of("source.wire_bytes"), again)
+        } else {
+            let missed = rate_of("receiver.missed_sqns");
+            let came = rate_of("receiver.odata_packets");
+            let all = came.zip(missed).map(|(came, missed)| came + missed);
+            (rate_of("received_bytes"), share(missed, all))
+        };
+        Figures {
+            rate: bytes.map_or_else(none, |bytes| bits(bytes * 8.0)),
+            loss,
+            lost: session
+                .value_of("receiver.lost_sqns")
+                .map_or_else(none, |lost| lost.to_string()),
+            receivers: session
+                .receivers
+                .map_or_else(none, |receivers| receivers.to_string()),
+            lag: session
+                .behind
+                .map_or_else(none, |packets| packets.to_string()),
+        }
+    }
+}
+
+/// `0.25 %`, `12.5 %`, `100 %`.
+fn percent(percent: f64) -> String {
+    let decimals = match percent {
+        99.95.. => 0,
+        9.995.. => 1,
+        _ => 2,
+    };
+    format!("{percent:.decimals$} %")
+}
+
+/// The figures of a session's row, as text.
+struct Figures {
+    rate: String,
+    /// Share of the packets since the look before that were missed, or sent again by a sender.
+    loss: String,
+    /// Packets that were never repaired.
+    lost: String,
+    receivers: String,
+    /// Packets that the slowest receiver does not have yet.
+    lag: String,
+}
+
+/// How far a key moves.
+const fn steps(code: KeyCode) -> Option<isize> {
+    Some(match code {
+        KeyCode::Up | KeyCode::Char('k') => -1,
+        KeyCode::Down | KeyCode::Char('j') => 1,
+        KeyCode::PageUp => -PAGE,
+        KeyCode::PageDown | KeyCode::Char(' ') => PAGE,
+        KeyCode::Home => isize::MIN,
+        KeyCode::End => isize::MAX,
+        _ => return None,
+    })
+}
+
+fn right(text: &str) -> Cell<'static> {
+    Cell::new(Text::from(text.to_owned()).alignment(Alignment::Right))
+}
+
+const PAGE: isize = 10;
+/// Columns from which on the command line has room too.
+const WIDE: u16 = 100;
+const BAR: Style = Style::new().add_modifier(Modifier::REVERSED);
+const HEAD: Style = Style::new().add_modifier(Modifier::BOLD);
+const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! The schemas of JSON documents (JSON Schema 2020-12), generated from the structs that are
+//! written: what a field means is its comment.
+
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
+
+use serde_json::Value;
+
+use super::{
+    CaptureReport, ClockDocument, DemoDocument, Document, FileListing, GroupMtuDocument,
+    InterfacesReport, InterruptedDemo, LeftoversReport, LoadRecvReport, LoadSendReport, MtuReport,
+    PublishReport, ReachDocument, RecvReport, ReplayReport, RttReflectReport, RttReport,
+    SendReport, ServeReport, StatReport, StatsReport, StatsSweepReport, SubscribeReport, TopReport,
+    UdpReport, UdpServeReport, json::MessageLine,
+};
+
+/// A kind of document.
+pub(crate) struct Described {
+    /// What its field `schema` says.
+    pub(crate) name: &'static str,
+    pub(crate) schema: Schema,
+}
+
+/// Every kind of document that a command prints.
+pub(crate) fn schemas() -> Vec<Described> {
+    vec![
+        of::<PublishReport>(),
+        Described {
+            schema: schema::<MessageLine<'_>>(MessageLine::SCHEMA, MessageLine::VERSION),
+            name: MessageLine::SCHEMA,
+        },
+        of::<SubscribeReport>(),
+        of::<LoadSendReport>(),
+        of::<LoadRecvReport>(),
+        of::<SendReport>(),
+        of::<FileListing>(),
+        of::<RecvReport>(),
+        of::<LeftoversReport>(),
+        of::<ServeReport>(),
+        of::<CaptureReport>(),
+        of::<ReplayReport>(),
+        of::<StatsReport>(),
+        of::<StatsSweepReport>(),
+        of::<RttReport>(),
+        of::<RttReflectReport>(),
+        of::<UdpReport>(),
+        of::<UdpServeReport>(),
+        of::<MtuReport>(),
+        of::<GroupMtuDocument>(),
+        of::<ReachDocument>(),
+        of::<ClockDocument>(),
+        of::<InterfacesReport>(),
+        of::<TopReport>(),
+        of::<StatReport>(),
+        of::<DemoDocument>(),
+        of::<InterruptedDemo>(),
+    ]
+}
+
+fn of<D: Document + JsonSchema>() -> Described {
+    Described {
+        name: D::SCHEMA,
+        schema: schema::<D>(D::SCHEMA, D::VERSION),
+    }
+}
+
+fn schema<T: JsonSchema>(name: &'static str, version: u32) -> Schema {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let mut schema = settings.into_generator().into_root_schema_for::<Whole<T>>();
+    schema.insert("title".to_owned(), name.into());
+    let meaning = T::json_schema(&mut schemars::SchemaGenerator::default());
+    if let Some(meaning) = meaning.get("description") {
+        schema.insert("description".to_owned(), meaning.clone());
+    }
+    inline(&mut schema);
+    if let Some(properties) = schema.get_mut("properties") {
+        properties["schema"] = serde_json::json!({
+            "const": name, "description": "Which document this is.",
+        });
+        properties["version"] = serde_json::json!({
+            "const": version,
+            "description": "Grows with every change that an old reader would misread.",
+        });
+    }
+    schema
+}
+
+/// Puts in place what the root only refers to, as it does for a struct of one unnamed field.
+fn inline(schema: &mut Schema) {
+    let Some(Value::String(reference)) = schema.remove("$ref") else {
+        return;
+    };
+    let whole = schema.pointer(reference.trim_start_matches('#')).cloned();
+    for name in ["properties", "required"] {
+        let part = whole.as_ref().map(|whole| whole[name].clone());
+        match (schema.get_mut(name), part) {
+            (Some(Value::Object(own)), Some(Value::Object(part))) => own.extend(part),
+            (Some(Value::Array(own)), Some(Value::Array(part))) => own.extend(part),
+            (own, part) => panic!("{name}: {own:?} and {part:?} are no object or list"),
+        }
+    }
+}
+
+/// A document as it is written, with its schema's name and version in front.
+#[derive(JsonSchema)]
+#[expect(
+    dead_code,
+    reason = "the form of a document; nobody makes one of these"
+)]
+struct Whole<T> {
+    schema: String,
+    version: u32,
+    #[serde(flatten)]
+    body: T,
+}

@@ -1,0 +1,363 @@
+//! What each command prints with `--json` is as its schema in the reference says, and has the shape
+//! that its snapshot shows.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::{
+    env, fs,
+    io::{Read as _, Write as _},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Map, Value};
+
+fn towline(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+    command.args(line.split(' '));
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    command
+}
+
+/// A command at work, which ends with the test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().unwrap_or_default();
+        self.0.wait().map(drop).unwrap_or_default();
+    }
+}
+
+fn start(line: &str) -> Running {
+    Running(towline(line).spawn().unwrap())
+}
+
+fn printed(mut running: Running) -> String {
+    let mut text = String::new();
+    let output = running.0.stdout.as_mut().unwrap();
+    output.read_to_string(&mut text).unwrap();
+    text
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Holds a document against its schema and its snapshot.
+fn check(document: &str) {
+    let (name, document) = check_schema(document);
+    let redacted = redacted("", document);
+    insta::assert_snapshot!(name, serde_json::to_string_pretty(&redacted).unwrap());
+}
+
+/// Holds a document against its schema alone: its shape depends on the machine.
+fn check_schema(document: &str) -> (String, Value) {
+    let document = json(document);
+    let name = document["schema"]
+        .as_str()
+        .unwrap()
+        .strip_prefix("towline.")
+        .unwrap();
+    let path = format!("{SCHEMAS}/towline.{name}.json");
+    let schema = json(&fs::read_to_string(path).unwrap());
+    let mut wrong = Vec::new();
+    compare(&document, &schema, &schema, "", &mut wrong);
+    assert!(wrong.is_empty(), "{name}: {wrong:#?}\n{document:#}");
+    (name.to_owned(), document)
+}
+
+/// What in `value` is not as `schema` says: as much of JSON Schema as is generated here, and more
+/// strictly: a field that the schema does not name is wrong.
+fn compare(value: &Value, schema: &Value, root: &Value, at: &str, wrong: &mut Vec<String>) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let pointed = root.pointer(reference.strip_prefix('#').unwrap()).unwrap();
+        return compare(value, pointed, root, at, wrong);
+    }
+    let choices = schema["anyOf"].as_array().or(schema["oneOf"].as_array());
+    if let Some(choices) = choices {
+        let fits = choices.iter().any(|choice| {
+            let mut wrong = Vec::new();
+            compare(value, choice, root, at, &mut wrong);
+            wrong.is_empty()
+        });
+        if !fits {
+            wrong.push(format!("{at}: none of the choices"));
+        }
+        return;
+    }
+    if let Some(words) = schema["enum"].as_array()
+        && !words.contains(value)
+    {
+        wrong.push(format!("{at}: {value} is not among {words:?}"));
+    }
+    if let Some(only) = schema.get("const")
+        && only != value
+    {
+        wrong.push(format!("{at}: {value} is not {only}"));
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let is_kind = |wanted: &Value| wanted == kind || (wanted == "number" && kind == "integer");
+    let fits = match &schema["type"] {
+        Value::Array(kinds) => kinds.iter().any(is_kind),
+        Value::Null => true,
+        wanted => is_kind(wanted),
+    };
+    if !fits {
+        wrong.push(format!("{at}: {kind} is not {}", schema["type"]));
+    }
+    match value {
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                let own = schema["prefixItems"].get(index);
+                compare(
+                    item,
+                    own.unwrap_or(&schema["items"]),
+                    root,
+                    &format!("{at}/{index}"),
+                    wrong,
+                );
+            }
+        }
+        Value::Object(fields) => compare_fields(fields, schema, root, at, wrong),
+        _ => {}
+    }
+}
+
+fn compare_fields(
+    fields: &Map<String, Value>,
+    schema: &Value,
+    root: &Value,
+    at: &str,
+    wrong: &mut Vec<String>,
+) {
+    let others = &schema["additionalProperties"];
+    for (name, field) in fields {
+        let at = format!("{at}/{name}");
+        match (schema["properties"].get(name), others) {
+            (Some(known), _) => compare(field, known, root, &at, wrong),
+            (None, Value::Object(_)) => compare(field, others, root, &at, wrong),
+            (None, Value::Bool(true)) => {}
+            (None, _) => wrong.push(format!("{at}: not in the schema")),
+        }
+    }
+    for required in schema["required"].as_array().into_iter().flatten() {
+        if !fields.contains_key(required.as_str().unwrap()) {
+            wrong.push(format!("{at}: {required} is missing"));
+        }
+    }
+}
+
+/// The document with what differs from run to run and from machine to machine replaced: numbers,
+/// times, names of hosts. Of the counters, which are many, the first stays.
+fn redacted(name: &str, value: Value) -> Value {
+    match value {
+        Value::Object(_) | Value::Null if name == "drops" || name == "limited_by" => {
+            "[varies]".into()
+        }
+        Value::Number(_) if name == "version" => value,
+        Value::Number(_) => "[number]".into(),
+        Value::String(text) if KEPT.contains(&name) => text.into(),
+        Value::String(_) => "[text]".into(),
+        Value::Array(items) => items
+            .into_iter()
+            .map(|item| redacted(name, item))
+            .take(1)
+            .collect(),
+        Value::Object(fields) => {
+            let is_table = ["counters", "drops", "config", "chains"].contains(&name);
+            let fields = fields
+                .into_iter()
+                .take(if is_table { 1 } else { usize::MAX });
+            Value::Object(
+                fields
+                    .map(|(name, field)| (name.clone(), redacted(&name, field)))
+                    .collect(),
+            )
+        }
+        value => value,
+    }
+}
+
+const KEPT: [&str; 8] = [
+    "schema", "group", "role", "state", "kind", "text", "set", "unit",
+];
+
+/// Where `cargo xtask docs` writes the schemas.
+const SCHEMAS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/src/reference/schema"
+);
+
+fn stop(running: &Running) {
+    let pid = running.0.id().to_string();
+    assert!(Command::new("kill").arg(pid).status().unwrap().success());
+}
+
+#[test]
+fn messages() {
+    let group = "-g 239.192.77.30:17530 -i lo --json";
+    let sub = start(&format!("sub {group} --once"));
+    let mut publish = towline(&format!("pub {group} --receivers 1"));
+    let mut publish = Running(publish.stdin(Stdio::piped()).spawn().unwrap());
+    publish
+        .0
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"one\ntwo\n")
+        .unwrap();
+    check(&printed(publish));
+    let lines = printed(sub);
+    let lines: Vec<&str> = lines.lines().collect();
+    let [first, second, report] = lines[..] else {
+        panic!("{lines:#?}");
+    };
+    check(first);
+    assert_eq!(json(second)["text"], "two");
+    check(report);
+    let report = json(report);
+    assert_eq!(
+        (&report["messages"], &report["failure"]),
+        (&2.into(), &Value::Null)
+    );
+}
+
+/// A message is on the output before the session ends, and why an end is none is in the report.
+#[test]
+fn a_subscription_that_fails_says_why_in_its_last_line() {
+    let group = "-g 239.192.77.33:17533 -i lo";
+    let sub = printed(start(&format!("sub {group} --json --timeout 1s")));
+    assert_eq!(json(&sub)["failure"], "no message came in time");
+    let publish = printed(start(&format!(
+        "pub {group} --json --receivers 1 --timeout 1s"
+    )));
+    let failure = &json(&publish)["failure"];
+    assert_eq!(failure, "0 of 1 expected receiver confirmed everything");
+}
+
+#[test]
+fn loads_and_what_top_and_stat_see_of_them() {
+    let group = "-g 239.192.77.31:17531 -i lo --json";
+    let recv = start(&format!("load recv {group} --stamp"));
+    let send = start(&format!(
+        "load send {group} --receivers 1 --per-second 1000 --stamp --for 4s"
+    ));
+    let pid = send.0.id();
+    let until = Instant::now() + Duration::from_secs(10);
+    // The first snapshot comes within a tick of the session's beginning.
+    let stat = loop {
+        let stat = printed(start(&format!("stat {pid} --json")));
+        if stat.contains("\"behind\"") {
+            break stat;
+        }
+        assert!(Instant::now() < until, "{stat}");
+        thread::sleep(Duration::from_millis(20));
+    };
+    check(&stat);
+    check(&printed(start(&format!("top {pid} --json"))));
+    check(&printed(send));
+    check(&printed(recv));
+}
+
+#[test]
+fn files() {
+    let place = env::temp_dir().join(format!("towline-documents-{}", std::process::id()));
+    fs::create_dir_all(&place).unwrap();
+    let file = place.join("file");
+    fs::write(&file, [7; 100_000]).unwrap();
+    let (file, place) = (file.display(), place.display());
+    let group = "-g 239.192.77.32:17532 -i lo --json";
+    check(&printed(start(&format!(
+        "send {file} {group} --hash --dry-run"
+    ))));
+    let recv = start(&format!("recv {place}/to {group}"));
+    check(&printed(start(&format!(
+        "send {file} {group} --receivers 1 --hash"
+    ))));
+    check(&printed(recv));
+    let recv = start(&format!("recv {place}/served {group} --serve"));
+    printed(start(&format!("send {file} {group} --receivers 1")));
+    stop(&recv);
+    let lines = printed(recv);
+    let (first, last) = lines.trim_end().split_once('\n').unwrap();
+    assert_eq!(json(first)["schema"], "towline.recv");
+    check(last);
+    fs::remove_dir_all(place.to_string()).unwrap();
+}
+
+#[test]
+fn captures() {
+    let place = env::temp_dir().join(format!("towline-packets-{}.pcapng", std::process::id()));
+    let path = place.display();
+    check(&printed(start(&format!(
+        "capture gen:size=64,count=200 -o pcapng:{path} --json"
+    ))));
+    check(&printed(start(&format!("stats pcapng:{path} --json"))));
+    let replay = printed(start(&format!("replay pcapng:{path} -o int:lo --json")));
+    if replay.is_empty() {
+        println!("skipped: this user may not send frames");
+    } else {
+        check_schema(&replay);
+    }
+    fs::remove_file(place).unwrap();
+}
+
+#[test]
+fn round_trips() {
+    let place = env::temp_dir().join(format!("towline-trips-{}.rtt", std::process::id()));
+    let path = place.display();
+    let reflect = start("rtt reflect --listen 127.0.0.1:17534 --json");
+    let until = Instant::now() + Duration::from_secs(10);
+    let rtt = loop {
+        let rtt = printed(start(&format!(
+            "rtt run 127.0.0.1:17534 --time 1s --rate 100 --wait block -o {path} --json"
+        )));
+        if !rtt.is_empty() {
+            break rtt;
+        }
+        assert!(Instant::now() < until, "no reflector came up");
+    };
+    check_schema(&rtt);
+    stop(&reflect);
+    check(&printed(reflect));
+    fs::remove_file(place).unwrap();
+}
+
+#[test]
+fn paths() {
+    check_schema(&printed(start("ifaces lo --json")));
+    check_schema(&printed(start("clock --json")));
+    let serve = start("udp serve --listen 127.0.0.1:17535 --json");
+    let until = Instant::now() + Duration::from_secs(10);
+    let udp = loop {
+        let udp = printed(start(
+            "udp run 127.0.0.1:17535 --size 100 --rate 100 --time 100ms --json",
+        ));
+        if !udp.is_empty() {
+            break udp;
+        }
+        assert!(Instant::now() < until, "no server came up");
+    };
+    check_schema(&udp);
+    check_schema(&printed(start("mtu 127.0.0.1 --json")));
+    stop(&serve);
+    check(&printed(serve));
+    let reach = printed(start(
+        "reach -g 239.192.77.36:17536 --iface lo --time 1s --json",
+    ));
+    let facts = &json(&reach)["facts"];
+    assert!(facts["lasted_s"].as_f64() > Some(0.9), "{reach}");
+    check_schema(&reach);
+}

@@ -1,0 +1,101 @@
+//! `top`.
+
+use std::{
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use crate::{Killed, PROGRAM, screen::Screen};
+
+fn sender(group: &str) -> Killed {
+    let words = format!("load send --group {group} --iface lo --rate 1MB/s");
+    let mut command = Command::new(PROGRAM);
+    command.args(words.split(' '));
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let child = Killed(child.unwrap());
+    let pid = child.0.id().to_string();
+    for _ in 0..500 {
+        let stat = Command::new(PROGRAM).args(["stat", &pid]).output().unwrap();
+        if stat.status.success() {
+            return child;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("process {pid} opens no session");
+}
+
+/// On the screen before and after: how the command ended, and the modes of the terminal.
+fn assert_given_back(screen: &mut Screen, code: &str) {
+    screen.finish();
+    assert!(!screen.is_alternate());
+    let text = screen.text();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    for word in [code, "icanon", "echo", "isig"] {
+        assert!(words.contains(&word), "{word}: {text}");
+    }
+}
+
+fn is_list(screen: &Screen) -> bool {
+    let text = screen.text();
+    let is_measured = text.lines().any(|line| line.contains("bit/s"));
+    screen.is_alternate() && is_measured && text.contains("Enter counters")
+}
+
+#[test]
+fn a_session_is_a_row_that_opens() {
+    let sender = sender("239.192.77.40:17540");
+    let pid = sender.0.id();
+    for columns in [80, 120] {
+        let Some(mut screen) = Screen::run(12, columns, &format!("{PROGRAM} top {pid}")) else {
+            return;
+        };
+        screen.wait_for(is_list);
+        let text = screen.text();
+        let rows: Vec<&str> = text.lines().collect();
+        let heads: Vec<&str> = rows[1].split_whitespace().collect();
+        let all = "PID ROLE GROUP RATE LOSS LOST RECEIVERS LAG COMMAND";
+        let wanted = if columns < 100 {
+            all.trim_end_matches(" COMMAND")
+        } else {
+            all
+        };
+        assert_eq!(heads, wanted.split(' ').collect::<Vec<_>>(), "{text}");
+        assert!(rows[0].starts_with("towline top: 1 session"), "{text}");
+        let session = rows[2];
+        assert!(session.contains("publisher  239.192.77.40:17540"), "{text}");
+        assert!(session.contains(&pid.to_string()), "{text}");
+        assert!(rows.last().unwrap().starts_with("Enter counters"), "{text}");
+        screen.press(b"\r");
+        // The last line is drawn last.
+        screen.wait_for(|screen| screen.text().contains("Esc back"));
+        let text = screen.text();
+        assert!(text.contains("source.odata_packets"), "{text}");
+        screen.press(b"\x1b");
+        screen.wait_for(is_list);
+        screen.press(b"q");
+        screen.finish();
+    }
+}
+
+#[test]
+fn however_it_is_left_the_terminal_is_as_before() {
+    let sender = sender("239.192.77.41:17541");
+    let top = format!("{PROGRAM} top {}", sender.0.id());
+    let killed = format!("timeout --foreground -s TERM 2 {top}");
+    let cases: [(&str, &[u8], &str); 3] = [
+        (&top, b"q", "code=0"),
+        (&top, b"\x03", "code=0"),
+        // What timeout says of a command that it has ended.
+        (&killed, b"", "code=124"),
+    ];
+    for (command, key, code) in cases {
+        let commands = format!("{command}; echo code=$?; stty -a");
+        let Some(mut screen) = Screen::run(24, 100, &commands) else {
+            return;
+        };
+        screen.wait_for(Screen::is_alternate);
+        screen.press(key);
+        assert_given_back(&mut screen, code);
+    }
+}

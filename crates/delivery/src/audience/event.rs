@@ -1,0 +1,121 @@
+//! What an audience tells its owner.
+
+use std::{net::SocketAddr, time::Duration};
+
+use wire::object::{ErrorCode, Pos, Refusal};
+
+base::counters! {
+    /// What an audience has counted.
+    pub struct AudienceCounters: "audience" {
+        reports: Events, "position reports taken";
+        reports_ahead: Events, "position reports beyond what was sent; cut to it";
+        challenged: Events, "receivers asked to show that they have the key";
+        refused: Events, "connections refused";
+        greetings_late: Events, "connections closed because no greeting came";
+        violations: Events, "connections closed because the peer broke the protocol";
+        messages_ignored: Events, "control messages without a meaning here";
+        reconnected: Events, "receivers that dialled again before their old link was known dead";
+        left: Events, "receivers that left or were cut off";
+        dropped: Events, "receivers dropped by policy";
+        looks_forgotten: Events, "looks at the lead forgotten while somebody was further behind";
+        events_lost: Events, "events overwritten because nobody took them";
+    }
+}
+
+/// Something that happened to a receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AudienceEvent {
+    /// A receiver was admitted.
+    Joined {
+        /// Its number.
+        slot: u32,
+        /// Its name.
+        name: String,
+        /// Its address.
+        peer: SocketAddr,
+    },
+    /// A receiver is gone.
+    Left {
+        /// Its number.
+        slot: u32,
+        /// Its name.
+        name: String,
+        /// The next position that it had not been given; 0 when it had not reported.
+        contiguous: u64,
+        /// Positions it had not been given of those that were sent.
+        behind: u64,
+        /// Why.
+        reason: LeaveReason,
+    },
+    /// A receiver has been behind without any progress for a second.
+    Stalled {
+        /// Its number.
+        slot: u32,
+        /// Its name.
+        name: String,
+        /// Positions it has not been given.
+        behind: u64,
+    },
+    /// A stalled receiver makes progress again.
+    Resumed {
+        /// Its number.
+        slot: u32,
+        /// Its name.
+        name: String,
+    },
+    /// A receiver was dropped for being too slow, and learned it.
+    Dropped {
+        /// Its number.
+        slot: u32,
+        /// Its name.
+        name: String,
+        /// Positions it had not been given.
+        behind: u64,
+    },
+    /// A connection was refused.
+    Refused {
+        /// Whose.
+        peer: SocketAddr,
+        /// Why.
+        reason: Refusal,
+    },
+}
+
+/// Why a receiver is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeaveReason {
+    /// It said good-bye.
+    Bye,
+    /// Its connection was closed or reset: the process or the way to it is gone.
+    Closed,
+    /// It, or this end, gave up with an error.
+    Error {
+        /// For the program.
+        code: ErrorCode,
+        /// For a person.
+        text: String,
+    },
+}
+
+/// Where one receiver stands.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiverStatus<'a> {
+    /// Its number.
+    pub slot: u32,
+    /// Its name.
+    pub name: &'a str,
+    /// Its address.
+    pub peer: SocketAddr,
+    /// The next position it has not been given; `None` before its first report.
+    pub contiguous: Option<u64>,
+    /// Positions behind the sender's lead.
+    pub behind: u64,
+    /// Its last report as it came.
+    pub pos: Pos,
+    /// The shortest of its recent round trips; `None` before its first.
+    pub round_trip: Option<Duration>,
+    /// It has been behind without any progress for a second.
+    pub is_stalled: bool,
+}

@@ -1,0 +1,689 @@
+//! The sender's side of reports on a message session: who receives, how far, and who holds it back.
+//!
+//! It does not know what a packet is: it turns position reports into one number,
+//! [`Audience::hold`], below which the sender may forget, and applies a named [`Policy`] to slow
+//! receivers.
+//!
+//! ```text
+//!   HELLO --> Tracked --BYE, close, reset--> gone (Left)
+//!     |          '------too slow by policy-> gone (Dropped, and told)
+//!     '--full, name taken--> Refused, and told
+//! ```
+//!
+//! Invariants: `order` holds exactly the tracked receivers, by position; a receiver's position
+//! never goes back and never passes the sender's lead.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::SocketAddr,
+    ops::Bound,
+    time::Duration,
+};
+
+use base::{Contract, Instant, LinkEvent, LinkId, earliest};
+use wire::{
+    Sqn,
+    object::{ErrorCode, Hello, Message, Pos, Refusal, VERSION, Welcome},
+};
+
+use crate::parameters::{HISTORY_MAX, SILENCE_MAX, STALLED_AFTER};
+use crate::{
+    LinkCommand, RateControl, RateLimit, SourceState, Steering,
+    control::{Hosts, Listener, Talks},
+    events::Events,
+    feedback::{RoundTrip, interval_us, rate_report},
+};
+
+mod config;
+pub use config::{AudienceConfig, Policy};
+
+mod event;
+pub use event::{AudienceCounters, AudienceEvent, LeaveReason, ReceiverStatus};
+
+/// The receivers of a message session that report their positions.
+#[derive(Debug)]
+pub struct Audience {
+    config: AudienceConfig,
+    listener: Listener,
+    tracked: BTreeMap<LinkId, Tracked>,
+    order: BTreeSet<(u64, LinkId)>,
+    lead: Option<u64>,
+    /// Where the lead was when, oldest first: how long ago a position was the newest.
+    history: VecDeque<(Instant, u64)>,
+    /// Every name that ever joined: who comes back keeps its slot and is not counted twice.
+    seats: BTreeMap<String, Seat>,
+    /// How many of them have reported.
+    reported: u32,
+    check_at: Option<Instant>,
+    /// The longest of the shortest recent round trips to the receivers, a second at most. Rises
+    /// with a receiver's first report, later only when eight to sixteen in a row told longer
+    /// ones; falls at the next look at who is slow. It is the receivers' word: what follows it
+    /// needs a bound of its own.
+    round_trip: Option<Duration>,
+    rate: Option<RateControl>,
+    events: Events<AudienceEvent>,
+    counters: AudienceCounters,
+    is_closed: bool,
+    contract: Contract,
+}
+
+/// The place of a receiver that joined at some time.
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    slot: u32,
+    /// The next position it had not been given when it left.
+    contiguous: u64,
+    has_reported: bool,
+    standing: Standing,
+}
+
+/// Whether a receiver is there, and if not, whether it may come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Here,
+    /// It said good-bye, or was dropped and told.
+    Left,
+    /// Its connection ended without a good-bye.
+    Lost,
+}
+
+/// A receiver that was taken in.
+#[derive(Debug)]
+struct Tracked {
+    slot: u32,
+    name: String,
+    instance: u64,
+    peer: SocketAddr,
+    /// The next position its application has not been given, in the sender's numbering; 0 until
+    /// its first report, so that nothing is forgotten in between.
+    contiguous: u64,
+    pos: Pos,
+    has_reported: bool,
+    heard_at: Instant,
+    progress_at: Instant,
+    is_stalled: bool,
+    round_trip: RoundTrip,
+}
+
+impl Audience {
+    /// An audience without receivers.
+    #[must_use]
+    pub fn new(config: AudienceConfig) -> Self {
+        let max = config.receivers_max;
+        let listener = Listener::new(config.session, max, config.greeting_timeout)
+            .with_key(config.key.clone());
+        Self {
+            rate: None,
+            config,
+            listener,
+            tracked: BTreeMap::new(),
+            order: BTreeSet::new(),
+            lead: None,
+            history: VecDeque::new(),
+            seats: BTreeMap::new(),
+            reported: 0,
+            check_at: None,
+            round_trip: None,
+            events: Events::default(),
+            counters: AudienceCounters::default(),
+            is_closed: false,
+            contract: Contract::default(),
+        }
+    }
+
+    /// Handles what happened on a control connection; `data` holds the bytes of
+    /// [`LinkEvent::Data`].
+    pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        self.contract.tell_time(now);
+        match event {
+            LinkEvent::Accepted { peer } => self.accept(now, link, peer),
+            LinkEvent::Data => self.read(now, link, data),
+            LinkEvent::Writable => self.listener.links.writable(link),
+            LinkEvent::Closed => {
+                self.listener.forget(link);
+                self.remove(link, LeaveReason::Closed);
+            }
+            LinkEvent::Opened => {}
+        }
+    }
+
+    /// Takes where the source stands, and gives what its receivers want of it. To be called once a
+    /// turn.
+    pub fn observe(&mut self, now: Instant, source: &SourceState) -> Steering {
+        self.contract.tell_time(now);
+        let rate = self.steer(now, source.is_rate_limited);
+        // Before the new lead: a receiver that has everything of which it could hear limits nobody.
+        let sets_rate = self.rate_limit().map(|limit| limit.slot);
+        let limiting = sets_rate.or_else(|| self.limiting());
+        self.set_lead(source.lead);
+        Steering {
+            rate,
+            count: self.receiver_count(),
+            limiting,
+            hold: self.hold(),
+            round_trip: self.round_trip,
+        }
+    }
+
+    /// Says where the sender's lead is, the last position that was sent, before its receivers'
+    /// reports are handled: their 32-bit positions are read near it, and cut to it.
+    pub const fn set_lead(&mut self, lead: u64) {
+        self.lead = Some(lead);
+    }
+
+    /// Steers the rate: the limit in bytes a second, 0 for none; `None` when nobody wants that.
+    fn steer(&mut self, now: Instant, is_limited: bool) -> Option<u64> {
+        let config = self.config.rate?;
+        let control = self
+            .rate
+            .get_or_insert_with(|| RateControl::new(config, now));
+        Some(control.steer(now, is_limited))
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.contract.tell_time(now);
+        if self.check_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.check_at = None;
+        self.counters.greetings_late += self.listener.expire(now);
+        if let Some(lead) = self.lead {
+            if self.history.len() == HISTORY_MAX as usize {
+                let oldest = self.history.pop_front();
+                let first = self.order.first();
+                let is_missed = first.is_some_and(|first| oldest.is_some_and(|it| it.1 >= first.0));
+                self.counters.looks_forgotten += u64::from(is_missed);
+            }
+            self.history.push_back((now, lead));
+        }
+        // By successor, because a check may remove its receiver.
+        let mut after = Bound::Unbounded;
+        while let Some((&link, _)) = self.tracked.range((after, Bound::Unbounded)).next() {
+            after = Bound::Excluded(link);
+            self.check(now, link);
+        }
+        let round_trips = self.tracked.values().filter_map(|t| t.round_trip.least());
+        self.round_trip = round_trips.max();
+        self.schedule(now);
+    }
+
+    /// Ends the session: tells every receiver and closes the connections.
+    pub fn close(&mut self, _now: Instant) {
+        self.is_closed = true;
+        self.listener.close_greeting();
+        for &link in self.tracked.keys() {
+            self.listener.links.close_with(link, &Message::Bye);
+        }
+        while let Some((&link, _)) = self.tracked.first_key_value() {
+            self.take(link, Standing::Left);
+        }
+    }
+
+    /// The next thing to do on a control connection.
+    pub fn poll_link(&mut self) -> Option<LinkCommand<'_>> {
+        self.listener.links.poll()
+    }
+
+    /// The back end took `taken` bytes of the last [`LinkCommand::Send`].
+    pub fn link_sent(&mut self, link: LinkId, taken: usize) {
+        self.listener.links.sent(link, taken);
+    }
+
+    /// The next event about a receiver.
+    pub fn pop_event(&mut self) -> Option<AudienceEvent> {
+        self.events.pop()
+    }
+
+    /// When [`Audience::handle_timeout`] is due.
+    #[must_use]
+    pub const fn next_timeout(&self) -> Option<Instant> {
+        self.check_at
+    }
+
+    /// The position from which on everything must be kept; `None` when nothing is held back.
+    ///
+    /// While expected receivers are missing, policy [`Policy::Wait`] keeps everything.
+    #[must_use]
+    pub fn hold(&self) -> Option<u64> {
+        if self.is_closed || self.config.policy == Policy::Lose {
+            return None;
+        }
+        if self.config.policy == Policy::Wait && !self.has_expected() {
+            return Some(0);
+        }
+        self.order.first().map(|&(position, _)| position)
+    }
+
+    /// True when as many receivers have joined as are expected, whether or not they are still here.
+    #[must_use]
+    pub fn has_expected(&self) -> bool {
+        self.seats.len() >= self.config.expected as usize
+    }
+
+    /// True when every receiver that is here has been given everything below `position`, and none
+    /// that is expected is awaited.
+    #[must_use]
+    pub fn has_confirmed(&self, position: u64) -> bool {
+        self.has_given(position) && !self.awaits(position)
+    }
+
+    /// True when every receiver that is here has been given everything below `position`.
+    #[must_use]
+    pub fn has_given(&self, position: u64) -> bool {
+        let is_behind = |&(contiguous, _): &(u64, LinkId)| contiguous < position;
+        !self.order.first().is_some_and(is_behind)
+    }
+
+    /// True while a receiver that is expected is still to come, or to come back: its connection was
+    /// lost, and it lacks something below `position`.
+    #[must_use]
+    pub fn awaits(&self, position: u64) -> bool {
+        let is_settled =
+            |seat: &&Seat| seat.standing != Standing::Lost || seat.contiguous >= position;
+        let settled = self.seats.values().filter(is_settled).count();
+        settled < self.config.expected as usize
+    }
+
+    /// True when as many receivers have reported as are expected, whether or not they are still
+    /// here.
+    #[must_use]
+    pub const fn has_heard_expected(&self) -> bool {
+        self.reported >= self.config.expected
+    }
+
+    /// How many receivers have joined, whether or not they are still here.
+    #[must_use]
+    pub fn joined(&self) -> u32 {
+        u32::try_from(self.seats.len()).unwrap_or(u32::MAX)
+    }
+
+    /// How many receivers that are expected have not joined.
+    #[must_use]
+    pub fn missing(&self) -> u32 {
+        self.config.expected.saturating_sub(self.joined())
+    }
+
+    /// Everybody who ever joined, and whether they had been given everything below `position` when
+    /// they left, or have by now.
+    pub fn confirmations(&self, position: u64) -> impl Iterator<Item = (&str, bool)> {
+        let here = self.tracked.values();
+        let here: BTreeMap<u32, u64> = here.map(|it| (it.slot, it.contiguous)).collect();
+        self.seats.iter().map(move |(name, seat)| {
+            let contiguous = here.get(&seat.slot).copied().unwrap_or(seat.contiguous);
+            (name.as_str(), contiguous >= position)
+        })
+    }
+
+    /// How many receivers are tracked.
+    #[must_use]
+    pub fn receiver_count(&self) -> u32 {
+        u32::try_from(self.tracked.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The slot of the receiver that is furthest behind; `None` when all have everything.
+    fn limiting(&self) -> Option<u32> {
+        let &(position, link) = self.order.first()?;
+        let is_behind = self.lead.is_none_or(|lead| position <= lead);
+        is_behind.then(|| self.tracked[&link].slot)
+    }
+
+    /// The receiver that sets the rate, and why; `None` while none does.
+    #[must_use]
+    pub fn rate_limit(&self) -> Option<RateLimit> {
+        self.rate.as_ref().and_then(RateControl::limit)
+    }
+
+    /// All tracked receivers.
+    pub fn receivers(&self) -> impl Iterator<Item = ReceiverStatus<'_>> {
+        self.tracked.values().map(|tracked| ReceiverStatus {
+            slot: tracked.slot,
+            name: &tracked.name,
+            peer: tracked.peer,
+            contiguous: tracked.has_reported.then_some(tracked.contiguous),
+            behind: self.behind(tracked),
+            pos: tracked.pos,
+            round_trip: tracked.round_trip.least(),
+            is_stalled: tracked.is_stalled,
+        })
+    }
+
+    /// What has been counted.
+    #[must_use]
+    pub const fn counters(&self) -> &AudienceCounters {
+        &self.counters
+    }
+
+    /// True when nothing is left to be sent on any connection.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.listener.links.is_idle()
+    }
+
+    fn accept(&mut self, now: Instant, link: LinkId, peer: SocketAddr) {
+        if let Err(reason) = self.listener.accept(now, link, peer, self.is_closed) {
+            return self.refused(peer, reason);
+        }
+        self.check_at = earliest(self.check_at, self.listener.next_deadline());
+    }
+
+    fn seat_of(&self, name: &str) -> Seat {
+        let fresh = u32::try_from(self.seats.len()).expect("bounded by the names remembered");
+        let known = self.seats.get(name).copied();
+        Seat {
+            standing: Standing::Here,
+            ..known.unwrap_or(Seat {
+                slot: fresh,
+                contiguous: 0,
+                has_reported: false,
+                standing: Standing::Here,
+            })
+        }
+    }
+
+    /// Makes room for a receiver that greets, or says why there is none. An earlier receiver of its
+    /// name that was silent for long counts as dead: the new one takes its place.
+    fn make_room(&mut self, now: Instant, hello: &Hello<'_>) -> Result<(), Refusal> {
+        let earlier = self.earlier(hello.name);
+        if let Some((old, tracked)) = earlier
+            && tracked.instance != hello.instance
+        {
+            if now.since(tracked.heard_at) < SILENCE_MAX {
+                return Err(Refusal::DuplicateName);
+            }
+            self.listener.close(old);
+            self.remove(old, LeaveReason::Closed);
+            return Ok(());
+        }
+        let is_known = self.seats.contains_key(hello.name);
+        let is_full = self.tracked.len() >= self.config.receivers_max as usize
+            || (!is_known && self.seats.len() >= self.config.names_max());
+        if earlier.is_none() && is_full {
+            return Err(Refusal::Full);
+        }
+        Ok(())
+    }
+
+    /// The receiver of this name that counts as present, and its connection.
+    fn earlier(&self, name: &str) -> Option<(LinkId, &Tracked)> {
+        let mut all = self.tracked.iter();
+        all.find_map(|(&link, tracked)| (tracked.name == name).then_some((link, tracked)))
+    }
+
+    fn report(&mut self, now: Instant, link: LinkId, pos: &Pos) {
+        let Some(tracked) = self.tracked.get_mut(&link) else {
+            return;
+        };
+        self.counters.reports += 1;
+        let end = self.lead.map_or(u64::MAX, |lead| lead + 1);
+        let claimed = match self.lead {
+            Some(lead) => Sqn::of(pos.contiguous).extend(lead),
+            None => pos.contiguous,
+        };
+        if claimed > end {
+            self.counters.reports_ahead += 1;
+        }
+        let contiguous = claimed.min(end);
+        tracked.pos = *pos;
+        let answer = tracked.round_trip.report(now, pos);
+        let round_trip = tracked.round_trip.least();
+        self.round_trip = self.round_trip.max(round_trip);
+        if let Some(control) = &mut self.rate {
+            let report = rate_report(pos, round_trip.unwrap_or_default(), answer);
+            control.report(now, tracked.slot, &report);
+        }
+        if contiguous > tracked.contiguous || !tracked.has_reported {
+            self.order.remove(&(tracked.contiguous, link));
+            tracked.contiguous = contiguous.max(tracked.contiguous);
+            self.order.insert((tracked.contiguous, link));
+            tracked.progress_at = now;
+            let is_first = !std::mem::replace(&mut tracked.has_reported, true);
+            if is_first
+                && let Some(seat) = self.seats.get_mut(&tracked.name)
+                && !seat.has_reported
+            {
+                seat.has_reported = true;
+                self.reported += 1;
+            }
+            if tracked.is_stalled {
+                tracked.is_stalled = false;
+                let (slot, name) = (tracked.slot, tracked.name.clone());
+                self.event(AudienceEvent::Resumed { slot, name });
+            }
+        }
+    }
+
+    /// Applies the policy to one receiver.
+    fn check(&mut self, now: Instant, link: LinkId) {
+        let tracked = &self.tracked[&link];
+        let lag = self.lag(now, tracked);
+        if lag.is_zero() {
+            return;
+        }
+        let idle = now.since(tracked.progress_at).min(lag);
+        let lag = match self.config.policy {
+            Policy::Drop => lag,
+            Policy::Wait | Policy::Lose => idle,
+        };
+        let limit = self.config.stall_limit();
+        if limit.is_some_and(|limit| lag >= limit) {
+            self.drop_receiver(link);
+        } else if idle >= STALLED_AFTER && !tracked.is_stalled {
+            let event = AudienceEvent::Stalled {
+                slot: tracked.slot,
+                name: tracked.name.clone(),
+                behind: self.behind(tracked),
+            };
+            self.tracked
+                .entry(link)
+                .and_modify(|tracked| tracked.is_stalled = true);
+            self.event(event);
+        }
+    }
+
+    fn drop_receiver(&mut self, link: LinkId) {
+        let behind = self.behind(&self.tracked[&link]);
+        let text = "too slow for the sender's policy";
+        let code = ErrorCode::TooSlow;
+        let links = &mut self.listener.links;
+        links.close_with(link, &Message::Error { code, text });
+        if let Some(tracked) = self.take(link, Standing::Left) {
+            self.counters.dropped += 1;
+            let Tracked { slot, name, .. } = tracked;
+            self.event(AudienceEvent::Dropped { slot, name, behind });
+        }
+    }
+
+    /// For how long a receiver has been behind: the time since the oldest packet that it lacks was
+    /// the newest. Before its first report, the time since it joined. Zero for one that has
+    /// everything.
+    fn lag(&self, now: Instant, tracked: &Tracked) -> Duration {
+        if !tracked.has_reported {
+            return now.since(tracked.progress_at);
+        }
+        let is_missing = |&&(_, lead): &&(Instant, u64)| lead >= tracked.contiguous;
+        let since = self.history.iter().find(is_missing);
+        since.map_or(Duration::ZERO, |&(at, _)| now.since(at))
+    }
+
+    fn behind(&self, tracked: &Tracked) -> u64 {
+        let end = self.lead.map_or(0, |lead| lead + 1);
+        if tracked.has_reported {
+            end.saturating_sub(tracked.contiguous)
+        } else {
+            0
+        }
+    }
+
+    fn remove(&mut self, link: LinkId, reason: LeaveReason) {
+        let standing = match reason {
+            LeaveReason::Bye => Standing::Left,
+            LeaveReason::Closed | LeaveReason::Error { .. } => Standing::Lost,
+        };
+        if let Some(tracked) = self.take(link, standing) {
+            self.counters.left += 1;
+            let behind = self.behind(&tracked);
+            let Tracked {
+                slot,
+                name,
+                contiguous,
+                ..
+            } = tracked;
+            self.event(AudienceEvent::Left {
+                slot,
+                name,
+                contiguous,
+                behind,
+                reason,
+            });
+        }
+    }
+
+    fn take(&mut self, link: LinkId, standing: Standing) -> Option<Tracked> {
+        let tracked = self.tracked.remove(&link)?;
+        self.order.remove(&(tracked.contiguous, link));
+        if let Some(seat) = self.seats.get_mut(&tracked.name) {
+            seat.contiguous = tracked.contiguous;
+            seat.standing = standing;
+        }
+        if let Some(control) = &mut self.rate {
+            control.forget(tracked.slot);
+        }
+        Some(tracked)
+    }
+
+    fn schedule(&mut self, now: Instant) {
+        let greeting = self.listener.next_deadline();
+        let check = (!self.tracked.is_empty()).then(|| now + self.config.check_interval());
+        self.check_at = earliest(self.check_at, earliest(greeting, check));
+    }
+
+    fn event(&mut self, event: AudienceEvent) {
+        self.counters.events_lost += self.events.push(event);
+    }
+}
+
+impl Hosts for Audience {
+    fn listener(&mut self) -> &mut Listener {
+        &mut self.listener
+    }
+
+    fn challenged(&mut self) {
+        self.counters.challenged += 1;
+    }
+
+    fn greet(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &Hello<'_>) {
+        if let Err(reason) = self.make_room(now, hello) {
+            self.listener.refuse(link, reason);
+            return self.refused(peer, reason);
+        }
+        let seat = self.seat_of(hello.name);
+        let slot = seat.slot;
+        let receiver_count = self.config.expected.max(self.receiver_count() + 1);
+        let welcome = Message::Welcome(Welcome {
+            version: VERSION,
+            slot,
+            manifest: [0; 16],
+            session: self.config.session,
+            receiver_count,
+            report_interval_us: interval_us(receiver_count, self.config.report_interval),
+            report_sqns: self.config.report_sqns,
+            manifest_bytes: 0,
+            is_late: false,
+        });
+        self.listener.admit(link);
+        if !self.listener.links.queue(link, &welcome) {
+            return self.listener.close(link);
+        }
+        self.seats.insert(hello.name.to_owned(), seat);
+        // It knows better: its old connection is dead. Where it stands is not forgotten.
+        let old = self.earlier(hello.name).map(|(old, _)| old);
+        if let Some(earlier) = old.and_then(|old| self.take(old, Standing::Here)) {
+            self.order.insert((earlier.contiguous, link));
+            let heard_at = now;
+            let tracked = Tracked {
+                peer,
+                heard_at,
+                ..earlier
+            };
+            self.tracked.insert(link, tracked);
+        } else {
+            self.order.insert((0, link));
+            self.tracked
+                .insert(link, Tracked::new(now, slot, hello, peer));
+            let name = hello.name.to_owned();
+            self.event(AudienceEvent::Joined { slot, name, peer });
+        }
+        if let Some(old) = old {
+            self.counters.reconnected += 1;
+            self.listener.close(old);
+        }
+        self.schedule(now);
+    }
+
+    fn refused(&mut self, peer: SocketAddr, reason: Refusal) {
+        self.counters.refused += 1;
+        self.event(AudienceEvent::Refused { peer, reason });
+    }
+
+    fn message(&mut self, now: Instant, link: LinkId, message: &Message<'_>) {
+        if let Some(tracked) = self.tracked.get_mut(&link) {
+            tracked.heard_at = now;
+        }
+        match message {
+            Message::Pos(pos) => self.report(now, link, pos),
+            Message::Bye => {
+                self.listener.links.close(link);
+                self.remove(link, LeaveReason::Bye);
+            }
+            Message::Error { code, text } => {
+                self.listener.links.close(link);
+                let text = (*text).to_owned();
+                self.remove(link, LeaveReason::Error { code: *code, text });
+            }
+            Message::Unknown { .. } | Message::Progress(_) => self.counters.messages_ignored += 1,
+            other => {
+                let name = other.name();
+                self.violation(
+                    now,
+                    link,
+                    &format!("{name} does not belong to a message session"),
+                );
+            }
+        }
+    }
+
+    fn violation(&mut self, _now: Instant, link: LinkId, text: &str) {
+        self.counters.violations += 1;
+        let code = ErrorCode::Protocol;
+        self.listener.break_off(link, text);
+        let text = text.to_owned();
+        self.remove(link, LeaveReason::Error { code, text });
+    }
+
+    fn forged(&mut self, _now: Instant, link: LinkId) {
+        self.counters.violations += 1;
+        self.remove(link, LeaveReason::Closed);
+    }
+}
+
+impl Tracked {
+    fn new(now: Instant, slot: u32, hello: &Hello<'_>, peer: SocketAddr) -> Self {
+        Self {
+            slot,
+            name: hello.name.to_owned(),
+            instance: hello.instance,
+            peer,
+            contiguous: 0,
+            pos: Pos::default(),
+            has_reported: false,
+            heard_at: now,
+            progress_at: now,
+            is_stalled: false,
+            round_trip: RoundTrip::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

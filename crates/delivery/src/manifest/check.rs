@@ -1,0 +1,333 @@
+//! Decides whether bytes may become a manifest. A pure function of bytes that may be hostile.
+//!
+//! Links: a link's target is relative, its `..` come first, and there are no more of them than
+//! directories above the link. Directories of the manifest are never links, so what such a target
+//! names lies inside the tree even when it leads over further links.
+
+use std::cmp::Ordering;
+
+use wire::{
+    ParseError,
+    object::{EntryKind, EntryRef, MANIFEST_HEADER_LEN, ManifestRef},
+};
+
+use super::{File, Manifest};
+use crate::parameters::{ENTRIES_MAX, MANIFEST_BYTES_MAX, SLABS_MAX};
+
+/// What a manifest may have at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManifestLimits {
+    /// Bytes of the manifest.
+    pub manifest_bytes_max: u64,
+    /// Entries.
+    pub entries_max: u32,
+    /// Slabs; each costs 72 bytes of memory at the receiver.
+    pub slabs_max: u32,
+}
+
+impl Default for ManifestLimits {
+    fn default() -> Self {
+        Self {
+            manifest_bytes_max: MANIFEST_BYTES_MAX as u64,
+            entries_max: ENTRIES_MAX,
+            slabs_max: SLABS_MAX,
+        }
+    }
+}
+
+/// Why entries do not make a manifest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    /// The bytes are not a manifest.
+    #[error("the manifest cannot be read: {0}")]
+    Format(#[from] ParseError),
+    /// Longer than allowed: raise the limit or send less.
+    #[error("the manifest has {bytes} bytes where {max} are allowed")]
+    ManifestTooLong {
+        /// Its length.
+        bytes: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// More entries than allowed: raise the limit or send less.
+    #[error("the manifest has {entries} entries where {max} are allowed")]
+    TooManyEntries {
+        /// How many.
+        entries: u32,
+        /// The limit.
+        max: u32,
+    },
+    /// More slabs than allowed, even at their largest.
+    #[error("the content has more than {max} slabs")]
+    TooManySlabs {
+        /// The limit.
+        max: u32,
+    },
+    /// The files together are longer than 2^63 - 1 bytes.
+    #[error("the files together are longer than 2^63 bytes")]
+    ContentTooLong,
+    /// The files together are not as long as the header says.
+    #[error("the files have {files} bytes where the manifest's header says {header}")]
+    ContentMismatch {
+        /// Sum of the entries.
+        files: u64,
+        /// What the header says.
+        header: u64,
+    },
+    /// An entry that must not be created.
+    #[error("entry \"{path}\": {fault}")]
+    Path {
+        /// Its path, with unprintable bytes escaped and cut to 200 characters.
+        path: String,
+        /// What is wrong with it.
+        fault: PathFault,
+    },
+}
+
+/// What is wrong with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathFault {
+    /// No name at all, or a component of no bytes.
+    #[error("a name is empty")]
+    Empty,
+    /// It begins with `/`.
+    #[error("the path is absolute")]
+    Absolute,
+    /// A component is `.` or `..`.
+    #[error("a name is \".\" or \"..\"")]
+    Dots,
+    /// It holds a NUL byte.
+    #[error("a name holds a NUL byte")]
+    Nul,
+    /// A component is longer than 255 bytes, or the path than 4095, or it is 256 levels deep.
+    #[error("a name is longer than 255 bytes, or the path than 4095 bytes or 255 levels")]
+    TooLong,
+    /// The name that the receiver keeps its unfinished files under.
+    #[error("the name .towline is the receiver's own")]
+    Reserved,
+    /// The same path came before.
+    #[error("the path comes twice")]
+    Duplicate,
+    /// The entries are not in depth-first order.
+    #[error("the path is out of order")]
+    Order,
+    /// Its parent is not a directory of the manifest.
+    #[error("its parent is not a directory of the manifest")]
+    Parent,
+    /// Something that is not a file has a size.
+    #[error("only files have a size")]
+    Size,
+    /// Something that is not a link has a target, or a link has none.
+    #[error("only links have a target, and each has one")]
+    Target,
+    /// The link leads out of the tree.
+    #[error("the link leads out of the tree")]
+    LinkOut,
+}
+
+impl ManifestError {
+    pub(super) fn path(path: &[u8], fault: PathFault) -> Self {
+        let mut text = path.escape_ascii().to_string();
+        text.truncate(200);
+        Self::Path { path: text, fault }
+    }
+}
+
+/// Checks everything and makes the manifest; gives the bytes back with an error.
+pub(super) fn check(
+    bytes: Vec<u8>,
+    limits: &ManifestLimits,
+) -> Result<Manifest, (ManifestError, Vec<u8>)> {
+    match read(&bytes, limits) {
+        Ok(Parts {
+            entries,
+            files,
+            slab_count,
+        }) => {
+            let parsed = ManifestRef::parse(&bytes).expect("it was read");
+            let header = *parsed.header();
+            Ok(Manifest {
+                id: Manifest::id_of(&bytes),
+                header,
+                bytes,
+                entries,
+                files,
+                slab_count,
+            })
+        }
+        Err(error) => Err((error, bytes)),
+    }
+}
+
+struct Parts {
+    entries: Vec<u32>,
+    files: Vec<File>,
+    slab_count: u32,
+}
+
+fn read(bytes: &[u8], limits: &ManifestLimits) -> Result<Parts, ManifestError> {
+    let len = bytes.len() as u64;
+    let max = limits.manifest_bytes_max.min(u64::from(u32::MAX));
+    if len > max {
+        return Err(ManifestError::ManifestTooLong { bytes: len, max });
+    }
+    let manifest = ManifestRef::parse(bytes)?;
+    let header = manifest.header();
+    if header.entry_count > limits.entries_max {
+        return Err(ManifestError::TooManyEntries {
+            entries: header.entry_count,
+            max: limits.entries_max,
+        });
+    }
+    // Every entry was read from the bytes, so the count is true.
+    let mut parts = Parts {
+        entries: Vec::with_capacity(header.entry_count as usize),
+        files: Vec::new(),
+        slab_count: 0,
+    };
+    let mut walk = Walk::default();
+    let (mut at, mut content) = (MANIFEST_HEADER_LEN, 0_u64);
+    for entry in manifest.entries() {
+        walk.step(&entry)?;
+        let index = u32::try_from(parts.entries.len()).expect("entries are counted in 32 bits");
+        parts
+            .entries
+            .push(u32::try_from(at).expect("checked against the limit"));
+        at += entry.encoded_len();
+        if entry.kind != EntryKind::File {
+            continue;
+        }
+        parts.files.push(File {
+            entry: index,
+            start: content,
+            size: entry.size,
+            first_slab: parts.slab_count,
+        });
+        let end = content
+            .checked_add(entry.size)
+            .filter(|&end| end <= i64::MAX as u64);
+        content = end.ok_or(ManifestError::ContentTooLong)?;
+        let slabs = entry.size.div_ceil(1 << header.slab_shift);
+        let total = slabs.saturating_add(parts.slab_count.into());
+        if total > limits.slabs_max.into() {
+            return Err(ManifestError::TooManySlabs {
+                max: limits.slabs_max,
+            });
+        }
+        parts.slab_count = u32::try_from(total).expect("checked against the limit");
+    }
+    if content != header.content_bytes {
+        return Err(ManifestError::ContentMismatch {
+            files: content,
+            header: header.content_bytes,
+        });
+    }
+    Ok(parts)
+}
+
+/// The way through the tree: the directories that the next entry may be in.
+#[derive(Default)]
+struct Walk<'a> {
+    above: Vec<&'a [u8]>,
+    previous: Option<&'a [u8]>,
+}
+
+impl<'a> Walk<'a> {
+    fn step(&mut self, entry: &EntryRef<'a>) -> Result<(), ManifestError> {
+        let fail = |fault| Err(ManifestError::path(entry.path, fault));
+        if let Err(fault) = check_path(entry.path) {
+            return fail(fault);
+        }
+        match self.previous.map(|previous| order(previous, entry.path)) {
+            Some(Ordering::Equal) => return fail(PathFault::Duplicate),
+            Some(Ordering::Greater) => return fail(PathFault::Order),
+            Some(Ordering::Less) | None => self.previous = Some(entry.path),
+        }
+        let parent = match entry.path.iter().rposition(|&byte| byte == b'/') {
+            Some(at) => &entry.path[..at],
+            None => &[],
+        };
+        while self.above.last().is_some_and(|above| *above != parent) {
+            self.above.pop();
+        }
+        if self.above.last().copied().unwrap_or_default() != parent {
+            return fail(PathFault::Parent);
+        }
+        if entry.kind != EntryKind::File && entry.size != 0 {
+            return fail(PathFault::Size);
+        }
+        if (entry.kind == EntryKind::Symlink) == entry.target.is_empty() {
+            return fail(PathFault::Target);
+        }
+        match entry.kind {
+            EntryKind::Directory => self.above.push(entry.path),
+            EntryKind::Symlink => {
+                if let Err(fault) = check_link(entry.target, self.above.len()) {
+                    return fail(fault);
+                }
+            }
+            EntryKind::File => {}
+        }
+        Ok(())
+    }
+}
+
+fn check_path(path: &[u8]) -> Result<(), PathFault> {
+    if path.first() == Some(&b'/') {
+        return Err(PathFault::Absolute);
+    }
+    if path.len() > PATH_LEN_MAX {
+        return Err(PathFault::TooLong);
+    }
+    let mut depth = 0;
+    for name in path.split(|&byte| byte == b'/') {
+        depth += 1;
+        match name {
+            b"" => return Err(PathFault::Empty),
+            b"." | b".." => return Err(PathFault::Dots),
+            RESERVED if depth == 1 => return Err(PathFault::Reserved),
+            _ if name.contains(&0) => return Err(PathFault::Nul),
+            _ if name.len() > NAME_LEN_MAX || depth > DEPTH_MAX => return Err(PathFault::TooLong),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Checks what a link with `depth` directories above it may say, so that it stays in the tree.
+///
+/// # Errors
+/// What is wrong with it: mostly [`PathFault::LinkOut`].
+pub fn check_link(target: &[u8], depth: usize) -> Result<(), PathFault> {
+    if target.len() > PATH_LEN_MAX {
+        return Err(PathFault::TooLong);
+    }
+    if target.contains(&0) {
+        return Err(PathFault::Nul);
+    }
+    if target.first() == Some(&b'/') {
+        return Err(PathFault::LinkOut);
+    }
+    let (mut ups, mut has_name) = (0, false);
+    for name in target.split(|&byte| byte == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." if has_name || ups == depth => return Err(PathFault::LinkOut),
+            b".." => ups += 1,
+            _ => has_name = true,
+        }
+    }
+    Ok(())
+}
+
+/// Depth-first order: byte order, except that `/` sorts before every other byte.
+pub(super) fn order(a: &[u8], b: &[u8]) -> Ordering {
+    let key = |&byte: &u8| if byte == b'/' { 0 } else { byte };
+    a.iter().map(key).cmp(b.iter().map(key))
+}
+
+/// Longest path or link target, in bytes.
+pub(super) const PATH_LEN_MAX: usize = 4095;
+const NAME_LEN_MAX: usize = 255;
+const DEPTH_MAX: usize = 255;
+const RESERVED: &[u8] = b".towline";

@@ -1,0 +1,362 @@
+//! A manifest: what one transfer delivers, and how its bytes are numbered.
+//!
+//! It knows names, sizes and positions; it opens no file. A manifest is made from a list of entries
+//! by the sender and from the manifest's bytes by the receiver, and both ways go through the same
+//! checks, so that a sender cannot make what a receiver refuses.
+//!
+//! ```text
+//!   object 0   manifest          header, entries in depth-first order
+//!   object 1   content           | file a | file b | ...    one 64-bit byte space, no gaps
+//!   object 2   seals             | slab 0 | slab 1 | ...    32 bytes each
+//!   slabs                        a file is cut every 2^shift bytes; no slab spans two files
+//! ```
+//!
+//! Invariants: every path is relative, has no `..`, and its parent is a directory of the manifest;
+//! no name comes twice; every link leads to a place inside the tree; `files` ascend in `start`.
+
+use std::{fmt, ops::Range};
+
+use wire::object::{EntryRef, ManifestHeader, ManifestRef};
+
+mod check;
+pub use check::{ManifestError, ManifestLimits, PathFault, check_link};
+
+mod entry;
+pub use entry::Entry;
+
+mod groups;
+pub use groups::SlabGroups;
+
+mod hash;
+pub use hash::{HASH_LEN, Hash, SlabHasher, file_root, hash_bytes};
+
+/// What one transfer delivers.
+#[derive(Debug)]
+pub struct Manifest {
+    id: ManifestId,
+    bytes: Vec<u8>,
+    header: ManifestHeader,
+    /// Where each entry begins in the manifest.
+    entries: Vec<u32>,
+    files: Vec<File>,
+    slab_count: u32,
+}
+
+/// 128 bits that name a manifest: a hash of its bytes, which hold the sender's identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ManifestId(pub [u8; 16]);
+
+/// A regular file's place in the content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Index of its entry.
+    pub entry: u32,
+    /// Position of its first byte in the content.
+    pub start: u64,
+    /// Its length; may be 0.
+    pub size: u64,
+    /// Its first slab; an empty file has none and names the next file's.
+    pub first_slab: u32,
+}
+
+/// A piece of a file that is hashed as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slab {
+    /// Its number.
+    pub index: u32,
+    /// Index of its file among [`Manifest::files`].
+    pub file: u32,
+    /// Position of its first byte in the content.
+    pub start: u64,
+    /// Position of its first byte in the file.
+    pub file_offset: u64,
+    /// Bytes; at least 1.
+    pub len: u32,
+    /// It is all of its file, so its seal is the file's root.
+    pub is_whole_file: bool,
+}
+
+impl Manifest {
+    /// Makes a manifest of `entries` in any order.
+    ///
+    /// # Errors
+    /// See [`ManifestError`]; each names the entry.
+    pub fn build(
+        identity: [u8; 16],
+        mut entries: Vec<Entry>,
+        limits: &ManifestLimits,
+    ) -> Result<Self, ManifestError> {
+        entries.sort_by(|a, b| check::order(&a.path, &b.path));
+        let total = entries
+            .iter()
+            .try_fold(0_u64, |sum, entry| sum.checked_add(entry.size));
+        let content_bytes = total.ok_or(ManifestError::ContentTooLong)?;
+        let too_long = entries.iter().find(|entry| {
+            entry.path.len() > check::PATH_LEN_MAX || entry.target.len() > check::PATH_LEN_MAX
+        });
+        if let Some(entry) = too_long {
+            return Err(ManifestError::path(&entry.path, PathFault::TooLong));
+        }
+        let header = ManifestHeader {
+            slab_shift: SLAB_SHIFT,
+            entry_count: 0,
+            content_bytes,
+            identity,
+        };
+        let mut manifest = Vec::new();
+        ManifestRef::emit(&mut manifest, &header, entries.iter().map(Entry::as_ref));
+        // A manifest with more slabs than are allowed is cut into larger ones.
+        for shift in SLAB_SHIFT..=SLAB_SHIFT_MAX {
+            manifest[SLAB_SHIFT_AT] = shift;
+            match check::check(manifest, limits) {
+                Err((ManifestError::TooManySlabs { .. }, bytes)) if shift < SLAB_SHIFT_MAX => {
+                    manifest = bytes;
+                }
+                done => return done.map_err(|(error, _)| error),
+            }
+        }
+        unreachable!("the last shift returns whatever it gives")
+    }
+
+    /// Takes a manifest from its bytes, which may be hostile.
+    ///
+    /// # Errors
+    /// See [`ManifestError`]; the bytes are given up.
+    pub fn from_bytes(bytes: Vec<u8>, limits: &ManifestLimits) -> Result<Self, ManifestError> {
+        check::check(bytes, limits).map_err(|(error, _)| error)
+    }
+
+    /// The id that these bytes have, without looking into them.
+    #[must_use]
+    pub fn id_of(bytes: &[u8]) -> ManifestId {
+        let hash = hash_bytes(bytes);
+        let (id, _) = hash.split_at(16);
+        ManifestId(id.try_into().expect("half of a hash is 16 bytes"))
+    }
+
+    /// The manifest's name.
+    #[must_use]
+    pub const fn id(&self) -> ManifestId {
+        self.id
+    }
+
+    /// The bytes of object 0.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Bytes of object 1.
+    #[must_use]
+    pub const fn content_bytes(&self) -> u64 {
+        self.header.content_bytes
+    }
+
+    /// Bytes of object 2.
+    #[must_use]
+    pub const fn seals_bytes(&self) -> u64 {
+        self.slab_count as u64 * HASH_LEN as u64
+    }
+
+    /// Number of entries.
+    #[must_use]
+    pub const fn entry_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// An entry by its index.
+    ///
+    /// **Panics** (bug): when there is no such entry.
+    #[must_use]
+    pub fn entry(&self, index: usize) -> EntryRef<'_> {
+        let at = self.entries[index] as usize;
+        ManifestRef::entry_at(&self.bytes, at)
+            .expect("every entry was read when the manifest was made")
+    }
+
+    /// All entries; a directory comes before what is in it.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = EntryRef<'_>> + ExactSizeIterator {
+        (0..self.entries.len()).map(|index| self.entry(index))
+    }
+
+    /// The regular files in the order of their content.
+    #[must_use]
+    pub fn files(&self) -> &[File] {
+        &self.files
+    }
+
+    /// The path of a file.
+    #[must_use]
+    pub fn path_of(&self, file: &File) -> &[u8] {
+        self.entry(file.entry as usize).path
+    }
+
+    /// Number of slabs.
+    #[must_use]
+    pub const fn slab_count(&self) -> u32 {
+        self.slab_count
+    }
+
+    /// Bytes of a full slab.
+    #[must_use]
+    pub const fn slab_bytes(&self) -> u64 {
+        1 << self.header.slab_shift
+    }
+
+    /// A slab by its number.
+    ///
+    /// **Panics** (bug): when there is no such slab.
+    #[must_use]
+    pub fn slab(&self, index: u32) -> Slab {
+        assert!(index < self.slab_count, "a slab beyond the manifest's last");
+        // An empty file shares its first slab with the next file: the last one owns it.
+        let behind = self.files.partition_point(|file| file.first_slab <= index);
+        self.slab_in(behind - 1, index)
+    }
+
+    /// The slab that holds a position of the content.
+    ///
+    /// **Panics** (bug): when the position is beyond the content.
+    #[must_use]
+    pub fn slab_at(&self, position: u64) -> Slab {
+        let file = self.file_at(position);
+        let offset = position - self.files[file].start;
+        let within = u32::try_from(offset >> self.header.slab_shift);
+        let within = within.expect("slabs are counted in 32 bits");
+        self.slab_in(file, self.files[file].first_slab + within)
+    }
+
+    /// The index of the file that holds a position of the content.
+    ///
+    /// **Panics** (bug): when the position is beyond the content.
+    #[must_use]
+    pub fn file_at(&self, position: u64) -> usize {
+        assert!(
+            position < self.content_bytes(),
+            "a position beyond the content"
+        );
+        self.files.partition_point(|file| file.start <= position) - 1
+    }
+
+    /// The parts of files that a range of the content covers: index of the file, offset in it, and
+    /// the range within the content. Empty files never appear.
+    pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = (usize, u64, Range<u64>)> + '_ {
+        let first = if range.is_empty() {
+            self.files.len()
+        } else {
+            self.file_at(range.start)
+        };
+        let files = self.files[first..].iter().enumerate();
+        files
+            .take_while({
+                let end = range.end;
+                move |(_, file)| file.start < end
+            })
+            .filter(|(_, file)| file.size > 0)
+            .map(move |(index, file)| {
+                let start = range.start.max(file.start);
+                let end = range.end.min(file.start + file.size);
+                (first + index, start - file.start, start..end)
+            })
+    }
+
+    /// The root of a file: what `b3sum` prints for it. `seals` are the bytes of object 2.
+    #[must_use]
+    pub fn root_of(&self, file: &File, seals: &[u8]) -> Hash {
+        let count = self.slabs_of(file);
+        let from = file.first_slab as usize * HASH_LEN;
+        let seals = &seals[from..from + count as usize * HASH_LEN];
+        file_root(seals, file.size, self.header.slab_shift)
+    }
+
+    /// One hash over all files, which anybody can compute with another tool: the BLAKE3 of what
+    /// `b3sum` prints for them in the order of their paths' bytes. Names, types and modes are not
+    /// in it; the manifest's id covers those.
+    #[must_use]
+    pub fn tree_root(&self, seals: &[u8]) -> Hash {
+        let mut hasher = blake3::Hasher::new();
+        let mut line = Vec::new();
+        let mut files: Vec<&File> = self.files.iter().collect();
+        files.sort_unstable_by(|a, b| self.path_of(a).cmp(self.path_of(b)));
+        for file in files {
+            let root = self.root_of(file, seals);
+            line.clear();
+            write_sum_line(&mut line, &root, self.path_of(file));
+            hasher.update(&line);
+        }
+        *hasher.finalize().as_bytes()
+    }
+
+    /// Number of slabs of a file.
+    #[must_use]
+    pub fn slabs_of(&self, file: &File) -> u32 {
+        let count = file.size.div_ceil(self.slab_bytes());
+        u32::try_from(count).expect("slabs are counted in 32 bits")
+    }
+
+    fn slab_in(&self, file_index: usize, index: u32) -> Slab {
+        let file = &self.files[file_index];
+        let file_offset = u64::from(index - file.first_slab) << self.header.slab_shift;
+        let len = (file.size - file_offset).min(self.slab_bytes());
+        Slab {
+            index,
+            file: u32::try_from(file_index).expect("entries are counted in 32 bits"),
+            start: file.start + file_offset,
+            file_offset,
+            len: u32::try_from(len).expect("a slab has at most 2^30 bytes"),
+            is_whole_file: file.size <= self.slab_bytes(),
+        }
+    }
+}
+
+impl Slab {
+    /// Its place in the content.
+    #[must_use]
+    pub const fn range(&self) -> Range<u64> {
+        self.start..self.start + self.len as u64
+    }
+
+    /// A hasher for its bytes.
+    #[must_use]
+    pub fn hasher(&self) -> SlabHasher {
+        SlabHasher::new(self.file_offset, self.is_whole_file)
+    }
+}
+
+impl fmt::Display for ManifestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Writes the line that `b3sum` prints for a file called `path`, with its line end.
+///
+/// That is b3sum since its version 1.5.5: what is not UTF-8 becomes U+FFFD, and a name with a
+/// backslash, a line feed or a carriage return has these escaped and a backslash before the line.
+/// Older ones leave carriage returns as they are, and agree about all other names.
+pub fn write_sum_line(out: &mut Vec<u8>, root: &Hash, path: &[u8]) {
+    let path = String::from_utf8_lossy(path);
+    if path.contains(['\\', '\n', '\r']) {
+        out.push(b'\\');
+    }
+    let root = blake3::Hash::from_bytes(*root);
+    out.extend_from_slice(root.to_hex().as_bytes());
+    out.extend_from_slice(b"  ");
+    for &byte in path.as_bytes() {
+        match byte {
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'\n');
+}
+
+/// Slabs of 1 MiB, unless there would be too many.
+const SLAB_SHIFT: u8 = 20;
+const SLAB_SHIFT_MAX: u8 = 30;
+const SLAB_SHIFT_AT: usize = 5;
+
+#[cfg(test)]
+mod tests;

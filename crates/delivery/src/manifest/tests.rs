@@ -1,0 +1,301 @@
+//! Manifests made and manifests refused.
+
+use proptest::prelude::*;
+use wire::object::Mtime;
+
+use super::*;
+
+const ME: [u8; 16] = [1; 16];
+
+fn build(entries: Vec<Entry>) -> Result<Manifest, ManifestError> {
+    Manifest::build(ME, entries, &ManifestLimits::default())
+}
+
+fn fault(entries: Vec<Entry>) -> PathFault {
+    match build(entries) {
+        Err(ManifestError::Path { fault, .. }) => fault,
+        other => panic!("no path fault but {other:?}"),
+    }
+}
+
+fn sample() -> Manifest {
+    build(vec![
+        Entry::file("d/b", 3 << 20),
+        Entry::file("a", 5),
+        Entry::directory("d"),
+        Entry::file("d-e", 0),
+        Entry::file("d/a", 0),
+        Entry::symlink("d/l", "../a"),
+        Entry::file("z", 1),
+    ])
+    .unwrap()
+}
+
+#[test]
+fn content_is_the_files_in_depth_first_order() {
+    let manifest = sample();
+    let paths: Vec<_> = manifest
+        .entries()
+        .map(|e| String::from_utf8(e.path.to_vec()).unwrap())
+        .collect();
+    assert_eq!(paths, ["a", "d", "d/a", "d/b", "d/l", "d-e", "z"]);
+    let starts: Vec<_> = manifest
+        .files()
+        .iter()
+        .map(|f| (f.start, f.size, f.first_slab))
+        .collect();
+    let mib = 1 << 20;
+    assert_eq!(
+        starts,
+        [
+            (0, 5, 0),
+            (5, 0, 1),
+            (5, 3 * mib, 1),
+            (5 + 3 * mib, 0, 4),
+            (5 + 3 * mib, 1, 4)
+        ]
+    );
+    assert_eq!(
+        (manifest.slab_count(), manifest.content_bytes()),
+        (5, 6 + 3 * mib)
+    );
+    let slab = manifest.slab_at(5 + mib);
+    assert_eq!((slab.index, slab.file_offset, slab.len), (2, mib, 1 << 20));
+    assert!(!slab.is_whole_file && manifest.slab(0).is_whole_file);
+    let pieces: Vec<_> = manifest.pieces(3..6 + 3 * mib).collect();
+    assert_eq!(
+        pieces,
+        [
+            (0, 3, 3..5),
+            (2, 0, 5..5 + 3 * mib),
+            (4, 0, 5 + 3 * mib..6 + 3 * mib)
+        ]
+    );
+}
+
+#[test]
+fn slabs_tile_the_content() {
+    let manifest = sample();
+    let mut at = 0;
+    for index in 0..manifest.slab_count() {
+        let slab = manifest.slab(index);
+        assert_eq!(slab.start, at);
+        assert_eq!(manifest.slab_at(at), slab);
+        at = slab.range().end;
+        assert_eq!(manifest.slab_at(at - 1), slab);
+    }
+    assert_eq!(at, manifest.content_bytes());
+}
+
+#[test]
+fn a_manifest_gives_the_same_plan_again() {
+    let manifest = sample();
+    let again =
+        Manifest::from_bytes(manifest.bytes().to_vec(), &ManifestLimits::default()).unwrap();
+    assert_eq!(again.id(), manifest.id());
+    assert_eq!(again.files(), manifest.files());
+    let mut other = manifest.bytes().to_vec();
+    *other.last_mut().unwrap() ^= 1;
+    assert_ne!(Manifest::id_of(&other), manifest.id());
+}
+
+#[test]
+fn the_id_depends_on_the_sender_and_the_tree_only() {
+    let tree = || vec![Entry::file("b", 1), Entry::file("a", 2)];
+    let limits = ManifestLimits::default();
+    let manifest = Manifest::build(ME, tree(), &limits).unwrap();
+    let shuffled = Manifest::build(ME, tree().into_iter().rev().collect(), &limits).unwrap();
+    assert_eq!(manifest.id(), shuffled.id());
+    assert_ne!(
+        manifest.id(),
+        Manifest::build([2; 16], tree(), &limits).unwrap().id()
+    );
+}
+
+#[test]
+fn forbidden_names_are_refused() {
+    let long = "x".repeat(256);
+    let deep = vec!["d"; 300].join("/");
+    let cases = [
+        ("", PathFault::Empty),
+        ("/etc/passwd", PathFault::Absolute),
+        ("a//b", PathFault::Empty),
+        ("a/", PathFault::Empty),
+        ("..", PathFault::Dots),
+        ("../a", PathFault::Dots),
+        ("a/../b", PathFault::Dots),
+        (".", PathFault::Dots),
+        ("a\0b", PathFault::Nul),
+        (long.as_str(), PathFault::TooLong),
+        (deep.as_str(), PathFault::TooLong),
+        (".towline", PathFault::Reserved),
+        (".towline/x", PathFault::Reserved),
+        ("x/y", PathFault::Parent),
+    ];
+    for (path, expected) in cases {
+        assert_eq!(fault(vec![Entry::file(path, 1)]), expected, "{path:?}");
+    }
+}
+
+#[test]
+fn trees_that_are_none_are_refused() {
+    let twice = vec![Entry::file("a", 1), Entry::file("a", 1)];
+    assert_eq!(fault(twice), PathFault::Duplicate);
+    let kinds = vec![Entry::file("a", 1), Entry::directory("a")];
+    assert_eq!(fault(kinds), PathFault::Duplicate);
+    let below_file = vec![Entry::file("a", 1), Entry::file("a/b", 1)];
+    assert_eq!(fault(below_file), PathFault::Parent);
+    let below_link = vec![Entry::symlink("a", "b"), Entry::file("a/b", 1)];
+    assert_eq!(fault(below_link), PathFault::Parent);
+    let mut sized = Entry::directory("d");
+    sized.size = 1;
+    assert_eq!(fault(vec![sized]), PathFault::Size);
+    let mut aimed = Entry::file("f", 0);
+    aimed.target = b"x".to_vec();
+    assert_eq!(fault(vec![aimed]), PathFault::Target);
+    assert_eq!(fault(vec![Entry::symlink("l", "")]), PathFault::Target);
+}
+
+#[test]
+fn links_stay_inside() {
+    let tree = |target: &str| {
+        vec![
+            Entry::directory("d"),
+            Entry::directory("d/e"),
+            Entry::symlink("d/e/l", target),
+        ]
+    };
+    for target in ["x", "../x", "../../x", "./x", "../../", "x/y//z", "."] {
+        assert!(build(tree(target)).is_ok(), "{target}");
+    }
+    for target in [
+        "/x",
+        "../../../x",
+        "x/../y",
+        "x/..",
+        "../x/../../..",
+        "x/./..",
+    ] {
+        assert_eq!(fault(tree(target)), PathFault::LinkOut, "{target}");
+    }
+    assert_eq!(fault(tree("a\0b")), PathFault::Nul);
+}
+
+#[test]
+fn sizes_and_counts_are_bounded() {
+    let half = 1 << 62;
+    let error = build(vec![Entry::file("a", half), Entry::file("b", half)]).unwrap_err();
+    assert!(matches!(
+        error,
+        ManifestError::TooManySlabs { .. } | ManifestError::ContentTooLong
+    ));
+    let error = build(vec![Entry::file("a", u64::MAX), Entry::file("b", 1)]).unwrap_err();
+    assert_eq!(error, ManifestError::ContentTooLong);
+    let limits = ManifestLimits {
+        entries_max: 3,
+        manifest_bytes_max: 200,
+        slabs_max: 4,
+    };
+    let files = |count: usize, size| {
+        (0..count)
+            .map(|n| Entry::file(&n.to_string(), size))
+            .collect()
+    };
+    let built = |count, size| Manifest::build(ME, files(count, size), &limits);
+    assert!(built(3, 1).is_ok());
+    assert!(matches!(
+        built(4, 1),
+        Err(ManifestError::TooManyEntries { .. })
+    ));
+    let long = vec![Entry::file(&"x".repeat(200), 1)];
+    let error = Manifest::build(ME, long, &limits).unwrap_err();
+    assert!(matches!(error, ManifestError::ManifestTooLong { .. }));
+    let larger = built(1, 9 << 20).unwrap();
+    assert_eq!(
+        (larger.slab_bytes(), larger.slab_count()),
+        (4 << 20, 3),
+        "slabs grow"
+    );
+}
+
+#[test]
+fn a_header_that_lies_about_the_content_is_refused() {
+    let mut manifest = sample().bytes().to_vec();
+    manifest[23] ^= 1;
+    let error = Manifest::from_bytes(manifest, &ManifestLimits::default()).unwrap_err();
+    assert!(matches!(error, ManifestError::ContentMismatch { .. }));
+}
+
+#[test]
+fn seals_merge_into_what_the_whole_file_hashes_to() {
+    let mib = 1_usize << 20;
+    for size in [
+        0,
+        1,
+        1024,
+        mib - 1,
+        mib,
+        mib + 1,
+        2 * mib,
+        3 * mib + 17,
+        5 * mib,
+        8 * mib - 1,
+    ] {
+        let data: Vec<u8> = (0..size).map(|at| (at * 31 + at / 997) as u8).collect();
+        let manifest = build(vec![Entry::file("pad", 7), Entry::file("x", size as u64)]).unwrap();
+        let mut seals = vec![0; 32];
+        let first = manifest.files()[1].first_slab;
+        for index in first..manifest.slab_count() {
+            let slab = manifest.slab(index);
+            let from = usize::try_from(slab.file_offset).unwrap();
+            let mut hasher = slab.hasher();
+            for piece in data[from..from + slab.len as usize].chunks(100_000) {
+                hasher.update(piece);
+            }
+            seals.extend_from_slice(&hasher.finish());
+        }
+        assert_eq!(
+            manifest.root_of(&manifest.files()[1], &seals),
+            hash_bytes(&data),
+            "{size} bytes"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn hostile_manifests_never_panic_and_never_pass_a_bad_path(
+        flips in proptest::collection::vec((0..400_usize, any::<u8>()), 1..8),
+    ) {
+        let mut manifest = sample().bytes().to_vec();
+        for (at, value) in flips {
+            let len = manifest.len();
+            manifest[at % len] = value;
+        }
+        if let Ok(manifest) = Manifest::from_bytes(manifest, &ManifestLimits::default()) {
+            for entry in manifest.entries() {
+                prop_assert!(!entry.path.starts_with(b"/"));
+                prop_assert!(entry.path.split(|&b| b == b'/').all(|n| n != b".." && !n.is_empty()));
+            }
+            let sum: u64 = manifest.files().iter().map(|file| file.size).sum();
+            prop_assert_eq!(sum, manifest.content_bytes());
+        }
+    }
+
+    #[test]
+    fn entries_survive_the_manifest(
+        names in proptest::collection::btree_set("[a-c]{1,3}", 1..10),
+        seconds in any::<i64>(),
+    ) {
+        let entries: Vec<_> = names.iter().map(|name| {
+            let mut entry = Entry::file(name, name.len() as u64);
+            entry.mtime = Mtime { seconds, nanoseconds: 7 };
+            entry
+        }).collect();
+        let manifest = build(entries.clone()).unwrap();
+        let read: Vec<_> = manifest.entries().collect();
+        let mut sorted = entries;
+        sorted.sort_by(|a, b| check::order(&a.path, &b.path));
+        prop_assert_eq!(read, sorted.iter().map(Entry::as_ref).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,188 @@
+//! The timers and limits of control conversations, reports and transfers: rows of the one table of
+//! parameters, in the order of the reference manual.
+//!
+//! The numbers of the rate control stand beside its rules in `rate`: each means something only
+//! there.
+
+use std::time::Duration;
+
+use base::parameter::fixed::{ms, s, us};
+
+// name: type = value, unit, role [set by flag], source, help
+base::parameters! {
+    DIAL_JITTER_MAX: Duration = s(2), "time", Receiver,
+        "judgement: 2,000 receivers dial within it, 1 ms apart",
+        "longest random wait before a receiver dials a sender that it has just heard; 1 ms for \
+         each receiver where they are fewer";
+    REDIAL_MIN: Duration = ms(50), "time", Receiver,
+        "judgement: at most 5,000 dials a second of 4,096 receivers whose sender is gone",
+        "shortest wait before a lost sender is dialled again; a random part of it comes on top";
+    REDIAL_DOUBLINGS: u32 = 5, "times", Receiver,
+        "judgement: the longest wait is 1.65 s, well below the patience of both ends",
+        "how often the random part doubles while a sender cannot be reached";
+    GREETING_TIMEOUT: Duration = s(5), "time", Source,
+        "judgement: ten round trips of a bad path",
+        "a connection whose receiver has not said who it is by then is closed";
+    GREETINGS_MAX: u32 = 256, "connections", Source,
+        "judgement: what is open to everybody has to be bounded",
+        "connections beside those of the receivers, for those that have yet to say who they are";
+    RECEIVERS_MAX: u32 = 4096, "receivers", Source,
+        "judgement: with REPORT_SHARE each of 4,096 reports about once a second",
+        "most receivers that report to one sender";
+    SILENCE_MAX: Duration = s(5), "time", Source,
+        "five times KEEP_ALIVE, twice REPORT_INTERVAL_MAX",
+        "a receiver not heard for so long does not keep a successor of its name out";
+    DUPLICATE_PATIENCE: Duration = s(7), "time", Receiver,
+        "SILENCE_MAX of the sender, and the longest wait between two dials",
+        "how long a receiver goes on asking for a name that the sender says is taken";
+    LINK_QUEUE_MAX: usize = 1 << 20, "bytes", Both,
+        "judgement: more than any answer has; one message may go beyond it",
+        "bytes queued on a control connection beyond which a peer that does not read is given up";
+    EVENTS_MAX: u32 = 4 * 4096, "events", Both,
+        "RECEIVERS_MAX may each join, be lost, come back and end before the owner looks",
+        "events kept for an owner that does not take them; the oldest go first, and are counted";
+
+    REPORT_SHARE: Duration = us(200), "time", Source,
+        "judgement: a sender reads at most 5,000 reports a second, however many receivers it has",
+        "time for one report of all receivers; with N receivers each of them waits N times as long";
+    REPORT_INTERVAL_MIN: Duration = ms(5), "time", Receiver,
+        "judgement: the shares of 25 receivers; fewer need not be spread",
+        "shortest interval between two reports of a receiver that has moved, and the interval of \
+         one that the others wait for";
+    REPORT_INTERVAL_MAX: Duration = s(2), "time", Receiver,
+        "REPORT_SHARE of 10,000 receivers; well below SILENCE_MAX",
+        "longest interval that a sender can ask for";
+    REPORT_FAR_INTERVAL_MIN: Duration = ms(1), "time", Receiver,
+        "judgement: waiting for such a report would limit the rate",
+        "shortest interval between two reports of a receiver that has moved as far as the sender \
+         has said";
+    KEEP_ALIVE: Duration = s(1), "time", Receiver,
+        "judgement: the sender sees a living peer",
+        "a receiver reports at least so often, whether it has moved or not";
+    ECHO_AGE_MAX: Duration = s(1), "time", Source,
+        "judgement: SPMs come far more often while data flows",
+        "longest round trip that a report can tell";
+    ARRIVAL_SPAN_MIN: Duration = ms(10), "time", Receiver,
+        "judgement: shorter spans measure bursts",
+        "shortest time over which a receiver measures the rate at which data arrives";
+    TRAVEL_HALF: Duration = s(5), "time", Receiver,
+        "judgement: routes and the drift of clocks change more slowly",
+        "half of the time of which the shortest travel time counts as that of an empty path";
+
+    MESSAGE_REPORT_INTERVAL: Duration = ms(50), "time", Source,
+        "judgement: the flow window holds far more than 50 ms of most sessions",
+        "report interval that a sender of messages asks for";
+    DROP_AFTER: Duration = s(2), "time", Source set by "pub --timeout",
+        "judgement: twice KEEP_ALIVE",
+        "how far behind, in time, a receiver may be before policy drop gives it up; by the other \
+         policies it is given up only when the flag is set";
+    STALLED_AFTER: Duration = s(1), "time", Source,
+        "KEEP_ALIVE",
+        "a receiver that is behind and has not moved for so long is told of as stalled";
+    HISTORY_MAX: u32 = 256, "looks", Source,
+        "four times as many looks as DROP_AFTER has",
+        "looks at the newest position that are remembered, to tell how far behind a receiver is";
+    REPORTS_QUEUED_MAX: usize = 4096, "bytes", Receiver,
+        "judgement: a hundred reports",
+        "bytes queued for a sender of messages beyond which no report is added";
+    SESSIONS_MAX: u32 = 1024, "sessions", Receiver,
+        "judgement: more than peers_max by default",
+        "most sessions of messages that one receiver reports to";
+
+    JOIN_TIMEOUT: Duration = s(10), "time", Source set by "send --join-timeout",
+        "judgement: as long as a person waits before looking for the cause",
+        "how long a sender of files waits for the expected receivers before content starts";
+    SETTLE_TIME: Duration = ms(300), "time", Source,
+        "judgement: ten SPMs and two dials; who is up and hears most packets has joined by then",
+        "content starts when somebody has joined and nobody new has for this long, unless it is \
+         said who is expected";
+    GUEST_TIME_MIN: Duration = s(1), "time", Source,
+        "KEEP_ALIVE: a guest that makes progress has told so",
+        "when all who are expected are done, guests are served at least this long, and one that \
+         makes no progress for this long is not waited for";
+    PROGRESS_TIMEOUT: Duration = s(30), "time", Source set by "send --timeout",
+        "judgement: a host that restarts is back by then",
+        "a receiver of files that shows no progress for so long is given up";
+    COMMIT_FACTOR: u32 = 10, "times", Source,
+        "judgement: a slow disk syncs a large tree in five minutes",
+        "how many times as long it may take while its store prepares or puts files in place";
+    RECONNECT_TIMEOUT: Duration = s(10), "time", Source,
+        "judgement: longer than DUPLICATE_PATIENCE",
+        "how long a receiver of files whose connection broke may take to come back; never longer \
+         than the progress timeout";
+    ANSWER_TIMEOUT: Duration = s(3), "time", Source,
+        "SETTLE_TIMEOUT and ANSWER_JITTER_MAX of the receivers, and a round trip",
+        "how long all wait for the answers of some to a pass";
+    SLOW_AFTER: Duration = s(5), "time", Source,
+        "judgement: a pause of a busy host is shorter",
+        "how long a receiver may hold the others back before --slow applies";
+    HOLD_PATIENCE: Duration = s(1), "time", Source,
+        "KEEP_ALIVE",
+        "how long a receiver that stands still holds the rest back";
+    DISK_PATIENCE: Duration = ms(2_500), "time", Source,
+        "two and a half times KEEP_ALIVE",
+        "silence after which a receiver that waited for its disk is not thought to wait any more";
+    PROGRESS_INTERVAL: Duration = ms(200), "time", Source,
+        "judgement: what a progress display needs",
+        "shortest interval between two reports of progress that a sender of files asks for";
+    TRANSFER_LINGER: Duration = s(2), "time", Both,
+        "judgement: a lost segment is sent again within it",
+        "how long the last words of a transfer may take";
+    NEEDS_MAX: u32 = 16_384, "ranges", Source,
+        "twice NEED_RANGES_MAX; 16 bytes of memory each",
+        "most ranges of bytes kept of what one receiver lacks";
+    SENDER_TICK: Duration = ms(100), "time", Source,
+        "judgement: a fraction of every deadline",
+        "how often a sender of files looks at its deadlines; ten times as often at its end";
+
+    SETTLE_TIMEOUT: Duration = s(1), "time", Receiver,
+        "judgement: repairs on a LAN take milliseconds, on a far path a second",
+        "how long a receiver waits at the end of a pass for repairs that are under way";
+    MANIFEST_SETTLE: Duration = ms(200), "time", Receiver,
+        "judgement: everybody waits for the manifest",
+        "the same for the manifest, before it is fetched over the connection";
+    ANSWER_JITTER_MAX: Duration = s(1), "time", Receiver,
+        "REPORT_SHARE of 5,000 receivers",
+        "longest time over which the answers to a pass are spread";
+    GIVE_UP_AFTER: Duration = s(30), "time", Receiver set by "recv --timeout",
+        "PROGRESS_TIMEOUT of the sender; with less, a slow connection looks like no answer, so it \
+         can only be raised",
+        "how long a receiver of files waits for its sender to come back";
+    READING_RESTS_MAX: Duration = s(1), "time", Receiver,
+        "judgement: well below the patience of the peer",
+        "longest time for which a connection is left unread while the store is behind";
+    RANGES_MAX: u32 = 65_536, "ranges", Receiver,
+        "judgement: 1 MiB of memory, 16 bytes each",
+        "most separate ranges that a receiver notes of what it holds of one object";
+    NEED_RANGES_MAX: u32 = 8_192, "ranges", Receiver,
+        "judgement: an answer of 128 KiB",
+        "most ranges that a receiver asks for after a pass";
+    SLAB_ATTEMPTS_MAX: u32 = 3, "times", Receiver,
+        "judgement: a disk or a path that spoils a slab thrice will do so again",
+        "how often the hash of one slab may be wrong before the transfer fails";
+    MANIFEST_BYTES_MAX: usize = 64 << 20, "bytes", Receiver,
+        "judgement: a million entries with paths of 60 bytes",
+        "longest manifest";
+    ENTRIES_MAX: u32 = 1_000_000, "entries", Receiver,
+        "judgement; with MANIFEST_BYTES_MAX",
+        "most entries of a manifest";
+    SLABS_MAX: u32 = 1 << 22, "slabs", Receiver,
+        "judgement: 4 TiB in slabs of 1 MiB; 72 bytes of memory each",
+        "most slabs of a manifest";
+
+    TRANSFERS_MAX: u32 = 16, "transfers", Receiver,
+        "judgement; with recv --serve, otherwise 1",
+        "most transfers that a receiver takes at a time";
+    PROSPECTS_MAX: u32 = 4, "senders", Receiver,
+        "judgement; with recv --serve, otherwise 1",
+        "most senders that a receiver asks at a time what they have";
+    MANIFESTS_BYTES_MAX: usize = 128 << 20, "bytes", Receiver,
+        "twice MANIFEST_BYTES_MAX",
+        "bytes of manifests kept for all transfers together";
+    TURNED_AWAY_MAX: u32 = 64, "senders", Receiver,
+        "judgement; the oldest is forgotten, asked again, and counted",
+        "senders remembered as turned away";
+    INTAKE_EVENTS_MAX: u32 = 4096, "events", Receiver,
+        "judgement: far more than a turn makes",
+        "events of all transfers kept for an owner that does not take them; others are counted";
+}

@@ -1,0 +1,69 @@
+//! A disk that cannot keep up: the sender waits, on both ways.
+
+use super::{
+    transfers::{config, large, run_to},
+    *,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_disk_that_is_behind_holds_the_sender_back() {
+    let mut world = World::with(20, 1, large(), config(1));
+    run_to(&mut world, 10);
+    let hold = |world: &World| world.sender.hold(world.lead()).unwrap();
+    world.nodes[0].store_mut().faults.is_behind = true;
+    // What was reported before it fell behind may be under way.
+    (0..10).for_each(|_| world.step());
+    let held_at = hold(&world);
+    // For longer than one that says nothing would be waited for; this world does not wait itself.
+    let pace = std::mem::replace(&mut world.blocks_per_step, 1);
+    let end = world.now + Duration::from_secs(4);
+    while world.now < end {
+        world.step();
+    }
+    world.blocks_per_step = pace;
+    assert_eq!(hold(&world), held_at);
+    assert!(world.nodes[0].receiver.counters().holds >= 20);
+    world.nodes[0].store_mut().faults.is_behind = false;
+    (0..20).for_each(|_| world.step());
+    assert!(hold(&world) > held_at);
+    assert!(world.run(MINUTE).is_proven());
+}
+
+#[test]
+fn blocks_on_the_connection_wait_for_a_disk_that_is_behind() {
+    let mut world = World::with(21, 1, large(), config(1));
+    // All of the content comes by the connection.
+    world.nodes[0].loss.per_mille = 1000;
+    run_to(&mut world, 10);
+    let held = |world: &World| world.nodes[0].receiver.progress().numbers.held;
+    let mut reads = 0;
+    while !world.nodes[0].receiver.is_over() {
+        world.nodes[0].store_mut().faults.is_behind = true;
+        (0..3).for_each(|_| world.step());
+        let before = held(&world);
+        (0..900).for_each(|_| world.step());
+        assert_eq!(held(&world), before, "nothing is read meanwhile");
+        world.nodes[0].store_mut().faults.is_behind = false;
+        (0..3).for_each(|_| world.step());
+        reads += 1;
+        assert!(reads < 1000);
+    }
+    assert_eq!(world.nodes[0].receiver.counters().reads_rested, reads);
+    assert!(world.run(MINUTE).is_proven());
+    world.assert_whole();
+}
+
+#[test]
+fn a_disk_that_hangs_does_not_silence_its_connection() {
+    let mut world = World::with(22, 1, large(), config(1));
+    world.nodes[0].loss.per_mille = 1000;
+    run_to(&mut world, 10);
+    let held = |world: &World| world.nodes[0].receiver.progress().numbers.held;
+    world.nodes[0].store_mut().faults.is_behind = true;
+    let before = held(&world);
+    (0..5_000).for_each(|_| world.step());
+    assert!(held(&world) > before, "it is looked at once a second");
+    assert_eq!(world.nodes[0].receiver.counters().connections_lost, 0);
+}

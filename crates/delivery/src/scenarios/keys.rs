@@ -1,0 +1,152 @@
+//! A key shared by the two ends, by one, or by neither; and somebody in between.
+
+use base::LinkEvent;
+use wire::object::{Decoder, HELLO_LEN_MAX, Hello, Message, Refusal};
+
+use super::*;
+use crate::Key;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A world whose ends have these keys.
+fn world(sender: Option<&str>, receiver: Option<&str>, receivers: usize) -> World {
+    let key = |secret: Option<&str>| secret.map(|secret| Key::derive(secret.as_bytes()));
+    let mut config = TransferSenderConfig::new(SESSION, u32::try_from(receivers).unwrap());
+    config.join_timeout = Duration::from_secs(3);
+    config.key = key(sender);
+    let mut world = World::with(60, receivers, tree(), config);
+    for (index, node) in world.nodes.iter_mut().enumerate() {
+        let mut config = TransferReceiverConfig::new(format!("r{}", index + 1), index as u64 + 1);
+        config.key = key(receiver);
+        *node = Node::with(world.now, config, MemoryStore::default());
+    }
+    world
+}
+
+fn refusals(world: &World) -> Vec<Refusal> {
+    let events = world.events.iter();
+    let reasons = events.filter_map(|event| match event {
+        TransferSenderEvent::Refused { reason, .. } => Some(*reason),
+        _ => None,
+    });
+    reasons.collect()
+}
+
+fn passed_over(node: &Node) -> Vec<&str> {
+    let texts = node.events.iter().filter_map(|event| match event {
+        TransferReceiverEvent::PassedOver { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+#[test]
+fn with_one_key_at_both_ends_the_tree_arrives() {
+    let mut world = world(Some("secret"), Some("secret"), 3).lossy(Loss {
+        per_mille: 50,
+        ..Loss::default()
+    });
+    let at = world.now + Duration::from_millis(20);
+    world.run_until(MINUTE, |world| world.now >= at);
+    world.fabric.cut(2);
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    world.assert_whole();
+    assert!(
+        world.sender.counters().challenged >= 4,
+        "the one that came back too"
+    );
+}
+
+#[test]
+fn without_the_right_key_a_receiver_is_refused_with_the_reason_and_nothing_is_kept_of_it() {
+    for (sender, receiver, reason) in [
+        (Some("secret"), Some("other"), Refusal::WrongKey),
+        (Some("secret"), None, Refusal::KeyRequired),
+        (None, Some("secret"), Refusal::NoKey),
+    ] {
+        let mut world = world(sender, receiver, 1);
+        let outcome = world.run(Duration::from_secs(10));
+        assert!(!outcome.is_proven());
+        assert_eq!(
+            (outcome.receivers.len(), outcome.missing),
+            (0, 1),
+            "{reason:?}"
+        );
+        assert_eq!(refusals(&world).first(), Some(&reason));
+        let node = &world.nodes[0];
+        assert_eq!(
+            node.receiver.manifest_id(),
+            None,
+            "no word of the sender is believed"
+        );
+        assert!(node.store().manifest().is_none());
+        if receiver.is_some() {
+            assert!(
+                !node.receiver.is_over(),
+                "it waits for a sender with its key"
+            );
+            let text = passed_over(node)[0];
+            let is_told = text.contains("another key") || text.contains("has no key");
+            assert!(is_told, "{text}");
+        } else {
+            let told = node.events.last();
+            let Some(TransferReceiverEvent::Failed { text, .. }) = told else {
+                panic!("{told:?}");
+            };
+            assert!(text.contains("requires a key"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_greeting_that_was_heard_and_is_played_again_gets_no_place() {
+    let mut world = world(Some("secret"), Some("secret"), 1);
+    let mut bytes = Vec::new();
+    Message::Hello(Hello {
+        version_min: 1,
+        version_max: 1,
+        instance: 1,
+        session: SESSION,
+        name: "r1",
+        nonce: Some([9; 16]),
+    })
+    .emit(&mut bytes);
+    // The sealed greeting of another connection stands for what somebody has recorded.
+    let link = world.fabric.dial(7, 0);
+    world.fabric.send(7, link, bytes.clone(), false);
+    world.run_until(Duration::from_millis(10), |_| false);
+    let answer: Vec<u8> = world
+        .fabric
+        .take(7)
+        .into_iter()
+        .flat_map(|(_, data)| data)
+        .collect();
+    let mut decoder = Decoder::new(HELLO_LEN_MAX);
+    decoder.push(&answer);
+    let frame = decoder.next_frame().unwrap().unwrap();
+    assert!(frame.is_tagged() && matches!(frame.message(), Ok(Message::Challenge(_))));
+    wire::object::tag_frame(&mut bytes, 0, |_| [3; 32]);
+    world.fabric.send(7, link, bytes, false);
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "{outcome:#?}");
+    assert_eq!(refusals(&world), [Refusal::WrongKey]);
+    assert_eq!(outcome.receivers.len(), 1);
+}
+
+#[test]
+fn words_put_into_a_connection_end_it_and_are_not_believed() {
+    let mut world = world(Some("secret"), Some("secret"), 2);
+    assert!(world.run_until(MINUTE, |world| world.sender.may_send_content()));
+    // Plain words on sealed connections.
+    let mut bye = Vec::new();
+    Message::Bye.emit(&mut bye);
+    let now = world.now;
+    for link in (1..12).map(base::LinkId) {
+        world.sender.handle_link(now, link, LinkEvent::Data, &bye);
+    }
+    let outcome = world.run(MINUTE);
+    assert!(outcome.is_proven(), "they come back: {outcome:#?}");
+    world.assert_whole();
+    assert!(world.sender.counters().violations > 0);
+}

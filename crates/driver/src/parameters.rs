@@ -1,0 +1,40 @@
+//! The timers and limits of the run loop and of the ends of sessions: rows of the one table of
+//! parameters.
+
+use std::time::Duration;
+
+use base::parameter::fixed::{ms, s};
+
+// name: type = value, unit, role [set by flag], source, help
+base::parameters! {
+    RUNS_MAX: u32 = 4, "runs", Both,
+        "judgement: NAKs are served also at full rate",
+        "runs sent before the loop looks at what has arrived";
+    LINK_EVENTS_MAX: u32 = 64, "events", Both,
+        "judgement: control connections may not starve the packets",
+        "events of control connections handled in one turn of the loop";
+    LINK_COMMANDS_MAX: u32 = 256, "commands", Both,
+        "judgement: as LINK_EVENTS_MAX, and an event may be answered several times",
+        "what is done on control connections in one turn of the loop";
+    FILES_BACKLOG_BYTES: usize = 512 << 10, "bytes", Source,
+        "judgement: eight runs; more would only be older when it leaves",
+        "unsent blocks of files that wait in the transmit window";
+    FILES_BURST_BYTES: usize = 64_000, "bytes", Source,
+        "one run",
+        "bytes of files read in one go";
+    CONFIRMED_LINGER: Duration = ms(30), "time", Source,
+        "judgement: three SPMs, 10 ms apart",
+        "how long a sender announces its end when all who report have confirmed everything";
+    UNHEARD_LINGER: Duration = ms(500), "time", Source,
+        "judgement: who lacks the last packets asks for them within it, by a path of 100 ms too",
+        "how long a sender that takes reports announces its end when nobody was heard";
+    BREAK_OFF_SPMS: u32 = 3, "SPMs", Source,
+        "as many as at a good end",
+        "how often receivers are told that a session was broken off";
+    BREAK_OFF_TIME_MAX: Duration = s(1), "time", Source,
+        "judgement: under a rate limit SPMs wait",
+        "how long that may take";
+    LEAVE_TIME_MAX: Duration = s(1), "time", Receiver,
+        "judgement: a lost segment is sent again within it",
+        "how long a receiver of messages that leaves waits until its senders have been told";
+}

@@ -1,0 +1,307 @@
+//! From a packet that arrived to the session it belongs to: checks, options, kind by kind.
+//!
+//! In: one packet. Out: a verdict, or the reason why the packet is dropped. What a session makes of
+//! its packet is in `peer`; which sessions there are is decided in the parent module.
+
+use base::{Arrival, DropReason, Instant, Verdict};
+use wire::pgm::{
+    Body, ChecksumState, Data, Flags, Header, NakList, Packet, PacketType, PgmOption, Spm,
+    verify_checksum,
+};
+
+use super::{
+    Receiver,
+    peer::{Incoming, IncomingParity, SpmNotes},
+};
+use crate::{
+    LateJoin,
+    fec::{Parity, encoded_contents},
+};
+
+impl Receiver {
+    /// Checks the packet itself, then gives it to the session it belongs to.
+    #[inline]
+    pub(super) fn sort(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        tpdu: &[u8],
+    ) -> Result<Verdict, DropReason> {
+        let packet = Packet::parse(tpdu).map_err(|error| error.reason())?;
+        let header = packet.header();
+        match verify_checksum(tpdu) {
+            ChecksumState::Good => {}
+            ChecksumState::Absent if !header.kind.is_data() => {}
+            ChecksumState::Absent => return Err(DropReason::NoChecksum),
+            ChecksumState::Bad => return Err(DropReason::BadChecksum),
+        }
+        self.check_destination(arrival, header)?;
+        match packet.body() {
+            Body::Odata(data) => self.data(now, arrival, &packet, data),
+            Body::Rdata(data) => self.data(now, arrival, &packet, data),
+            body => self.control(now, arrival, &packet, body),
+        }
+    }
+
+    /// Fails for a packet to another port or to another group.
+    #[inline]
+    fn check_destination(&self, arrival: &Arrival, header: &Header) -> Result<(), DropReason> {
+        let setup = &self.shared.setup;
+        let port = if header.kind.is_upstream() {
+            header.source_port
+        } else {
+            header.destination_port
+        };
+        let elsewhere =
+            arrival.destination.is_multicast() && arrival.destination != setup.group.ip();
+        if port != setup.destination_port || elsewhere {
+            return Err(DropReason::NotForUs);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn data(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        packet: &Packet<'_>,
+        data: Data,
+    ) -> Result<Verdict, DropReason> {
+        let header = packet.header();
+        if header.flags == Flags::NONE
+            && let Some(session) = self.peers.find(header.tsi())
+            && let Some(peer) = self.peers.get_mut(session)
+            && peer.source == arrival.source.ip()
+        {
+            let store = &mut self.shared.store;
+            if let Some((sqn, is_due)) = peer.take_next(now, data, packet.tsdu(), store) {
+                // A forged packet that claimed otherwise harms only what was given out with it.
+                peer.is_packed = false;
+                peer.count_data(header.kind, &mut self.shared.counters);
+                let range = packet.tsdu_range();
+                return Ok(if is_due {
+                    Verdict::Payload {
+                        session,
+                        sqn,
+                        range,
+                    }
+                } else {
+                    Verdict::Held
+                });
+            }
+        }
+        self.data_at_length(now, arrival, packet, data)
+    }
+
+    /// Takes data that has options, is out of order, or belongs to a session on the slow path.
+    #[inline(never)]
+    fn data_at_length(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        packet: &Packet<'_>,
+        data: Data,
+    ) -> Result<Verdict, DropReason> {
+        let header = packet.header();
+        if header.flags.contains(Flags::PARITY) {
+            return self.parity(now, arrival, packet, data);
+        }
+        let mut incoming = Incoming {
+            sqn: data.sqn,
+            trail: data.trail,
+            is_repair: header.kind == PacketType::Rdata,
+            fragment: None,
+            is_last: false,
+            join_min: None,
+            payload_at: packet.tsdu_range().start,
+            payload: packet.tsdu(),
+        };
+        let mut is_packed = false;
+        for option in packet.options() {
+            match option {
+                PgmOption::Packed(_) => is_packed = true,
+                PgmOption::Fragment(fragment) => incoming.fragment = Some(fragment),
+                PgmOption::Fin => incoming.is_last = true,
+                PgmOption::Join(join) => incoming.join_min = Some(join.min),
+                _ => {}
+            }
+        }
+        let session = self.session(now, arrival, header.tsi())?;
+        let peer = self
+            .peers
+            .get_mut(session)
+            .expect("the session was just found");
+        let was_proven = peer.is_proven();
+        let verdict = peer.data(now, &incoming, &mut self.shared);
+        #[cfg(feature = "planted-bugs")]
+        let verdict = match verdict {
+            Err(DropReason::Duplicate)
+                if incoming.is_repair
+                    && base::planted::is_planted(base::planted::Bug::RepairTakenTwice) =>
+            {
+                let sqn = data.sqn.extend(peer.window().next);
+                let range = packet.tsdu_range();
+                Ok(Verdict::Payload {
+                    session,
+                    sqn,
+                    range,
+                })
+            }
+            other => other,
+        };
+        if verdict.is_ok() {
+            peer.count_data(header.kind, &mut self.shared.counters);
+            peer.is_packed = is_packed;
+        }
+        if !was_proven {
+            self.peers.touch(session);
+        }
+        self.settle(session);
+        verdict
+    }
+
+    fn control(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        packet: &Packet<'_>,
+        body: Body,
+    ) -> Result<Verdict, DropReason> {
+        let header = packet.header();
+        match body {
+            Body::Spm(spm) => self.spm(now, arrival, packet, &spm)?,
+            Body::Ncf(nak) => {
+                let is_parity = self.count_parity(header);
+                let session = self.known_session(arrival, header.tsi())?;
+                let list = nak_list_of(packet);
+                let peer = self
+                    .peers
+                    .get_mut(session)
+                    .expect("the session was just found");
+                if is_parity {
+                    peer.parity_ncf(now, &nak, list)?;
+                } else {
+                    peer.ncf(now, &nak, list, &mut self.shared)?;
+                }
+                self.shared.counters.ncf_packets += 1;
+                self.settle(session);
+            }
+            Body::Nak(_) | Body::Spmr => self.heard_request(now, arrival, packet, body)?,
+            _ => return Err(DropReason::Unexpected),
+        }
+        Ok(Verdict::Control)
+    }
+
+    fn spm(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        packet: &Packet<'_>,
+        spm: &Spm,
+    ) -> Result<(), DropReason> {
+        let tsi = packet.header().tsi();
+        let notes = SpmNotes::of(packet.options());
+        // A receiver that begins with the next packet gets nothing from a session that has ended.
+        let joins_late = self.shared.limits.late_join != LateJoin::Now;
+        if notes.is_fin && !joins_late && self.peers.find(tsi).is_none() {
+            return Err(DropReason::Ended);
+        }
+        let session = self.session(now, arrival, tsi)?;
+        let peer = self
+            .peers
+            .get_mut(session)
+            .expect("the session was just found");
+        let verdict = peer.spm(now, arrival, spm, &notes, &mut self.shared);
+        self.shared.counters.spm_packets += u64::from(verdict.is_ok());
+        self.peers.touch(session);
+        self.settle(session);
+        verdict
+    }
+
+    /// Takes a request of another receiver, heard because it was multicast.
+    fn heard_request(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        packet: &Packet<'_>,
+        body: Body,
+    ) -> Result<(), DropReason> {
+        let header = packet.header();
+        let is_parity = self.count_parity(header);
+        let session = self.peers.find(header.upstream_tsi());
+        let peer = session.and_then(|session| self.peers.get_mut(session));
+        let peer = peer.ok_or(DropReason::UnknownSession)?;
+        if arrival.source.ip() == self.shared.setup.own_nla {
+            return Err(DropReason::Looped);
+        }
+        if let Body::Nak(nak) = body {
+            if is_parity {
+                peer.heard_parity_nak(now, &nak, nak_list_of(packet));
+            } else {
+                peer.heard_nak(now, &nak, nak_list_of(packet));
+            }
+            self.shared.counters.nak_packets_heard += 1;
+        } else {
+            peer.heard_spmr(now, &self.shared);
+            self.shared.counters.spmr_packets_heard += 1;
+        }
+        Ok(())
+    }
+
+    /// True when a NAK or NCF gives a number of parity packets instead of naming packets.
+    fn count_parity(&mut self, header: &Header) -> bool {
+        let is_parity = header.flags.contains(Flags::PARITY);
+        self.shared.counters.parity_packets += u64::from(is_parity);
+        is_parity
+    }
+
+    /// Takes a parity packet. It never begins a session.
+    fn parity(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        packet: &Packet<'_>,
+        data: Data,
+    ) -> Result<Verdict, DropReason> {
+        let header = packet.header();
+        self.shared.counters.parity_packets += 1;
+        let mut incoming = IncomingParity {
+            sqn: data.sqn,
+            trail: data.trail,
+            is_repair: header.kind == PacketType::Rdata,
+            group: None,
+            parity: Parity {
+                index: 0,
+                payload: packet.tsdu(),
+                is_variable: header.flags.contains(Flags::VAR_PKTLEN),
+                fragment: None,
+                size: None,
+            },
+        };
+        for option in packet.options() {
+            match option {
+                PgmOption::ParityGrp(group) => incoming.group = Some(group),
+                PgmOption::CurrTgsize(last) => incoming.parity.size = Some(last.size as usize),
+                PgmOption::Encoded(raw) => incoming.parity.fragment = encoded_contents(&raw),
+                _ => {}
+            }
+        }
+        let session = self.known_session(arrival, header.tsi())?;
+        let peer = self
+            .peers
+            .get_mut(session)
+            .expect("the session was just found");
+        let verdict = peer.parity(now, &incoming, &mut self.shared);
+        self.settle(session);
+        verdict
+    }
+}
+
+/// Finds the list of further sequence numbers in a NAK or NCF.
+fn nak_list_of<'a>(packet: &Packet<'a>) -> Option<NakList<'a>> {
+    packet.options().find_map(|option| match option {
+        PgmOption::NakList(list) => Some(list),
+        _ => None,
+    })
+}

@@ -1,0 +1,38 @@
+//! What a source counts.
+
+base::counters! {
+    /// What a source has done.
+    pub struct SourceCounters: "source" {
+        odata_packets: Packets, "ODATA sent";
+        odata_bytes: Bytes, "TPDU bytes sent as ODATA";
+        rdata_packets: Packets, "RDATA sent";
+        rdata_bytes: Bytes, "TPDU bytes sent as RDATA";
+        spms: Packets, "SPMs sent";
+        ncfs: Packets, "NAK confirmations sent";
+        wire_bytes: Bytes, "everything sent, with IP and UDP headers";
+        taken: Sqns, "packets taken into the window";
+        packed: Messages, "messages taken into packets that carry several";
+        fragmented: Messages, "messages cut into several packets";
+        full: Events, "offers refused because the window is held";
+        blocked: Events, "runs that the network had no room for";
+        too_big: Packets, "packets that are longer than the path takes";
+        failed: Packets, "packets that the network refused";
+        upstream_packets: Packets, "packets looked at";
+        upstream_handled: Packets, "packets understood and meant for this source";
+        naks: Packets, "NAKs understood";
+        nak_sqns: Sqns, "sequence numbers asked for";
+        nak_queued: Sqns, "asked for and queued for repair";
+        nak_merged: Sqns, "asked for while already queued";
+        nak_eliminated: Sqns, "asked for again within the elimination interval";
+        nak_behind: Sqns, "asked for after they left the window";
+        parity_packets: Packets, "parity sent as RDATA because it was asked for";
+        parity_unasked: Packets, "parity sent as ODATA after its group";
+        parity_bytes: Bytes, "TPDU bytes of parity packets";
+        parity_naks: Packets, "NAKs for parity understood";
+        parity_queued: Events, "asked for and queued for parity";
+        nak_beyond: Sqns, "asked for before they were sent: stray or forged";
+        ncf_suppressed: Packets, "NAKs that got no confirmation because too many came at once";
+        nnaks: Packets, "null NAKs heard";
+        spmrs: Packets, "SPM requests heard";
+    }
+}

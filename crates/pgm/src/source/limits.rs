@@ -1,0 +1,75 @@
+//! How long messages and packets may be: it follows from the configuration and the address family.
+//!
+//! In: the parameters. Out: [`Limits`], fixed for the life of a source.
+
+use super::{SourceSetup, parity::Parity};
+use crate::Config;
+
+/// Sizes that follow from the configuration, in bytes except where a name says otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) tsdu: usize,
+    pub(super) fragment_tsdu: usize,
+    pub(super) apdu: usize,
+    pub(super) apdu_limit: &'static str,
+    pub(super) burst_bytes: usize,
+    pub(super) backlog_bytes: usize,
+    pub(super) backlog_sqns: u64,
+    pub(super) datagram_overhead: usize,
+}
+
+impl Limits {
+    pub(super) fn new(config: &Config, setup: &SourceSetup) -> Self {
+        let ip_header = if setup.nla.is_ipv4() { 20 } else { 40 };
+        let datagram_overhead = ip_header + UDP_HEADER;
+        let tpdu = config.mtu() - datagram_overhead;
+        let syn = if config.send_syn() { SYN_BYTES } else { 0 };
+        let parity = if config.fec_group() > 0 {
+            Parity::BYTES_MAX
+        } else {
+            0
+        };
+        let row = if config.pack() { ROW_BYTES } else { 0 };
+        let tsdu = tpdu - DATA_HEAD - (syn + row).max(parity);
+        let fragment_tsdu = tpdu - DATA_HEAD - (syn + row + FRAGMENT_BYTES).max(parity);
+        let (window, sqns) = (config.tx_window_bytes(), config.tx_window_sqns());
+        let pieces = |fragments: u32| {
+            let fragments = fragments.max(1) as usize;
+            fragments.saturating_mul(fragment_tsdu).max(tsdu)
+        };
+        let bounds = [
+            (config.apdu_bytes_max(), "apdu_bytes_max"),
+            (pieces(config.fragments_max()), "fragments_max"),
+            (pieces(sqns / 2), "tx_window_sqns"),
+            // Of a message of n bytes the ring takes n times tpdu / fragment_tsdu.
+            (window / 2 * fragment_tsdu / tpdu, "tx_window_bytes"),
+        ];
+        let mut apdu = bounds[0];
+        for bound in bounds {
+            if bound.0 < apdu.0 {
+                apdu = bound;
+            }
+        }
+        Self {
+            tsdu,
+            fragment_tsdu,
+            // In a row its length comes before it.
+            apdu: apdu.0.saturating_sub(row.min(4)),
+            apdu_limit: apdu.1,
+            burst_bytes: window / 4,
+            backlog_bytes: config.tx_backlog_bytes().min(window / 4),
+            backlog_sqns: u64::from(sqns / 4).max(1),
+            datagram_overhead,
+        }
+    }
+}
+
+const UDP_HEADER: usize = 8;
+/// Header and body of ODATA.
+pub(super) const DATA_HEAD: usize = wire::pgm::Data::HEAD_LEN;
+/// OPT_LENGTH and OPT_FRAGMENT.
+pub(super) const FRAGMENT_BYTES: usize = 20;
+/// OPT_LENGTH and our option that marks a row.
+pub(super) const ROW_BYTES: usize = 12;
+/// OPT_LENGTH and OPT_SYN.
+pub(super) const SYN_BYTES: usize = 8;

@@ -1,0 +1,131 @@
+//! The signals that ask a program to end: SIGINT and SIGTERM.
+//!
+//! ```text
+//!    none ---signal---> asked: the flag is set, the program ends by itself
+//!                         |  signal within the repeat time: the same request, nothing happens
+//!                         +- signal after it: the process exits at once
+//! ```
+//! One request often comes as several signals: `timeout` signals its child and then the child's
+//! group, and so do supervisors that signal a whole group. They are microseconds apart.
+//!
+//! The handler needs no thread, so that a program that must stay single-threaded (a user namespace
+//! is made by such a one only) can use it.
+
+use std::{
+    io, mem,
+    process::Child,
+    ptr,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use libc::c_int;
+
+use crate::{call::check, clock};
+
+/// What a signal does from then on.
+struct Request {
+    is_asked: Arc<AtomicBool>,
+    /// When the first signal came, in monotonic nanoseconds; 0 before it.
+    first_ns: AtomicU64,
+    repeat_ns: u64,
+    exit_code: c_int,
+}
+
+/// What one signal means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    First,
+    Repeat,
+    Second,
+}
+
+static REQUEST: OnceLock<Request> = OnceLock::new();
+
+/// Takes SIGINT and SIGTERM over. The first sets the flag that is returned; those that follow it
+/// within `repeat` are the same request; one that comes later ends the process with `exit_code`,
+/// without another word.
+///
+/// A blocking call that waits is ended by each of them as the kernel has it; others go on.
+/// A second call returns the flag of the first.
+///
+/// # Errors
+/// When the kernel refuses (it never has a reason to).
+pub fn watch_end_requests(repeat: Duration, exit_code: u8) -> io::Result<Arc<AtomicBool>> {
+    let request = REQUEST.get_or_init(|| Request {
+        is_asked: Arc::new(AtomicBool::new(false)),
+        first_ns: AtomicU64::new(0),
+        repeat_ns: u64::try_from(repeat.as_nanos()).unwrap_or(u64::MAX),
+        exit_code: exit_code.into(),
+    });
+    // SAFETY: a `sigaction` is integers, a set of bits and optional pointers: zeros are valid.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = take as extern "C" fn(c_int) as usize;
+    action.sa_flags = libc::SA_RESTART;
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: `action` is a live, whole `sigaction`; the old one is not asked for. The handler
+        // has the signature that goes with flags without SA_SIGINFO, and calls only what a signal
+        // handler may (see `take`).
+        check(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) })?;
+    }
+    Ok(Arc::clone(&request.is_asked))
+}
+
+/// Asks a child to end: SIGTERM.
+///
+/// # Errors
+/// When it has ended and was waited for already.
+pub fn request_end(child: &Child) -> io::Result<()> {
+    let id = c_int::try_from(child.id()).map_err(|_beyond| io::ErrorKind::InvalidInput)?;
+    // SAFETY: it takes two integers. The number is that of a child that is not waited for yet, or
+    // of none: `Child` waits once, and only by its owner's call.
+    check(unsafe { libc::kill(id, libc::SIGTERM) }).map(drop)
+}
+
+/// The handler. What it calls is safe within one: atomics, clock_gettime(2), _exit(2).
+extern "C" fn take(_signal: c_int) {
+    let Some(request) = REQUEST.get() else {
+        return;
+    };
+    match request.meaning(clock::monotonic().as_nanos()) {
+        Meaning::First => request.is_asked.store(true, Ordering::Relaxed),
+        Meaning::Repeat => {}
+        Meaning::Second => {
+            // SAFETY: it takes an integer, may be called in a handler, and never returns.
+            unsafe { libc::_exit(request.exit_code) }
+        }
+    }
+}
+
+impl Request {
+    fn meaning(&self, now_ns: u64) -> Meaning {
+        let (first, order) = (now_ns.max(1), Ordering::Relaxed);
+        match self.first_ns.compare_exchange(0, first, order, order) {
+            Ok(_) => Meaning::First,
+            Err(first) if now_ns.saturating_sub(first) < self.repeat_ns => Meaning::Repeat,
+            Err(_) => Meaning::Second,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_that_come_together_are_one_request() {
+        let request = Request {
+            is_asked: Arc::default(),
+            first_ns: AtomicU64::new(0),
+            repeat_ns: 500,
+            exit_code: 130,
+        };
+        let meanings = [7, 7, 8, 506, 507, 9_000].map(|now_ns| request.meaning(now_ns));
+        let (repeat, second) = (Meaning::Repeat, Meaning::Second);
+        let expected = [Meaning::First, repeat, repeat, repeat, second, second];
+        assert_eq!(meanings, expected);
+    }
+}

@@ -1,0 +1,300 @@
+//! Publishers and subscribers for asynchronous programs, of any runtime.
+//!
+//! Each session runs on a thread of its own, so that a busy executor delays no repair; the futures
+//! here wait for that thread and are woken by it. All of them are cancel-safe: one that is dropped
+//! before it is done has taken nothing and lost nothing.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use delivery::AudienceEvent;
+use driver::SessionEvent;
+use pgm::Status;
+
+use crate::{
+    Closed, Error, Publisher, PublisherThread, Received, ReceiverStatus, SendStatus, SessionInfo,
+    Snapshot, Subscriber, SubscriberThread,
+};
+
+/// A publisher whose calls are awaited.
+///
+/// ```no_run
+/// # async fn publish() -> Result<(), towline::Error> {
+/// use std::time::Duration;
+/// use towline::{AsyncPublisher, Publisher, SessionBuilder};
+/// let session = SessionBuilder::new("239.192.0.1@lo:7500".parse()?);
+/// let publisher = Publisher::builder(session).receivers(1).open()?;
+/// let mut publisher = AsyncPublisher::spawn(publisher, Duration::from_secs(10))?;
+/// publisher.send(b"hello, all").await?;
+/// let closed = publisher.close().await?;
+/// assert!(closed.is_complete());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Dropped without [`AsyncPublisher::close`], the session is broken off on its thread, without
+/// blocking, and receivers are told at once.
+pub struct AsyncPublisher {
+    thread: PublisherThread,
+}
+
+impl AsyncPublisher {
+    /// Moves `publisher` to a thread of its own. Its end waits at most `close_timeout`.
+    ///
+    /// # Errors
+    /// When the system gives no thread or descriptor.
+    pub fn spawn(publisher: Publisher, close_timeout: Duration) -> Result<Self, Error> {
+        let thread = PublisherThread::spawn(publisher, close_timeout)?;
+        Ok(Self { thread })
+    }
+
+    /// Hands a message over when there is room for it.
+    ///
+    /// # Errors
+    /// As [`PublisherThread::send`].
+    pub fn try_send(&mut self, message: &[u8]) -> Result<SendStatus, Error> {
+        self.thread.try_send(message)
+    }
+
+    /// Waits until [`AsyncPublisher::try_send`] has room, for hand-written futures: registers the
+    /// task to be woken.
+    ///
+    /// # Errors
+    /// What ended the session.
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.thread.poll_ready(cx)
+    }
+
+    /// Hands a message over, waiting while there is no room for it.
+    ///
+    /// # Errors
+    /// As [`PublisherThread::send`].
+    pub async fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        while self.try_send(message)? != SendStatus::Taken {
+            poll_fn(|cx| self.poll_ready(cx)).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every message that was handed over has left: as long as it takes, which may be
+    /// for ever while receivers that are expected do not come.
+    ///
+    /// # Errors
+    /// What ended the session.
+    pub async fn flush(&mut self) -> Result<(), Error> {
+        let asked = self.thread.ask_flush();
+        poll_fn(|cx| self.thread.poll_flushed(cx, asked)).await
+    }
+
+    /// The next event about a receiver; `None` when the session is over.
+    pub async fn next_event(&mut self) -> Option<AudienceEvent> {
+        poll_fn(|cx| self.thread.poll_event(cx)).await
+    }
+
+    /// The next event about a receiver, if there is one.
+    pub fn pop_event(&mut self) -> Option<AudienceEvent> {
+        self.thread.pop_event()
+    }
+
+    /// Adds every counter of the session, as it was a moment ago.
+    pub fn snapshot(&self, snapshot: &mut Snapshot) {
+        self.thread.snapshot(snapshot);
+    }
+
+    /// The receivers that report, as they were a moment ago.
+    #[must_use]
+    pub fn receivers(&self) -> Vec<ReceiverStatus> {
+        self.thread.receivers()
+    }
+
+    /// Sends everything and ends the session in good order.
+    ///
+    /// # Errors
+    /// What went wrong on the thread.
+    pub async fn close(mut self) -> Result<Closed, Error> {
+        self.thread.begin_close();
+        poll_fn(|cx| self.thread.poll_gone(cx)).await;
+        self.thread.join().unwrap_or(Err(Error::Closed))
+    }
+
+    /// Ends a session that had more to say: what was handed over is delivered as by
+    /// [`AsyncPublisher::close`], and then receivers are told that the session is broken off.
+    ///
+    /// # Errors
+    /// What went wrong on the thread.
+    pub async fn break_off(mut self) -> Result<Closed, Error> {
+        self.thread.begin_break_off();
+        poll_fn(|cx| self.thread.poll_gone(cx)).await;
+        self.thread.join().unwrap_or(Err(Error::Closed))
+    }
+}
+
+impl Drop for AsyncPublisher {
+    fn drop(&mut self) {
+        self.thread.abandon();
+    }
+}
+
+impl fmt::Debug for AsyncPublisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncPublisher").finish_non_exhaustive()
+    }
+}
+
+/// One message, owned.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Which sender's session.
+    pub session: u32,
+    /// Position of its last packet in that session.
+    pub sqn: u64,
+    /// The application's bytes.
+    pub data: Vec<u8>,
+}
+
+/// One thing a receiver's application is given, owned: a [`Received`] that can be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// A whole message.
+    Message(Message),
+    /// Something other than data, in its place between the messages.
+    Event(SessionEvent),
+}
+
+impl From<Received<'_>> for Incoming {
+    fn from(received: Received<'_>) -> Self {
+        match received {
+            Received::Message { session, sqn, data } => Self::Message(Message {
+                session,
+                sqn,
+                data: data.to_vec(),
+            }),
+            Received::Event(event) => Self::Event(event),
+        }
+    }
+}
+
+/// A subscriber whose messages are awaited: each in a loop of [`AsyncSubscriber::next`], or many at
+/// a time with [`AsyncSubscriber::ready`] and [`AsyncSubscriber::pop`]. With the feature `futures`
+/// it is a `Stream` of [`Incoming`].
+///
+/// Dropped without [`AsyncSubscriber::close`], it leaves on its thread and without blocking.
+pub struct AsyncSubscriber {
+    thread: SubscriberThread,
+    /// Why the session ended was told.
+    #[cfg(feature = "futures")]
+    is_over: bool,
+}
+
+impl AsyncSubscriber {
+    /// Moves `subscriber` to a thread of its own.
+    ///
+    /// # Errors
+    /// When the system gives no thread or descriptor.
+    pub fn spawn(subscriber: Subscriber) -> Result<Self, Error> {
+        let thread = SubscriberThread::spawn(subscriber)?;
+        Ok(Self {
+            thread,
+            #[cfg(feature = "futures")]
+            is_over: false,
+        })
+    }
+
+    /// The next message or event.
+    ///
+    /// # Errors
+    /// What ended the session.
+    pub async fn next(&mut self) -> Result<Received<'_>, Error> {
+        self.ready().await?;
+        self.pop().ok_or(Error::Closed)
+    }
+
+    /// Waits until [`AsyncSubscriber::pop`] has something to give.
+    ///
+    /// # Errors
+    /// What ended the session.
+    pub async fn ready(&mut self) -> Result<(), Error> {
+        self.thread.ready().await
+    }
+
+    /// As [`AsyncSubscriber::ready`], for hand-written futures: registers the task to be woken.
+    ///
+    /// # Errors
+    /// What ended the session.
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.thread.poll_ready(cx)
+    }
+
+    /// What [`AsyncSubscriber::ready`] waited for; `None` when it must be awaited again.
+    pub fn pop(&mut self) -> Option<Received<'_>> {
+        self.thread.pop()
+    }
+
+    /// Whose session a message or event belongs to, while the sender is there.
+    #[must_use]
+    pub fn session(&self, session: u32) -> Option<SessionInfo> {
+        self.thread.session(session)
+    }
+
+    /// Why nothing could be received a moment ago.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.thread.status()
+    }
+
+    /// Adds every counter of the session, as it was a moment ago.
+    pub fn snapshot(&self, snapshot: &mut Snapshot) {
+        self.thread.snapshot(snapshot);
+    }
+
+    /// Leaves every sender in good order: they are told, and no longer wait for this receiver.
+    ///
+    /// # Errors
+    /// What went wrong on the thread.
+    pub async fn close(mut self) -> Result<(), Error> {
+        self.thread.begin_close();
+        poll_fn(|cx| self.thread.poll_gone(cx)).await;
+        self.thread.finish()
+    }
+}
+
+impl Drop for AsyncSubscriber {
+    fn drop(&mut self) {
+        self.thread.begin_close();
+        self.thread.detach();
+    }
+}
+
+impl fmt::Debug for AsyncSubscriber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncSubscriber").finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "futures")]
+impl futures_core::Stream for AsyncSubscriber {
+    type Item = Result<Incoming, Error>;
+
+    /// The next message or event, copied. An error is the last item.
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Self::Item>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        match self.poll_ready(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(())) => Poll::Ready(self.pop().map(|next| Ok(next.into()))),
+            Poll::Ready(Err(error)) => {
+                self.is_over = true;
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Every set of counters that a session may publish.
+
+use base::{CounterInfo, CounterSet, DropCounters};
+use delivery::{
+    AudienceCounters, ObjectReceiverCounters, ReporterCounters, TransferReceiverCounters,
+    TransferSenderCounters,
+};
+use driver::DriverCounters;
+use net::{UdpCounters, intercept::InterceptCounters};
+use pgm::{ReceiverCounters, SourceCounters};
+
+/// The sets that a process may show, by name, in the order of the reference.
+#[must_use]
+pub fn declared() -> Vec<(&'static str, &'static [CounterInfo])> {
+    const fn of<S: CounterSet>() -> (&'static str, &'static [CounterInfo]) {
+        (S::NAME, S::DECLARED)
+    }
+    vec![
+        of::<SourceCounters>(),
+        of::<ReceiverCounters>(),
+        of::<AudienceCounters>(),
+        of::<ReporterCounters>(),
+        of::<TransferSenderCounters>(),
+        of::<TransferReceiverCounters>(),
+        of::<ObjectReceiverCounters>(),
+        of::<DriverCounters>(),
+        of::<UdpCounters>(),
+        of::<DropCounters>(),
+        of::<InterceptCounters>(),
+    ]
+}

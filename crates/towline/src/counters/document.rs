@@ -1,0 +1,89 @@
+//! The document that a process answers with: schema `towline.counters`, version 1.
+
+use serde::{Deserialize, Serialize};
+
+/// Every session of one process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProcessCounters {
+    /// Always [`ProcessCounters::SCHEMA`].
+    pub schema: String,
+    /// Grows with every change that an old reader would misread.
+    pub version: u32,
+    /// Process identifier.
+    pub pid: u32,
+    /// Its command line, for a person.
+    pub command: String,
+    /// Seconds since the process began to serve its counters.
+    pub uptime_s: f64,
+    /// The sessions, oldest first.
+    pub sessions: Vec<SessionCounters>,
+}
+
+/// One session and its counters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SessionCounters {
+    /// Number of the session within its process; never reused.
+    pub id: u64,
+    /// What this end is: `publisher`, `subscriber`, `sender`, `receiver`.
+    pub role: String,
+    /// What it is about, for a person: the group, and the TSI when there is one.
+    pub name: String,
+    /// Seconds since the counters were taken.
+    pub age_s: f64,
+    /// In the order of their declaration.
+    pub counters: Vec<CounterReading>,
+    /// Receivers that take part, of a sending session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receivers: Option<u32>,
+    /// Packets that a sending session has sent and its slowest receiver has not yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<u64>,
+}
+
+/// One counter's value and declaration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CounterReading {
+    /// The set it belongs to.
+    pub set: String,
+    /// Its name within the set.
+    pub name: String,
+    /// What one count stands for.
+    pub unit: String,
+    /// What it counts.
+    pub help: String,
+    /// The count.
+    pub value: u64,
+}
+
+impl ProcessCounters {
+    /// The name of the document's schema.
+    pub const SCHEMA: &'static str = "towline.counters";
+    /// The schema's version that this library writes and reads.
+    pub const VERSION: u32 = 1;
+}
+
+impl SessionCounters {
+    /// The value of the counter called `name`, plain or as `set.name`; plain names take the first
+    /// set that has one.
+    #[must_use]
+    pub fn value_of(&self, name: &str) -> Option<u64> {
+        self.counters
+            .iter()
+            .find(|counter| counter.is_called(name))
+            .map(|counter| counter.value)
+    }
+}
+
+impl CounterReading {
+    /// True when `name` is this counter's name, plain or as `set.name`.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        match name.split_once('.') {
+            Some((set, plain)) => self.set == set && self.name == plain,
+            None => self.name == name,
+        }
+    }
+}

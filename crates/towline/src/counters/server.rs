@@ -1,0 +1,239 @@
+//! The serving side: slots that sessions publish into, and the thread that answers.
+
+use std::{
+    fs, io,
+    io::Write as _,
+    net::SocketAddr,
+    os::unix::{
+        fs::PermissionsExt as _,
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use super::{CounterReading, MetricsServer, ProcessCounters, SessionCounters, directory};
+use crate::Snapshot;
+
+/// Serves the counters of this process until it is dropped.
+#[derive(Debug)]
+pub struct CounterServer {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl CounterServer {
+    /// Starts serving; `command` is what a reader sees as the process's name.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] while another server of this process serves; when the
+    /// socket cannot be made. The process does as well without it.
+    pub fn start(command: &str) -> io::Result<Self> {
+        Self::start_in(&directory::path()?, command)
+    }
+
+    /// Starts serving in a directory of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`CounterServer::start`].
+    pub(super) fn start_in(directory: &Path, command: &str) -> io::Result<Self> {
+        directory::create(directory)?;
+        let path = directory::socket(directory, std::process::id());
+        // Two that start at once must not both find nobody.
+        let _starting = lock(&STARTING);
+        // One that is left from a dead process of this number takes no connection.
+        if UnixStream::connect(&path).is_ok() {
+            let text = "this process serves its counters already: use that server's slots";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700))?;
+        let shared = Arc::new(Shared {
+            command: command.to_owned(),
+            started: Instant::now(),
+            is_over: AtomicBool::new(false),
+            slots: Mutex::default(),
+        });
+        let serving = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("counters".into())
+            .spawn(move || serving.serve(&listener))?;
+        Ok(Self {
+            shared,
+            path,
+            thread: Some(thread),
+        })
+    }
+
+    /// Answers `GET /metrics` over HTTP on `address` with these counters, as Prometheus reads them,
+    /// until the server that it gives is dropped. Whoever can reach the address can read them.
+    ///
+    /// # Errors
+    /// When the address is in use or not of this machine.
+    pub fn serve_metrics(&self, address: SocketAddr) -> io::Result<MetricsServer> {
+        let shared = Arc::clone(&self.shared);
+        MetricsServer::start(address, move || shared.document().prometheus())
+    }
+
+    /// A slot for one session; dropping it takes the session off the list.
+    #[must_use]
+    pub fn slot(&self, role: &str, name: &str) -> CounterSlot {
+        let mut slots = lock(&self.shared.slots);
+        let session = Arc::new(Session {
+            id: slots.next_id,
+            role: role.to_owned(),
+            name: Mutex::new(name.to_owned()),
+            snapshot: Mutex::default(),
+        });
+        slots.next_id += 1;
+        slots.sessions.retain(|weak| weak.strong_count() > 0);
+        slots.sessions.push(Arc::downgrade(&session));
+        CounterSlot { session }
+    }
+}
+
+/// Held while a server starts.
+static STARTING: Mutex<()> = Mutex::new(());
+
+impl Drop for CounterServer {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        // The thread sleeps in accept: a connection of our own wakes it.
+        let is_awake = UnixStream::connect(&self.path).is_ok();
+        if let (true, Some(thread)) = (is_awake, self.thread.take()) {
+            // A panic of the serving thread has been printed and harms nobody else.
+            drop(thread.join());
+        }
+        drop(fs::remove_file(&self.path));
+    }
+}
+
+/// Where one session publishes its counters.
+#[derive(Clone, Debug)]
+pub struct CounterSlot {
+    session: Arc<Session>,
+}
+
+impl CounterSlot {
+    /// Replaces the published counters by what `fill` adds; false, and `fill` is not called, while
+    /// a reader is copying. **Cost**: no allocation after the first time.
+    pub fn publish(&self, fill: impl FnOnce(&mut Snapshot)) -> bool {
+        let Ok(mut snapshot) = self.session.snapshot.try_lock() else {
+            return false;
+        };
+        snapshot.clear();
+        snapshot.taken = Some(Instant::now());
+        fill(&mut snapshot);
+        true
+    }
+
+    /// Changes what a reader sees as the session's name, when more is known about it.
+    pub fn rename(&self, name: &str) {
+        name.clone_into(&mut lock(&self.session.name));
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    command: String,
+    started: Instant,
+    is_over: AtomicBool,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    next_id: u64,
+    sessions: Vec<Weak<Session>>,
+}
+
+#[derive(Debug)]
+struct Session {
+    id: u64,
+    role: String,
+    name: Mutex<String>,
+    snapshot: Mutex<Snapshot>,
+}
+
+impl Shared {
+    fn serve(&self, listener: &UnixListener) {
+        for stream in listener.incoming() {
+            if self.is_over.load(Ordering::Acquire) {
+                return;
+            }
+            match stream {
+                // A reader that went away or does not read concerns only itself.
+                Ok(stream) => drop(self.answer(stream)),
+                // Out of descriptors, most likely: the process has worse troubles than this.
+                Err(_) => thread::sleep(ANSWER_TIME_MAX),
+            }
+        }
+    }
+
+    fn answer(&self, mut stream: UnixStream) -> io::Result<()> {
+        stream.set_write_timeout(Some(ANSWER_TIME_MAX))?;
+        let mut document = serde_json::to_vec(&self.document())?;
+        document.push(b'\n');
+        stream.write_all(&document)
+    }
+
+    fn document(&self) -> ProcessCounters {
+        let sessions: Vec<_> = lock(&self.slots)
+            .sessions
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        ProcessCounters {
+            schema: ProcessCounters::SCHEMA.to_owned(),
+            version: ProcessCounters::VERSION,
+            pid: std::process::id(),
+            command: self.command.clone(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            sessions: sessions.iter().map(|session| session.document()).collect(),
+        }
+    }
+}
+
+impl Session {
+    fn document(&self) -> SessionCounters {
+        let snapshot = lock(&self.snapshot);
+        let readings = snapshot
+            .values
+            .iter()
+            .map(|&(set, info, value)| CounterReading {
+                set: set.to_owned(),
+                name: info.name.to_owned(),
+                unit: info.unit.name().to_owned(),
+                help: info.help.to_owned(),
+                value,
+            });
+        SessionCounters {
+            id: self.id,
+            role: self.role.clone(),
+            name: lock(&self.name).clone(),
+            age_s: snapshot
+                .taken
+                .map_or(0.0, |taken| taken.elapsed().as_secs_f64()),
+            counters: readings.collect(),
+            receivers: snapshot.receivers,
+            behind: snapshot.behind,
+        }
+    }
+}
+
+/// What is behind these locks stays whole even when a thread panics while it holds one.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);

@@ -1,0 +1,158 @@
+//! A receiver's store that keeps files in memory.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsStr,
+    fmt,
+    os::unix::ffi::OsStrExt as _,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use delivery::{Manifest, RangeSet, Store, StoreEvent};
+use wire::object::ErrorCode;
+
+/// Where a receiver puts files that it keeps in memory: clones are the same place.
+///
+/// The files of a transfer appear together, when all of them are verified. Directories and links of
+/// a tree are not kept, the paths of its files are. Nothing is kept for a later attempt.
+///
+/// ```no_run
+/// # fn main() -> Result<(), towline::Error> {
+/// use towline::{FileReceiver, MemoryFiles, SessionBuilder, Target};
+/// let session = SessionBuilder::new("239.192.0.1@lo:7500".parse()?);
+/// let files = MemoryFiles::new(64 << 20);
+/// let target = Target::Memory(files.clone());
+/// let mut receiver = FileReceiver::builder(session, target).open()?;
+/// while receiver.turn()? {
+///     receiver.wait(None);
+/// }
+/// for file in files.take() {
+///     println!("{}: {} bytes", file.path.display(), file.content.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct MemoryFiles {
+    files: Arc<Mutex<Vec<MemoryFile>>>,
+    bytes_max: u64,
+}
+
+/// A file that arrived, whole and verified.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryFile {
+    /// Its path, as the sender gave it.
+    pub path: PathBuf,
+    /// Its bytes.
+    pub content: Vec<u8>,
+}
+
+impl MemoryFiles {
+    /// An empty place for transfers of at most `bytes_max` bytes each; longer ones are refused.
+    #[must_use]
+    pub fn new(bytes_max: u64) -> Self {
+        Self {
+            files: Arc::default(),
+            bytes_max,
+        }
+    }
+
+    /// Takes what has arrived so far.
+    #[must_use]
+    pub fn take(&self) -> Vec<MemoryFile> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<MemoryFile>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for MemoryFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryFiles")
+            .field("files", &self.lock().len())
+            .field("bytes_max", &self.bytes_max)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keeps the content of one transfer.
+pub(super) struct MemoryStore {
+    files: MemoryFiles,
+    staged: Option<(Arc<Manifest>, Vec<u8>)>,
+    events: VecDeque<StoreEvent>,
+}
+
+impl MemoryStore {
+    pub(super) const fn new(files: MemoryFiles) -> Self {
+        Self {
+            files,
+            staged: None,
+            events: VecDeque::new(),
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    fn prepare(&mut self, manifest: &Arc<Manifest>) {
+        let (bytes, bytes_max) = (manifest.content_bytes(), self.files.bytes_max);
+        let len = usize::try_from(bytes).ok().filter(|_| bytes <= bytes_max);
+        let Some(len) = len else {
+            let text = format!("cannot keep {bytes} bytes in memory: {bytes_max} are allowed");
+            let code = ErrorCode::Limit;
+            return self.events.push_back(StoreEvent::Failed { code, text });
+        };
+        self.staged = Some((Arc::clone(manifest), vec![0; len]));
+        let held = RangeSet::new(1);
+        self.events.push_back(StoreEvent::Prepared { held });
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        let Some((_, content)) = &mut self.staged else {
+            return false;
+        };
+        let start = usize::try_from(offset).expect("the content fits into memory");
+        content[start..start + bytes.len()].copy_from_slice(bytes);
+        true
+    }
+
+    fn seal(&mut self, slab: u32) -> bool {
+        let Some((manifest, content)) = &self.staged else {
+            return false;
+        };
+        let at = manifest.slab(slab);
+        let mut hasher = at.hasher();
+        let start = usize::try_from(at.start).expect("the content fits into memory");
+        hasher.update(&content[start..start + at.len as usize]);
+        let seal = hasher.finish();
+        self.events.push_back(StoreEvent::Sealed { slab, seal });
+        true
+    }
+
+    fn commit(&mut self) {
+        let Some((manifest, content)) = self.staged.take() else {
+            return;
+        };
+        let files = manifest.files().iter().map(|file| {
+            let start = usize::try_from(file.start).expect("the content fits into memory");
+            let size = usize::try_from(file.size).expect("the content fits into memory");
+            MemoryFile {
+                path: PathBuf::from(OsStr::from_bytes(manifest.path_of(file))),
+                content: content[start..start + size].to_vec(),
+            }
+        });
+        self.files.lock().extend(files);
+        self.events.push_back(StoreEvent::Committed);
+    }
+
+    fn abandon(&mut self) {
+        self.staged = None;
+    }
+
+    fn poll_event(&mut self) -> Option<StoreEvent> {
+        self.events.pop_front()
+    }
+}

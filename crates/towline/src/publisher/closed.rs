@@ -1,0 +1,53 @@
+//! How the session of a publisher has ended, and who has not got everything.
+
+use delivery::Audience;
+
+/// How a publisher's session has ended.
+///
+/// ```
+/// # fn report(closed: towline::Closed) {
+/// if !closed.is_complete() {
+///     println!("{} never came, without all of it: {:?}", closed.missing, closed.unconfirmed);
+/// }
+/// # }
+/// ```
+#[must_use = "receivers may lack something"]
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// Receivers that have been given everything.
+    pub confirmed: u32,
+    /// Receivers that were expected and never joined.
+    pub missing: u32,
+    /// Receivers that joined and had not been given everything when they left or the session ended.
+    pub unconfirmed: Vec<String>,
+    /// It was not broken off, and nobody was missing.
+    is_complete: bool,
+}
+
+impl Closed {
+    pub(super) fn new(is_complete: bool, audience: &Audience, end: u64) -> Self {
+        let mut closed = Self {
+            confirmed: 0,
+            missing: audience.missing(),
+            unconfirmed: Vec::new(),
+            is_complete,
+        };
+        for (name, is_confirmed) in audience.confirmations(end) {
+            if is_confirmed {
+                closed.confirmed += 1;
+            } else {
+                closed.unconfirmed.push(name.to_owned());
+            }
+        }
+        closed
+    }
+
+    /// True when the session ended in good order: everything was sent, every expected receiver
+    /// came, and all receivers present at the end have been given everything. Receivers that left
+    /// before do not count; [`Closed::unconfirmed`] names them.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+}

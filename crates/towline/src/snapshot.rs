@@ -1,0 +1,70 @@
+//! Counters of a session at one moment.
+
+use std::fmt;
+#[cfg(feature = "counters")]
+use std::time::Instant;
+
+use base::{CounterInfo, CounterSet};
+
+/// Counters at one moment.
+#[derive(Default)]
+pub struct Snapshot {
+    pub(crate) values: Vec<(&'static str, &'static CounterInfo, u64)>,
+    #[cfg(feature = "counters")]
+    pub(crate) taken: Option<Instant>,
+    pub(crate) receivers: Option<u32>,
+    pub(crate) behind: Option<u64>,
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("counters", &self.values.len())
+            .field("receivers", &self.receivers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Snapshot {
+    /// Says how many receivers a sending session has: not a count that grows, so no counter.
+    pub const fn set_receivers(&mut self, receivers: u32) {
+        self.receivers = Some(receivers);
+    }
+
+    /// Says how many packets the slowest receiver of a sending session is behind.
+    pub const fn set_behind(&mut self, packets: u64) {
+        self.behind = Some(packets);
+    }
+
+    /// Adds every counter of a set.
+    pub fn add<S: CounterSet>(&mut self, set: &S) {
+        set.for_each(&mut |name, info, value| self.values.push((name, info, value)));
+    }
+
+    /// Forgets everything and keeps the memory.
+    pub fn clear(&mut self) {
+        self.values.clear();
+        self.receivers = None;
+        self.behind = None;
+    }
+
+    /// Adds every counter of another snapshot.
+    pub fn append(&mut self, other: &Self) {
+        self.values.extend_from_slice(&other.values);
+        self.receivers = self.receivers.or(other.receivers);
+        self.behind = self.behind.or(other.behind);
+    }
+
+    /// The value of the counter `name` of the set `set`.
+    #[must_use]
+    pub fn value_of(&self, set: &str, name: &str) -> Option<u64> {
+        let mut all = self.iter();
+        let found = all.find(|(of, info, _)| *of == set && info.name == name);
+        found.map(|(_, _, value)| value)
+    }
+
+    /// Every counter that was added: its set's name, its declaration, its value.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &'static CounterInfo, u64)> {
+        self.values.iter().copied()
+    }
+}

@@ -1,0 +1,388 @@
+//! A subscriber on a thread of its own.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError},
+    },
+    task::{Context, Poll, Waker},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use pgm::Status;
+
+use super::{Posted, join, spawn};
+use crate::{Batch, Error, Received, SessionInfo, Snapshot, Subscriber, subscriber::Sessions};
+
+/// A subscriber on its own thread. [`SubscriberThread::recv`] blocks; asynchronous programs of
+/// any runtime await [`SubscriberThread::ready`] and then [`SubscriberThread::pop`].
+pub struct SubscriberThread {
+    batches: Receiver<Batch>,
+    spare: SyncSender<Batch>,
+    current: Batch,
+    sessions: Sessions,
+    shared: Arc<Shared>,
+    waker: net::Waker,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    is_stopped: AtomicBool,
+    task: Mutex<Option<Waker>>,
+    board: Mutex<Board>,
+}
+
+/// What the thread shows of its session, a few times a second.
+#[derive(Debug)]
+struct Board {
+    snapshot: Snapshot,
+    status: Status,
+}
+
+impl Default for Board {
+    fn default() -> Self {
+        Self {
+            snapshot: Snapshot::default(),
+            status: Status::NoSender,
+        }
+    }
+}
+
+impl Shared {
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_task(&self) {
+        let task = self
+            .task
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+}
+
+impl fmt::Debug for SubscriberThread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubscriberThread").finish_non_exhaustive()
+    }
+}
+
+impl SubscriberThread {
+    /// Moves `subscriber` to a thread of its own.
+    ///
+    /// # Errors
+    /// When the system gives no thread or descriptor.
+    pub fn spawn(subscriber: Subscriber) -> Result<Self, Error> {
+        let waker = subscriber.waker()?;
+        let (to_app, batches) = mpsc::sync_channel(QUEUE_BATCHES);
+        let (spare, from_app) = mpsc::sync_channel(QUEUE_BATCHES + 1);
+        let shared = Arc::new(Shared::default());
+        let worker = Worker {
+            subscriber,
+            line: Line {
+                to_app: Some(to_app),
+                shared: Arc::clone(&shared),
+            },
+            from_app,
+        };
+        let thread = spawn("subscriber", move || worker.run())?;
+        let current = Batch::default();
+        Ok(Self {
+            batches,
+            spare,
+            current,
+            sessions: Sessions::default(),
+            shared,
+            waker,
+            thread: Some(thread),
+        })
+    }
+
+    /// The next message or event, waiting at most `timeout`; `None` when that passed.
+    ///
+    /// # Errors
+    /// What ended the session.
+    pub fn recv(&mut self, timeout: Option<Duration>) -> Result<Option<Received<'_>>, Error> {
+        if self.current.is_empty() {
+            let next = match timeout {
+                Some(timeout) => self.batches.recv_timeout(timeout),
+                None => self
+                    .batches
+                    .recv()
+                    .map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match next {
+                Ok(batch) => self.replace(batch),
+                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.join()),
+            }
+        }
+        Ok(self.pop())
+    }
+
+    /// Waits, as a future, until [`SubscriberThread::pop`] has something to give.
+    ///
+    /// # Errors
+    /// What ended the session.
+    pub async fn ready(&mut self) -> Result<(), Error> {
+        std::future::poll_fn(|cx| self.poll_ready(cx)).await
+    }
+
+    /// What [`SubscriberThread::ready`] waited for; `None` when it must be awaited again.
+    pub fn pop(&mut self) -> Option<Received<'_>> {
+        let received = self.current.pop();
+        if let Some(Received::Event(event)) = received {
+            self.sessions.note(&event);
+        }
+        received
+    }
+
+    /// Whose session a message or event belongs to, while the sender is there.
+    #[must_use]
+    pub fn session(&self, session: u32) -> Option<SessionInfo> {
+        self.sessions.of(session)
+    }
+
+    /// Why nothing could be received a moment ago.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.board().status
+    }
+
+    /// Adds every counter of the session, as it was a moment ago.
+    pub fn snapshot(&self, snapshot: &mut Snapshot) {
+        snapshot.append(&self.shared.board().snapshot);
+    }
+
+    /// Leaves every sender in good order: they are told, and no longer wait for this receiver.
+    ///
+    /// **Blocks** for a second at most, while a sender does not take the last words.
+    ///
+    /// # Errors
+    /// What went wrong on the thread.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.begin_close();
+        self.finish()
+    }
+
+    /// Tells the thread to leave, without waiting for it.
+    pub(crate) fn begin_close(&mut self) {
+        self.shared.is_stopped.store(true, Ordering::Release);
+        self.wake_thread();
+    }
+
+    /// Waits for the thread's end.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        match self.thread.take() {
+            Some(thread) => thread.join().unwrap_or(Err(Error::Panicked)),
+            None => Err(Error::Closed),
+        }
+    }
+
+    /// Lets the thread end by itself.
+    pub(crate) fn detach(&mut self) {
+        self.thread = None;
+    }
+
+    /// Ready when the thread has nothing left to do but to end.
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Poll::Ready(is_on) = self.poll_batch(cx) {
+            if !is_on {
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    }
+
+    /// As [`SubscriberThread::ready`], for hand-written futures: registers the task to be woken.
+    ///
+    /// # Errors
+    /// What ended the session.
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if !self.current.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        match self.poll_batch(cx) {
+            Poll::Ready(true) => Poll::Ready(Ok(())),
+            Poll::Ready(false) => Poll::Ready(Err(self.join())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Ready with a batch; false when the thread has ended.
+    fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let task = cx.waker().clone();
+        let mut waiting = self
+            .shared
+            .task
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *waiting = Some(task);
+        drop(waiting);
+        match self.batches.try_recv() {
+            Ok(batch) => {
+                self.replace(batch);
+                Poll::Ready(true)
+            }
+            Err(TryRecvError::Empty) => Poll::Pending,
+            Err(TryRecvError::Disconnected) => Poll::Ready(false),
+        }
+    }
+
+    fn replace(&mut self, batch: Batch) {
+        let mut emptied = std::mem::replace(&mut self.current, batch);
+        emptied.clear();
+        // A thread that is gone needs no spare batch.
+        drop(self.spare.try_send(emptied));
+        self.wake_thread();
+    }
+
+    fn wake_thread(&self) {
+        self.waker.wake();
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+
+    fn join(&mut self) -> Error {
+        join(&mut self.thread)
+    }
+}
+
+impl Drop for SubscriberThread {
+    fn drop(&mut self) {
+        self.shared.is_stopped.store(true, Ordering::Release);
+        self.wake_thread();
+        if let Some(thread) = self.thread.take() {
+            // What went wrong was the caller's to ask for before.
+            drop(thread.join());
+        }
+    }
+}
+
+/// The subscriber's thread.
+struct Worker {
+    subscriber: Subscriber,
+    line: Line,
+    from_app: Receiver<Batch>,
+}
+
+/// The way to the application. However the thread ends, by a panic too, the queue closes first and
+/// the waiting task is woken then: it would sleep for ever otherwise.
+struct Line {
+    to_app: Option<SyncSender<Batch>>,
+    shared: Arc<Shared>,
+}
+
+impl Line {
+    fn send(&self, batch: Batch) -> Result<(), TrySendError<Batch>> {
+        let Some(to_app) = &self.to_app else {
+            return Err(TrySendError::Disconnected(batch));
+        };
+        to_app.try_send(batch)?;
+        self.shared.wake_task();
+        Ok(())
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.shared.is_stopped.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.to_app = None;
+        self.shared.wake_task();
+    }
+}
+
+impl Worker {
+    fn run(mut self) -> Result<(), Error> {
+        let result = self.serve();
+        // The reason the session ends for is worth more than trouble on the way out.
+        let closed = self.subscriber.close();
+        result.and(closed)
+    }
+
+    fn serve(&mut self) -> Result<(), Error> {
+        let mut batch = Batch::default();
+        let mut posted = Posted::default();
+        while !self.line.is_stopped() {
+            let turn = self.subscriber.turn(&mut batch)?;
+            if posted.is_due(&turn) {
+                self.post();
+            }
+            if !batch.is_empty() {
+                match self.line.send(batch) {
+                    Ok(()) => batch = self.from_app.try_recv().unwrap_or_default(),
+                    Err(TrySendError::Full(unsent)) => batch = unsent,
+                    Err(TrySendError::Disconnected(_)) => return Ok(()),
+                }
+            }
+            if driver::MessageSink::is_full(&batch) {
+                // The socket stays readable: wait for the application instead.
+                let due = self.subscriber.next_timeout();
+                let now = self.subscriber.now();
+                thread::park_timeout(due.map_or(FULL_WAIT, |due| due.since(now)).min(FULL_WAIT));
+            } else if turn.is_idle() {
+                let until = posted
+                    .due_after()
+                    .map(|after| self.subscriber.now() + after);
+                self.subscriber.wait(until);
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows how the session stands.
+    fn post(&self) {
+        let mut board = self.line.shared.board();
+        board.snapshot.clear();
+        self.subscriber.snapshot(&mut board.snapshot);
+        board.status = self.subscriber.status();
+    }
+}
+
+/// Batches that wait for the other side at most.
+const QUEUE_BATCHES: usize = 4;
+/// How long a thread whose application takes nothing sleeps at most.
+const FULL_WAIT: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_wakes_the_task_that_waits_for_it() {
+        struct Woken(mpsc::Sender<()>);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.send(()).expect("the test waits");
+            }
+        }
+        let (to_app, batches) = mpsc::sync_channel(1);
+        let (woken, wakes) = mpsc::channel();
+        let shared = Arc::new(Shared::default());
+        *shared.task.lock().expect("nobody panicked") = Some(Arc::new(Woken(woken)).into());
+        let line = Line {
+            to_app: Some(to_app),
+            shared,
+        };
+        let thread = thread::spawn(move || {
+            let _line = line;
+            std::panic::resume_unwind(Box::new("as a broken invariant would"));
+        });
+        wakes.recv().expect("it is woken");
+        let closed = batches.try_recv().expect_err("nothing was sent");
+        assert_eq!(closed, TryRecvError::Disconnected);
+        thread.join().expect_err("it panicked");
+    }
+}

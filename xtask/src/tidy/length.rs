@@ -1,0 +1,115 @@
+//! Rules about the length of files: production code is kept shorter than tests.
+//!
+//! A file is a test when it lies in a directory `tests`, is named `tests.rs`, or belongs to a
+//! module that its parent declares under `#[cfg(test)]`. Test modules inside a production file do
+//! not count towards its length.
+
+use super::{Finding, Source};
+
+/// Checks every file's length.
+pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
+    let test_modules: Vec<String> = sources.iter().flat_map(test_modules).collect();
+    for source in sources.iter().filter(|source| source.is_code()) {
+        let all = source.text.lines().count();
+        let (counted, end, what) = if is_test(&source.path, &test_modules) {
+            (all, TEST_LINES_END, "a file of tests")
+        } else {
+            let counted = production_lines(&source.text);
+            (counted, PRODUCTION_LINES_END, "a production file")
+        };
+        if counted >= end || all >= TEST_LINES_END {
+            let text = format!("{counted} lines ({all} with tests); {what} has fewer than {end}");
+            findings.push(Finding::new("file-length", &source.path, &text).sized(counted));
+        }
+    }
+}
+
+fn is_test(path: &str, test_modules: &[String]) -> bool {
+    let is_of = |module: &String| {
+        let rest = path.strip_prefix(module.as_str());
+        rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+    };
+    let is_named = path.contains("/tests/") || path.ends_with("/tests.rs");
+    is_named || test_modules.iter().any(is_of)
+}
+
+/// Paths, without `.rs`, of the modules that a file declares under `#[cfg(test)]`.
+fn test_modules(source: &Source) -> Vec<String> {
+    let Some(stem) = source.path.strip_suffix(".rs") else {
+        return Vec::new();
+    };
+    let folder = ["/lib", "/main", "/mod"]
+        .iter()
+        .find_map(|root| stem.strip_suffix(root))
+        .unwrap_or(stem);
+    let lines = source.text.lines();
+    let pairs = lines.clone().zip(lines.skip(1));
+    let declared = pairs.filter(|(first, _)| *first == CFG_TEST);
+    let names = declared.filter_map(|(_, line)| {
+        let (_, name) = line.strip_suffix(';')?.split_once("mod ")?;
+        Some(name)
+    });
+    names.map(|name| format!("{folder}/{name}")).collect()
+}
+
+/// Lines without the bodies of test modules.
+fn production_lines(text: &str) -> usize {
+    let mut count = 0;
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let begins = |next: &&str| next.contains("mod ") && next.ends_with('{');
+        if line == CFG_TEST && lines.peek().is_some_and(begins) {
+            lines.by_ref().find(|line| *line == "}");
+        } else {
+            count += 1;
+        }
+    }
+    count
+}
+
+const CFG_TEST: &str = "#[cfg(test)]";
+const PRODUCTION_LINES_END: usize = 701;
+const TEST_LINES_END: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(path: &str, text: &str) -> Source {
+        Source {
+            path: path.to_owned(),
+            byte_count: text.len(),
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn production_files_are_shorter_than_tests() {
+        let long = |lines: usize| "let x = 1;\n".repeat(lines);
+        let tested = format!(
+            "{}\n#[cfg(test)]\nmod tests {{\n{}}}\n",
+            long(690),
+            long(200)
+        );
+        let sources = [
+            source("a/src/lib.rs", "#[cfg(test)]\nmod scenes;\nmod plain;\n"),
+            source("a/src/scenes/one.rs", &long(900)),
+            source("a/src/scenes.rs", &long(900)),
+            source("a/tests/all.rs", &long(900)),
+            source("a/src/tested.rs", &tested),
+            source("a/src/full.rs", &long(700)),
+            source("a/src/plain.rs", &long(701)),
+            source("a/src/scenes_kept.rs", &long(900)),
+            source("a/tests/longer.rs", &long(1_000)),
+        ];
+        let mut findings = Vec::new();
+        check(&sources, &mut findings);
+        let paths: Vec<&str> = findings.iter().map(|found| found.path.as_str()).collect();
+        let expected = [
+            "a/src/plain.rs",
+            "a/src/scenes_kept.rs",
+            "a/tests/longer.rs",
+        ];
+        assert_eq!(paths, expected);
+    }
+}
