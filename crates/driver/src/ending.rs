@@ -12,7 +12,9 @@
 //!
 //! While a receiver that reports lacks something, or one that is expected is still to come, the
 //! source goes on to answer NAKs until the deadline, however short its linger is. Where receivers
-//! could report and nobody is heard, neither by reports nor by NAKs, it does not linger for long.
+//! could report and nobody was ever heard, neither by reports nor by NAKs, it does not linger for
+//! long. One NAK in the whole session is enough for the full linger: libpgm asks for what it still
+//! lacks every two seconds only.
 
 use base::{Instant, earliest};
 use delivery::Audience;
@@ -50,15 +52,12 @@ pub(crate) enum Ending {
         /// Somebody reported when the end began. Receivers say good-bye when they have seen the
         /// end: they count as those who confirm.
         has_reporters: bool,
-        /// What the source had counted of NAKs and the like when the end began.
-        heard: u64,
     },
     /// Everything is confirmed; the end is announced to those who did not hear of it.
     Announcing {
         deadline: Instant,
-        /// Until then when one who does not report is heard: when the source has counted more than
-        /// this.
-        heard_until: Option<(Instant, u64)>,
+        /// Until then once somebody who does not report has asked for a repair.
+        heard_until: Option<Instant>,
     },
     /// Receivers are told that the rest does not come.
     BreakingOff {
@@ -87,7 +86,6 @@ impl Ending {
                     end: source.lead(),
                     is_cut,
                     has_reporters: audience.receiver_count() > 0,
-                    heard: source.counters().upstream_handled,
                 };
                 if is_cut {
                     source.uncork();
@@ -109,7 +107,6 @@ impl Ending {
             end,
             is_cut,
             has_reporters,
-            heard,
         } = *self
         {
             let linger = source.config().linger();
@@ -125,7 +122,7 @@ impl Ending {
                 let (left, heard_until) = if has_reporters {
                     (CONFIRMED_LINGER, None)
                 } else if source.takes_reports() {
-                    (linger.min(UNHEARD_LINGER), Some((now + linger, heard)))
+                    (linger.min(UNHEARD_LINGER), Some(now + linger))
                 } else {
                     (linger, None)
                 };
@@ -148,10 +145,10 @@ impl Ending {
             }
         }
         if let Self::Announcing {
-            heard_until: Some((until, heard)),
+            heard_until: Some(until),
             ..
         } = *self
-            && source.counters().upstream_handled > heard
+            && source.counters().naks > 0
         {
             source.extend_linger(until);
         }

@@ -218,12 +218,12 @@ impl Endpoint for Publisher {
 
 #[cfg(test)]
 mod tests {
-    use base::PathId;
+    use base::{PathId, Socket};
     use delivery::AudienceConfig;
     use pgm::{Config, SourceSetup};
     use wire::{
         object::{Hello, Message, Pos},
-        pgm::{Gsi, Mark, Tsi},
+        pgm::{Addressing, Body, Gsi, Mark, Nak, Sqn, Tsi, emit},
     };
 
     use super::*;
@@ -406,6 +406,50 @@ mod tests {
         join(&mut publisher, s(20), LinkId(2), Some(sqn + 1));
         assert_eq!(publisher.audience().counters().refused, 0);
         assert!(publisher.is_confirmed());
+    }
+
+    /// How long the end takes of a session that takes reports and gets none, where the receivers
+    /// that are there ask for `sqns` before it.
+    fn end_without_reports(sqns: &[u32]) -> Duration {
+        let start = Instant::from_nanos(1_000_000_000);
+        let mark = Some(Mark {
+            control_port: 9,
+            ..Mark::new(Profile::Messages, SESSION)
+        });
+        let mut publisher = publisher_with(mark, start);
+        publisher.offer(b"message").unwrap();
+        send_all(&mut publisher, start);
+        for &sqn in sqns {
+            let body = Body::Nak(Nak {
+                sqn: Sqn(sqn),
+                source_nla: [10, 0, 0, 1].into(),
+                group_nla: [239, 1, 1, 1].into(),
+            });
+            let mut tpdu = Vec::new();
+            let to = Addressing::upstream(TSI, 7);
+            emit(&mut tpdu, &to, &body, &[], &[]);
+            let arrival = Arrival::from(([10, 0, 0, 2], 4000).into(), Socket::Upstream);
+            publisher.handle(start, &arrival, &tpdu, &mut ());
+        }
+        assert_eq!(publisher.source().counters().naks, sqns.len() as u64);
+        publisher.close(start, start + Duration::from_secs(60));
+        let mut now = start;
+        while publisher.ended().is_none() {
+            publisher.drain(now, &mut ());
+            publisher.handle_timeout(now, &mut ());
+            send_all(&mut publisher, now);
+            now = now + Duration::from_millis(10);
+        }
+        assert_eq!(publisher.ended(), Some(Ended::Confirmed));
+        now.since(start)
+    }
+
+    /// libpgm asks again after two seconds: half a second of silence says nothing about it.
+    #[test]
+    fn one_who_asked_for_repairs_and_does_not_report_gets_the_whole_linger() {
+        let linger = Config::default().linger();
+        assert!(end_without_reports(&[]) < linger / 2);
+        assert!(end_without_reports(&[100]) >= linger);
     }
 
     #[test]
