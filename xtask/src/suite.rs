@@ -4,6 +4,10 @@
 //! A test that cannot run here prints `skipped: why` and returns; it counts as skipped, and the
 //! reasons are listed. Tests marked `#[ignore]` count as skipped too. The whole output is kept in
 //! `target/test.log`. A build that fails, or a test program that dies, counts as one failure.
+//!
+//! Many tests stand on real time and on hosts that share this machine's processors. A few that
+//! fail are therefore run once more, alone. Those that pass then are named before the last line:
+//! each is a defect, of the test or of the program, that somebody has to look into.
 
 use std::{
     collections::BTreeMap,
@@ -42,6 +46,9 @@ pub(crate) fn run(args: &[String], checks: &[Step]) -> bool {
     for (reason, count) in &tally.reasons {
         println!("skipped: {reason} ({count} tests)");
     }
+    for name in &tally.unsteady {
+        println!("failed at first, passed when run once more: {name}");
+    }
     for name in &tally.failures {
         println!("failed: {name}");
     }
@@ -63,12 +70,32 @@ fn run_all(args: &[String], tally: &mut Tally) -> std::io::Result<bool> {
     if !args.is_empty() {
         return stream(args, tally, &mut log);
     }
-    let mut is_success = true;
-    for words in [&["--workspace"][..], PLANTED] {
-        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        is_success &= stream(&words, tally, &mut log)?;
+    let checks_failed = std::mem::take(&mut tally.failures);
+    let mut is_success = stream(&words(&["--workspace"]), tally, &mut log)?;
+    if !is_success && tally.is_worth_another_run(checks_failed.len()) {
+        is_success = run_once_more(tally, &mut log)?;
+    }
+    tally.failures.splice(..0, checks_failed);
+    is_success &= stream(&words(PLANTED), tally, &mut log)?;
+    Ok(is_success)
+}
+
+/// Runs the tests that failed once more, one at a time; true when all pass now.
+fn run_once_more(tally: &mut Tally, log: &mut File) -> std::io::Result<bool> {
+    println!("==> {} tests that failed, once more", tally.failures.len());
+    let mut args = words(&["--workspace", "--lib", "--bins", "--tests", "--"]);
+    args.extend(words(&["--test-threads=1", "--exact"]));
+    args.extend(tally.failures.iter().cloned());
+    let mut again = Tally::default();
+    let is_success = stream(&args, &mut again, log)?;
+    if is_success {
+        tally.passes_after_all(&again);
     }
     Ok(is_success)
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
 }
 
 /// Runs cargo, feeds each line to `tally` and prints what a reader wants to see of it.
@@ -107,6 +134,9 @@ const PLANTED: &[&str] = &[
     "--test=fair_repair",
 ];
 
+/// More failures than this are not chance.
+const UNSTEADY_MAX: usize = 5;
+
 /// Counts and the state of reading one `cargo test` output.
 #[derive(Debug, Default)]
 struct Tally {
@@ -115,6 +145,8 @@ struct Tally {
     skipped: u64,
     reasons: BTreeMap<String, u64>,
     failures: Vec<String>,
+    /// Tests that failed and passed when they were run once more.
+    unsteady: Vec<String>,
     section: Section,
     /// The test in the section being read has already been counted as skipped.
     has_skipped: bool,
@@ -123,7 +155,23 @@ struct Tally {
 }
 
 impl Tally {
-    /// Counts a check that is no test of cargo's.
+    /// True when no more tests failed than chance explains, and each is known by its name.
+    fn is_worth_another_run(&self, checks_failed: usize) -> bool {
+        let tests_failed = self.failed - checks_failed as u64;
+        self.failures.len() <= UNSTEADY_MAX && tests_failed == self.failures.len() as u64
+    }
+
+    /// Counts the tests that failed as passed, when all of them passed in the run `again`.
+    fn passes_after_all(&mut self, again: &Self) {
+        let count = self.failures.len() as u64;
+        if again.passed >= count && again.failed == 0 {
+            self.failed -= count;
+            self.passed += count;
+            self.unsteady.append(&mut self.failures);
+        }
+    }
+
+    /// Counts a check that cargo does not run as a test.
     fn check(&mut self, name: &str, outcome: StepOutcome) {
         match outcome {
             StepOutcome::Passed => self.passed += 1,
@@ -223,6 +271,35 @@ mod tests {
         assert_eq!((tally.passed, tally.failed, tally.skipped), (1, 1, 1));
         assert_eq!(tally.reasons.get("target: it is not there"), Some(&1));
         assert_eq!(tally.failures, ["clippy"]);
+    }
+
+    #[test]
+    fn a_test_that_passes_when_run_once_more_is_named_and_counts_as_passed() {
+        let first = "\
+test a ... ok
+test b ... FAILED
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+";
+        let counts = |tally: &Tally| (tally.passed, tally.failed, tally.unsteady.clone());
+        for (second, after) in [
+            ("ok. 1 passed; 0 failed", (2, 0, vec!["b".to_owned()])),
+            ("FAILED. 0 passed; 1 failed", (1, 1, vec![])),
+            ("ok. 0 passed; 0 failed", (1, 1, vec![])),
+        ] {
+            let (mut tally, mut again) = (Tally::default(), Tally::default());
+            first.lines().for_each(|line| _ = tally.line(line));
+            assert!(tally.is_worth_another_run(0));
+            again.result(second);
+            tally.passes_after_all(&again);
+            assert_eq!(counts(&tally), after);
+        }
+        // One test too many, and a failure without a name: a program that died.
+        let mut tally = Tally::default();
+        tally.failed = 1;
+        assert!(!tally.is_worth_another_run(0));
+        tally.failures = vec![String::new(); UNSTEADY_MAX + 1];
+        tally.failed = tally.failures.len() as u64;
+        assert!(!tally.is_worth_another_run(0));
     }
 
     #[test]
