@@ -294,8 +294,10 @@ test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
             assert_eq!(counts(&tally), after);
         }
         // One test too many, and a failure without a name: a program that died.
-        let mut tally = Tally::default();
-        tally.failed = 1;
+        let mut tally = Tally {
+            failed: 1,
+            ..Tally::default()
+        };
         assert!(!tally.is_worth_another_run(0));
         tally.failures = vec![String::new(); UNSTEADY_MAX + 1];
         tally.failed = tally.failures.len() as u64;

@@ -438,7 +438,7 @@ mod tests {
             publisher.drain(now, &mut ());
             publisher.handle_timeout(now, &mut ());
             send_all(&mut publisher, now);
-            now = now + Duration::from_millis(10);
+            now += Duration::from_millis(10);
         }
         assert_eq!(publisher.ended(), Some(Ended::Confirmed));
         now.since(start)
