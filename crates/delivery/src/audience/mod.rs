@@ -29,7 +29,7 @@ use wire::{
 use crate::parameters::{HISTORY_MAX, SILENCE_MAX, STALLED_AFTER};
 use crate::{
     LinkCommand, RateControl, RateLimit, SourceState, Steering,
-    control::{Hosts, Listener, Talks},
+    control::{Hosts, Listener},
     events::Events,
     feedback::{RoundTrip, interval_us, rate_report},
 };
@@ -135,16 +135,8 @@ impl Audience {
     /// [`LinkEvent::Data`].
     pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
         self.contract.tell_time(now);
-        match event {
-            LinkEvent::Accepted { peer } => self.accept(now, link, peer),
-            LinkEvent::Data => self.read(now, link, data),
-            LinkEvent::Writable => self.listener.links.writable(link),
-            LinkEvent::Closed => {
-                self.listener.forget(link);
-                self.remove(link, LeaveReason::Closed);
-            }
-            LinkEvent::Opened => {}
-        }
+        self.link_event(now, link, event, data);
+        self.check_at = earliest(self.check_at, self.listener.next_deadline());
     }
 
     /// Takes where the source stands, and gives what its receivers want of it. To be called once a
@@ -358,13 +350,6 @@ impl Audience {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.listener.links.is_idle()
-    }
-
-    fn accept(&mut self, now: Instant, link: LinkId, peer: SocketAddr) {
-        if let Err(reason) = self.listener.accept(now, link, peer, self.is_closed) {
-            return self.refused(peer, reason);
-        }
-        self.check_at = earliest(self.check_at, self.listener.next_deadline());
     }
 
     fn seat_of(&self, name: &str) -> Seat {
@@ -661,8 +646,15 @@ impl Hosts for Audience {
         self.remove(link, LeaveReason::Error { code, text });
     }
 
-    fn forged(&mut self, _now: Instant, link: LinkId) {
+    fn forged(&mut self) {
         self.counters.violations += 1;
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_closed
+    }
+
+    fn lost(&mut self, _now: Instant, link: LinkId) {
         self.remove(link, LeaveReason::Closed);
     }
 }

@@ -21,7 +21,7 @@
 
 use std::net::SocketAddr;
 
-use base::{Instant, LinkId};
+use base::{Instant, LinkEvent, LinkId};
 use wire::object::{Decoder, Hello, Message, Refusal};
 
 mod dial;
@@ -59,7 +59,7 @@ pub(crate) trait Talks {
 }
 
 /// A machine at the listening end: what it makes of what is said there.
-pub(crate) trait Hosts {
+pub(crate) trait Hosts: Talks {
     /// Its end of the conversation.
     fn listener(&mut self) -> &mut Listener;
 
@@ -78,8 +78,34 @@ pub(crate) trait Hosts {
     /// What is said on a link cannot be followed further.
     fn violation(&mut self, now: Instant, link: LinkId, text: &str);
 
-    /// Somebody else spoke on the link of one that was taken in; it is closed.
-    fn forged(&mut self, now: Instant, link: LinkId);
+    /// What came on the link of one that was taken in was not tagged with the key: another host
+    /// said it. To be counted; the link is lost.
+    fn forged(&mut self);
+
+    /// The link of one that was taken in is gone, without a word. It may come back.
+    fn lost(&mut self, now: Instant, link: LinkId);
+
+    /// True when nobody is taken in any more.
+    fn is_over(&self) -> bool;
+
+    /// Handles what happened on a link; `data` holds the bytes of [`LinkEvent::Data`].
+    fn link_event(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
+        match event {
+            LinkEvent::Accepted { peer } => {
+                let is_over = self.is_over();
+                if let Err(reason) = self.listener().accept(now, link, peer, is_over) {
+                    self.refused(peer, reason);
+                }
+            }
+            LinkEvent::Data => self.read(now, link, data),
+            LinkEvent::Writable => self.listener().links.writable(link),
+            LinkEvent::Closed => {
+                self.listener().forget(link);
+                self.lost(now, link);
+            }
+            LinkEvent::Opened => {}
+        }
+    }
 }
 
 impl<T: Hosts> Talks for T {
@@ -95,7 +121,10 @@ impl<T: Hosts> Talks for T {
             Word::Refused { peer, reason } => self.refused(peer, reason),
             Word::Said(message) => self.message(now, link, &message),
             Word::Violation(text) => self.violation(now, link, &text),
-            Word::Forged => self.forged(now, link),
+            Word::Forged => {
+                self.forged();
+                self.lost(now, link);
+            }
         }
         true
     }

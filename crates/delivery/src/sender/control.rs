@@ -16,7 +16,7 @@ use super::{
 use crate::parameters::SILENCE_MAX;
 use crate::{
     Content,
-    control::{Hosts, Listener, Talks},
+    control::{Hosts, Listener},
     feedback::interval_us,
 };
 
@@ -26,25 +26,7 @@ impl<C: Content> TransferSender<C> {
     pub fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
         self.clock.contract.tell_time(now);
         self.clock.now = now;
-        match event {
-            LinkEvent::Accepted { peer } => self.accept(now, link, peer),
-            LinkEvent::Data => self.read(now, link, data),
-            LinkEvent::Writable => self.listener.links.writable(link),
-            LinkEvent::Closed => {
-                self.listener.forget(link);
-                if let Some(slot) = self.by_link.remove(&link) {
-                    self.gone(now, slot);
-                }
-            }
-            LinkEvent::Opened => {}
-        }
-    }
-
-    fn accept(&mut self, now: Instant, link: LinkId, peer: SocketAddr) {
-        let is_over = self.is_finished();
-        if let Err(reason) = self.listener.accept(now, link, peer, is_over) {
-            self.refused(peer, reason);
-        }
+        self.link_event(now, link, event, data);
     }
 
     /// Finds the receiver's place: a new one, or its old one when it comes back.
@@ -415,10 +397,15 @@ impl<C: Content> Hosts for TransferSender<C> {
         self.listener.break_off(link, text);
     }
 
-    /// What came on the connection was not tagged with the key: whoever said it is not the one who
-    /// was taken in, and that one may come back.
-    fn forged(&mut self, now: Instant, link: LinkId) {
+    fn forged(&mut self) {
         self.counters.violations += 1;
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_finished()
+    }
+
+    fn lost(&mut self, now: Instant, link: LinkId) {
         if let Some(slot) = self.by_link.remove(&link) {
             self.gone(now, slot);
         }
