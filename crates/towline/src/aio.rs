@@ -118,7 +118,7 @@ impl AsyncPublisher {
     pub async fn close(mut self) -> Result<Closed, Error> {
         self.thread.begin_close();
         poll_fn(|cx| self.thread.poll_gone(cx)).await;
-        self.thread.join().unwrap_or(Err(Error::Closed))
+        self.thread.finish()
     }
 
     /// Ends a session that had more to say: what was handed over is delivered as by
@@ -129,7 +129,7 @@ impl AsyncPublisher {
     pub async fn break_off(mut self) -> Result<Closed, Error> {
         self.thread.begin_break_off();
         poll_fn(|cx| self.thread.poll_gone(cx)).await;
-        self.thread.join().unwrap_or(Err(Error::Closed))
+        self.thread.finish()
     }
 }
 

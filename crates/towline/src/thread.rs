@@ -33,12 +33,15 @@ pub(crate) fn spawn<T: Send + 'static>(
     thread.map_err(|error| net::SystemError::system("start", "a thread", &error).into())
 }
 
-fn join<T>(thread: &mut Option<JoinHandle<Result<T, Error>>>) -> Error {
-    match thread.take().map(JoinHandle::join) {
-        Some(Ok(Err(error))) => error,
-        Some(Err(_)) => Error::Panicked,
-        Some(Ok(Ok(_))) | None => Error::Closed,
-    }
+/// Waits for the end of a thread that was told to end.
+fn finish<T>(thread: &mut Option<JoinHandle<Result<T, Error>>>) -> Result<T, Error> {
+    let thread = thread.take().ok_or(Error::Closed)?;
+    thread.join().unwrap_or(Err(Error::Panicked))
+}
+
+/// What ended a thread that is gone.
+fn reason<T>(thread: &mut Option<JoinHandle<Result<T, Error>>>) -> Error {
+    finish(thread).err().unwrap_or(Error::Closed)
 }
 
 /// When a thread shows the application how its session stands: soon after something has happened,

@@ -12,7 +12,7 @@ use std::{
 use base::Instant;
 use delivery::AudienceEvent;
 
-use super::{Posted, join, spawn};
+use super::{Posted, finish, reason, spawn};
 use crate::{Closed, Error, Publisher, ReceiverStatus, SendStatus, Snapshot};
 
 /// A publisher on its own thread.
@@ -61,6 +61,19 @@ enum End {
     Drop,
 }
 
+/// What came of handing over a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pushed {
+    /// It is the only one there: the thread may be asleep.
+    First,
+    /// It stands behind others.
+    Behind,
+    /// There is no room for it.
+    Full,
+    /// There is no thread any more.
+    Gone,
+}
+
 /// Messages on their way to the publisher's thread.
 #[derive(Debug, Default)]
 struct Outgoing {
@@ -101,39 +114,39 @@ impl Outgoing {
     }
 }
 
+impl QueueState {
+    fn push(&mut self, message: &[u8]) -> Pushed {
+        if self.is_gone {
+            return Pushed::Gone;
+        }
+        if self.waiting.is_full() {
+            return Pushed::Full;
+        }
+        let was_empty = self.waiting.is_empty();
+        self.waiting.push(message);
+        if was_empty {
+            Pushed::First
+        } else {
+            Pushed::Behind
+        }
+    }
+}
+
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a message, waiting while there is no room. True when the queue was empty, so that the
-    /// thread may be asleep; `None` when there is no thread any more.
-    fn push(&self, message: &[u8]) -> Option<bool> {
+    /// Adds a message, waiting while there is no room.
+    fn push(&self, message: &[u8]) -> Pushed {
         let is_full = |state: &mut QueueState| state.waiting.is_full() && !state.is_gone;
-        let mut state = self
-            .changed
-            .wait_while(self.lock(), is_full)
-            .unwrap_or_else(PoisonError::into_inner);
-        if state.is_gone {
-            return None;
-        }
-        let was_empty = state.waiting.is_empty();
-        state.waiting.push(message);
-        Some(was_empty)
+        let state = self.changed.wait_while(self.lock(), is_full);
+        state.unwrap_or_else(PoisonError::into_inner).push(message)
     }
 
-    /// Adds a message if there is room. `Some(None)` when there is none, else as [`Queue::push`].
-    fn try_push(&self, message: &[u8]) -> Option<Option<bool>> {
-        let mut state = self.lock();
-        if state.is_gone {
-            return None;
-        }
-        if state.waiting.is_full() {
-            return Some(None);
-        }
-        let was_empty = state.waiting.is_empty();
-        state.waiting.push(message);
-        Some(Some(was_empty))
+    /// Adds a message if there is room.
+    fn try_push(&self, message: &[u8]) -> Pushed {
+        self.lock().push(message)
     }
 
     /// Tells whoever waits that something has changed.
@@ -248,12 +261,8 @@ impl PublisherThread {
     /// [`Error::TooLong`], after which the session goes on; or what ended the session.
     pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
         self.check_len(message)?;
-        match self.queue.push(message) {
-            Some(true) => self.waker.wake(),
-            Some(false) => {}
-            None => return Err(join(&mut self.thread)),
-        }
-        Ok(())
+        let pushed = self.queue.push(message);
+        self.handed_over(pushed).map(|_| ())
     }
 
     /// Hands a message over when there is room for it.
@@ -262,16 +271,18 @@ impl PublisherThread {
     /// As [`PublisherThread::send`].
     pub fn try_send(&mut self, message: &[u8]) -> Result<SendStatus, Error> {
         self.check_len(message)?;
-        match self.queue.try_push(message) {
-            Some(Some(was_empty)) => {
-                if was_empty {
-                    self.waker.wake();
-                }
-                Ok(SendStatus::Taken)
-            }
-            Some(None) => Ok(SendStatus::WouldBlock),
-            None => Err(join(&mut self.thread)),
+        let pushed = self.queue.try_push(message);
+        self.handed_over(pushed)
+    }
+
+    fn handed_over(&mut self, pushed: Pushed) -> Result<SendStatus, Error> {
+        match pushed {
+            Pushed::First => self.waker.wake(),
+            Pushed::Behind => {}
+            Pushed::Full => return Ok(SendStatus::WouldBlock),
+            Pushed::Gone => return Err(reason(&mut self.thread)),
         }
+        Ok(SendStatus::Taken)
     }
 
     fn check_len(&self, message: &[u8]) -> Result<(), Error> {
@@ -295,7 +306,7 @@ impl PublisherThread {
         if is_done {
             Ok(())
         } else {
-            Err(join(&mut self.thread))
+            Err(reason(&mut self.thread))
         }
     }
 
@@ -322,7 +333,7 @@ impl PublisherThread {
     /// What went wrong on the thread.
     pub fn close(mut self) -> Result<Closed, Error> {
         self.begin_close();
-        self.join().unwrap_or(Err(Error::Closed))
+        self.finish()
     }
 
     /// Ends a session that had more to say: what was handed over is delivered as by
@@ -332,7 +343,7 @@ impl PublisherThread {
     /// What went wrong on the thread.
     pub fn break_off(mut self) -> Result<Closed, Error> {
         self.begin_break_off();
-        self.join().unwrap_or(Err(Error::Closed))
+        self.finish()
     }
 
     /// Tells the thread to end the session, without waiting for it.
@@ -357,9 +368,8 @@ impl PublisherThread {
     }
 
     /// Waits for the thread, which was told to end.
-    pub(crate) fn join(&mut self) -> Option<Result<Closed, Error>> {
-        let thread = self.thread.take()?;
-        Some(thread.join().unwrap_or(Err(Error::Panicked)))
+    pub(crate) fn finish(&mut self) -> Result<Closed, Error> {
+        finish(&mut self.thread)
     }
 
     /// Asks for everything to be sent; gives the number of the request.
@@ -417,7 +427,7 @@ impl PublisherThread {
         match self.poll_state(cx, look) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(true) => Poll::Ready(Ok(())),
-            Poll::Ready(false) => Poll::Ready(Err(join(&mut self.thread))),
+            Poll::Ready(false) => Poll::Ready(Err(reason(&mut self.thread))),
         }
     }
 
@@ -441,7 +451,7 @@ impl Drop for PublisherThread {
     fn drop(&mut self) {
         self.end(End::Drop);
         // Who wants to know how it ends calls `close`.
-        drop(self.join());
+        drop(self.finish());
     }
 }
 
@@ -479,7 +489,7 @@ fn publish(
             }
         }
         if let (Some(end), Some(by)) = (end, deadline)
-            && let Some(closed) = finish(&mut publisher, end, by, current.is_empty())
+            && let Some(closed) = end_session(&mut publisher, end, by, current.is_empty())
         {
             break closed;
         }
@@ -500,7 +510,7 @@ fn publish(
 
 /// Ends the session as the application has asked; `None` while something that it handed over has
 /// found no room yet and may still do so.
-fn finish(
+fn end_session(
     publisher: &mut Publisher,
     end: End,
     deadline: Instant,
@@ -533,7 +543,7 @@ mod tests {
         let queue = Arc::new(Queue::default());
         assert_eq!(
             [&b"one"[..], b""].map(|message| queue.push(message)),
-            [Some(true), Some(false)]
+            [Pushed::First, Pushed::Behind]
         );
         let mut taken = Outgoing::default();
         queue.take(&mut taken);
@@ -542,7 +552,7 @@ mod tests {
         queue.take(&mut taken);
         assert!(taken.is_empty());
         drop(Farewell(Arc::clone(&queue)));
-        assert_eq!(queue.push(b"two"), None);
+        assert_eq!(queue.push(b"two"), Pushed::Gone);
     }
 
     #[test]
@@ -554,6 +564,6 @@ mod tests {
         let mut taken = Outgoing::default();
         queue.take(&mut taken);
         assert_eq!(taken.ends, [OUTGOING_BYTES_MAX]);
-        assert_eq!(application.join().expect("no panic"), Some(true));
+        assert_eq!(application.join().expect("no panic"), Pushed::First);
     }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use pgm::Status;
 
-use super::{Posted, join, spawn};
+use super::{Posted, finish, reason, spawn};
 use crate::{Batch, Error, Received, SessionInfo, Snapshot, Subscriber, subscriber::Sessions};
 
 /// A subscriber on its own thread. [`SubscriberThread::recv`] blocks; asynchronous programs of
@@ -57,12 +57,13 @@ impl Shared {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The task that waits for the thread, if one does.
+    fn task(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn wake_task(&self) {
-        let task = self
-            .task
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let task = self.task().take();
         if let Some(task) = task {
             task.wake();
         }
@@ -122,7 +123,7 @@ impl SubscriberThread {
             match next {
                 Ok(batch) => self.replace(batch),
                 Err(RecvTimeoutError::Timeout) => return Ok(None),
-                Err(RecvTimeoutError::Disconnected) => return Err(self.join()),
+                Err(RecvTimeoutError::Disconnected) => return Err(reason(&mut self.thread)),
             }
         }
         Ok(self.pop())
@@ -181,10 +182,7 @@ impl SubscriberThread {
 
     /// Waits for the thread's end.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
-        match self.thread.take() {
-            Some(thread) => thread.join().unwrap_or(Err(Error::Panicked)),
-            None => Err(Error::Closed),
-        }
+        finish(&mut self.thread)
     }
 
     /// Lets the thread end by itself.
@@ -212,21 +210,14 @@ impl SubscriberThread {
         }
         match self.poll_batch(cx) {
             Poll::Ready(true) => Poll::Ready(Ok(())),
-            Poll::Ready(false) => Poll::Ready(Err(self.join())),
+            Poll::Ready(false) => Poll::Ready(Err(reason(&mut self.thread))),
             Poll::Pending => Poll::Pending,
         }
     }
 
     /// Ready with a batch; false when the thread has ended.
     fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let task = cx.waker().clone();
-        let mut waiting = self
-            .shared
-            .task
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *waiting = Some(task);
-        drop(waiting);
+        *self.shared.task() = Some(cx.waker().clone());
         match self.batches.try_recv() {
             Ok(batch) => {
                 self.replace(batch);
@@ -251,20 +242,13 @@ impl SubscriberThread {
             thread.thread().unpark();
         }
     }
-
-    fn join(&mut self) -> Error {
-        join(&mut self.thread)
-    }
 }
 
 impl Drop for SubscriberThread {
     fn drop(&mut self) {
-        self.shared.is_stopped.store(true, Ordering::Release);
-        self.wake_thread();
-        if let Some(thread) = self.thread.take() {
-            // What went wrong was the caller's to ask for before.
-            drop(thread.join());
-        }
+        self.begin_close();
+        // Who wants to know how it ends calls `close`.
+        drop(self.finish());
     }
 }
 
