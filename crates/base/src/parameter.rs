@@ -117,6 +117,19 @@ macro_rules! parameters {
     };
 }
 
+/// The range of a kind whose values are in order.
+macro_rules! ordered {
+    () => {
+        fn is_within(self, low: Self, high: Self) -> bool {
+            (low..=high).contains(&self)
+        }
+
+        fn range(low: Self, high: Self) -> String {
+            format!("{}..{}", low.print(), high.print())
+        }
+    };
+}
+
 impl Value for Duration {
     type Bound = Self;
     const FORM: &'static str = DURATION_FORM;
@@ -129,13 +142,7 @@ impl Value for Duration {
         quantity::duration_text(self)
     }
 
-    fn is_within(self, low: Self, high: Self) -> bool {
-        (low..=high).contains(&self)
-    }
-
-    fn range(low: Self, high: Self) -> String {
-        format!("{}..{}", low.print(), high.print())
-    }
+    ordered!();
 }
 
 impl Value for usize {
@@ -150,13 +157,7 @@ impl Value for usize {
         quantity::size_text(self as u64)
     }
 
-    fn is_within(self, low: Self, high: Self) -> bool {
-        (low..=high).contains(&self)
-    }
-
-    fn range(low: Self, high: Self) -> String {
-        format!("{}..{}", low.print(), high.print())
-    }
+    ordered!();
 }
 
 impl Value for u64 {
@@ -171,13 +172,7 @@ impl Value for u64 {
         quantity::byte_rate_text(self)
     }
 
-    fn is_within(self, low: Self, high: Self) -> bool {
-        (low..=high).contains(&self)
-    }
-
-    fn range(low: Self, high: Self) -> String {
-        format!("{}..{}", low.print(), high.print())
-    }
+    ordered!();
 }
 
 impl Value for u32 {
@@ -193,13 +188,7 @@ impl Value for u32 {
         self.to_string()
     }
 
-    fn is_within(self, low: Self, high: Self) -> bool {
-        (low..=high).contains(&self)
-    }
-
-    fn range(low: Self, high: Self) -> String {
-        format!("{low}..{high}")
-    }
+    ordered!();
 }
 
 impl Value for bool {

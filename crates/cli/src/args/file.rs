@@ -7,7 +7,6 @@
 //! once: it may be a pipe.
 
 use std::{
-    collections::BTreeSet,
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
@@ -92,11 +91,11 @@ fn added(
     let is_given =
         |arg: &&Arg| given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
     let on_line: Vec<&Arg> = command.get_arguments().filter(is_given).collect();
-    let blocked: BTreeSet<&str> = on_line
-        .iter()
-        .flat_map(|arg| command.get_arg_conflicts_with(arg))
-        .map(|arg| arg.get_id().as_str())
-        .collect();
+    // Either of two may be the one that names the other.
+    let excludes = |one: &Arg, other: &Arg| {
+        let named = command.get_arg_conflicts_with(one);
+        named.iter().any(|arg| arg.get_id() == other.get_id())
+    };
     let mut words = Vec::new();
     for (key, value) in table {
         let name = key.replace('-', "_");
@@ -112,11 +111,10 @@ fn added(
             }
             return Err(format!("{}: unknown setting {key:?}", path.display()));
         };
-        let conflicts = command.get_arg_conflicts_with(arg);
-        let is_opposed = conflicts
+        let is_opposed = on_line
             .iter()
-            .any(|other| on_line.iter().any(|arg| arg.get_id() == other.get_id()));
-        if is_given(&arg) || is_opposed || blocked.contains(arg.get_id().as_str()) {
+            .any(|other| excludes(arg, other) || excludes(other, arg));
+        if is_given(&arg) || is_opposed {
             continue;
         }
         let texts = words_of(arg, value).ok_or_else(|| {

@@ -15,10 +15,7 @@ pub(super) fn run(args: &DocsArgs, output: &Output) -> Result<Verdict, Failure> 
     let schemas = args.directory.join(SCHEMAS);
     fs::create_dir_all(&schemas)
         .map_err(|error| Failure::environment(&format!("making {}", schemas.display()), &error))?;
-    let pages = PAGES
-        .iter()
-        .map(|(name, page)| ((*name).to_owned(), page()));
-    for (name, text) in pages.chain(schema_files()) {
+    for (name, text) in files() {
         let path = args.directory.join(name);
         fs::write(&path, text).map_err(|error| {
             Failure::environment(&format!("writing {}", path.display()), &error)
@@ -31,7 +28,14 @@ pub(super) fn run(args: &DocsArgs, output: &Output) -> Result<Verdict, Failure> 
 /// The directory of the schemas, beside the pages.
 const SCHEMAS: &str = "schema";
 
-/// The schemas of JSON documents: the name of each file and its text.
+/// Every generated file: its name and its text.
+fn files() -> impl Iterator<Item = (String, String)> {
+    let pages = PAGES.iter();
+    let pages = pages.map(|(name, page)| ((*name).to_owned(), page()));
+    pages.chain(schema_files())
+}
+
+/// The schemas of JSON documents.
 fn schema_files() -> impl Iterator<Item = (String, String)> {
     schemas().into_iter().map(|Described { name, schema }| {
         let text = serde_json::to_string_pretty(&schema).expect("plain data written to memory");
@@ -199,10 +203,7 @@ mod tests {
     #[test]
     fn the_committed_reference_is_what_the_declarations_say() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference");
-        let pages = PAGES
-            .iter()
-            .map(|(name, page)| ((*name).to_owned(), page()));
-        for (name, text) in pages.chain(schema_files()) {
+        for (name, text) in files() {
             let committed = fs::read_to_string(directory.join(&name)).unwrap_or_default();
             assert!(
                 committed == text,

@@ -55,8 +55,9 @@ fn as_line<W: Write>(
     output.flush()
 }
 
-#[derive(Serialize)]
-struct Envelope<'a, T> {
+/// A document with what it is and which version of it.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Envelope<'a, T> {
     schema: &'a str,
     version: u32,
     #[serde(flatten)]

@@ -2,7 +2,6 @@
 //! written: what a field means is its comment.
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
-
 use serde_json::Value;
 
 use super::{
@@ -10,7 +9,8 @@ use super::{
     InterfacesReport, InterruptedDemo, LeftoversReport, LoadRecvReport, LoadSendReport, MtuReport,
     PublishReport, ReachDocument, RecvReport, ReplayReport, RttReflectReport, RttReport,
     SendReport, ServeReport, StatReport, StatsReport, StatsSweepReport, SubscribeReport, TopReport,
-    UdpReport, UdpServeReport, json::MessageLine,
+    UdpReport, UdpServeReport,
+    json::{Envelope, MessageLine},
 };
 
 /// A kind of document.
@@ -65,7 +65,9 @@ fn of<D: Document + JsonSchema>() -> Described {
 
 fn schema<T: JsonSchema>(name: &'static str, version: u32) -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize();
-    let mut schema = settings.into_generator().into_root_schema_for::<Whole<T>>();
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<Envelope<'_, T>>();
     schema.insert("title".to_owned(), name.into());
     let meaning = T::json_schema(&mut schemars::SchemaGenerator::default());
     if let Some(meaning) = meaning.get("description") {
@@ -98,17 +100,4 @@ fn inline(schema: &mut Schema) {
             (own, part) => panic!("{name}: {own:?} and {part:?} are no object or list"),
         }
     }
-}
-
-/// A document as it is written, with its schema's name and version in front.
-#[derive(JsonSchema)]
-#[expect(
-    dead_code,
-    reason = "the form of a document; nobody makes one of these"
-)]
-struct Whole<T> {
-    schema: String,
-    version: u32,
-    #[serde(flatten)]
-    body: T,
 }
