@@ -85,7 +85,7 @@ struct Request {
     sizes: Vec<usize>,
     soak_seconds: Option<u64>,
     is_halt_poll: bool,
-    /// Draw the page of committed results, and measure nothing.
+    /// Draw the book's page of figures from the results in the repository, and measure nothing.
     is_page: bool,
     /// An older program of ours, to compare with.
     before: Option<PathBuf>,

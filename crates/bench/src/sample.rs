@@ -79,7 +79,7 @@ impl Series {
         &self.samples
     }
 
-    /// Median of the most memory that was resident, in MiB.
+    /// Median over the runs of the peak resident memory, in MiB.
     pub(crate) fn peak_mib(&self) -> f64 {
         spread(self.samples.iter().map(|sample| sample.peak_kib as f64))[1] / 1024.0
     }

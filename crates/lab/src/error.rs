@@ -63,7 +63,7 @@ impl LabError {
         }
     }
 
-    /// Names the switch that forbids the step, as far as this machine shows it.
+    /// Names the kernel setting (sysctl) that forbids the step, where it can be read.
     pub(crate) fn refused(refusal: Refusal) -> Self {
         Self::NotPermitted {
             missing: refusal.to_string(),
@@ -75,7 +75,7 @@ impl LabError {
     }
 }
 
-/// The first switch that is known to forbid the step; `sysctl` reads one, none when absent.
+/// The first setting that is known to forbid the step; `sysctl` reads one, none when absent.
 fn remedy(step: Step, sysctl: &dyn Fn(&str) -> Option<i64>) -> String {
     if step == Step::Start {
         return "free processes or memory, then try again".to_owned();

@@ -166,7 +166,7 @@ impl Ledger {
     pub fn admit(&mut self, publication: usize, who: &str) {
         let of = &self.publications[publication];
         if !self.is_wanted(of, who) {
-            let text = format!("{}: took in {who}, which has not its key", of.name);
+            let text = format!("{}: admitted {who}, which does not hold its key", of.name);
             self.fail(text);
         }
     }

@@ -444,11 +444,11 @@ pub struct CheckPlan {
     pub all_ended: bool,
     /// How the end of every session of messages comes out.
     pub ended: Option<EndedPlan>,
-    /// Sessions that receivers were told had been broken off, all receivers together.
+    /// How often a receiver was told that a session was broken off, over all receivers.
     pub broken_off: Option<u64>,
     /// Packets lost somewhere, so that the scenario shows what it is meant to show.
     pub some_lost: bool,
-    /// Sessions that receivers were told they had been dropped from, all receivers together.
+    /// How often a receiver was told that a session had dropped it, over all receivers.
     pub dropped: Option<u64>,
     /// NAKs on the wire per lost packet, in hundredths.
     pub naks_per_lost_percent_max: Option<u64>,

@@ -29,7 +29,8 @@ pub struct PublisherBuilder {
 }
 
 impl PublisherBuilder {
-    /// A publisher on `session` with every default: slow receivers hold it back, none is expected.
+    /// A publisher on `session` with every default: a slow receiver holds the others back, and no
+    /// receiver is waited for.
     #[must_use]
     pub const fn new(session: SessionBuilder) -> Self {
         Self {
@@ -333,8 +334,9 @@ impl Publisher {
     /// within `timeout` is broken off, and receivers are told.
     ///
     /// **Blocks** at most for `timeout`, and for a second more to break off at a low rate. Where
-    /// nobody reports, the end is announced for the parameter `linger` when somebody asks for
-    /// repairs, else for half a second; without reports always for `linger`.
+    /// receivers can report and none does, the end is announced for the parameter `linger` if one
+    /// ever sent a NAK, else for half a second. A session that takes no reports announces it for
+    /// `linger`.
     ///
     /// # Errors
     /// Sockets beyond use.

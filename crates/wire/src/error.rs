@@ -108,7 +108,7 @@ impl fmt::Display for ParseError {
             }
             Fault::OptionOrder(kind) => write!(
                 f,
-                "option {kind:#04x} where OPT_LENGTH must come first and only once"
+                "option {kind:#04x} is misplaced: OPT_LENGTH is the first option and comes once"
             ),
             Fault::OptionEnd => write!(f, "the END bit is not on the last option"),
             Fault::TooManyOptions => write!(f, "more than {needed} options"),

@@ -89,7 +89,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The table of a comparison, whose runs are kept.
+/// Writes the runs of a comparison to the results, and gives its table.
 fn keep(
     title: &str,
     unit: &str,

@@ -45,8 +45,8 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
 /// The parts that can be asked for by name.
 pub(crate) const PARTS: [&str; 4] = ["rtt-sockperf", "rtt-pgm", "rtt-pacing", "rtt-maps"];
 
-/// sockperf prints half a round trip unless told otherwise; it is told. At a rate the thread that
-/// sends always spins, which keeps its processor awake, and another receives. The nearest setting
+/// sockperf prints half a round trip by default; it is told to print whole ones. At a fixed rate
+/// its sending thread always spins, which keeps its processor awake, and a second thread receives. The nearest setting
 /// of Towline is a client that spins and a server that blocks; its one thread also spins for
 /// answers, while sockperf's other thread is woken for each. When all spin, sockperf's three
 /// threads share two processors, and the scheduler's slices are what it measures.

@@ -173,7 +173,12 @@ impl Tap {
             None => socket.begin_fanout(Fanout::Hash),
         };
         let name = &self.interface[0].name;
-        joined.map_err(|cause| CaptureError::os(format!("share the packets of {name}"), cause))
+        joined.map_err(|cause| {
+            CaptureError::os(
+                format!("share the packets of {name} among the threads of this capture"),
+                cause,
+            )
+        })
     }
 
     /// Lets packets in, once all sources that share them are open.

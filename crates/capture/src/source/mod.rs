@@ -70,7 +70,8 @@ pub trait Source: fmt::Debug + Send {
         Ok(false)
     }
 
-    /// Readable when there may be packets; none for a source that always has some until its end.
+    /// A descriptor that is readable when there may be packets; `None` for a source that has
+    /// packets at any time until it ends.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -9,9 +9,10 @@ use super::duration;
 /// Find the largest packet that reaches a host, or the receivers of a group, unfragmented.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It needs no privileges. A reflector (`towline rtt reflect`) at the host proves both directions; the
-report says when answers come back in fragments. Without one, name a port where no program listens:
-the host's \"port unreachable\" is the answer. Exit code 1: larger packets vanish without an ICMP
+It needs no privileges. With a reflector (`towline rtt reflect`) at the host, the size is proved in
+both directions, and the report says when answers come back in fragments. Without one, only the way
+there is proved: name a port where no program listens, for the host's \"port unreachable\" is the
+answer. Exit code 1: larger packets vanish without an ICMP
 message (a black hole), or a router names a wrong MTU.
 
 Examples:

@@ -160,8 +160,8 @@ fn speed(text: &str) -> Result<f64, String> {
 }
 
 const REPLAY_HELP: &str = "\
-Deadlines count from the first packet, so that errors do not add up. The report compares the gaps
-between packets with the intended ones, measured when each system call returned.
+Each packet's time counts from the first packet, so that lateness does not add up. The report
+compares intended gaps between packets with actual ones, taken when each system call returned.
 
 Examples:
   towline replay pcapng:trace.pcapng -o ring:eth0

@@ -72,7 +72,8 @@ pub(crate) struct RttRunArgs {
     /// Host where `towline rtt reflect` runs, or its group; port 7700 unless given
     #[arg(value_name = "HOST[:PORT]")]
     pub(crate) target: String,
-    /// What carries the messages; PGM needs a group, and the one after it for answers
+    /// What carries the messages; PGM needs a group, and takes the next
+    /// group address for answers (239.1.1.2 after 239.1.1.1)
     #[arg(long, value_enum, value_name = "PROTOCOL", default_value = "udp")]
     pub(crate) over: OverArg,
     /// Messages each second; several make a sweep: 10k,20k,40k

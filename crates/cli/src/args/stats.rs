@@ -62,7 +62,7 @@ const STATS_HELP: &str = "\
 Bytes are those of frames, without check sequence; percentages are shares of the bytes. Frames
 longer than the MTU are several packets in one piece; --segment counts what a wire would carry.
 
-xdp:IF takes what arrives away from the host: see `towline capture --help`.
+xdp:IF keeps arriving packets from the host's other programs: see `towline capture --help`.
 
 A sweep sends over a virtual cable for 2 s (or --for) at each size. It shows the share of packets
 that were lost, and the machine's processor time for each packet, less the cost of sending alone.

@@ -26,8 +26,8 @@ pub(crate) struct SendArgs {
     /// Print the checksums of all files, as b3sum does; with --dry-run, without sending them
     #[arg(long)]
     pub(crate) hash: bool,
-    /// Wait for this many receivers, the first to join; others are guests [default: all that join,
-    /// beginning when nobody new has joined for 300 ms]
+    /// Wait for this many receivers, the first to join; others are guests [default: all that join;
+    /// sending begins once no new one has joined for 300 ms]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) receivers: Option<u32>,
     /// Wait for the receivers with these names (recv --name), separated by commas; others are

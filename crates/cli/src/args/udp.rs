@@ -13,7 +13,7 @@ use super::{bytes, count, duration, mirror, rtt};
 pub(crate) enum UdpCommand {
     /// Serve the sweeps of other hosts: receive, send and count
     Serve(UdpServeArgs),
-    /// Find the highest rate without loss, for each size of datagram
+    /// Find the highest rate at which at most --loss-max is lost, for each size of datagram
     Run(Box<UdpRunArgs>),
     /// Draw results of `udp run --json` again
     Plot(UdpPlotArgs),

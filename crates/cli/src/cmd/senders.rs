@@ -70,7 +70,8 @@ impl Senders {
                 let name = self.name(session);
                 self.say(format!(
                     "warning: sender {name} has a receiver of this name already; if that one is \
-                     dead it will be let go within 7 s, if it lives give this one another --name"
+                     dead, the sender lets go of it within 7 s; if it lives, give this one \
+                     another --name"
                 ));
                 return;
             }

@@ -189,7 +189,7 @@ impl Audience {
             }
             self.history.push_back((now, lead));
         }
-        // By successor, because a check may remove its receiver.
+        // One after the other by key, because a check may remove the receiver it looks at.
         let mut after = Bound::Unbounded;
         while let Some((&link, _)) = self.tracked.range((after, Bound::Unbounded)).next() {
             after = Bound::Excluded(link);

@@ -140,7 +140,7 @@ pub(super) struct TurnedAway(VecDeque<Known>);
 #[derive(Clone, Copy, Debug)]
 struct Known {
     sender: Sender,
-    /// It is not dialled again. Otherwise only the event is not repeated.
+    /// True: the sender is not dialled again. False: it may be, and only the event is not repeated.
     is_barred: bool,
 }
 

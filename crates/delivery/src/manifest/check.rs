@@ -118,10 +118,10 @@ pub enum PathFault {
     #[error("only files have a size")]
     Size,
     /// Something that is not a link has a target, or a link has none.
-    #[error("only links have a target, and each has one")]
+    #[error("a symbolic link has no target, or something else has one")]
     Target,
     /// The link leads out of the tree.
-    #[error("the link leads out of the tree")]
+    #[error("the symbolic link leads out of the tree")]
     LinkOut,
 }
 

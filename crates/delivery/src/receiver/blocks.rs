@@ -210,7 +210,7 @@ impl<S: Store> TransferReceiver<S> {
         let file = &manifest.files()[manifest.slab(slab).file as usize];
         let path = manifest.path_of(file).escape_ascii().to_string();
         if u32::from(times) >= self.config.slab_attempts_max {
-            let text = format!("{path}: the content came out wrong {times} times");
+            let text = format!("{path}: the hash of a slab was wrong {times} times");
             return self.fail(now, ErrorCode::HashMismatch, &text);
         }
         self.events

@@ -91,7 +91,7 @@ pub(super) struct Contents {
     good: u32,
     /// Whole slabs that the store was too busy to hash.
     unasked: Vec<u32>,
-    /// Slabs asked of the store and not answered.
+    /// How many slabs the store is hashing for us.
     asked: u32,
     /// How often a slab came out wrong.
     bad: BTreeMap<u32, u8>,

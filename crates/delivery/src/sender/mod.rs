@@ -106,7 +106,7 @@ struct Clock {
     joined_at: Instant,
     /// When the manifest's pass began; before it, when the sender was made.
     began_at: Instant,
-    /// When guests are not served any more; `None` while somebody expected is not done.
+    /// When guests stop being served; `None` until every expected receiver is done.
     guests_until: Option<Instant>,
     /// When blocks were last handed to the packet stream.
     committed_at: Instant,
@@ -540,8 +540,8 @@ impl<C: Content> TransferSender<C> {
         self.receiver_count().max(self.config.expected_count())
     }
 
-    /// The longest of the shortest recent round trips to the receivers that are connected; `None`
-    /// while none of them has told. Rises with any report, falls within a tenth of a second.
+    /// Of each connected receiver the shortest recent round trip, and of these the longest; `None`
+    /// before the first report. Rises with any report, falls within a tenth of a second.
     #[must_use]
     pub const fn round_trip(&self) -> Option<Duration> {
         self.round_trip

@@ -34,7 +34,8 @@ impl Tree {
             ..Tally::default()
         };
         if !tally.visit(&path, 0) {
-            let cause = "something below cannot be read";
+            let cause =
+                format!("something in it cannot be read, or is over {DEPTH_MAX} levels deep");
             return Err(net::SystemError::refused("send", path.display(), cause).into());
         }
         Ok(Self {

@@ -184,7 +184,7 @@ impl Start {
 /// Two clocks read within this count as read at once.
 const CLOCK_READING_MAX: Duration = Duration::from_micros(2);
 const CLOCK_READINGS_MAX: usize = 100;
-/// Longest time before the caller looks at the clock and at events again.
+/// Messages sent at most before the caller looks at the clock and at events again.
 const BATCH_MESSAGES: u64 = 1_000;
 
 #[cfg(test)]

@@ -39,8 +39,8 @@ pub struct Facts {
     pub peers: Vec<PeerFacts>,
     /// How packets to each source would leave.
     pub reverse_paths: Vec<ReversePath>,
-    /// Packets that the host dropped during the run because their source is elsewhere by its
-    /// routes.
+    /// Packets that the host's reverse-path filter dropped during the run: by its routes their
+    /// source is behind another interface.
     pub reverse_path_drops: u64,
     /// Chains of netfilter rules that packets pass on their way in.
     pub chains: Vec<RuleChain>,

@@ -301,7 +301,7 @@ fn of_distance(facts: &Facts, word: &PeerWord) -> Option<Finding> {
     Some(distance(facts.group.ip(), &word.name, word.hops, routers))
 }
 
-/// On the same network, sent, and never seen here.
+/// The finding for a host on the same network that has sent to the group and was never heard here.
 fn of_unseen(facts: &Facts, word: &PeerWord) -> Finding {
     if facts.sees_wire {
         return of_switch(facts, &word.name, None);

@@ -23,7 +23,7 @@ pub enum Item {
         /// Its colour.
         fill: Colour,
     },
-    /// A small rectangle that tells what it stands for, where a format can.
+    /// A small rectangle, with a text that shows under the pointer in formats that have one.
     Dot {
         /// Left, top, width, height.
         area: [f64; 4],

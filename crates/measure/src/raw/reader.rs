@@ -104,7 +104,9 @@ impl Reader {
             RUN => {
                 let setup: super::Setup = self.json(payload)?;
                 if setup.per_second.is_some() && setup.schedule().is_none() {
-                    return Err(self.damaged("a run has a rate that no schedule has"));
+                    return Err(
+                        self.damaged("the rate of a run is outside 1 to 10,000,000 messages/s")
+                    );
                 }
                 self.base = Base::new(setup.schedule());
                 self.file.runs.push(Run {

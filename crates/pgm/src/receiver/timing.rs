@@ -60,7 +60,8 @@ pub(super) struct Timing {
     /// The least of the samples since the round trip was last renewed, and their number.
     least: Duration,
     samples: u8,
-    /// From a confirmation to the repair, and by how much it is exceeded; `None` before the first.
+    /// Mean time from a confirmation to its repair, and the mean by which repairs differ from it;
+    /// `None` before the first repair.
     data: Option<(Duration, Duration)>,
     /// Repairs in a row that came after the wait for them had ended, and the least late of them.
     late_repairs: u8,
@@ -264,7 +265,7 @@ const PATIENCE_MAX: Duration = Duration::from_millis(150);
 /// Judgement: reordering on a LAN, and the most that is assumed on longer paths.
 const BACK_OFF_MIN: Duration = Duration::from_micros(200);
 const REORDERING_MAX: Duration = Duration::from_millis(2);
-/// Groups below the next power of two to 8 are few.
+/// A group of fewer than 16 receivers (`ilog2` at most this) counts as small.
 const FEW_DOUBLINGS: u32 = 3;
 /// Before anything is measured: a LAN whose hosts are busy.
 const SPREAD_START: Duration = Duration::from_micros(1800);

@@ -93,7 +93,7 @@ impl Tiles {
         let end = publication.end;
         match self {
             Self::InOrder(None) if from_start && end != publication.start => {
-                Err("ended and never gave anything".to_owned())
+                Err("ended without delivering anything or reporting a loss".to_owned())
             }
             Self::InOrder(Some(next)) if *next != end => {
                 Err(format!("ended at {next} although {end} is its end"))

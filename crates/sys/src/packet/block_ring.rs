@@ -106,7 +106,7 @@ impl BlockRing {
         self.socket.take_drops()
     }
 
-    /// The socket, to be bound and asked.
+    /// The socket beneath the ring: to bind it, and to ask for its counters.
     #[must_use]
     pub const fn socket(&self) -> &PacketSocket {
         &self.socket

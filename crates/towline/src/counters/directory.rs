@@ -27,7 +27,10 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
 pub(super) fn check(path: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
     if !found.is_dir() || found.uid() != user()? {
-        let text = format!("{} is not a directory of this user", path.display());
+        let text = format!(
+            "{} must be a directory, no link, that the user of this process owns",
+            path.display()
+        );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     if found.mode() & 0o077 != 0 {

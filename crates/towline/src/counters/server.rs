@@ -45,9 +45,9 @@ impl CounterServer {
     pub(super) fn start_in(directory: &Path, command: &str) -> io::Result<Self> {
         directory::create(directory)?;
         let path = directory::socket(directory, std::process::id());
-        // Two that start at once must not both find nobody.
+        // Two servers that start at once must not both find that none is there.
         let _starting = lock(&STARTING);
-        // One that is left from a dead process of this number takes no connection.
+        // A socket left by a dead process with this number takes no connection.
         if UnixStream::connect(&path).is_ok() {
             let text = "this process serves its counters already: use that server's slots";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));

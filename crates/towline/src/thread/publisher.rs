@@ -417,8 +417,8 @@ impl PublisherThread {
         self.poll_state(cx, |state| state.is_gone.then_some(()))
     }
 
-    /// Ready when `look` finds what it waits for, or, with false, that it will not come: then with
-    /// what ended the session.
+    /// `Ok` when `look` gives true: what it waits for is there. When it gives false, that will
+    /// never come: then the error that ended the session.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,

@@ -86,7 +86,8 @@ impl Decoder {
         (size, step.unwrap_or_else(Step::Damaged))
     }
 
-    /// The packet that `bytes` begin with, and the length of its block; of the common kind.
+    /// The packet that `bytes` begin with, and the length of its block; `None` unless that is a
+    /// whole and undamaged enhanced packet block, the common kind.
     #[inline]
     pub(crate) fn next_packet<'a>(&self, bytes: &'a [u8]) -> Option<(usize, Record<'a>)> {
         let head = bytes.first_chunk::<8>()?;

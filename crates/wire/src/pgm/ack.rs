@@ -29,7 +29,8 @@ impl Ack {
     /// Bytes of the body.
     pub const LEN: usize = 8;
 
-    /// True when the packet `age` before `rx_max` arrived; false beyond the bitmap.
+    /// True when the packet numbered `rx_max - age` has arrived; false from 32 on, where the
+    /// bitmap ends.
     #[must_use]
     pub const fn has(&self, age: u32) -> bool {
         age < 32 && self.bitmap >> age & 1 == 1

@@ -17,8 +17,8 @@ use super::{
     staging::{FileState, Staging, changed, mode_of, time_of},
 };
 
-/// Gives everything its final name. Afterwards only the journal is still staged; it records the end
-/// until the sender knows.
+/// Gives everything its final name. Afterwards only the journal is still staged: it records that
+/// all is in place, and stays until the sender has the proof.
 pub(super) fn commit(staging: &mut Staging, existing: Existing) -> Result<(), Fault> {
     let mut commit = Commit {
         taken: match existing {

@@ -154,7 +154,7 @@ impl Interfaces {
         };
         let is_multicast = destination.is_multicast();
         check_condition(interface, is_multicast, &mut notes)?;
-        // A user who names it knows.
+        // A user who names the loopback knows what it reaches.
         if wanted.is_none() && is_multicast && interface.flags.loopback {
             let name = &interface.name;
             notes.push(format!(

@@ -298,7 +298,7 @@ impl Links {
         self.listener.is_some() || !self.links.is_empty()
     }
 
-    /// Connections whose queue has not left, or whose peer has not seen the end.
+    /// Connections with unsent bytes, and those that are still connecting or closing.
     pub(super) fn unfinished(&self) -> usize {
         let is_unfinished = |link: &&Link| link.state != State::Open || !link.queue.is_empty();
         self.links.values().filter(is_unfinished).count()

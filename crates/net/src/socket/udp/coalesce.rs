@@ -43,7 +43,8 @@ impl Coalescing {
         !self.at_most.is_zero()
     }
 
-    /// How long a wait that begins now should sleep without looking, whatever is due meanwhile.
+    /// How long a wait that begins now may sleep before it looks at sockets and timers; `None` when
+    /// too little arrives for that to pay.
     pub(super) fn rest(&mut self, now: Instant, counters: &UdpCounters) -> Option<Duration> {
         let packets = counters.received_datagrams - self.packets;
         let bytes = counters.received_bytes - self.bytes;
