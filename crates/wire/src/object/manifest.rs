@@ -17,7 +17,7 @@
 use std::iter::FusedIterator;
 
 use super::reader::{Reader, forbidden};
-use crate::ParseError;
+use crate::{Fault, ParseError};
 
 /// The manifest's bytes, checked.
 #[derive(Clone, Copy, Debug)]
@@ -41,12 +41,14 @@ impl<'a> ManifestRef<'a> {
             EntryRef::read(&mut reader)?;
         }
         if reader.remaining() != 0 {
-            let left = reader.remaining() as u64;
-            return Err(forbidden(
-                "bytes after the last entry",
-                reader.offset(),
-                left,
-            ));
+            return Err(ParseError {
+                layer: "manifest",
+                offset: reader.offset(),
+                needed: reader.offset(),
+                available: bytes.len(),
+                limited_by: "its last entry",
+                what: Fault::Surplus,
+            });
         }
         Ok(Self { header, entries })
     }
