@@ -16,8 +16,8 @@ base::parameters! {
          each receiver where they are fewer";
     REDIAL_MIN: Duration = ms(50), "time", Receiver,
         "judgement: at most 5,000 dials a second of 4,096 receivers whose sender is gone",
-        "shortest wait before a lost sender is dialled again; a random time comes on top, at first up \
-         to as much again, doubled with each try, REDIAL_DOUBLINGS times at most";
+        "shortest wait before a lost sender is dialled again; a random time comes on top, at first \
+         up to as much again, doubled with each try, REDIAL_DOUBLINGS times at most";
     REDIAL_DOUBLINGS: u32 = 5, "times", Receiver,
         "judgement: the longest wait is 1.65 s, well below the patience of both ends",
         "how often the longest random time doubles while a sender cannot be reached";

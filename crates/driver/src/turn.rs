@@ -190,8 +190,8 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         RUNS_MAX
     }
 
-    /// Sends what waits to be sent, and leaves what has arrived to the next turn: for a message that
-    /// must leave at once. Gives how many runs left.
+    /// Sends what waits to be sent, and leaves what has arrived to the next turn: for a message
+    /// that must leave at once. Gives how many runs left.
     pub fn send_ready(&mut self) -> u32 {
         let now = self.tick();
         self.send_runs(now)

@@ -46,10 +46,10 @@ pub(crate) fn run(pairs: usize, parts: &[String]) -> Result<(), String> {
 pub(crate) const PARTS: [&str; 4] = ["rtt-sockperf", "rtt-pgm", "rtt-pacing", "rtt-maps"];
 
 /// sockperf prints half a round trip by default; it is told to print whole ones. At a fixed rate
-/// its sending thread always spins, which keeps its processor awake, and a second thread receives. The nearest setting
-/// of Towline is a client that spins and a server that blocks; its one thread also spins for
-/// answers, while sockperf's other thread is woken for each. When all spin, sockperf's three
-/// threads share two processors, and the scheduler's slices are what it measures.
+/// its sending thread always spins, which keeps its processor awake, and a second thread receives.
+/// The nearest setting of Towline is a client that spins and a server that blocks; its one thread
+/// also spins for answers, while sockperf's second thread is woken for each. When all spin,
+/// sockperf's three threads share two processors, and the scheduler's slices are what it measures.
 fn beside_sockperf(lab: &Lab, pairs: usize) -> Result<String, String> {
     let is_there = Command::new("sockperf").arg("--version").output().is_ok();
     if !is_there {
