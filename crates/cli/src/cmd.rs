@@ -80,7 +80,7 @@ mod writer;
 /// Plans and runs one command.
 pub(crate) fn run(command: &Command, output: &Output) -> Result<Verdict, Failure> {
     match command {
-        Command::Send(args) => send::run(&SendPlan::new(args)?, output),
+        Command::Send(args) => send::run(&SendPlan::new(args, output.is_dry_run())?, output),
         Command::Recv(args) if args.leftovers => {
             let directory = args.directory.as_deref().expect("the flag requires it");
             leftovers::run(directory, args.clean, output)

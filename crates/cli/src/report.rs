@@ -13,6 +13,9 @@ pub(crate) use capture::{CaptureReport, ReplayReport, last_second};
 mod clock;
 pub(crate) use clock::ClockDocument;
 
+mod demo;
+pub(crate) use demo::DemoDocument;
+
 mod document;
 pub(crate) use document::{
     Counters, DelayReport, InterfaceRow, InterfacesReport, InterruptedDemo, LimitedBy,
@@ -53,9 +56,7 @@ pub(crate) use stats::{StatsReport, StatsSweepReport, most_of, rate_svg, sweep_l
 mod text;
 
 mod transfer;
-pub(crate) use transfer::{
-    DemoDocument, FileListing, RecvReport, SendReport, ServeReport, SumRow, hex, limit,
-};
+pub(crate) use transfer::{FileListing, RecvReport, SendReport, ServeReport, SumRow, hex, limit};
 
 mod udp;
 pub(crate) use udp::{UdpReport, UdpServeReport};

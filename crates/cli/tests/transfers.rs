@@ -86,6 +86,11 @@ fn a_dry_run_lists_what_the_rules_leave() {
     );
     assert_eq!(listed, expected);
 
+    // Nobody is asked for anything, so no group need be named.
+    let without_group = [&["send", "tree", "--dry-run"][..], &rules].concat();
+    assert_eq!(text(&run(&place, &without_group).stdout), expected);
+    assert!(refused(&place, &["send", "tree"]).contains("name the group"));
+
     let json: Value =
         serde_json::from_slice(&run(&place, &[&args[..], &["--json"]].concat()).stdout).unwrap();
     assert_eq!(json["schema"], "towline.plan.send");

@@ -35,12 +35,12 @@ pub(super) fn run(plan: &SendPlan, output: &Output) -> Result<Verdict, Failure> 
         progress_timeout: plan.timeout,
         slow: plan.slow.into(),
     };
-    let mut sender = FileSender::open(&plan.session.session(), files, &expectation)?;
+    let mut sender = FileSender::open(&plan.session().session(), files, &expectation)?;
     for warning in sender.take_warnings() {
         output.warn(&warning);
     }
     let mut job = Job {
-        station: Station::open("sender", &plan.session, output)?,
+        station: Station::open("sender", plan.session(), output)?,
         progress: SendProgress::new(plan, output),
         started: Instant::now(),
         finished: None,

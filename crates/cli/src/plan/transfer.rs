@@ -34,13 +34,19 @@ pub(crate) struct SendPlan {
     pub(crate) settle: Option<Duration>,
     pub(crate) timeout: Duration,
     pub(crate) slow: SlowArg,
-    pub(crate) session: SessionPlan,
+    /// `None` for a dry run that names no group.
+    session: Option<SessionPlan>,
 }
 
 impl SendPlan {
-    pub(crate) fn new(args: &SendArgs) -> Result<Self, Failure> {
-        let session = SessionPlan::new(args.session.given())?;
-        if session.config.strict_pgm() {
+    pub(crate) fn new(args: &SendArgs, is_dry_run: bool) -> Result<Self, Failure> {
+        let given = args.session.given();
+        let needs_none = is_dry_run && !given.values.contains_key("group");
+        let session = (!needs_none).then(|| SessionPlan::new(given)).transpose()?;
+        if session
+            .as_ref()
+            .is_some_and(|session| session.config.strict_pgm())
+        {
             let text = "files need the receivers' reports, and --strict-pgm leaves them out";
             return Err(Failure::usage(text));
         }
@@ -93,6 +99,14 @@ impl SendPlan {
             slow: args.slow,
             session,
         })
+    }
+
+    /// The session to send in.
+    ///
+    /// **Panics** (bug): for a dry run, which sends nothing.
+    pub(crate) fn session(&self) -> &SessionPlan {
+        let session = self.session.as_ref();
+        session.expect("only a dry run goes without a group")
     }
 
     /// True when one of the paths is standard input.

@@ -1,8 +1,7 @@
-//! What `send`, `recv` and `demo` have to say.
+//! What `send` and `recv` have to say.
 
 use std::{path::Path, time::Duration};
 
-use gauge::demo::{self, Checksums};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -182,7 +181,7 @@ impl SendReport {
         let mut receivers = outcome.receivers.iter();
         let slowest = receivers.find(|receiver| Some(receiver.slot) == outcome.slowest);
         Self {
-            group: plan.session.group.to_string(),
+            group: plan.session().group.to_string(),
             is_proven: outcome.is_proven(),
             manifest: hex(&outcome.manifest.0),
             root: outcome.root.map(|root| hex(&root)),
@@ -218,7 +217,7 @@ pub(crate) fn limit(limit: Limit, plan: &SendPlan) -> &'static str {
         Limit::Network => "the network",
         Limit::Disk => "its disk",
         Limit::Host => "its CPU",
-        Limit::Rate if plan.session.config.rate().limit() > 0 => "the rate set",
+        Limit::Rate if plan.session().config.rate().limit() > 0 => "the rate set",
         Limit::Rate => "the sender",
     }
 }
@@ -268,37 +267,39 @@ impl ReceiverRow {
         row
     }
 
-    fn line(&self, total: u64) -> String {
+    /// A line of at most 80 columns, and what else is to be said on lines beneath it.
+    fn lines(&self, total: u64) -> String {
         let share = (self.bytes * 100).checked_div(total).unwrap_or(100);
         let mut line = format!(
-            "{:<16} {:<9} {:<15} {:>10} ({share} %)  lost {}, repairs asked {}, got {}",
+            "{:<16} {:<8} {:>8} ({share} %)",
             self.name,
             self.state,
-            self.address,
             quantity::bytes(self.bytes),
-            self.packets_lost,
-            self.repairs_asked,
-            self.repairs_got,
         );
         if let Some(seconds) = self.seconds {
-            line += &format!(", {}", quantity::time(Duration::from_secs_f64(seconds)));
+            line += &format!(" in {}", quantity::time(Duration::from_secs_f64(seconds)));
         }
         if self.bytes_per_s > 0.0 {
             line += &format!(", {}", quantity::bits(self.bytes_per_s * 8.0));
         }
+        line += &format!(", lost {}\n", self.packets_lost);
+        let mut more = vec![format!("at {}", self.address)];
+        if self.packets_lost > 0 || self.repairs_asked > 0 {
+            let (asked, got) = (self.repairs_asked, self.repairs_got);
+            more[0] += &format!("; repairs asked {asked}, got {got}");
+        }
         if self.bytes_resumed > 0 {
-            line += &format!(", {} held before", quantity::bytes(self.bytes_resumed));
+            more[0] += &format!("; {} held before", quantity::bytes(self.bytes_resumed));
         }
         if let Some(reason) = &self.demoted {
-            line += &format!(", the rest over its own connection: {reason}");
+            more.push(format!("the rest over its own connection: {reason}"));
         }
         if self.state == "active" {
-            line += &format!(", limited by {}", self.limited_by);
+            more.push(format!("limited by {}", self.limited_by));
         }
-        if let Some(error) = &self.error {
-            line += &format!(": {error}");
-        }
-        line + "\n"
+        more.extend(self.error.clone());
+        let more = more.iter().map(|text| format!("{:17}{text}\n", ""));
+        line + &more.collect::<String>()
     }
 }
 
@@ -309,7 +310,7 @@ impl Document for SendReport {
     fn text(&self) -> String {
         let mut text = String::new();
         for row in &self.receivers {
-            text += &row.line(self.bytes);
+            text += &row.lines(self.bytes);
         }
         if self.missing > 0 {
             let missing = count(self.missing.into(), "expected receiver");
@@ -354,7 +355,7 @@ impl Document for SendReport {
         if self.is_proven && self.bytes_per_s > 0.0 {
             text += &format!(", {}", quantity::bits(self.bytes_per_s * 8.0));
         }
-        text + &format!("; root {root}\n") + &dropped(Some(&self.drops))
+        text + &format!("\nroot {root}\n") + &dropped(Some(&self.drops))
     }
 }
 
@@ -455,11 +456,11 @@ impl Document for RecvReport {
                 format!("nothing received: {error}; {numbers}\n")
             }
             (Some(error), _) => format!(
-                "{path}: FAILED with {held} of {}{from}: {error}; {numbers}\n",
+                "{path}: FAILED with {held} of {}{from}: {error}\n{numbers}\n",
                 quantity::bytes(self.bytes)
             ),
             (None, Some(root)) => format!(
-                "{path}: complete, {held} in {}{from}; {numbers}; root {root}\n",
+                "{path}: complete, {held} in {}{from}\n{numbers}\nroot {root}\n",
                 quantity::time(Duration::from_secs_f64(self.seconds))
             ),
             (None, None) => format!("nothing received; {numbers}\n"),
@@ -541,125 +542,6 @@ fn passed_over(count: u64, why: Option<&str>) -> String {
     }
 }
 
-/// `demo`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct DemoDocument {
-    pub(crate) is_proven: bool,
-    /// Where the ends ran.
-    pub(crate) place: String,
-    pub(crate) paths: Vec<String>,
-    pub(crate) files: u64,
-    pub(crate) bytes: u64,
-    pub(crate) loss_percent: f64,
-    pub(crate) seconds: f64,
-    pub(crate) bytes_per_s: f64,
-    /// The program that checked the directories.
-    pub(crate) tool: &'static str,
-    /// The tool's hash over all files sent, and what it says of each receiver's directory.
-    pub(crate) tool_root: String,
-    pub(crate) tool_roots: Vec<String>,
-    /// Towline's own root, equal to the tool's when the tool is b3sum.
-    pub(crate) root: Option<String>,
-    /// The sender's report.
-    pub(crate) sent: Value,
-    /// Each receiver's report.
-    pub(crate) received: Vec<Value>,
-}
-
-impl DemoDocument {
-    pub(crate) fn new(demo: &demo::Demo, report: demo::DemoReport) -> Self {
-        let seconds = report.sent["seconds"].as_f64().unwrap_or(0.0);
-        let Checksums {
-            tool,
-            sent,
-            received,
-        } = &report.checksums;
-        Self {
-            is_proven: report.is_proven(),
-            paths: demo
-                .tree
-                .paths
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect(),
-            files: demo.tree.files,
-            bytes: demo.tree.bytes,
-            loss_percent: demo.loss_percent,
-            seconds,
-            bytes_per_s: quantity::per_second(demo.tree.bytes, seconds),
-            tool: tool.name(),
-            tool_root: sent.clone(),
-            tool_roots: received.clone(),
-            root: report.sent["root"].as_str().map(str::to_owned),
-            place: report.place,
-            sent: report.sent,
-            received: report.received,
-        }
-    }
-}
-
-impl Document for DemoDocument {
-    const SCHEMA: &'static str = "towline.demo";
-    const IS_DATA: bool = true;
-
-    fn text(&self) -> String {
-        let mut text = format!(
-            "{}; each receiver loses {} %\n\n",
-            self.place, self.loss_percent
-        );
-        text += &format!(
-            "{:<14} {:<8} {:>12} {:>13} {:>14} {:>12} {:>9}\n",
-            "receiver", "state", "bytes", "packets lost", "repairs asked", "repairs got", "time"
-        );
-        let rows = self.sent["receivers"].as_array();
-        for row in rows.into_iter().flatten() {
-            let text_of = |key: &str| row[key].as_str().unwrap_or("-").to_owned();
-            let count = |key: &str| row[key].as_u64().unwrap_or(0);
-            let time = row["seconds"]
-                .as_f64()
-                .map(Duration::from_secs_f64)
-                .map(quantity::time);
-            text += &format!(
-                "{:<14} {:<8} {:>12} {:>13} {:>14} {:>12} {:>9}\n",
-                text_of("name"),
-                text_of("state"),
-                quantity::bytes(count("bytes")),
-                count("packets_lost"),
-                count("repairs_asked"),
-                count("repairs_got"),
-                time.unwrap_or_default(),
-            );
-        }
-        text += &format!(
-            "\ntowline root   {}\n",
-            self.root.as_deref().unwrap_or("unknown")
-        );
-        text += &format!("{:<10} sent {}\n", self.tool, self.tool_root);
-        for (number, root) in self.tool_roots.iter().enumerate() {
-            let verdict = if *root == self.tool_root {
-                "equal"
-            } else {
-                "DIFFERENT"
-            };
-            text += &format!("{:<10} at {} {root} {verdict}\n", self.tool, number + 1);
-        }
-        let verdict = if self.is_proven {
-            "proven"
-        } else {
-            "NOT PROVEN"
-        };
-        text + &format!(
-            "\n{verdict}: {} files, {} to {} receivers in {}: {} ({} delivered)\n",
-            self.files,
-            quantity::bytes(self.bytes),
-            self.received.len(),
-            quantity::time(Duration::from_secs_f64(self.seconds)),
-            quantity::bits_per_second(self.bytes, self.seconds),
-            quantity::bits_per_second(self.bytes * self.received.len() as u64, self.seconds),
-        )
-    }
-}
-
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -697,6 +579,38 @@ mod tests {
             json["drops"],
             serde_json::json!({"bad_checksum": 3, "kernel": 12})
         );
+    }
+
+    #[test]
+    fn a_row_of_a_receiver_and_its_remarks_fit_into_80_columns() {
+        let mut row = ReceiverRow {
+            name: "host-b:incoming1".into(),
+            address: "2001:db8:1234:5678:9abc:def0:1234:5678".into(),
+            is_expected: true,
+            state: "unproven",
+            bytes: 104_512_345,
+            packets_lost: 1505,
+            repairs_asked: 123_456,
+            repairs_got: 123_456,
+            bytes_resumed: 0,
+            bytes_sent_since_join: 0,
+            limited_by: "the network".into(),
+            demoted: None,
+            seconds: Some(0.0547),
+            bytes_per_s: 394e6,
+            root: None,
+            error: None,
+        };
+        let line =
+            "host-b:incoming1 unproven   105 MB (100 %) in 54.7 ms, 3.15 Gbit/s, lost 1505\n";
+        let lines = row.lines(104_512_345);
+        assert!(lines.starts_with(line), "{lines}");
+        assert!(lines.lines().all(|line| line.len() <= 80), "{lines}");
+        (row.packets_lost, row.repairs_asked) = (0, 0);
+        row.error = Some("why".into());
+        let more =
+            "\n                 at 2001:db8:1234:5678:9abc:def0:1234:5678\n                 why\n";
+        assert!(row.lines(1).ends_with(more), "{}", row.lines(1));
     }
 
     #[test]
