@@ -11,13 +11,18 @@ pub trait Content {
     ///
     /// # Errors
     /// When the bytes cannot be had or are not those that were planned: a file is gone, unreadable,
-    /// shorter or changed. The transfer ends with this error.
+    /// shorter or changed. The transfer ends with this error, or goes on without the file that it
+    /// names: see [`Content::withdraw`].
     fn read(
         &mut self,
         manifest: &Manifest,
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), ContentError>;
+
+    /// A file (its index among [`Manifest::files`]) that could not be read is not sent any more:
+    /// from here on its bytes read as zeros, and never as an error.
+    fn withdraw(&mut self, file: usize);
 }
 
 /// Why content could not be read.
@@ -28,6 +33,8 @@ pub struct ContentError {
     pub code: ErrorCode,
     /// For a person: operation, file, cause.
     pub text: String,
+    /// Which file it is about, by its index among [`Manifest::files`]; `None` when it is about all.
+    pub file: Option<usize>,
 }
 
 impl ContentError {
@@ -37,6 +44,14 @@ impl ContentError {
         Self {
             code,
             text: text.into(),
+            file: None,
         }
+    }
+
+    /// The same, about one file by its index among [`Manifest::files`].
+    #[must_use]
+    pub const fn of_file(mut self, file: usize) -> Self {
+        self.file = Some(file);
+        self
     }
 }

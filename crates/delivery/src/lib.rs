@@ -50,7 +50,7 @@ pub mod memory;
 mod manifest;
 pub use manifest::{
     Entry, File, HASH_LEN, Hash, Manifest, ManifestError, ManifestId, ManifestLimits, PathFault,
-    Slab, SlabGroups, SlabHasher, check_link, file_root, hash_bytes, write_sum_line,
+    Slab, SlabGroups, SlabHasher, WITHDRAWN, check_link, file_root, hash_bytes, write_sum_line,
 };
 
 pub mod parameters;
@@ -78,7 +78,7 @@ pub use reporter::{Reporter, ReporterConfig, ReporterCounters, ReporterEvent};
 mod sender;
 pub use sender::{
     BlockPlan, Demotion, Limit, ReceiverReport, ReceiverState, SlowPolicy, TransferOutcome,
-    TransferSender, TransferSenderConfig, TransferSenderCounters, TransferSenderEvent,
+    TransferSender, TransferSenderConfig, TransferSenderCounters, TransferSenderEvent, Unsent,
 };
 
 mod steering;

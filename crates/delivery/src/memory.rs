@@ -1,7 +1,7 @@
 //! Content and stores in memory, for simulations and tests.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -16,8 +16,9 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MemoryContent {
     bytes: Vec<u8>,
-    /// Reading at or beyond this position fails, as when a file was cut short.
+    /// Reading the file that has this position, from it on, fails, as when it was cut short.
     pub fails_at: Option<u64>,
+    withdrawn: BTreeSet<usize>,
     /// Bytes read so far.
     pub bytes_read: u64,
 }
@@ -46,6 +47,7 @@ impl MemoryContent {
         Self {
             bytes,
             fails_at: None,
+            withdrawn: BTreeSet::new(),
             bytes_read: 0,
         }
     }
@@ -58,16 +60,38 @@ impl MemoryContent {
 }
 
 impl Content for MemoryContent {
-    fn read(&mut self, _plan: &Manifest, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
+    fn read(
+        &mut self,
+        manifest: &Manifest,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), ContentError> {
         let changed = || ContentError::new(ErrorCode::SourceChanged, "the content is shorter");
         let start = usize::try_from(offset).map_err(|_| changed())?;
         let end = start.checked_add(out.len()).ok_or_else(changed)?;
-        if self.fails_at.is_some_and(|at| end as u64 > at) {
-            return Err(changed());
+        let bytes = self.bytes.get(start..end).ok_or_else(changed)?;
+        for (index, _, range) in manifest.pieces(offset..end as u64) {
+            let file = &manifest.files()[index];
+            let mut fails_at = self.fails_at.iter();
+            let fails = fails_at.any(|&at| (file.start..range.end).contains(&at));
+            if fails && !self.withdrawn.contains(&index) {
+                return Err(changed().of_file(index));
+            }
         }
-        out.copy_from_slice(self.bytes.get(start..end).ok_or_else(changed)?);
+        out.copy_from_slice(bytes);
         self.bytes_read += out.len() as u64;
+        for &index in &self.withdrawn {
+            let file = &manifest.files()[index];
+            let from = file.start.clamp(offset, end as u64) - offset;
+            let to = (file.start + file.size).clamp(offset, end as u64) - offset;
+            let at = |position| usize::try_from(position).expect("within the bytes read");
+            out[at(from)..at(to)].fill(0);
+        }
         Ok(())
+    }
+
+    fn withdraw(&mut self, file: usize) {
+        self.withdrawn.insert(file);
     }
 }
 
@@ -85,8 +109,8 @@ pub struct MemoryStore {
     /// Bytes written so far.
     pub bytes_written: u64,
     writes: u64,
-    /// The commit has not ended.
-    is_hanging: bool,
+    /// The commit has not ended, of all but these files.
+    hanging: Option<Vec<usize>>,
     /// Behind for this many more polls.
     behind_polls: u32,
 }
@@ -187,20 +211,28 @@ impl Store for MemoryStore {
         true
     }
 
-    fn commit(&mut self) {
+    fn commit(&mut self, withdrawn: &[usize]) {
         if let Some(code) = self.faults.commit {
             return self.fail(code);
         }
         if self.faults.commit_hangs {
-            self.is_hanging = true;
+            self.hanging = Some(withdrawn.to_vec());
             return;
+        }
+        for &index in withdrawn {
+            let files = self.manifest.iter().map(|manifest| manifest.files()[index]);
+            for file in files {
+                let start = usize::try_from(file.start).expect("it fits in memory");
+                let size = usize::try_from(file.size).expect("it fits in memory");
+                self.bytes[start..start + size].fill(0);
+            }
         }
         self.is_committed = true;
         self.events.push_back(StoreEvent::Committed);
     }
 
     fn abandon(&mut self) {
-        self.is_hanging = false;
+        self.hanging = None;
         self.events.clear();
     }
 
@@ -210,9 +242,10 @@ impl Store for MemoryStore {
             self.faults.prepare_polls -= 1;
             return None;
         }
-        if self.is_hanging && !self.faults.commit_hangs {
-            self.is_hanging = false;
-            self.commit();
+        if !self.faults.commit_hangs
+            && let Some(withdrawn) = self.hanging.take()
+        {
+            self.commit(&withdrawn);
         }
         if self.events.is_empty() {
             self.behind_polls = self.behind_polls.saturating_sub(1);

@@ -32,7 +32,10 @@ pub trait Store {
 
     /// Everything is written and verified: syncs it, creates directories and links, and moves it to
     /// its final names. Answered by [`StoreEvent::Committed`].
-    fn commit(&mut self);
+    ///
+    /// `withdrawn` are indices of [`Manifest::files`], ascending: files that the sender could not
+    /// read. What was written of them is not to be delivered; what has their names already stays.
+    fn commit(&mut self, withdrawn: &[usize]);
 
     /// The transfer is given up; what is staged may be kept for a later attempt.
     fn abandon(&mut self);

@@ -86,7 +86,7 @@ fn write(directory: &Path, files: u32, bytes: u64) -> Result<(), Box<dyn Error>>
         sealed += 1;
     }
     let written = began.elapsed();
-    store.commit();
+    store.commit(&[]);
     wait(&mut store)?;
     println!(
         "prepared {prepared:?}, written and hashed {:?} ({called:?} in the calls, {refused} \

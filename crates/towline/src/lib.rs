@@ -126,7 +126,7 @@ pub use delivery::{
     AudienceEvent, Decline, Demotion, Hash, Intake, Key, LeaveReason, Limit, Manifest, ManifestId,
     ObjectReceiverEvent, Offer, Policy, RangeSet, RateCause, ReceiverProgress, ReceiverReport,
     ReceiverState, Sender, Slab, SlowPolicy, Store, StoreEvent, TransferOutcome,
-    TransferReceiverEvent, TransferSenderEvent, parameters::SETTLE_TIME,
+    TransferReceiverEvent, TransferSenderEvent, Unsent, parameters::SETTLE_TIME,
 };
 pub use driver::{MessageSink, SessionEvent, Turn};
 pub use net::{

@@ -99,6 +99,66 @@ fn files_arrive_in_memory_and_the_receiver_knows_their_names_and_sums() {
 }
 
 #[test]
+fn what_changes_after_it_was_found_is_skipped_and_the_rest_is_proven() {
+    let tree = Tree::new("skip");
+    let kept = tree.0.join("in");
+    let mut receiver = FileReceiver::open(&session(5), &kept).unwrap();
+    for (name, len) in [("gone", 9), ("grown", 1_500_000), ("large2", 2_000_000)] {
+        fs::write(tree.0.join("tree").join(name), vec![1; len]).unwrap();
+    }
+    let set = FileSet::builder().skip_changed(true);
+    let files = set.path(tree.0.join("tree")).read().unwrap();
+    fs::remove_file(tree.0.join("tree/gone")).unwrap();
+    fs::write(tree.0.join("tree/grown"), vec![1; 1_500_001]).unwrap();
+    let expectation = Expectation {
+        receivers: 1,
+        ..Expectation::default()
+    };
+    let mut sender = FileSender::open(&session(5), files, &expectation).unwrap();
+    let (_, sums) = run(&mut sender, &mut receiver).unwrap();
+    let outcome = sender.outcome();
+    assert!(outcome.is_proven(), "{outcome:?}");
+    let mut unsent = outcome.unsent.iter().map(|unsent| &unsent.path[..]);
+    assert_eq!(unsent.next(), Some(&b"tree/gone"[..]));
+    assert_eq!(unsent.next(), Some(&b"tree/grown"[..]));
+    assert_eq!((unsent.next(), sender.file_count()), (None, 3));
+    assert_eq!(sums, sender.sums().unwrap().lines());
+    let mut names: Vec<_> = fs::read_dir(kept.join("tree"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["below", "large", "large2"]);
+}
+
+#[test]
+fn a_store_of_ones_own_learns_what_is_withdrawn() {
+    let tree = Tree::new("own-skip");
+    let withdrawn = Arc::new(Mutex::new(None));
+    let shared = Arc::clone(&withdrawn);
+    let target = Target::Own(Box::new(move |_sender, _offer| {
+        let withdrawn = Arc::clone(&shared);
+        Ok(Box::new(Counting {
+            withdrawn,
+            ..Counting::default()
+        }))
+    }));
+    let mut receiver = FileReceiver::builder(session(6), target).open().unwrap();
+    let set = FileSet::builder().skip_changed(true);
+    let files = set.path(tree.0.join("tree")).read().unwrap();
+    fs::write(tree.0.join("tree/below/small"), b"other").unwrap();
+    fs::remove_file(tree.0.join("tree/large")).unwrap();
+    let expectation = Expectation {
+        receivers: 1,
+        ..Expectation::default()
+    };
+    let mut sender = FileSender::open(&session(6), files, &expectation).unwrap();
+    run(&mut sender, &mut receiver).unwrap();
+    assert!(sender.outcome().is_proven());
+    assert_eq!(withdrawn.lock().unwrap().as_deref(), Some(&[0, 1][..]));
+}
+
+#[test]
 fn what_does_not_fit_into_memory_is_refused_at_both_ends() {
     let tree = Tree::new("memory-small");
     let files = MemoryFiles::new(1000);
@@ -118,6 +178,7 @@ struct Counting {
     content: Vec<u8>,
     events: VecDeque<StoreEvent>,
     committed: Arc<Mutex<Option<usize>>>,
+    withdrawn: Arc<Mutex<Option<Vec<usize>>>>,
 }
 
 impl Store for Counting {
@@ -144,7 +205,8 @@ impl Store for Counting {
         true
     }
 
-    fn commit(&mut self) {
+    fn commit(&mut self, withdrawn: &[usize]) {
+        *self.withdrawn.lock().unwrap() = Some(withdrawn.to_vec());
         *self.committed.lock().unwrap() = Some(self.content.len());
         self.events.push_back(StoreEvent::Committed);
     }

@@ -23,6 +23,10 @@ pub(crate) struct SendArgs {
     pub(crate) stdin_name: Option<String>,
     #[command(flatten)]
     pub(crate) rules: RuleArgs,
+    /// Leave out files below PATH that cannot be read, or that change or vanish before they are
+    /// sent, and name them (exit code 1), instead of ending the transfer
+    #[arg(long)]
+    pub(crate) skip_changed: bool,
     /// Print the checksums of all files, as b3sum does; with --dry-run, without sending them
     #[arg(long)]
     pub(crate) hash: bool,
@@ -245,7 +249,9 @@ const EXCLUDE: &str = "exclude";
 const SEND_NOTES: &str = "\
 Exit code 0 means that every expected receiver has all bytes, that the hashes are equal, and that
 the files are synced and under their final names. Otherwise (1) the report names the receivers
-that lack something. Files that cannot be read are found before the wait for receivers (2).
+that lack something. Files that cannot be read are found before the wait for receivers (2), and
+a file that changes while it is sent ends the transfer (1). With --skip-changed both are left out:
+the receivers prove the rest, both ends name what is absent, and the exit code is 1.
 
 Expected are all receivers that join before the end, the first --receivers N, those named by
 --expect, or all that join within --join-for. Others are guests: they get data, and when all that

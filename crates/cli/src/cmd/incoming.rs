@@ -50,6 +50,8 @@ struct Transfer {
     stall: StallWatch,
     root: Option<String>,
     error: Option<String>,
+    /// What its sender could not read.
+    absent: Vec<String>,
     /// Why its sender has given this receiver up, while it has not come back.
     given_up: Option<String>,
     /// From its beginning to its end.
@@ -235,6 +237,10 @@ impl<'a> Incoming<'a> {
                     "a part of {path} came out wrong and is fetched again"
                 ));
             }
+            TransferReceiverEvent::Withdrawn { path } => {
+                let path = String::from_utf8_lossy(&path).into_owned();
+                transfer.absent.push(path);
+            }
             TransferReceiverEvent::Delivered { root, numbers } => {
                 transfer.root = Some(hex(&root));
                 transfer.time = Some(Duration::from_nanos(numbers.time_ns));
@@ -304,6 +310,7 @@ impl<'a> Incoming<'a> {
         report.path = Some(transfer.path.display().to_string()).filter(|path| !path.is_empty());
         report.root.clone_from(&transfer.root);
         report.error.clone_from(&transfer.error);
+        report.absent.clone_from(&transfer.absent);
         report
     }
 }
@@ -319,6 +326,7 @@ impl Transfer {
             stall: StallWatch::new(Instant::now()),
             root: None,
             error: None,
+            absent: Vec::new(),
             given_up: None,
             time: None,
         }

@@ -91,6 +91,9 @@ impl<'a> SendProgress<'a> {
             TransferSenderEvent::Done { slot } => {
                 output.detail(&format!("receiver {} has proved delivery", name(*slot)));
             }
+            TransferSenderEvent::Withdrawn(unsent) => {
+                output.note(&format!("left out: {}", unsent.text));
+            }
             TransferSenderEvent::Finished => self.has_begun = true,
             other => output.detail(&format!("{other:?}")),
         }

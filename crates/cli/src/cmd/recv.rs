@@ -178,7 +178,8 @@ impl Service<'_> {
         } else {
             self.output.note(report.text().trim_end());
         }
-        let is_fine = report.is_complete && report.exec_failures == 0;
+        let is_whole = report.is_complete && report.absent.is_empty();
+        let is_fine = is_whole && report.exec_failures == 0;
         Ok(Verdict::of_session(
             is_interrupted && !report.is_complete,
             is_fine,

@@ -56,7 +56,7 @@ pub(super) fn run(plan: &SendPlan, output: &Output) -> Result<Verdict, Failure> 
     }
     Ok(Verdict::of_session(
         report.is_interrupted && !report.is_proven,
-        report.is_proven,
+        report.is_proven && report.unsent.is_empty(),
     ))
 }
 
@@ -66,7 +66,9 @@ fn files(
     interrupt: &Interrupt,
     output: &Output,
 ) -> Result<Option<FileSet>, Failure> {
-    let mut set = FileSet::builder().select(plan.selection.clone());
+    let mut set = FileSet::builder()
+        .select(plan.selection.clone())
+        .skip_changed(plan.is_skipping);
     for path in plan.paths() {
         set = set.path(path);
     }
@@ -90,7 +92,7 @@ fn list(plan: &SendPlan, files: &mut FileSet, output: &Output) -> Result<Verdict
         Some(sums) if !output.is_json() => io::stdout().lock().write_all(&sums.lines())?,
         sums => output.finish(&FileListing::new(plan, files, sums.as_ref()))?,
     }
-    Ok(Verdict::Done)
+    Ok(Verdict::of(files.unsent().is_empty()))
 }
 
 /// A transfer and what is shown of it.

@@ -23,6 +23,8 @@ pub(crate) struct SendPlan {
     pub(crate) rules: Vec<(bool, String)>,
     #[serde(skip)]
     pub(crate) selection: Selection,
+    /// What cannot be read is left out.
+    pub(crate) is_skipping: bool,
     pub(crate) is_hashing: bool,
     /// 0 for all that join.
     pub(crate) receivers: u32,
@@ -84,6 +86,7 @@ impl SendPlan {
             spool: args.spool.clone(),
             rules: args.rules.rules.clone(),
             selection,
+            is_skipping: args.skip_changed,
             is_hashing: args.hash,
             receivers: match (args.join_for, names.len()) {
                 (Some(_), _) => 0,

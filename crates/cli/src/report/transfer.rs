@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use towline::{
     EntryKind, ErrorCode, FileSet, FileSums, Limit, ReceiverProgress, ReceiverReport,
-    ReceiverState, TransferOutcome,
+    ReceiverState, TransferOutcome, Unsent,
 };
 
 use super::{Counters, Document, count, name::shown, quantity};
@@ -22,6 +22,8 @@ pub(crate) struct FileListing {
     files: u64,
     bytes: u64,
     entries: Vec<ListedEntry>,
+    /// What cannot be read, with `--skip-changed`.
+    unsent: Vec<UnsentRow>,
     /// With `--hash`.
     sums: Option<Vec<SumRow>>,
 }
@@ -32,6 +34,35 @@ struct ListedEntry {
     kind: &'static str,
     bytes: u64,
     path: String,
+}
+
+/// Something that was to be sent and is not, with `--skip-changed`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct UnsentRow {
+    path: String,
+    /// Why: operation, file, cause.
+    why: String,
+}
+
+impl UnsentRow {
+    fn new(unsent: &Unsent) -> Self {
+        Self {
+            path: String::from_utf8_lossy(&unsent.path).into_owned(),
+            why: unsent.text.clone(),
+        }
+    }
+}
+
+/// A line for each, up to a bound.
+fn unsent_lines(unsent: &[UnsentRow]) -> String {
+    let lines = unsent.iter().take(NAMED_MAX);
+    let mut text: String = lines
+        .map(|row| format!("left out: {}\n", shown(Path::new(&row.why))))
+        .collect();
+    if unsent.len() > NAMED_MAX {
+        text += &format!("left out: {} more\n", unsent.len() - NAMED_MAX);
+    }
+    text
 }
 
 /// The checksum of one file.
@@ -67,6 +98,7 @@ impl FileListing {
             files: files.file_count() as u64,
             bytes: files.bytes(),
             entries: entries.collect(),
+            unsent: files.unsent().iter().map(UnsentRow::new).collect(),
             sums: sums.map(SumRow::all),
         }
     }
@@ -86,6 +118,7 @@ impl Document for FileListing {
                 _ => format!("{bytes:>15} {path}\n"),
             };
         }
+        text += &unsent_lines(&self.unsent);
         let entries = match self.entries.len() {
             1 => "1 entry".to_owned(),
             count => format!("{count} entries"),
@@ -122,6 +155,9 @@ pub(crate) struct SendReport {
     /// Bytes of content sent to all, and to single receivers besides, repairs not counted.
     pub(crate) multicast_bytes: u64,
     pub(crate) unicast_bytes: u64,
+    /// What could not be read or had changed, with `--skip-changed`: everything else is proven. A
+    /// receiver that had proved delivery before may hold a file of these.
+    pub(crate) unsent: Vec<UnsentRow>,
     /// With `--hash`, once every byte was read.
     pub(crate) sums: Option<Vec<SumRow>>,
     /// Ended by a signal.
@@ -195,6 +231,7 @@ impl SendReport {
             slowest: slowest.map(|receiver| receiver.name.clone()),
             multicast_bytes: outcome.multicast_bytes,
             unicast_bytes: outcome.unicast_bytes,
+            unsent: outcome.unsent.iter().map(UnsentRow::new).collect(),
             sums: None,
             is_interrupted: false,
             failure: outcome.failure.as_ref().map(|(_, text)| text.clone()),
@@ -330,6 +367,7 @@ impl Document for SendReport {
             text += "no receiver joined: `towline recv` must use the same group and port, on an \
                      interface that the group reaches; `towline reach` says what is in the way\n";
         }
+        text += &unsent_lines(&self.unsent);
         if let Some(slowest) = &self.slowest {
             text += &format!("slowest: {slowest}\n");
         }
@@ -389,6 +427,8 @@ pub(crate) struct RecvReport {
     pub(crate) repairs_got: u64,
     pub(crate) seconds: f64,
     pub(crate) error: Option<String>,
+    /// Files that the sender could not read to their end, by their paths: they are not there.
+    pub(crate) absent: Vec<String>,
     /// Senders that nothing was taken from, and why not from the last of them.
     pub(crate) passed_over: u64,
     pub(crate) passed_over_why: Option<String>,
@@ -421,6 +461,7 @@ impl RecvReport {
             repairs_got: numbers.repairs_got,
             seconds: time.as_secs_f64(),
             error: None,
+            absent: Vec::new(),
             passed_over: 0,
             passed_over_why: None,
             exec_failures: 0,
@@ -466,7 +507,7 @@ impl Document for RecvReport {
             (None, None) => format!("nothing received; {numbers}\n"),
         };
         let passed_over = passed_over(self.passed_over, self.passed_over_why.as_deref());
-        text + &dropped(self.drops.as_ref()) + &passed_over
+        text + &absent_lines(&self.absent) + &dropped(self.drops.as_ref()) + &passed_over
     }
 }
 
@@ -528,6 +569,24 @@ impl Document for ServeReport {
         text + &dropped(Some(&self.drops)) + &passed_over
     }
 }
+
+/// A line for each file that did not come, up to a bound.
+fn absent_lines(absent: &[String]) -> String {
+    let lines = absent.iter().take(NAMED_MAX);
+    let mut text: String = lines
+        .map(|path| {
+            let path = shown(Path::new(path));
+            format!("absent: {path}: the sender could not read it\n")
+        })
+        .collect();
+    if absent.len() > NAMED_MAX {
+        text += &format!("absent: {} more\n", absent.len() - NAMED_MAX);
+    }
+    text
+}
+
+/// Files that lines are printed for; JSON has them all.
+const NAMED_MAX: usize = 20;
 
 fn dropped(drops: Option<&Counters>) -> String {
     let drops = drops.filter(|drops| !drops.0.is_empty());

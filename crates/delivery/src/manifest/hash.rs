@@ -11,6 +11,10 @@ pub type Hash = [u8; HASH_LEN];
 /// Bytes of a [`type@Hash`].
 pub const HASH_LEN: usize = 32;
 
+/// In the place of a seal: the sender could not read the slab's file to its end, and has withdrawn
+/// it. No bytes are known to hash to it.
+pub const WITHDRAWN: Hash = [0; HASH_LEN];
+
 /// Hashes one slab, or a group of its chunks, in order.
 #[derive(Clone, Debug)]
 pub struct SlabHasher {

@@ -28,7 +28,7 @@ mod groups;
 pub use groups::SlabGroups;
 
 mod hash;
-pub use hash::{HASH_LEN, Hash, SlabHasher, file_root, hash_bytes};
+pub use hash::{HASH_LEN, Hash, SlabHasher, WITHDRAWN, file_root, hash_bytes};
 
 /// What one transfer delivers.
 #[derive(Debug)]
@@ -263,20 +263,50 @@ impl Manifest {
     /// The root of a file: what `b3sum` prints for it. `seals` are the bytes of object 2.
     #[must_use]
     pub fn root_of(&self, file: &File, seals: &[u8]) -> Hash {
-        let count = self.slabs_of(file);
-        let from = file.first_slab as usize * HASH_LEN;
-        let seals = &seals[from..from + count as usize * HASH_LEN];
+        let seals = &seals[self.seals_of(file)];
         file_root(seals, file.size, self.header.slab_shift)
     }
 
+    /// Where a file's seals are in object 2.
+    #[must_use]
+    pub fn seals_of(&self, file: &File) -> Range<usize> {
+        let from = file.first_slab as usize * HASH_LEN;
+        from..from + self.slabs_of(file) as usize * HASH_LEN
+    }
+
+    /// The files that the sender has withdrawn, by their index: `seals` are the bytes of object 2.
+    pub fn withdrawn(&self, seals: &[u8]) -> impl Iterator<Item = usize> {
+        let files = self.files.iter().enumerate();
+        files
+            .filter(|(_, file)| self.is_withdrawn(file, seals))
+            .map(|(index, _)| index)
+    }
+
+    /// True for a file that the sender has withdrawn. One of its slabs decides: what is not proven
+    /// whole is not delivered.
+    #[must_use]
+    pub fn is_withdrawn(&self, file: &File, seals: &[u8]) -> bool {
+        let mut seals = seals[self.seals_of(file)].chunks_exact(HASH_LEN);
+        seals.any(|seal| seal == WITHDRAWN)
+    }
+
+    /// Bytes of content without what the sender has withdrawn.
+    #[must_use]
+    pub fn delivered_bytes(&self, seals: &[u8]) -> u64 {
+        let withdrawn = self.withdrawn(seals);
+        self.content_bytes() - withdrawn.map(|index| self.files[index].size).sum::<u64>()
+    }
+
     /// One hash over all files, which anybody can compute with another tool: the BLAKE3 of what
-    /// `b3sum` prints for them in the order of their paths' bytes. Names, types and modes are not
-    /// in it; the manifest's id covers those.
+    /// `b3sum` prints for them in the order of their paths' bytes. What the sender has withdrawn is
+    /// left out. Names, types and modes are not in it; the manifest's id covers those.
     #[must_use]
     pub fn tree_root(&self, seals: &[u8]) -> Hash {
         let mut hasher = blake3::Hasher::new();
         let mut line = Vec::new();
-        let mut files: Vec<&File> = self.files.iter().collect();
+        let sent = self.files.iter();
+        let sent = sent.filter(|file| !self.is_withdrawn(file, seals));
+        let mut files: Vec<&File> = sent.collect();
         files.sort_unstable_by(|a, b| self.path_of(a).cmp(self.path_of(b)));
         for file in files {
             let root = self.root_of(file, seals);

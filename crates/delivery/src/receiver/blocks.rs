@@ -219,13 +219,24 @@ impl<S: Store> TransferReceiver<S> {
 
     /// Goes on to the commit once every slab is verified; asks again for those that were wrong.
     pub(super) fn check_verified(&mut self, now: Instant) {
-        let (Some(contents), Step::Receiving) = (&self.contents, self.step) else {
+        let (Some(contents), Step::Receiving) = (&mut self.contents, self.step) else {
             return;
         };
+        contents.note_withdrawn();
         if contents.is_verified() {
             self.step = Step::Committing;
+            let withdrawn: Vec<usize> = contents
+                .manifest
+                .withdrawn(contents.seals.bytes())
+                .collect();
+            for &index in &withdrawn {
+                let file = &contents.manifest.files()[index];
+                let path = contents.manifest.path_of(file).to_vec();
+                self.events
+                    .push_back(TransferReceiverEvent::Withdrawn { path });
+            }
             if let Some(store) = &mut self.store {
-                store.commit();
+                store.commit(&withdrawn);
             }
             self.handle_store(now);
         } else if self.answers.is_complete_told && contents.is_quiet() && !contents.is_whole() {
@@ -240,7 +251,7 @@ impl<S: Store> TransferReceiver<S> {
         let streams = self.stream.totals();
         let time = now.since(self.content_at.unwrap_or(self.started_at));
         let numbers = DoneNumbers {
-            bytes: contents.manifest.content_bytes(),
+            bytes: contents.manifest.delivered_bytes(contents.seals.bytes()),
             lost: streams.missed,
             repairs_asked: streams.repairs_asked,
             repairs_got: streams.repairs_got,

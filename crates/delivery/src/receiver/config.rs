@@ -175,6 +175,12 @@ pub enum TransferReceiverEvent {
         /// Its file.
         path: String,
     },
+    /// The sender could not read a file to its end: it is not delivered. Given before
+    /// [`TransferReceiverEvent::Delivered`], once for each such file.
+    Withdrawn {
+        /// Its path in the manifest.
+        path: Vec<u8>,
+    },
     /// Everything is verified, synced and in place, and the sender knows. If the sender gave this
     /// receiver up while the store worked, the transfer ends with this event.
     Delivered {

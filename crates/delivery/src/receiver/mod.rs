@@ -300,11 +300,13 @@ impl<S: Store> TransferReceiver<S> {
         self.contents.as_ref().map(|contents| &contents.manifest)
     }
 
-    /// The root of each file in the manifest's order, once all content and its seals are here.
+    /// The root of each file in the manifest's order, once all content and its seals are here; not
+    /// of those that the sender has withdrawn.
     pub fn file_roots(&self) -> Option<impl Iterator<Item = (&[u8], crate::Hash)>> {
         let contents = self.contents.as_ref().filter(|it| it.is_whole())?;
         let (manifest, seals) = (&contents.manifest, contents.seals.bytes());
         let files = manifest.files().iter();
+        let files = files.filter(|file| !manifest.is_withdrawn(file, seals));
         Some(files.map(|file| (manifest.path_of(file), manifest.root_of(file, seals))))
     }
 

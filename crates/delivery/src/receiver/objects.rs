@@ -11,7 +11,7 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use crate::{HASH_LEN, Hash, Manifest, RangeSet, hash_bytes};
+use crate::{HASH_LEN, Hash, Manifest, RangeSet, WITHDRAWN, hash_bytes};
 
 /// Bytes of an object that is kept in memory.
 #[derive(Debug)]
@@ -95,6 +95,8 @@ pub(super) struct Contents {
     asked: u32,
     /// How often a slab came out wrong.
     bad: BTreeMap<u32, u8>,
+    /// Slabs that the sender has withdrawn and that could not be noted yet.
+    unnoted: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +143,7 @@ impl Contents {
             unasked: Vec::new(),
             asked: 0,
             bad: BTreeMap::new(),
+            unnoted: Vec::new(),
             manifest,
         }
     }
@@ -210,6 +213,9 @@ impl Contents {
     pub(super) fn compare(&mut self, slab: u32) -> Compared {
         let at = slab as usize * HASH_LEN;
         let place = at..at + HASH_LEN;
+        if self.are_seals_good && self.seals.bytes()[place.clone()] == WITHDRAWN {
+            return self.forgo(slab);
+        }
         let state = &mut self.slabs[slab as usize];
         if !self.are_seals_good || state.step != Step::Computed {
             return Compared::Open;
@@ -229,6 +235,35 @@ impl Contents {
         state.step = Step::Lacking;
         state.lacking = slab_at.len;
         Compared::Bad(times)
+    }
+
+    /// What the sender has withdrawn counts as held and right: nobody is going to send it.
+    fn forgo(&mut self, slab: u32) -> Compared {
+        let place = self.manifest.slab(slab);
+        let state = &mut self.slabs[slab as usize];
+        match state.step {
+            Step::Computed => {}
+            Step::Lacking if state.lacking > 0 => {
+                if self.held.insert(place.range(), |_| {}).is_err() {
+                    self.unnoted.push(slab);
+                    return Compared::Open;
+                }
+                state.lacking = 0;
+            }
+            // The store has it, or is going to be asked: that comes first.
+            Step::Lacking | Step::Asked | Step::Good => return Compared::Open,
+        }
+        state.step = Step::Good;
+        self.good += 1;
+        self.verified_bytes += u64::from(place.len);
+        Compared::Good
+    }
+
+    /// Notes what was withdrawn when there was no room to note it.
+    pub(super) fn note_withdrawn(&mut self) {
+        for slab in std::mem::take(&mut self.unnoted) {
+            self.compare(slab);
+        }
     }
 
     /// The length and hash that the seals have to have. False when they contradict the manifest.

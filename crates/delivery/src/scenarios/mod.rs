@@ -22,6 +22,7 @@ mod keys;
 mod presence;
 mod specification;
 mod transfers;
+mod withdrawn;
 
 /// The session's number in all tests.
 pub(crate) const SESSION: u64 = 42;

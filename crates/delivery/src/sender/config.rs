@@ -52,6 +52,9 @@ pub struct TransferSenderConfig {
     /// that make progress are served for as long again as the transfer has taken by then: 1 s at
     /// least, the progress timeout at most.
     pub expected_names: Vec<String>,
+    /// A file that cannot be read, or is not what was planned any more, is withdrawn: the rest is
+    /// sent and proven without it. Otherwise it ends the transfer. Default: false.
+    pub withdraws: bool,
     /// What is done about an expected receiver that holds all others back. Default: wait.
     pub slow: SlowPolicy,
     /// How long a receiver holds the others back before something is done about it.
@@ -94,6 +97,7 @@ impl TransferSenderConfig {
             expected,
             settle: None,
             expected_names: Vec::new(),
+            withdraws: false,
             slow: SlowPolicy::Wait,
             slow_after: SLOW_AFTER,
             rate: None,
@@ -243,6 +247,8 @@ pub enum TransferSenderEvent {
         /// Why.
         reason: Demotion,
     },
+    /// A file is not sent any more: it cannot be read, or is not what was planned.
+    Withdrawn(Unsent),
     /// A receiver has proved delivery.
     Done {
         /// Its number.
@@ -259,6 +265,27 @@ pub enum TransferSenderEvent {
     },
     /// The outcome is final.
     Finished,
+}
+
+/// A file that was to be sent and is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unsent {
+    /// Its path as it would have been delivered.
+    pub path: Vec<u8>,
+    /// For a person: operation, file, cause.
+    pub text: String,
+}
+
+impl Unsent {
+    /// A file at `path` that is not sent, and why.
+    #[must_use]
+    pub fn new(path: impl Into<Vec<u8>>, text: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            text: text.into(),
+        }
+    }
 }
 
 /// What became of one receiver.
@@ -327,8 +354,10 @@ pub struct TransferOutcome {
     pub manifest: ManifestId,
     /// One hash over everything, once all content was read.
     pub root: Option<Hash>,
-    /// Bytes of content.
+    /// Bytes of content, without files that were withdrawn.
     pub content_bytes: u64,
+    /// Files that were withdrawn. A receiver that had proved delivery before may hold them.
+    pub unsent: Vec<Unsent>,
     /// Every receiver that joined.
     pub receivers: Vec<ReceiverReport>,
     /// Expected receivers that never joined.

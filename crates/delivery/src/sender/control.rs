@@ -185,6 +185,10 @@ impl<C: Content> TransferSender<C> {
         }
         member.state = State::Ready;
         member.part.is_awaited = false;
+        if self.forgo(now, slot) {
+            return self.check_answers(now);
+        }
+        let member = &mut self.members[slot];
         if member.lists.need.bytes() < member.lists.need_before {
             member.told.progress_at = now;
         }
@@ -231,7 +235,7 @@ impl<C: Content> TransferSender<C> {
             self.members[slot].early = Some(Box::new(*done));
             return;
         }
-        if self.root != Some(done.root) || done.numbers.bytes != self.manifest.content_bytes() {
+        if !self.is_proof(done) {
             let text = "what it has is not what was sent: its root differs";
             return self.fail(now, slot, ErrorCode::HashMismatch, text);
         }

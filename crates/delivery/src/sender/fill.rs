@@ -57,6 +57,7 @@ impl<C: Content> TransferSender<C> {
         scratch.resize(usize::try_from(len).expect("a block is short"), 0);
         let read = self.window.copy_apart(object, offset, &mut scratch);
         let is_read = match read {
+            Ok(()) if self.is_withdrawn(object, offset) => self.filling.contains(&slot),
             Ok(()) => {
                 let data = &scratch[..];
                 self.tell(
@@ -85,7 +86,11 @@ impl<C: Content> TransferSender<C> {
             }
         };
         self.scratch = scratch;
-        is_read
+        if self.note_withdrawn() {
+            // The pass in hand may have had nothing else left.
+            self.advance(now);
+        }
+        is_read && self.filling.contains(&slot)
     }
 }
 

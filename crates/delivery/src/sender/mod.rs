@@ -42,7 +42,7 @@ use crate::{
 mod config;
 pub use config::{
     BlockPlan, Demotion, Limit, ReceiverReport, ReceiverState, SlowPolicy, TransferOutcome,
-    TransferSenderConfig, TransferSenderCounters, TransferSenderEvent,
+    TransferSenderConfig, TransferSenderCounters, TransferSenderEvent, Unsent,
 };
 
 mod control;
@@ -60,6 +60,8 @@ use pass::{Needs, Place};
 mod slow;
 
 mod stage;
+
+mod withdraw;
 
 mod window;
 use window::Window;
@@ -80,6 +82,9 @@ pub struct TransferSender<C> {
     stage: Stage,
     pass: Pass,
     root: Option<Hash>,
+    /// What was proven before more was withdrawn: roots, and the bytes of each.
+    former: Vec<(Hash, u64)>,
+    unsent: Vec<Unsent>,
     failure: Option<(ErrorCode, String)>,
     /// No expected receiver is connected: nothing is sent.
     is_paused: bool,
@@ -173,7 +178,7 @@ impl<C: Content> TransferSender<C> {
         };
         let root = (manifest.slab_count() == 0).then(|| manifest.tree_root(&[]));
         Self {
-            window: Window::new(Arc::clone(&manifest), content),
+            window: Window::new(Arc::clone(&manifest), content, config.withdraws),
             manifest,
             listener: Listener::new(
                 config.session,
@@ -189,6 +194,8 @@ impl<C: Content> TransferSender<C> {
             pass,
             clock,
             root,
+            former: Vec::new(),
+            unsent: Vec::new(),
             failure: None,
             is_paused: false,
             round_trip: None,
@@ -237,7 +244,11 @@ impl<C: Content> TransferSender<C> {
         let (header, bytes) = out[..block.len].split_at_mut(BlockHeader::LEN);
         header.copy_from_slice(&BlockHeader::data(block.object, offset).to_bytes());
         match self.window.copy(block.object, offset, bytes) {
-            Ok(()) => true,
+            Ok(()) => {
+                // The block in hand goes out: the pass goes on from its end.
+                let _is_news = self.note_withdrawn();
+                true
+            }
             Err(error) => {
                 self.content_failed(now, error);
                 false
@@ -489,7 +500,8 @@ impl<C: Content> TransferSender<C> {
         TransferOutcome {
             manifest: self.manifest.id(),
             root: self.root,
-            content_bytes: self.manifest.content_bytes(),
+            content_bytes: self.delivered_bytes(),
+            unsent: self.unsent.clone(),
             receivers: reports.collect(),
             missing_names: missing_names.cloned().collect(),
             multicast_bytes: self.counters.content_block_bytes,
@@ -511,16 +523,24 @@ impl<C: Content> TransferSender<C> {
         &self.manifest
     }
 
-    /// The root of each file in the manifest's order, once all content was read.
+    /// The root of each file in the manifest's order, once all content was read; not of those that
+    /// were withdrawn.
     pub fn file_roots(&self) -> Option<impl Iterator<Item = (&[u8], Hash)>> {
         let seals = self.window.seals()?;
         let files = self.manifest.files().iter();
+        let files = files.filter(|file| !self.manifest.is_withdrawn(file, seals));
         Some(files.map(|file| {
             (
                 self.manifest.path_of(file),
                 self.manifest.root_of(file, seals),
             )
         }))
+    }
+
+    /// Files that were withdrawn so far.
+    #[must_use]
+    pub fn unsent(&self) -> &[Unsent] {
+        &self.unsent
     }
 
     /// How many receivers are connected.
@@ -551,6 +571,11 @@ impl<C: Content> TransferSender<C> {
     #[must_use]
     pub const fn content(&self) -> &C {
         self.window.content()
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn content_mut(&mut self) -> &mut C {
+        self.window.content_mut()
     }
 
     /// What has been counted.

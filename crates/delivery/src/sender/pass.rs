@@ -43,6 +43,11 @@ impl Needs {
         self.0[object.0 as usize] = ranges;
     }
 
+    /// Takes a range of an object of a manifest out.
+    pub(super) fn remove(&mut self, object: ObjectId, range: Range<u64>) {
+        self.0[object.0 as usize].remove_always(range);
+    }
+
     /// True when a position is in both.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).any(|(a, b)| {

@@ -102,8 +102,12 @@ impl<C: Content> TransferSender<C> {
     /// Hashes a little of what no pass has sent; with the last of it, the seals join the pass.
     pub(super) fn hash(&mut self, now: Instant) {
         match self.window.hash_ahead() {
-            Ok(false) => return,
-            Ok(true) => {}
+            Ok(is_whole) => {
+                let _is_news = self.note_withdrawn();
+                if !is_whole {
+                    return;
+                }
+            }
             Err(error) => return self.content_failed(now, error),
         }
         let seals = self.window.seals().expect("everything is hashed");

@@ -10,12 +10,15 @@
 //!   content   |.....hashed.....|cursor..........................|
 //!   window                 [###########]      hashes from the cursor to its end
 //! ```
+//!
+//! A file that cannot be read is withdrawn, where the sender may do that: it reads as zeros from
+//! then on, and its seals say so. That may come after the seals were told: then they are others.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use wire::object::{ErrorCode, ObjectId};
 
-use crate::{Content, ContentError, HASH_LEN, Hash, Manifest, SlabHasher, hash_bytes};
+use crate::{Content, ContentError, HASH_LEN, Hash, Manifest, SlabHasher, WITHDRAWN, hash_bytes};
 
 /// Reads and hashes the objects of one manifest.
 #[derive(Debug)]
@@ -29,10 +32,15 @@ pub(super) struct Window<C> {
     slab: Option<(u32, SlabHasher)>,
     seals: Vec<u8>,
     seals_hash: Option<Hash>,
+    /// What cannot be read is withdrawn and does not end the transfer.
+    may_withdraw: bool,
+    withdrawn: BTreeSet<usize>,
+    /// Why files were withdrawn, of those that nobody was told of.
+    news: Vec<ContentError>,
 }
 
 impl<C: Content> Window<C> {
-    pub(super) fn new(manifest: Arc<Manifest>, content: C) -> Self {
+    pub(super) fn new(manifest: Arc<Manifest>, content: C, may_withdraw: bool) -> Self {
         let seals_hash = (manifest.slab_count() == 0).then(|| hash_bytes(&[]));
         Self {
             manifest,
@@ -43,6 +51,9 @@ impl<C: Content> Window<C> {
             slab: None,
             seals: Vec::new(),
             seals_hash,
+            may_withdraw,
+            withdrawn: BTreeSet::new(),
+            news: Vec::new(),
         }
     }
 
@@ -90,7 +101,17 @@ impl<C: Content> Window<C> {
         if object != ObjectId::CONTENT || is_near {
             return self.copy(object, offset, out);
         }
-        self.content.read(&self.manifest, offset, out)
+        self.read(offset, out)
+    }
+
+    /// Why files were withdrawn since this was asked last.
+    pub(super) fn take_news(&mut self) -> Vec<ContentError> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// The files that are not sent any more.
+    pub(super) const fn withdrawn(&self) -> &BTreeSet<usize> {
+        &self.withdrawn
     }
 
     /// Hashes up to one window of what no pass has sent; true when everything is hashed.
@@ -115,6 +136,11 @@ impl<C: Content> Window<C> {
         &self.content
     }
 
+    #[cfg(test)]
+    pub(super) const fn content_mut(&mut self) -> &mut C {
+        &mut self.content
+    }
+
     /// Makes the buffer hold the content at `position`.
     fn load(&mut self, position: u64) -> Result<(), ContentError> {
         let end = self.start + self.buffer.len() as u64;
@@ -123,15 +149,42 @@ impl<C: Content> Window<C> {
         }
         let start = position - position % WINDOW_BYTES;
         let len = WINDOW_BYTES.min(self.manifest.content_bytes() - start);
-        self.buffer
-            .resize(usize::try_from(len).expect("a window fits in memory"), 0);
-        self.start = start;
-        let read = self.content.read(&self.manifest, start, &mut self.buffer);
-        if let Err(error) = read {
-            self.buffer.clear();
-            return Err(error);
-        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(usize::try_from(len).expect("a window fits in memory"), 0);
+        self.read(start, &mut buffer)?;
+        (self.start, self.buffer) = (start, buffer);
         self.hash_window()
+    }
+
+    /// Reads content, and withdraws what cannot be read where that is allowed.
+    ///
+    /// **Cost**: one more call for each file that is withdrawn.
+    fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), ContentError> {
+        loop {
+            let Err(error) = self.content.read(&self.manifest, offset, out) else {
+                return Ok(());
+            };
+            let file = error.file.filter(|_| self.may_withdraw);
+            let Some(file) = file.filter(|&file| self.withdrawn.insert(file)) else {
+                return Err(error);
+            };
+            self.content.withdraw(file);
+            self.news.push(error);
+            if self.seals_hash.is_some() {
+                self.complete_seals();
+            }
+        }
+    }
+
+    /// Everything is hashed: the seals of what is withdrawn say so.
+    fn complete_seals(&mut self) {
+        for &file in &self.withdrawn {
+            let place = self.manifest.seals_of(&self.manifest.files()[file]);
+            for seal in self.seals[place].chunks_exact_mut(HASH_LEN) {
+                seal.copy_from_slice(&WITHDRAWN);
+            }
+        }
+        self.seals_hash = Some(hash_bytes(&self.seals));
     }
 
     /// Hashes what the buffer holds from the cursor on.
@@ -159,7 +212,7 @@ impl<C: Content> Window<C> {
                 let text = "the content is not as long as the manifest says";
                 return Err(ContentError::new(ErrorCode::SourceChanged, text));
             }
-            self.seals_hash = Some(hash_bytes(&self.seals));
+            self.complete_seals();
         }
         Ok(())
     }
@@ -197,7 +250,7 @@ mod tests {
     #[test]
     fn sending_in_order_hashes_everything_once() {
         let (manifest, content) = sample();
-        let mut window = Window::new(Arc::clone(&manifest), content);
+        let mut window = Window::new(Arc::clone(&manifest), content, false);
         let mut out = vec![0; 1400];
         let mut at = 0;
         while at < manifest.content_bytes() {
@@ -214,7 +267,7 @@ mod tests {
     #[test]
     fn what_no_pass_sent_is_hashed_ahead() {
         let (manifest, content) = sample();
-        let mut window = Window::new(manifest, content);
+        let mut window = Window::new(manifest, content, false);
         let mut out = [0; 100];
         window.copy(ObjectId::CONTENT, 2_000_000, &mut out).unwrap();
         assert!(window.seals().is_none());
@@ -228,11 +281,33 @@ mod tests {
     fn a_content_that_fails_is_an_error_each_time() {
         let (manifest, mut content) = sample();
         content.fails_at = Some(1_000_000);
-        let mut window = Window::new(manifest, content);
+        let mut window = Window::new(manifest, content, false);
         let mut out = [0; 100];
         assert!(window.copy(ObjectId::CONTENT, 0, &mut out).is_ok());
         for _ in 0..2 {
             assert!(window.copy(ObjectId::CONTENT, 1_000_000, &mut out).is_err());
         }
+    }
+
+    #[test]
+    fn a_file_that_fails_is_withdrawn_where_that_is_allowed_also_after_the_seals() {
+        let (manifest, mut content) = sample();
+        content.fails_at = Some(1_000_000);
+        let mut window = Window::new(Arc::clone(&manifest), content, true);
+        while !window.hash_ahead().unwrap() {}
+        let withdrawn = |window: &Window<MemoryContent>| -> Vec<usize> {
+            manifest.withdrawn(window.seals().unwrap()).collect()
+        };
+        assert_eq!(withdrawn(&window), [1]);
+        assert_eq!(window.take_news()[0].file, Some(1));
+        let before = window.seals_hash();
+        window.content.fails_at = Some(manifest.files()[2].start + 9);
+        let mut out = [0; 100];
+        let at = manifest.files()[2].start + 600_000;
+        window.copy_apart(ObjectId::CONTENT, at, &mut out).unwrap();
+        assert_eq!((out, withdrawn(&window)), ([0; 100], vec![1, 2]));
+        assert_ne!(window.seals_hash(), before);
+        let seals = window.seals().unwrap();
+        assert_eq!(manifest.delivered_bytes(seals), 10);
     }
 }

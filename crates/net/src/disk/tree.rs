@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use delivery::{Entry, Manifest, ManifestLimits};
+use delivery::{Entry, Manifest, ManifestLimits, Unsent};
 use sys::file::{Directory, Kind, Status};
 use wire::object::{EntryKind, Mtime};
 
@@ -30,6 +30,8 @@ pub struct Tree {
     pub content: FileContent,
     /// What was left out, one sentence each.
     pub notes: Vec<String>,
+    /// What could not be read, of what was found below the sources; see [`Tree::select`].
+    pub unsent: Vec<Unsent>,
 }
 
 /// Something to send.
@@ -54,13 +56,14 @@ impl Tree {
     /// As [`Tree::select`].
     pub fn read(paths: &[PathBuf]) -> Result<Self, SystemError> {
         let sources = paths.iter().cloned().map(TreeSource::Path);
-        Self::select(sources.collect(), |_, _| true)
+        Self::select(sources.collect(), false, |_, _| true)
     }
 
     /// Walks `sources` and takes what `is_wanted` accepts. `is_wanted` gets the path as it would be
     /// delivered and whether it is a directory. A directory that is not wanted is not entered.
     ///
-    /// A source itself is always wanted: it was named.
+    /// A source itself is always wanted: it was named. With `may_skip` what cannot be read below a
+    /// source is left out and told in [`Tree::unsent`].
     ///
     /// **Cost**: two system calls for each file. One that this process may not read is found before
     /// anybody waits.
@@ -71,6 +74,7 @@ impl Tree {
     /// tree.
     pub fn select(
         sources: Vec<TreeSource>,
+        may_skip: bool,
         is_wanted: impl FnMut(&Path, bool) -> bool,
     ) -> Result<Self, SystemError> {
         let mut walk = Walk {
@@ -80,6 +84,7 @@ impl Tree {
             parents: Parents::default(),
             unreadable: Vec::new(),
             unreadable_count: 0,
+            unsent: may_skip.then(Vec::new),
             user: sys::file::effective_user(),
             is_wanted,
         };
@@ -95,6 +100,7 @@ impl Tree {
             roots,
             unreadable,
             unreadable_count,
+            unsent,
             ..
         } = walk;
         if !unreadable.is_empty() {
@@ -113,6 +119,7 @@ impl Tree {
             content: FileContent::new(Arc::clone(&manifest), roots),
             manifest,
             notes,
+            unsent: unsent.unwrap_or_default(),
         })
     }
 }
@@ -126,6 +133,8 @@ struct Walk<W> {
     /// What could not be read and why: the first few of them.
     unreadable: Vec<String>,
     unreadable_count: usize,
+    /// What was skipped as it could not be read; `None` when that is not allowed.
+    unsent: Option<Vec<Unsent>>,
     is_wanted: W,
     /// The effective user, who reads.
     user: u32,
@@ -196,8 +205,15 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
     /// Takes what is called `last` in `parent`: for people it is `path`, and in the manifest
     /// `name`.
     fn visit(&mut self, parent: &Directory, last: &Path, path: &Path, name: &[u8]) {
-        if let Err(error) = self.take(parent, last, path, name) {
-            self.unreadable(path, &error);
+        let Err(error) = self.take(parent, last, path, name) else {
+            return;
+        };
+        match &mut self.unsent {
+            Some(unsent) => {
+                let text = format!("cannot read {}: {error}", path.display());
+                unsent.push(Unsent::new(name, text));
+            }
+            None => self.unreadable(path, &error),
         }
     }
 
@@ -271,13 +287,16 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
                 return Ok(());
             }
         }
+        if !is_directory {
+            self.entries.push(entry);
+            return Ok(());
+        }
+        let directory = parent.directory(last)?;
+        let names = directory.names()?;
         self.entries.push(entry);
-        if is_directory {
-            let directory = parent.directory(last)?;
-            for below in directory.names()? {
-                let name = [name, b"/", below.as_bytes()].concat();
-                self.visit(&directory, Path::new(&below), &path.join(&below), &name);
-            }
+        for below in names {
+            let name = [name, b"/", below.as_bytes()].concat();
+            self.visit(&directory, Path::new(&below), &path.join(&below), &name);
         }
         Ok(())
     }

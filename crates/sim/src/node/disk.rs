@@ -77,8 +77,8 @@ impl Store for DiskStore {
         taken
     }
 
-    fn commit(&mut self) {
-        self.store.commit();
+    fn commit(&mut self, withdrawn: &[usize]) {
+        self.store.commit(withdrawn);
     }
 
     fn abandon(&mut self) {

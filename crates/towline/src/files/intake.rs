@@ -100,8 +100,8 @@ impl Store for ReceiverStore {
         self.store().seal(slab)
     }
 
-    fn commit(&mut self) {
-        self.store().commit();
+    fn commit(&mut self, withdrawn: &[usize]) {
+        self.store().commit(withdrawn);
     }
 
     fn abandon(&mut self) {

@@ -132,11 +132,13 @@ impl Store for MemoryStore {
         true
     }
 
-    fn commit(&mut self) {
+    fn commit(&mut self, withdrawn: &[usize]) {
         let Some((manifest, content)) = self.staged.take() else {
             return;
         };
-        let files = manifest.files().iter().map(|file| {
+        let files = manifest.files().iter().enumerate();
+        let sent = files.filter(|(index, _)| !withdrawn.contains(index));
+        let files = sent.map(|(_, file)| {
             let start = usize::try_from(file.start).expect("the content fits into memory");
             let size = usize::try_from(file.size).expect("the content fits into memory");
             MemoryFile {

@@ -1,9 +1,9 @@
 //! The sender of files: it waits for every receiver's proof.
 
 use base::Io as _;
-use delivery::{TransferOutcome, TransferSenderConfig, TransferSenderEvent};
+use delivery::{TransferOutcome, TransferSenderConfig, TransferSenderEvent, Unsent};
 use driver::ObjectSender;
-use net::{FileContent, SystemError};
+use net::{FileContent, SystemError, Tree};
 use pgm::Config;
 use wire::object::ErrorCode;
 
@@ -20,6 +20,8 @@ pub struct FileSender {
     end: End<ObjectSender<FileContent>>,
     /// The last turn found nothing to do.
     is_idle: bool,
+    /// What could not be read when it was looked for.
+    unsent: Vec<Unsent>,
 }
 
 impl FileSender {
@@ -40,7 +42,13 @@ impl FileSender {
                 return Err(SystemError::refused("expect", name, cause).into());
             }
         }
-        let (manifest, content, notes) = files.into_parts();
+        let may_skip = files.may_skip();
+        let Tree {
+            manifest,
+            content,
+            notes,
+            unsent,
+        } = files.into_tree();
         let (mut opened, sending) = session.open_sending()?;
         if sending.config.tx_window_bytes() != Config::default().tx_window_bytes() {
             let text = "tx_window_bytes is of messages and changes nothing here: the window of a \
@@ -52,6 +60,7 @@ impl FileSender {
         config.settle = expectation.settle;
         config.progress_timeout = expectation.progress_timeout;
         config.slow = expectation.slow;
+        config.withdraws = may_skip;
         config.key.clone_from(&session.key);
         config.expected_names.clone_from(&expectation.names);
         let endpoint = ObjectSender::open(&sending, config, manifest, content, opened.io.now());
@@ -60,6 +69,7 @@ impl FileSender {
         Ok(Self {
             end,
             is_idle: false,
+            unsent,
         })
     }
 
@@ -96,16 +106,20 @@ impl FileSender {
         manifest.file_roots().map(FileSums::new)
     }
 
-    /// How many files are sent.
+    /// How many files are sent; those that were withdrawn are not counted.
     #[must_use]
     pub fn file_count(&self) -> usize {
-        self.end.driver.endpoint.transfer().manifest().files().len()
+        let transfer = self.end.driver.endpoint.transfer();
+        transfer.manifest().files().len() - transfer.unsent().len()
     }
 
-    /// Where every receiver stands; final after [`TransferSenderEvent::Finished`].
+    /// Where every receiver stands; final after [`TransferSenderEvent::Finished`]. What was skipped
+    /// when the files were looked for is in [`TransferOutcome::unsent`] too.
     #[must_use]
     pub fn outcome(&self) -> TransferOutcome {
-        self.end.driver.endpoint.transfer().outcome()
+        let mut outcome = self.end.driver.endpoint.transfer().outcome();
+        outcome.unsent.splice(0..0, self.unsent.iter().cloned());
+        outcome
     }
 }
 

@@ -9,8 +9,8 @@ use std::{
     sync::Arc,
 };
 
-use delivery::{Content as _, Hash, Manifest};
-use net::{FileContent, SystemError, Tree, TreeSource};
+use delivery::{Content as _, Hash, Unsent, WITHDRAWN};
+use net::{SystemError, Tree, TreeSource};
 use wire::object::{EntryKind, EntryRef};
 
 use super::Selection;
@@ -21,6 +21,7 @@ use crate::{Error, session::random_u64};
 pub struct FileSetBuilder {
     sources: Vec<TreeSource>,
     selection: Selection,
+    may_skip: bool,
 }
 
 impl fmt::Debug for FileSetBuilder {
@@ -56,6 +57,15 @@ impl FileSetBuilder {
         self
     }
 
+    /// Goes on without what cannot be read below what was named, and later without files that
+    /// change or vanish before they are sent: [`FileSet::unsent`] and `TransferOutcome::unsent`
+    /// name them. Default false: they are errors.
+    #[must_use]
+    pub const fn skip_changed(mut self, may_skip: bool) -> Self {
+        self.may_skip = may_skip;
+        self
+    }
+
     /// Walks everything.
     ///
     /// # Errors
@@ -64,7 +74,8 @@ impl FileSetBuilder {
     pub fn read(self) -> Result<FileSet, Error> {
         let selection = self.selection;
         let mut has_left_out = false;
-        let tree = Tree::select(self.sources, |path, is_directory| {
+        let may_skip = self.may_skip;
+        let tree = Tree::select(self.sources, may_skip, |path, is_directory| {
             let is_taken = selection.takes(path, is_directory);
             has_left_out |= !is_taken;
             is_taken
@@ -73,12 +84,13 @@ impl FileSetBuilder {
         let has_content = tree.manifest.entries().any(is_content);
         let entry_count = tree.manifest.entries().len();
         let cause = match entry_count {
-            _ if has_content => return Ok(FileSet { tree }),
+            _ if has_content => return Ok(FileSet { tree, may_skip }),
+            _ if let Some(first) = tree.unsent.first() => first.text.clone(),
             _ if has_left_out => "no file matches the patterns".to_owned(),
             0 if tree.notes.is_empty() => "nothing is named, or it is empty".to_owned(),
             0 => tree.notes.join("; "),
             // Directories alone may be what is wanted.
-            _ => return Ok(FileSet { tree }),
+            _ => return Ok(FileSet { tree, may_skip }),
         };
         let error = SystemError::refused("send", "nothing", cause);
         Err(error.advise("name at least one file").into())
@@ -88,6 +100,7 @@ impl FileSetBuilder {
 /// Files, directories and links, found and readable: what a [`crate::FileSender`] sends.
 pub struct FileSet {
     tree: Tree,
+    may_skip: bool,
 }
 
 /// One of them.
@@ -144,10 +157,16 @@ impl FileSet {
         self.tree.manifest.files().len()
     }
 
+    /// What could not be read and was skipped: see [`FileSetBuilder::skip_changed`].
+    #[must_use]
+    pub fn unsent(&self) -> &[Unsent] {
+        &self.tree.unsent
+    }
+
     /// Reads everything and gives the checksums that receivers will prove.
     ///
     /// # Errors
-    /// What cannot be read or has changed since it was found.
+    /// What cannot be read or has changed since it was found, unless that is skipped.
     pub fn sums(&mut self) -> Result<FileSums, Error> {
         let manifest = Arc::clone(&self.tree.manifest);
         let mut seals = Vec::new();
@@ -155,19 +174,44 @@ impl FileSet {
         for index in 0..manifest.slab_count() {
             let slab = manifest.slab(index);
             bytes.resize(slab.len as usize, 0);
-            let read = self.tree.content.read(&manifest, slab.start, &mut bytes);
-            read.map_err(|error| SystemError::refused("hash", "what is to be sent", error))?;
-            let mut hasher = slab.hasher();
-            hasher.update(&bytes);
-            seals.extend_from_slice(&hasher.finish());
+            match self.tree.content.read(&manifest, slab.start, &mut bytes) {
+                Ok(()) => {
+                    let mut hasher = slab.hasher();
+                    hasher.update(&bytes);
+                    seals.extend_from_slice(&hasher.finish());
+                }
+                Err(error) if self.may_skip && error.file.is_some() => {
+                    let file = &manifest.files()[slab.file as usize];
+                    if !self
+                        .tree
+                        .unsent
+                        .iter()
+                        .any(|it| it.path == manifest.path_of(file))
+                    {
+                        let unsent = Unsent::new(manifest.path_of(file), error.text);
+                        self.tree.unsent.push(unsent);
+                    }
+                    seals.extend_from_slice(&WITHDRAWN);
+                }
+                Err(error) => {
+                    let target = "what is to be sent";
+                    return Err(SystemError::refused("hash", target, error).into());
+                }
+            }
         }
         let files = manifest.files().iter();
+        let files = files.filter(|file| !manifest.is_withdrawn(file, &seals));
         let roots = files.map(|file| (manifest.path_of(file), manifest.root_of(file, &seals)));
         Ok(FileSums::new(roots))
     }
 
-    pub(super) fn into_parts(self) -> (Arc<Manifest>, FileContent, Vec<String>) {
-        (self.tree.manifest, self.tree.content, self.tree.notes)
+    /// Whether files that change are skipped.
+    pub(super) const fn may_skip(&self) -> bool {
+        self.may_skip
+    }
+
+    pub(super) fn into_tree(self) -> Tree {
+        self.tree
     }
 }
 

@@ -135,7 +135,12 @@ impl Store for StreamStore {
         true
     }
 
-    fn commit(&mut self) {
+    fn commit(&mut self, withdrawn: &[usize]) {
+        if !withdrawn.is_empty() {
+            let text = "the sender could not read the file to its end".to_owned();
+            let code = ErrorCode::SourceChanged;
+            return self.events.push_back(StoreEvent::Failed { code, text });
+        }
         let (Some((manifest, mut file)), Some(mut out)) = (self.staged.take(), self.out.take())
         else {
             return;

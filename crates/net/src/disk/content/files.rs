@@ -1,12 +1,12 @@
 //! Reads the files of a manifest where they lie, one call after the other.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ffi::OsStr,
     fs, io,
     os::unix::{ffi::OsStrExt as _, fs::FileExt as _},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use delivery::{ContentError, Manifest};
@@ -29,9 +29,26 @@ pub(crate) type Roots = BTreeMap<Vec<u8>, Root>;
 #[derive(Debug)]
 pub(super) struct Files {
     roots: Arc<Roots>,
+    withdrawn: Withdrawn,
     /// The files read last, the latest first.
     open: VecDeque<(u32, fs::File)>,
     parents: Parents,
+}
+
+/// Files that are not sent any more, by their index: clones are the same list.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Withdrawn(Arc<Mutex<BTreeSet<usize>>>);
+
+impl Withdrawn {
+    pub(super) fn add(&self, file: usize) {
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        files.insert(file);
+    }
+
+    fn contains(&self, file: usize) -> bool {
+        let files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        files.contains(&file)
+    }
 }
 
 /// The directory that something lies in, kept open: its neighbours come next.
@@ -58,9 +75,10 @@ impl Parents {
 }
 
 impl Files {
-    pub(super) const fn new(roots: Arc<Roots>) -> Self {
+    pub(super) const fn new(roots: Arc<Roots>, withdrawn: Withdrawn) -> Self {
         Self {
             roots,
+            withdrawn,
             open: VecDeque::new(),
             parents: Parents(None),
         }
@@ -79,32 +97,50 @@ impl Files {
             let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
             let (piece, after) = rest.split_at_mut(len);
             rest = after;
+            if self.withdrawn.contains(index) {
+                piece.fill(0);
+                continue;
+            }
             let is_last = file_offset + len as u64 == manifest.files()[index].size;
             let is_all = is_last && file_offset == 0;
-            let outcome = self
-                .file(manifest, index, is_all)?
-                .read_exact_at(piece, file_offset);
-            if let Err(error) = outcome {
-                // That the file changed is a better message than the read error.
-                let (_, file) = &self.open[0];
-                self.check(manifest, index, file)?;
-                let path = self.path_of(manifest, index);
-                return Err(if error.kind() == io::ErrorKind::UnexpectedEof {
-                    changed(&path)
-                } else {
-                    content_error(&path, &error)
-                });
-            }
-            // If the file changed while it was read, the hash would cover a mixture.
-            if is_last {
-                let (_, file) = &self.open[0];
-                self.check(manifest, index, file)?;
-            }
+            self.read_piece(manifest, index, file_offset, piece, is_all)
+                .and_then(|()| {
+                    let (_, file) = &self.open[0];
+                    // If the file changed while it was read, the hash would cover a mixture.
+                    match is_last {
+                        true => self.check(manifest, index, file),
+                        false => Ok(()),
+                    }
+                })
+                .map_err(|error| error.of_file(index))?;
             if is_all {
                 self.open.pop_front();
             }
         }
         Ok(())
+    }
+
+    fn read_piece(
+        &mut self,
+        manifest: &Manifest,
+        index: usize,
+        file_offset: u64,
+        piece: &mut [u8],
+        is_all: bool,
+    ) -> Result<(), ContentError> {
+        let file = self.file(manifest, index, is_all)?;
+        let Err(error) = file.read_exact_at(piece, file_offset) else {
+            return Ok(());
+        };
+        // That the file changed is a better message than the read error.
+        let (_, file) = &self.open[0];
+        self.check(manifest, index, file)?;
+        let path = self.path_of(manifest, index);
+        Err(if error.kind() == io::ErrorKind::UnexpectedEof {
+            changed(&path)
+        } else {
+            content_error(&path, &error)
+        })
     }
 
     fn path_of(&self, manifest: &Manifest, file: usize) -> PathBuf {

@@ -23,17 +23,18 @@ use delivery::{Content, ContentError, Manifest};
 use wire::object::ErrorCode;
 
 mod files;
-use files::Files;
+use files::{Files, Withdrawn};
 pub(crate) use files::{Parents, Root, Roots};
 
 /// The bytes of a manifest's files, read where they lie.
 ///
-/// A file whose length or modification time is not what was planned ends the transfer: its
-/// receivers would otherwise hold a mixture.
+/// A file whose length or modification time is not what was planned ends the transfer, or is
+/// withdrawn from it: its receivers would otherwise hold a mixture.
 #[derive(Debug)]
 pub struct FileContent {
     manifest: Arc<Manifest>,
     roots: Arc<Roots>,
+    withdrawn: Withdrawn,
     /// For what is not read ahead.
     files: Files,
     ahead: Option<Arc<Ahead>>,
@@ -42,11 +43,12 @@ pub struct FileContent {
 
 impl FileContent {
     pub(crate) fn new(manifest: Arc<Manifest>, roots: Roots) -> Self {
-        let roots = Arc::new(roots);
+        let (roots, withdrawn) = (Arc::new(roots), Withdrawn::default());
         Self {
             manifest,
-            files: Files::new(Arc::clone(&roots)),
+            files: Files::new(Arc::clone(&roots), withdrawn.clone()),
             roots,
+            withdrawn,
             ahead: None,
             has_no_thread: false,
         }
@@ -58,7 +60,7 @@ impl FileContent {
             let ahead = Arc::new(Ahead::default());
             let (manifest, files) = (
                 Arc::clone(&self.manifest),
-                Files::new(Arc::clone(&self.roots)),
+                Files::new(Arc::clone(&self.roots), self.withdrawn.clone()),
             );
             let theirs = Arc::clone(&ahead);
             let thread = thread::Builder::new().name("content".into());
@@ -84,6 +86,16 @@ impl Content for FileContent {
             return ahead.take(offset, out);
         }
         self.files.read(manifest, offset, out)
+    }
+
+    fn withdraw(&mut self, file: usize) {
+        self.withdrawn.add(file);
+        if let Some(ahead) = &self.ahead {
+            let mut state = ahead.lock();
+            let first = state.first();
+            state.jump_to(first);
+            ahead.wanted.notify_one();
+        }
     }
 }
 

@@ -105,3 +105,39 @@ fn a_file_that_changed_is_told_when_its_piece_is_asked_for_and_again() {
     content.read(&manifest, 0, &mut out).unwrap();
     assert!(out == bytes[..out.len()]);
 }
+
+#[test]
+fn a_file_that_is_withdrawn_reads_as_zeros_ahead_and_at_once() {
+    let scratch = Scratch::new("withdrawn");
+    let (manifest, mut content, mut bytes) = sample(&scratch);
+    let file = fs::File::options().append(true).open(scratch.0.join("d/4"));
+    std::io::Write::write_all(&mut file.unwrap(), b"more").unwrap();
+    let mut at = 0;
+    let mut withdrawn = Vec::new();
+    let mut got = Vec::new();
+    while at < manifest.content_bytes() {
+        let mut out = vec![0; usize::try_from(piece_len(&manifest, at)).unwrap()];
+        if let Err(error) = content.read(&manifest, at, &mut out) {
+            withdrawn.push(error.file.unwrap());
+            content.withdraw(error.file.unwrap());
+            continue;
+        }
+        at += out.len() as u64;
+        got.extend(out);
+    }
+    let file = manifest.files()[withdrawn[0]];
+    assert_eq!(withdrawn, [4]);
+    let start = usize::try_from(file.start).unwrap();
+    bytes.truncate(usize::try_from(manifest.content_bytes()).unwrap());
+    let place = start..start + 2_000_000;
+    assert!(
+        got[place.clone()]
+            .iter()
+            .skip(PIECE_BYTES as usize)
+            .all(|&byte| byte == 0)
+    );
+    assert!(got[..start] == bytes[..start] && got[place.end..] == bytes[place.end..]);
+    let mut out = [1; 100];
+    content.read(&manifest, file.start + 9, &mut out).unwrap();
+    assert_eq!(out, [0; 100]);
+}

@@ -18,8 +18,13 @@ use super::{
 };
 
 /// Gives everything its final name. Afterwards only the journal is still staged: it records that
-/// all is in place, and stays until the sender has the proof.
-pub(super) fn commit(staging: &mut Staging, existing: Existing) -> Result<(), Fault> {
+/// all is in place, and stays until the sender has the proof. What the sender has withdrawn gets no
+/// name, and what has such a name already keeps it.
+pub(super) fn commit(
+    staging: &mut Staging,
+    existing: Existing,
+    withdrawn: &[usize],
+) -> Result<(), Fault> {
     let mut commit = Commit {
         taken: match existing {
             Existing::Refuse => Taken::Refuse,
@@ -28,6 +33,9 @@ pub(super) fn commit(staging: &mut Staging, existing: Existing) -> Result<(), Fa
         has_few: staging.manifest.entry_count() <= FEW,
         staging,
     };
+    withdrawn
+        .iter()
+        .try_for_each(|&index| commit.withdraw(index))?;
     commit.finish_files()?;
     commit.make_links()?;
     commit.sync_staged()?;
@@ -52,16 +60,32 @@ impl Commit<'_> {
             .collect()
     }
 
+    /// Removes what is staged of a file that the sender could not read.
+    fn withdraw(&mut self, index: usize) -> Result<(), Fault> {
+        let file = self.staging.manifest.files()[index];
+        let state = std::mem::replace(&mut self.staging.files[index], FileState::Withdrawn);
+        self.staging.close(index);
+        self.staging
+            .held
+            .remove_always(file.start..file.start + file.size);
+        if !matches!(state, FileState::Staged | FileState::Finished) {
+            return Ok(());
+        }
+        let entry = self.staging.manifest.entry(file.entry as usize);
+        let removed = self.staging.tree.remove_file(path_of(&entry));
+        removed.map_err(|error| fault("remove what is staged of", &entry, error))
+    }
+
     /// Makes the empty files, and sets what attributes are still to be set.
     fn finish_files(&mut self) -> Result<(), Fault> {
         for index in 0..self.staging.files.len() {
             let state = self.staging.files[index];
             let finished = match state {
                 FileState::Absent | FileState::Staged => self.staging.finish(index),
-                FileState::Finished | FileState::InPlace => Ok(()),
+                FileState::Finished | FileState::InPlace | FileState::Withdrawn => Ok(()),
             };
             let synced = match state {
-                FileState::InPlace => Ok(()),
+                FileState::InPlace | FileState::Withdrawn => Ok(()),
                 _ if !self.has_few => Ok(()),
                 _ => self.sync_file(index),
             };
@@ -180,8 +204,10 @@ impl Commit<'_> {
     }
 
     fn place_file(&self, at: &mut At, index: usize, entry: &EntryRef<'_>) -> io::Result<()> {
-        if self.staging.files[index] != FileState::InPlace {
-            return self.rename(at, entry, self.taken);
+        match self.staging.files[index] {
+            FileState::InPlace => {}
+            FileState::Withdrawn => return Ok(()),
+            _ => return self.rename(at, entry, self.taken),
         }
         match self.staging.is_in_place(entry) {
             Ok(true) => Ok(()),

@@ -268,13 +268,13 @@ impl Store for FileStore {
         true
     }
 
-    fn commit(&mut self) {
+    fn commit(&mut self, withdrawn: &[usize]) {
         if !std::mem::take(&mut self.is_open) {
             return;
         }
         self.hand_over();
         if let Some(queue) = &self.queue {
-            queue.push(Request::Commit);
+            queue.push(Request::Commit(withdrawn.to_vec()));
         }
     }
 

@@ -23,7 +23,8 @@ pub(super) enum Request {
     Prepare(Arc<Manifest>),
     Extent(Extent),
     Seal(u32),
-    Commit,
+    /// Without these files.
+    Commit(Vec<usize>),
 }
 
 /// Pieces of the content that came one after the other, and the slabs to hash once they are

@@ -51,6 +51,8 @@ pub(super) enum FileState {
     Finished,
     /// Under its final name, equal in length and time.
     InPlace,
+    /// Nowhere, and it does not come: the sender could not read it.
+    Withdrawn,
 }
 
 /// What makes the work faster.

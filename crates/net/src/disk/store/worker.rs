@@ -69,8 +69,8 @@ impl Worker {
                 self.events.push(StoreEvent::Sealed { slab, seal });
                 staging.tell_journal(self.queue.is_empty())?;
             }
-            (Request::Commit, Some(staging)) => {
-                commit::commit(staging, self.preparation.existing)?;
+            (Request::Commit(withdrawn), Some(staging)) => {
+                commit::commit(staging, self.preparation.existing, &withdrawn)?;
                 let manifest = Arc::clone(&staging.manifest);
                 self.is_committed = true;
                 self.events.push(StoreEvent::Committed);

@@ -19,6 +19,8 @@ mod fault;
 
 mod resume;
 
+mod withdrawn;
+
 /// A directory of its own for each test, removed at the end.
 struct Scratch(PathBuf);
 
@@ -105,7 +107,7 @@ fn deliver(store: &mut FileStore, manifest: &Arc<Manifest>, step: usize) -> Stor
         let seal = hasher.finish();
         assert_eq!(outcome(store), StoreEvent::Sealed { slab, seal });
     }
-    store.commit();
+    store.commit(&[]);
     outcome(store)
 }
 
@@ -178,7 +180,7 @@ fn finish(
             open.push_back(slab);
         }
     }
-    store.commit();
+    store.commit(&[]);
     (outcome(&mut store), sent)
 }
 
@@ -335,7 +337,7 @@ fn a_name_that_is_taken_while_content_comes_in_is_not_replaced() {
     outcome(&mut store);
     assert!(store.write(0, &content(&manifest)));
     fs::write(scratch.path("f"), "mine").unwrap();
-    store.commit();
+    store.commit(&[]);
     assert_eq!(failure(outcome(&mut store)).0, ErrorCode::Exists);
     assert_eq!(fs::read(scratch.path("f")).unwrap(), b"mine");
 }
@@ -390,7 +392,7 @@ fn a_link_put_on_the_way_during_the_transfer_is_not_followed() {
     outcome(&mut store);
     assert!(store.write(0, &content(&manifest)));
     symlink(&outside, inside.join("d")).unwrap();
-    store.commit();
+    store.commit(&[]);
     failure(outcome(&mut store));
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
 }
@@ -436,7 +438,7 @@ fn a_second_receiver_of_a_plan_is_refused_and_leaves_the_first_alone() {
     assert!(text.contains("another process receives this"), "{text}");
     assert!(!text.contains("replace"), "{text}");
     drop(second);
-    first.commit();
+    first.commit(&[]);
     assert_eq!(outcome(&mut first), StoreEvent::Committed);
     assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&manifest));
     drop(first);
@@ -471,7 +473,7 @@ fn a_failed_commit_keeps_what_is_staged_until_the_name_is_free() {
     outcome(&mut store);
     assert!(store.write(0, &content(&manifest)));
     fs::write(scratch.path("f"), "mine").unwrap();
-    store.commit();
+    store.commit(&[]);
     failure(outcome(&mut store));
     drop(store);
     fs::remove_file(scratch.path("f")).unwrap();
@@ -481,7 +483,7 @@ fn a_failed_commit_keeps_what_is_staged_until_the_name_is_free() {
         panic!("it does not prepare");
     };
     assert_eq!(held.bytes(), 3);
-    store.commit();
+    store.commit(&[]);
     assert_eq!(outcome(&mut store), StoreEvent::Committed);
     assert_eq!(fs::read(scratch.path("f")).unwrap(), content(&manifest));
 }
@@ -500,6 +502,7 @@ fn a_tree_that_was_walked_arrives_the_same() {
         manifest,
         mut content,
         notes,
+        ..
     } = Tree::read(&[source]).unwrap();
     let paths: Vec<_> = manifest
         .entries()

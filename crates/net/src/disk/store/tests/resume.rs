@@ -269,7 +269,7 @@ fn what_changes_while_it_is_compared_ends_the_transfer() {
     assert!(store.seal(0));
     outcome(&mut store);
     fs::write(scratch.path("a"), "mine").unwrap();
-    store.commit();
+    store.commit(&[]);
     let (code, text) = failure(outcome(&mut store));
     assert_eq!(code, ErrorCode::Exists);
     assert!(text.contains("it changed while it was compared"), "{text}");
@@ -408,7 +408,7 @@ fn every_outcome_ends_the_wait_of_who_polls() {
     assert!(store.write(0, &content(&manifest)));
     assert!(store.seal(0));
     assert!(matches!(wait(&mut store), StoreEvent::Sealed { .. }));
-    store.commit();
+    store.commit(&[]);
     assert_eq!(wait(&mut store), StoreEvent::Committed);
 }
 

@@ -1,0 +1,93 @@
+//! Files that turn out not to be what was planned: they are withdrawn, and the rest goes on.
+//!
+//! ```text
+//!   read fails --> withdrawn: zeros from here on, out of every pass and need
+//!              --> seals of zeros --SEALS--> receivers count it as held and do not keep it
+//! ```
+//!
+//! Receivers learn it from the seals alone, which each of them checks anyway, also one that comes
+//! back or joins later. A proof over the seals that were told before stands.
+
+use base::Instant;
+use wire::object::{Done, ObjectId, PassEnd};
+
+use super::{TransferSender, TransferSenderEvent, Unsent};
+use crate::Content;
+
+impl<C: Content> TransferSender<C> {
+    /// Takes what was just withdrawn out of everything that is still to be sent.
+    /// True when there was anything.
+    pub(super) fn note_withdrawn(&mut self) -> bool {
+        let news = self.window.take_news();
+        if news.is_empty() {
+            return false;
+        }
+        let before = self.delivered_bytes();
+        for error in news {
+            let Some(index) = error.file else {
+                continue;
+            };
+            let file = self.manifest.files()[index];
+            let range = file.start..file.start + file.size;
+            self.pass.needs.remove(ObjectId::CONTENT, range.clone());
+            for member in &mut self.members {
+                member.fills.needs.remove(ObjectId::CONTENT, range.clone());
+                member.lists.need.remove(ObjectId::CONTENT, range.clone());
+            }
+            let unsent = Unsent::new(self.manifest.path_of(&file), error.text);
+            self.unsent.push(unsent.clone());
+            self.event(TransferSenderEvent::Withdrawn(unsent));
+        }
+        if let (Some(root), Some(seals)) = (self.root, self.window.seals()) {
+            self.former.push((root, before));
+            self.root = Some(self.manifest.tree_root(seals));
+        }
+        true
+    }
+
+    /// A receiver that does not know it yet asks for what is withdrawn: it is told the seals again
+    /// where nothing else is left for it. True then.
+    pub(super) fn forgo(&mut self, now: Instant, slot: usize) -> bool {
+        let need = &mut self.members[slot].lists.need;
+        let had_bytes = need.bytes();
+        for &index in self.window.withdrawn() {
+            let file = self.manifest.files()[index];
+            need.remove(ObjectId::CONTENT, file.start..file.start + file.size);
+        }
+        if had_bytes == 0 || !need.is_empty() || self.window.seals_hash().is_none() {
+            return false;
+        }
+        let end = PassEnd {
+            pass: self.pass.number,
+            position: None,
+        };
+        self.send_pass_end(now, slot, end);
+        true
+    }
+
+    /// Whether a receiver has what was sent: by the seals as they are, or as they were told before.
+    pub(super) fn is_proof(&self, done: &Done) -> bool {
+        let root = self.root.map(|root| (root, self.delivered_bytes()));
+        let mut roots = root.iter().chain(&self.former);
+        roots.any(|&known| known == (done.root, done.numbers.bytes))
+    }
+
+    /// Bytes of content without what is withdrawn.
+    pub(super) fn delivered_bytes(&self) -> u64 {
+        let files = self.unsent_files();
+        self.manifest.content_bytes() - files.map(|file| file.size).sum::<u64>()
+    }
+
+    /// True for content of a file that is withdrawn: nobody is to be sent it.
+    pub(super) fn is_withdrawn(&self, object: ObjectId, offset: u64) -> bool {
+        let withdrawn = self.window.withdrawn();
+        object == ObjectId::CONTENT
+            && !withdrawn.is_empty()
+            && withdrawn.contains(&self.manifest.file_at(offset))
+    }
+
+    fn unsent_files(&self) -> impl Iterator<Item = &crate::File> {
+        let files = self.manifest.files();
+        self.window.withdrawn().iter().map(|&index| &files[index])
+    }
+}
