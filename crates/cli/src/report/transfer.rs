@@ -321,12 +321,12 @@ impl ReceiverRow {
         }
         line += &format!(", lost {}\n", self.packets_lost);
         let mut more = vec![format!("at {}", self.address)];
-        if self.packets_lost > 0 || self.repairs_asked > 0 {
-            let (asked, got) = (self.repairs_asked, self.repairs_got);
-            more[0] += &format!("; repairs asked {asked}, got {got}");
-        }
         if self.bytes_resumed > 0 {
             more[0] += &format!("; {} held before", quantity::bytes(self.bytes_resumed));
+        }
+        if self.packets_lost > 0 || self.repairs_asked > 0 {
+            let (asked, got) = (self.repairs_asked, self.repairs_got);
+            more.push(format!("repairs asked {asked}, got {got}"));
         }
         if let Some(reason) = &self.demoted {
             more.push(format!("the rest over its own connection: {reason}"));
