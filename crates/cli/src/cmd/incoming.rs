@@ -238,8 +238,7 @@ impl<'a> Incoming<'a> {
                 ));
             }
             TransferReceiverEvent::Withdrawn { path } => {
-                let path = String::from_utf8_lossy(&path).into_owned();
-                transfer.absent.push(path);
+                transfer.absent.push(lossy(&path));
             }
             TransferReceiverEvent::Delivered { root, numbers } => {
                 transfer.root = Some(hex(&root));
@@ -342,6 +341,10 @@ impl Transfer {
             None => {}
         }
     }
+}
+
+fn lossy(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
 }
 
 /// The one thing that a transfer brings into `directory`, or the directory.
