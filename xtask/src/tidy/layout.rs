@@ -1,4 +1,5 @@
-//! Rules about the repository as a whole: the table of crates, fuzz corpora.
+//! Rules about the repository as a whole: the table of crates, what README says of them, fuzz
+//! corpora.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -11,12 +12,26 @@ use crate::fuzz;
 /// Checks the layout.
 pub(super) fn check(root: &Path, rules: &Rules, findings: &mut Vec<Finding>) {
     crate_table(root, rules, findings);
+    readme_names_crates(root, findings);
     for target in fuzz::targets(root) {
         let corpus = format!("fuzz/corpus/{target}");
         let has_seed = fs::read_dir(root.join(&corpus)).is_ok_and(|mut list| list.next().is_some());
         if !has_seed {
             let text = "a fuzz target without a committed seed corpus";
             findings.push(Finding::new("fuzz-corpus", &corpus, text));
+        }
+    }
+}
+
+/// README says in a line what each crate is for.
+fn readme_names_crates(root: &Path, findings: &mut Vec<Finding>) {
+    let text = fs::read_to_string(root.join("README.md")).unwrap_or_default();
+    let (_, part) = text.split_once("## The crates").unwrap_or_default();
+    for name in crates::directories(root) {
+        let place = directory(&name);
+        if place.starts_with("crates/") && !part.contains(&format!("`{name}`")) {
+            let text = format!("`{name}` is not named under \"The crates\"");
+            findings.push(Finding::new("crate-table", "README.md", &text));
         }
     }
 }
