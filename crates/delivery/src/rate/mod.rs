@@ -568,7 +568,7 @@ impl RateControl {
 
     /// Every receiver has reported the effect of the last change, or had the time to.
     fn all_heard(&self, now: Instant) -> bool {
-        let is_late = now >= self.changed_at + SILENCE_MAX;
+        let is_late = now >= self.changed_at + QUIET_MAX;
         is_late || self.receivers.values().all(|receiver| receiver.was_heard)
     }
 
@@ -631,7 +631,7 @@ const GROW_INTERVAL: Duration = Duration::from_millis(50);
 /// A limit that was not reached for this long is removed.
 const UNUSED: Duration = Duration::from_secs(1);
 /// A receiver that has said nothing for this long no longer holds growth back.
-const SILENCE_MAX: Duration = Duration::from_secs(2);
+const QUIET_MAX: Duration = Duration::from_secs(2);
 /// How long it competes before it looks for the first time whether it still has to. Each look that
 /// finds somebody doubles the time, up to the maximum: a look costs half of the rate.
 const PATIENCE_MIN: Duration = Duration::from_secs(3);

@@ -21,7 +21,7 @@ pub struct ClockExchanges {
 }
 
 /// Asks `count` times, one after the other, `gap` apart. It ends early when the first
-/// `SILENCE_MAX` are not answered: the reflector does not know the question.
+/// `UNANSWERED_MAX` are not answered: the reflector does not know the question.
 ///
 /// # Errors
 /// When the system refuses to send or receive, or does not tell the state of its own clock.
@@ -35,7 +35,7 @@ pub fn exchange_clocks(
     let mut found = ClockExchanges::default();
     let mut message = [0; CLOCK_BYTES];
     for sequence in 0..count as u64 {
-        let is_unknown = found.answered.is_empty() && found.lost >= SILENCE_MAX;
+        let is_unknown = found.answered.is_empty() && found.lost >= UNANSWERED_MAX;
         if is_unknown || is_stopped() {
             break;
         }
@@ -121,6 +121,6 @@ fn hear(
 }
 
 /// After this many questions without any answer, none is expected.
-const SILENCE_MAX: u64 = 3;
+const UNANSWERED_MAX: u64 = 3;
 /// Two consecutive readings differ by less than this, unless a clock was set.
 const CLOCK_STEP_NS: u64 = 100_000;

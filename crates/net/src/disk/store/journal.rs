@@ -148,7 +148,7 @@ impl Found {
             return None;
         }
         let mut found = Self {
-            held: RangeSet::new(RANGES_MAX),
+            held: RangeSet::new(HELD_RANGES_MAX),
             is_committing: false,
             is_other_boot: boot != boot_id(),
             content_bytes,
@@ -175,7 +175,7 @@ impl Found {
             return false;
         }
         // What does not fit in the set is fetched again.
-        self.held.insert(start..end, |_| {}).is_ok() || self.held.range_count() >= RANGES_MAX
+        self.held.insert(start..end, |_| {}).is_ok() || self.held.range_count() >= HELD_RANGES_MAX
     }
 }
 
@@ -263,7 +263,7 @@ const VERSION: u32 = 1;
 const HEADER: usize = 64;
 const RECORD: usize = 24;
 /// Ranges kept in memory; 16 bytes each. With more gaps than that some bytes are fetched again.
-pub(super) const RANGES_MAX: usize = 65_536;
+pub(super) const HELD_RANGES_MAX: usize = 65_536;
 /// Content whose records may not be written yet: with the queue, the most that `kill -9` costs.
 const UNTOLD_BYTES_MAX: u64 = 1 << 20;
 const UNTOLD_RECORDS_MAX: usize = 256;

@@ -13,7 +13,7 @@ use super::{
     Existing, Fault,
     claim::Claim,
     disk::Disk,
-    journal::{Found, Journal, RANGES_MAX},
+    journal::{Found, HELD_RANGES_MAX, Journal},
     path_of,
     staging::{FileState, Reserve, Staging, Works, is_same, on_disk},
 };
@@ -55,7 +55,7 @@ impl Preparation {
             is_new: found.is_none(),
             files: vec![FileState::Absent; manifest.files().len()],
             notes: notes_of(found.as_ref()),
-            held: found.map_or_else(|| RangeSet::new(RANGES_MAX), |found| found.held),
+            held: found.map_or_else(|| RangeSet::new(HELD_RANGES_MAX), |found| found.held),
             made: Vec::new(),
             tree: None,
         };
@@ -285,7 +285,7 @@ impl Attempt<'_> {
         reserve: Option<Reserve>,
         journal: Journal,
     ) -> Prepared {
-        let mut held = RangeSet::new(2 * RANGES_MAX);
+        let mut held = RangeSet::new(2 * HELD_RANGES_MAX);
         let in_place = self.manifest.files().iter().zip(&self.files);
         let in_place = in_place
             .filter(|(_, state)| **state == FileState::InPlace)
