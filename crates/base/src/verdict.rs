@@ -10,7 +10,7 @@ pub enum Verdict {
         /// The session (sender) that it belongs to, as an index.
         session: u32,
         /// 64-bit position of the packet in its session; the low 32 bits were on the wire.
-        sqn: u64,
+        position: u64,
         /// Where the payload lies within the packet that was handled.
         range: Range<usize>,
     },

@@ -17,7 +17,7 @@ use crate::{Endpoint, Handle, Receiving, endpoint::stream_of};
 pub trait MessageSink {
     /// One whole message; `data` is valid during the call only. Messages that shared a packet have
     /// one position.
-    fn message(&mut self, session: u32, sqn: u64, data: &[u8]);
+    fn message(&mut self, session: u32, position: u64, data: &[u8]);
 
     /// Something other than data, in its place between the messages.
     fn event(&mut self, event: SessionEvent);
@@ -212,10 +212,10 @@ impl Subscriber {
             match ready {
                 Ready::Message {
                     session,
-                    sqn,
+                    position,
                     data,
                     is_row,
-                } => self.messages += give(session, sqn, data, is_row, sink),
+                } => self.messages += give(session, position, data, is_row, sink),
                 Ready::Mark {
                     session,
                     mark,
@@ -312,25 +312,25 @@ impl Subscriber {
 #[inline]
 fn give<S: MessageSink + ?Sized>(
     session: u32,
-    sqn: u64,
+    position: u64,
     data: &[u8],
     is_row: bool,
     sink: &mut S,
 ) -> u64 {
     if !is_row {
-        sink.message(session, sqn, data);
+        sink.message(session, position, data);
         return 1;
     }
     let (mut rest, mut count) = (data, 0);
     while let Some((message, behind)) = Packed::split(rest) {
-        sink.message(session, sqn, message);
+        sink.message(session, position, message);
         count += 1;
         rest = behind;
     }
     if !Packed::is_end(rest) {
         sink.event(SessionEvent::Lost {
             session,
-            first: sqn,
+            first: position,
             count: 1,
         });
     }
@@ -342,12 +342,12 @@ impl<S: MessageSink + ?Sized> Handle<S> for Subscriber {
     fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8], sink: &mut S) {
         if let Verdict::Payload {
             session,
-            sqn,
+            position,
             range,
         } = self.receiver.handle(now, arrival, tpdu)
         {
             let is_row = self.receiver.is_packed(session);
-            self.messages += give(session, sqn, &tpdu[range], is_row, sink);
+            self.messages += give(session, position, &tpdu[range], is_row, sink);
         }
         if self.receiver.has_ready() {
             self.pop_ready(now, sink);
@@ -442,8 +442,8 @@ mod tests {
     }
 
     impl MessageSink for Heard {
-        fn message(&mut self, _session: u32, sqn: u64, data: &[u8]) {
-            assert_eq!(sqn, 7);
+        fn message(&mut self, _session: u32, position: u64, data: &[u8]) {
+            assert_eq!(position, 7);
             self.messages.push(data.to_vec());
         }
 

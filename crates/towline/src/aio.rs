@@ -152,7 +152,7 @@ pub struct Message {
     /// Which sender's session.
     pub session: u32,
     /// Position of its last packet in that session.
-    pub sqn: u64,
+    pub position: u64,
     /// The application's bytes.
     pub data: Vec<u8>,
 }
@@ -169,9 +169,13 @@ pub enum Incoming {
 impl From<Received<'_>> for Incoming {
     fn from(received: Received<'_>) -> Self {
         match received {
-            Received::Message { session, sqn, data } => Self::Message(Message {
+            Received::Message {
                 session,
-                sqn,
+                position,
+                data,
+            } => Self::Message(Message {
+                session,
+                position,
                 data: data.to_vec(),
             }),
             Received::Event(event) => Self::Event(event),

@@ -22,7 +22,7 @@ pub enum Received<'a> {
         /// Which sender's session.
         session: u32,
         /// Position of its last packet in that session.
-        sqn: u64,
+        position: u64,
         /// The application's bytes.
         data: &'a [u8],
     },
@@ -33,10 +33,14 @@ pub enum Received<'a> {
 impl fmt::Debug for Received<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Message { session, sqn, data } => f
+            Self::Message {
+                session,
+                position,
+                data,
+            } => f
                 .debug_struct("Message")
                 .field("session", session)
-                .field("sqn", sqn)
+                .field("position", position)
                 .field("bytes", &data.len())
                 .field("data", &Beginning(data))
                 .finish(),
@@ -72,7 +76,7 @@ impl fmt::Debug for Batch {
 enum Entry {
     Message {
         session: u32,
-        sqn: u64,
+        position: u64,
         range: Range<usize>,
     },
     Event(SessionEvent),
@@ -86,11 +90,11 @@ impl Batch {
         Some(match entry {
             Entry::Message {
                 session,
-                sqn,
+                position,
                 range,
             } => Received::Message {
                 session: *session,
-                sqn: *sqn,
+                position: *position,
                 data: &self.bytes[range.clone()],
             },
             Entry::Event(event) => Received::Event(*event),
@@ -118,12 +122,12 @@ impl Batch {
 }
 
 impl MessageSink for Batch {
-    fn message(&mut self, session: u32, sqn: u64, data: &[u8]) {
+    fn message(&mut self, session: u32, position: u64, data: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(data);
         self.entries.push(Entry::Message {
             session,
-            sqn,
+            position,
             range: start..self.bytes.len(),
         });
     }
@@ -161,7 +165,7 @@ mod tests {
             batch.pop(),
             Some(Received::Message {
                 session: 1,
-                sqn: 10,
+                position: 10,
                 data: b"one"
             })
         );
@@ -173,7 +177,7 @@ mod tests {
             batch.pop(),
             Some(Received::Message {
                 session: 1,
-                sqn: 13,
+                position: 13,
                 data: b""
             })
         );

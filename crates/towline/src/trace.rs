@@ -72,8 +72,8 @@ pub(crate) struct Traced<'a, S: ?Sized>(pub(crate) &'a mut S);
 
 impl<S: MessageSink + ?Sized> MessageSink for Traced<'_, S> {
     #[inline]
-    fn message(&mut self, session: u32, sqn: u64, data: &[u8]) {
-        self.0.message(session, sqn, data);
+    fn message(&mut self, session: u32, position: u64, data: &[u8]) {
+        self.0.message(session, position, data);
     }
 
     fn event(&mut self, event: SessionEvent) {

@@ -114,8 +114,12 @@ impl Ends {
             Take::Recv => {
                 while let Some(received) = self.subscriber.recv(Some(Duration::ZERO)).unwrap() {
                     match received {
-                        Received::Message { session, sqn, data } => {
-                            self.checked.message(session, sqn, data);
+                        Received::Message {
+                            session,
+                            position,
+                            data,
+                        } => {
+                            self.checked.message(session, position, data);
                         }
                         Received::Event(event) => self.checked.event(event),
                     }

@@ -250,7 +250,7 @@ impl<'a> Printer<'a> {
 }
 
 impl MessageSink for Printer<'_> {
-    fn message(&mut self, session: u32, sqn: u64, data: &[u8]) {
+    fn message(&mut self, session: u32, position: u64, data: &[u8]) {
         if self.plan.count.is_some_and(|count| self.messages >= count) {
             return;
         }
@@ -263,7 +263,7 @@ impl MessageSink for Printer<'_> {
         let name = self.senders.name(session);
         if self.is_json {
             let address = self.senders.address(session);
-            MessageLine::new(name, address, sqn, data).write(&mut self.buffer);
+            MessageLine::new(name, address, position, data).write(&mut self.buffer);
             return;
         }
         if self.plan.is_tagged {

@@ -253,10 +253,13 @@ impl Link {
     fn deliver(&mut self, packet: &[u8]) {
         let arrival = Arrival::from(SocketAddr::new(SOURCE, 1000), Socket::Group);
         let verdict = self.receiver.handle(self.now, &arrival, packet);
-        if let Verdict::Payload { sqn, range, .. } = verdict {
+        if let Verdict::Payload {
+            position, range, ..
+        } = verdict
+        {
             let message = packet[range].to_vec();
-            self.give(sqn, message);
-            self.next = Some(sqn + 1);
+            self.give(position, message);
+            self.next = Some(position + 1);
         }
         self.pop();
     }
@@ -265,22 +268,22 @@ impl Link {
         let mut given = Vec::new();
         while let Some(ready) = self.receiver.pop_ready() {
             match ready {
-                Ready::Message { sqn, data, .. } => given.push((sqn, data.to_vec())),
+                Ready::Message { position, data, .. } => given.push((position, data.to_vec())),
                 Ready::Lost { count, .. } => {
                     assert!(self.is_forged && count > 0, "a loss on an honest link");
                 }
                 _ => {}
             }
         }
-        for (sqn, message) in given {
-            self.give(sqn, message);
-            self.next = Some(sqn + 1);
+        for (position, message) in given {
+            self.give(position, message);
+            self.next = Some(position + 1);
         }
     }
 
-    fn give(&mut self, sqn: u64, message: Vec<u8>) {
-        let is_in_order = self.next.is_none_or(|next| sqn >= next);
-        assert!(is_in_order, "{sqn} out of turn");
+    fn give(&mut self, position: u64, message: Vec<u8>) {
+        let is_in_order = self.next.is_none_or(|next| position >= next);
+        assert!(is_in_order, "{position} out of turn");
         self.given.push(message);
     }
 

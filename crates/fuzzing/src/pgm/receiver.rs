@@ -281,7 +281,7 @@ impl Play {
         let verdict = self.receiver.handle(self.now, &arrival, &self.packet);
         if let Verdict::Payload {
             session,
-            sqn,
+            position,
             range,
         } = verdict
         {
@@ -293,7 +293,7 @@ impl Play {
                 .sessions
                 .get_mut(&session)
                 .expect("data of an announced session");
-            seen.give(self.mode, sqn, true);
+            seen.give(self.mode, position, true);
         }
     }
 
@@ -304,12 +304,14 @@ impl Play {
                     let before = self.sessions.insert(session, Seen::default());
                     assert!(before.is_none(), "a session number in use was given again");
                 }
-                Ready::Message { session, sqn, .. } => {
+                Ready::Message {
+                    session, position, ..
+                } => {
                     let seen = self
                         .sessions
                         .get_mut(&session)
                         .expect("an announced session");
-                    seen.give(self.mode, sqn, false);
+                    seen.give(self.mode, position, false);
                 }
                 Ready::Lost {
                     session,
@@ -401,10 +403,10 @@ impl Play {
 }
 
 impl Seen {
-    fn give(&mut self, mode: Mode, sqn: u64, is_single: bool) {
-        self.advance(mode, sqn, 1);
+    fn give(&mut self, mode: Mode, position: u64, is_single: bool) {
+        self.advance(mode, position, 1);
         self.is_exact = is_single;
-        self.given.insert(sqn);
+        self.given.insert(position);
     }
 
     fn lose(&mut self, mode: Mode, first: u64, count: u64) {

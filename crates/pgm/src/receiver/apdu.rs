@@ -127,24 +127,24 @@ pub(super) enum Fit {
 }
 
 impl Assembly {
-    /// Adds the piece at position `sqn`.
+    /// Adds the piece at position `position`.
     pub(super) fn add(
         &mut self,
         store: &mut HeldStore,
-        sqn: u64,
+        position: u64,
         part: &Part,
         payload: &[u8],
     ) -> Fit {
-        let fit = self.prepare(store, sqn, part, payload.len());
+        let fit = self.prepare(store, position, part, payload.len());
         if matches!(fit, Fit::Taken | Fit::Completed) {
             self.buffer.extend_from_slice(payload);
         }
         fit
     }
 
-    /// Adds the piece at position `sqn` that is held as `entry`.
+    /// Adds the piece at position `position` that is held as `entry`.
     pub(super) fn add_held(&mut self, store: &mut HeldStore, entry: &Entry, part: &Part) -> Fit {
-        let fit = self.prepare(store, entry.sqn, part, store.payload(entry).len());
+        let fit = self.prepare(store, entry.position, part, store.payload(entry).len());
         if matches!(fit, Fit::Taken | Fit::Completed) {
             self.buffer.extend_from_slice(store.payload(entry));
         }
@@ -153,9 +153,9 @@ impl Assembly {
 
     /// Decides whether the piece fits, makes room for it and counts it; the caller copies its bytes
     /// next.
-    fn prepare(&mut self, store: &mut HeldStore, sqn: u64, part: &Part, len: usize) -> Fit {
+    fn prepare(&mut self, store: &mut HeldStore, position: u64, part: &Part, len: usize) -> Fit {
         let starts = self.state == State::Idle && part.index == 0;
-        if !starts && !self.continues(sqn, part) {
+        if !starts && !self.continues(position, part) {
             return Fit::Stray;
         }
         let start = if starts { 0 } else { self.buffer.len() };
@@ -164,7 +164,7 @@ impl Assembly {
         }
         if starts {
             self.buffer.clear();
-            self.first = sqn;
+            self.first = position;
             self.parts = 0;
             self.apdu_len = part.apdu_len;
         }
@@ -225,10 +225,10 @@ impl Assembly {
         }
     }
 
-    fn continues(&self, sqn: u64, part: &Part) -> bool {
+    fn continues(&self, position: u64, part: &Part) -> bool {
         self.state == State::Growing
             && part.index == self.parts
-            && sqn == self.first + u64::from(self.parts)
+            && position == self.first + u64::from(self.parts)
             && part.offset as usize == self.buffer.len()
             && part.apdu_len == self.apdu_len
     }

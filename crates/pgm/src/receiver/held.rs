@@ -170,7 +170,7 @@ pub(super) struct HeldQueue {
 /// One held packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    pub(super) sqn: u64,
+    pub(super) position: u64,
     page: u32,
     offset: u32,
     len: u16,
@@ -209,12 +209,12 @@ impl HeldQueue {
         }
     }
 
-    /// Copies `payload` in under `sqn`, which is not held yet. False, and nothing changes, when the
+    /// Copies `payload` in under `position`, which is not held yet. False, and nothing changes, when the
     /// queue or the store is full.
     pub(super) fn push(
         &mut self,
         store: &mut HeldStore,
-        sqn: u64,
+        position: u64,
         content: Content,
         payload: &[u8],
     ) -> bool {
@@ -237,7 +237,7 @@ impl HeldQueue {
         store.pages[page as usize].live += 1;
         self.payload_bytes += u64::from(len);
         self.insert(Entry {
-            sqn,
+            position,
             page,
             offset: (start + head) as u32,
             len,
@@ -315,8 +315,10 @@ impl HeldQueue {
 
     fn insert(&mut self, entry: Entry) {
         match self.entries.back() {
-            Some(back) if back.sqn > entry.sqn => {
-                let index = self.entries.partition_point(|held| held.sqn < entry.sqn);
+            Some(back) if back.position > entry.position => {
+                let index = self
+                    .entries
+                    .partition_point(|held| held.position < entry.position);
                 self.entries.insert(index, entry);
             }
             _ => self.entries.push_back(entry),
@@ -354,15 +356,15 @@ mod tests {
     use super::*;
 
     fn sqns(queue: &HeldQueue) -> Vec<u64> {
-        queue.entries.iter().map(|entry| entry.sqn).collect()
+        queue.entries.iter().map(|entry| entry.position).collect()
     }
 
     #[test]
     fn what_was_held_comes_out_by_position() {
         let mut store = HeldStore::new(1 << 20, 4096, 0);
         let mut queue = HeldQueue::new(16);
-        for sqn in [9, 7, 12, 8] {
-            assert!(queue.push(&mut store, sqn, Content::Whole, &[sqn as u8; 5]));
+        for position in [9, 7, 12, 8] {
+            assert!(queue.push(&mut store, position, Content::Whole, &[position as u8; 5]));
         }
         assert_eq!(sqns(&queue), [7, 8, 9, 12]);
         assert_eq!(queue.payload_bytes(), 20);
@@ -391,18 +393,18 @@ mod tests {
     fn pages_are_used_again_and_never_exceed_a_bound() {
         let mut store = HeldStore::new(3 * 4096, 4096, 0);
         let (mut one, mut two) = (HeldQueue::new(2), HeldQueue::new(16));
-        let mut sqn = 0;
+        let mut position = 0;
         for round in 0..100_u64 {
-            while one.push(&mut store, sqn, Content::Whole, &[0; 1000]) {
-                sqn += 1;
+            while one.push(&mut store, position, Content::Whole, &[0; 1000]) {
+                position += 1;
             }
             assert_eq!(
-                (sqn, store.used_bytes()),
+                (position, store.used_bytes()),
                 (8 * (round + 1), 8192),
                 "own bound"
             );
-            while two.push(&mut store, sqn, Content::Whole, &[]) {
-                sqn += 1;
+            while two.push(&mut store, position, Content::Whole, &[]) {
+                position += 1;
             }
             assert_eq!(store.used_bytes(), 3 * 4096, "common bound");
             assert_eq!(
@@ -412,7 +414,7 @@ mod tests {
             );
             one.clear(&mut store);
             two.clear(&mut store);
-            sqn = 8 * (round + 1);
+            position = 8 * (round + 1);
         }
         assert_eq!(store.pages.len(), 3);
     }

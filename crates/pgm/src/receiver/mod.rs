@@ -108,7 +108,7 @@ impl Receiver {
         }
     }
 
-    /// Takes one packet and says what became of it. `sqn` in the verdict is a 64-bit position.
+    /// Takes one packet and says what became of it.
     ///
     /// # Panics
     /// In debug builds, when time goes back, as in every call that takes the time.
@@ -432,12 +432,12 @@ impl Receiver {
         };
         let counters = &mut self.shared.counters;
         match step {
-            Step::Message(Entry { sqn, .. }) | Step::Apdu(sqn) => {
+            Step::Message(Entry { position, .. }) | Step::Apdu(position) => {
                 counters.held_messages += 1;
                 counters.held_bytes += data.len() as u64;
                 Ready::Message {
                     session,
-                    sqn,
+                    position,
                     data,
                     is_row: peer.is_packed,
                 }

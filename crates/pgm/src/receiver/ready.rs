@@ -17,7 +17,7 @@ pub enum Ready<'a> {
         /// The session it belongs to.
         session: u32,
         /// Position of its (first) packet.
-        sqn: u64,
+        position: u64,
         /// Its bytes; they may be none.
         data: &'a [u8],
         /// It is a row of messages: [`Receiver::is_packed`](super::Receiver::is_packed).

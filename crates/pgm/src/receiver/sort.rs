@@ -75,7 +75,7 @@ impl Receiver {
             && peer.source == arrival.source.ip()
         {
             let store = &mut self.shared.store;
-            if let Some((sqn, is_due)) = peer.take_next(now, data, packet.tsdu(), store) {
+            if let Some((position, is_due)) = peer.take_next(now, data, packet.tsdu(), store) {
                 // A forged packet that claimed otherwise harms only what was given out with it.
                 peer.is_packed = false;
                 peer.count_data(header.kind, &mut self.shared.counters);
@@ -83,7 +83,7 @@ impl Receiver {
                 return Ok(if is_due {
                     Verdict::Payload {
                         session,
-                        sqn,
+                        position,
                         range,
                     }
                 } else {
@@ -140,11 +140,11 @@ impl Receiver {
                 if incoming.is_repair
                     && base::planted::is_planted(base::planted::Bug::RepairTakenTwice) =>
             {
-                let sqn = data.sqn.extend(peer.window().next);
+                let position = data.sqn.extend(peer.window().next);
                 let range = packet.tsdu_range();
                 Ok(Verdict::Payload {
                     session,
-                    sqn,
+                    position,
                     range,
                 })
             }

@@ -111,9 +111,12 @@ impl Bench {
     pub(crate) fn packet_from(&mut self, source: IpAddr, bytes: &[u8]) -> Verdict {
         let arrival = Arrival::from(SocketAddr::new(source, 40_000), Socket::Group);
         let verdict = self.receiver.handle(self.now, &arrival, bytes);
-        if let Verdict::Payload { sqn, range, .. } = &verdict {
+        if let Verdict::Payload {
+            position, range, ..
+        } = &verdict
+        {
             let payload = bytes[range.clone()].to_vec();
-            self.events.push(Event::Message(*sqn, payload));
+            self.events.push(Event::Message(*position, payload));
         }
         self.pop();
         verdict
@@ -126,7 +129,7 @@ impl Bench {
     pub(crate) fn pop(&mut self) {
         while let Some(ready) = self.receiver.pop_ready() {
             self.events.push(match ready {
-                Ready::Message { sqn, data, .. } => Event::Message(sqn, data.to_vec()),
+                Ready::Message { position, data, .. } => Event::Message(position, data.to_vec()),
                 Ready::Lost { first, count, .. } => Event::Lost(first, count),
                 Ready::Found { tsi, .. } => Event::Found(tsi),
                 Ready::Mark { mark, .. } => Event::Mark(mark),

@@ -42,12 +42,12 @@ impl Tiles {
         &mut self,
         ledger: &Ledger,
         publication: &Publication,
-        sqn: u64,
+        position: u64,
         data: &[u8],
     ) -> Result<Placed, String> {
         match self {
-            Self::InOrder(next) => in_order(next, ledger, publication, sqn, data),
-            Self::Scattered(tiles) => scattered(tiles, ledger, publication, sqn, data),
+            Self::InOrder(next) => in_order(next, ledger, publication, position, data),
+            Self::Scattered(tiles) => scattered(tiles, ledger, publication, position, data),
         }
     }
 
@@ -122,10 +122,10 @@ fn in_order(
     next: &mut Option<u64>,
     ledger: &Ledger,
     publication: &Publication,
-    sqn: u64,
+    position: u64,
     data: &[u8],
 ) -> Result<Placed, String> {
-    let at = near(sqn, next.unwrap_or(publication.end));
+    let at = near(position, next.unwrap_or(publication.end));
     let due = next.or_else(|| publication.record_around(at).map(|record| record.first));
     let is = payload::identify(ledger.stream, data);
     let Some(record) = due.and_then(|due| publication.record_at(due)) else {
@@ -156,10 +156,10 @@ fn scattered(
     tiles: &mut Vec<Tile>,
     ledger: &Ledger,
     publication: &Publication,
-    sqn: u64,
+    position: u64,
     data: &[u8],
 ) -> Result<Placed, String> {
-    let at = near(sqn, publication.end);
+    let at = near(position, publication.end);
     let Some(record) = publication.record_around(at) else {
         return Err(format!("a packet at {at}, where nothing was published"));
     };

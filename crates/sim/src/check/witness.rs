@@ -105,18 +105,18 @@ impl Witness {
     }
 
     /// A message was delivered.
-    pub fn message(&mut self, session: u32, sqn: u64, data: &[u8]) {
+    pub fn message(&mut self, session: u32, position: u64, data: &[u8]) {
         if self.strangers.contains(&session) {
             return;
         }
         let mut ledger = self.ledger.borrow_mut();
-        ledger.hash.word(sqn);
+        ledger.hash.word(position);
         ledger.hash.write(data);
         let placed = match self.sessions.get_mut(&session) {
             Some(known) => {
                 let publication = &ledger.publications[known.publication];
                 self.totals.unowed += u64::from(!known.is_wanted);
-                let placed = known.tiles.message(&ledger, publication, sqn, data);
+                let placed = known.tiles.message(&ledger, publication, position, data);
                 let reached = known.tiles.reached();
                 ledger.reach(known.publication, &self.who, reached);
                 placed
@@ -130,7 +130,7 @@ impl Witness {
                 self.totals.messages += u64::from(!placed.is_damaged);
                 if placed.has_begun_late && self.is_owed_all(session) {
                     self.fail(&format!(
-                        "session {session}: begins at {sqn}, not at its start"
+                        "session {session}: begins at {position}, not at its start"
                     ));
                 }
             }

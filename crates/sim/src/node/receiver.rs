@@ -252,8 +252,8 @@ struct Sink {
 }
 
 impl MessageSink for Sink {
-    fn message(&mut self, session: u32, sqn: u64, data: &[u8]) {
-        self.witness.message(session, sqn, data);
+    fn message(&mut self, session: u32, position: u64, data: &[u8]) {
+        self.witness.message(session, position, data);
     }
 
     fn event(&mut self, event: SessionEvent) {

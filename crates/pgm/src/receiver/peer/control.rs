@@ -145,7 +145,7 @@ impl Peer {
     pub(super) fn time_confirmation(&mut self, now: Instant, first: u64, end: u64) {
         if let Some(timed) = &mut self.asking.timed
             && !timed.is_confirmed
-            && (first..end).contains(&timed.sqn)
+            && (first..end).contains(&timed.position)
         {
             self.asking.timing.confirmed_after(now.since(timed.since));
             (timed.since, timed.is_confirmed) = (now, true);
@@ -154,7 +154,10 @@ impl Peer {
 
     /// Learns how long a repair takes when `position` is the packet that is being timed.
     pub(super) fn time_repair(&mut self, now: Instant, position: u64) {
-        if let Some(timed) = self.asking.timed.take_if(|timed| timed.sqn == position)
+        if let Some(timed) = self
+            .asking
+            .timed
+            .take_if(|timed| timed.position == position)
             && timed.is_confirmed
         {
             self.asking.timing.repaired_after(now.since(timed.since));
@@ -163,8 +166,8 @@ impl Peer {
 
     /// Learns how long a repair takes when the packet that is being timed is one of `first..end`.
     pub(super) fn time_group_repair(&mut self, now: Instant, first: u64, end: u64) {
-        let timed = self.asking.timed.map(|timed| timed.sqn);
-        if let Some(position) = timed.filter(|sqn| (first..end).contains(sqn)) {
+        let timed = self.asking.timed.map(|timed| timed.position);
+        if let Some(position) = timed.filter(|position| (first..end).contains(position)) {
             self.time_repair(now, position);
         }
     }
@@ -174,7 +177,7 @@ impl Peer {
     pub(super) fn take_no_time_of(&mut self, first: u64, end: u64) {
         self.asking
             .timed
-            .take_if(|timed| !timed.is_confirmed && (first..end).contains(&timed.sqn));
+            .take_if(|timed| !timed.is_confirmed && (first..end).contains(&timed.position));
     }
 
     /// Another receiver asked for `nak` and `list`. Only packets that are known to be missing

@@ -122,7 +122,7 @@ impl Peer {
                 self.due.is_joining = false;
                 Ok(Verdict::Payload {
                     session: self.session,
-                    sqn: position,
+                    position,
                     range: data.payload_at..data.payload_at + data.payload.len(),
                 })
             }

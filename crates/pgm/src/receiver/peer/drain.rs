@@ -77,7 +77,7 @@ impl Peer {
             mark,
         } = self.due.notices;
         let entry = *self.held.front()?;
-        let is_next = entry.sqn == self.window.base
+        let is_next = entry.position == self.window.base
             && entry.is_whole()
             && self.mode == Mode::Sequence
             && self.due.assembly.is_idle()
@@ -138,7 +138,12 @@ impl Peer {
                 self.window.base = gap.end;
                 continue;
             }
-            let Some(entry) = self.held.front().copied().filter(|held| held.sqn == base) else {
+            let Some(entry) = self
+                .held
+                .front()
+                .copied()
+                .filter(|held| held.position == base)
+            else {
                 return self.due.skip.take();
             };
             match entry.content(store) {
@@ -209,7 +214,7 @@ impl Peer {
             return Some(match entry.content(store) {
                 Content::Whole => Step::Message(entry),
                 Content::Part(_) | Content::Broken => Step::Lost {
-                    first: entry.sqn,
+                    first: entry.position,
                     count: 1,
                 },
             });

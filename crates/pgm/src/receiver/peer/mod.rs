@@ -145,7 +145,7 @@ struct Asking {
 /// The packet whose confirmation and repair are timed, one at a time.
 #[derive(Clone, Copy, Debug)]
 struct Timed {
-    sqn: u64,
+    position: u64,
     /// When it was first asked for, then when that was confirmed.
     since: Instant,
     is_confirmed: bool,
@@ -286,7 +286,7 @@ impl Peer {
         let base = self.window.base;
         let data = match self.mode {
             Mode::Sequence => {
-                let is_due = |entry: &Entry| entry.sqn == base && !self.due.is_short;
+                let is_due = |entry: &Entry| entry.position == base && !self.due.is_short;
                 self.due.assembly.is_complete()
                     || self.due.skip.is_some()
                     || self.held.front().is_some_and(is_due)

@@ -66,10 +66,10 @@ impl Peer {
     /// Times one packet at a time: begins with `fresh`, unless the one being timed is still
     /// missing.
     fn start_timing(&mut self, now: Instant, fresh: Option<u64>) {
-        let is_missing = |timed: &Timed| self.window.gaps.locate(timed.sqn).is_some();
+        let is_missing = |timed: &Timed| self.window.gaps.locate(timed.position).is_some();
         if !self.asking.timed.as_ref().is_some_and(is_missing) {
-            self.asking.timed = fresh.map(|sqn| Timed {
-                sqn,
+            self.asking.timed = fresh.map(|position| Timed {
+                position,
                 since: now,
                 is_confirmed: false,
             });
