@@ -16,7 +16,7 @@ use wire::pgm::{Gsi, Mark, Profile, Tsi};
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// The session's number in marks and control conversations.
-    pub session: u64,
+    pub session_id: u64,
     /// The transport session identifier of its packets.
     pub tsi: Tsi,
     /// The first sequence number.
@@ -34,7 +34,7 @@ impl Identity {
         destination_port: u16,
         mut random: impl FnMut() -> Result<u64, E>,
     ) -> Result<Self, E> {
-        let session = random()?;
+        let session_id = random()?;
         let bits = random()?.to_le_bytes();
         let [a, b, c, d, e, f, high, low] = bits;
         let port = u16::from_le_bytes([high, low]);
@@ -46,7 +46,7 @@ impl Identity {
         };
         let gsi = Gsi([a, b, c, d, e, f]);
         Ok(Self {
-            session,
+            session_id,
             tsi: Tsi { gsi, port },
             first_sqn: random()? as u32,
             seed: random()?,
@@ -76,7 +76,7 @@ pub struct Sending {
 impl Sending {
     /// The PGM source that marks its session with `profile`.
     pub(crate) fn source(&self, profile: Profile, now: Instant) -> Source {
-        let mut mark = Mark::new(profile, self.identity.session);
+        let mut mark = Mark::new(profile, self.identity.session_id);
         mark.control_port = self.control_port.unwrap_or(0);
         let setup = SourceSetup {
             tsi: self.identity.tsi,

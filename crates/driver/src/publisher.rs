@@ -332,7 +332,7 @@ mod tests {
             version_min: 1,
             version_max: 1,
             instance: 1,
-            session: SESSION,
+            session_id: SESSION,
             name: "r",
             nonce: None,
         };
@@ -361,7 +361,7 @@ mod tests {
             version_min: 1,
             version_max: 1,
             instance: 1,
-            session: SESSION,
+            session_id: SESSION,
             name: "r",
             nonce: None,
         };
@@ -467,7 +467,7 @@ mod tests {
             version_min: 1,
             version_max: 1,
             instance: 2,
-            session: SESSION,
+            session_id: SESSION,
             name: "other",
             nonce: None,
         };

@@ -237,7 +237,7 @@ fn greeting(name: u8) -> Vec<u8> {
         version_min: VERSION,
         version_max: VERSION,
         instance: 1,
-        session: SESSION,
+        session_id: SESSION,
         name: ["a", "b", "c", "d"][usize::from(name % 4)],
         nonce: None,
     })
@@ -251,7 +251,7 @@ fn welcome(manifest: &Arc<Manifest>) -> Vec<u8> {
         version: VERSION,
         slot: 0,
         manifest: manifest.id().0,
-        session: SESSION,
+        session_id: SESSION,
         receiver_count: 1,
         report_interval_us: 1000,
         report_sqns: 1,

@@ -70,7 +70,7 @@ impl PublisherBuilder {
     /// refused.
     pub fn open(self) -> Result<Publisher, Error> {
         let (mut opened, sending) = self.session.open_sending()?;
-        let mut config = AudienceConfig::new(sending.identity.session);
+        let mut config = AudienceConfig::new(sending.identity.session_id);
         config.key.clone_from(&self.session.key);
         config.policy = self.policy;
         config.expected = self.expected;

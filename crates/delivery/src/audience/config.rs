@@ -22,7 +22,7 @@ pub enum Policy {
 #[derive(Clone, Debug)]
 pub struct AudienceConfig {
     /// The session's number, as in the mark of its SPMs.
-    pub session: u64,
+    pub session_id: u64,
     /// With a key, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
     /// What happens to slow receivers.
@@ -49,9 +49,9 @@ pub struct AudienceConfig {
 impl AudienceConfig {
     /// The defaults, for session `session`.
     #[must_use]
-    pub const fn new(session: u64) -> Self {
+    pub const fn new(session_id: u64) -> Self {
         Self {
-            session,
+            session_id,
             key: None,
             policy: Policy::Wait,
             expected: 0,

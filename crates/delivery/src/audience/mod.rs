@@ -110,7 +110,7 @@ impl Audience {
     #[must_use]
     pub fn new(config: AudienceConfig) -> Self {
         let max = config.receivers_max;
-        let listener = Listener::new(config.session, max, config.greeting_timeout)
+        let listener = Listener::new(config.session_id, max, config.greeting_timeout)
             .with_key(config.key.clone());
         Self {
             rate: None,
@@ -569,7 +569,7 @@ impl Hosts for Audience {
             version: VERSION,
             slot,
             manifest: [0; 16],
-            session: self.config.session,
+            session_id: self.config.session_id,
             receiver_count,
             report_interval_us: interval_us(receiver_count, self.config.report_interval),
             report_sqns: self.config.report_sqns,

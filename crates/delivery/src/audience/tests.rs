@@ -380,7 +380,7 @@ fn a_greeting_that_was_heard_and_is_played_again_is_refused_and_counted() {
         version_min: VERSION,
         version_max: VERSION,
         instance: 1,
-        session: SESSION,
+        session_id: SESSION,
         name: "r1",
         nonce: Some([9; 16]),
     })
@@ -500,7 +500,7 @@ fn hello(name: &str) -> Vec<u8> {
         version_min: 1,
         version_max: 1,
         instance: 1,
-        session: SESSION,
+        session_id: SESSION,
         name,
         nonce: None,
     }))

@@ -39,7 +39,7 @@ pub(crate) struct Caller {
 pub(crate) struct Call {
     pub(crate) peer: SocketAddr,
     /// The sender's session, as its mark says.
-    pub(crate) session: u64,
+    pub(crate) session_id: u64,
     /// The number by which the owner recognises its request for a connection.
     id: u32,
     state: State,
@@ -110,10 +110,10 @@ impl Caller {
     pub(crate) fn call(&mut self, now: Instant, to: (SocketAddr, u64), id: u32, n: u32) -> Call {
         let jitter = DIAL_JITTER_MAX.min(Duration::from_millis(n.into()));
         let until = now + self.rng.duration_up_to(jitter);
-        let (peer, session) = to;
+        let (peer, session_id) = to;
         Call {
             peer,
-            session,
+            session_id,
             id,
             state: State::Waiting { until },
             attempts: 0,
@@ -167,7 +167,7 @@ impl Caller {
             version_min: VERSION,
             version_max: VERSION,
             instance: self.identity.instance,
-            session: call.session,
+            session_id: call.session_id,
             name: &self.identity.name,
             nonce,
         });
@@ -199,7 +199,7 @@ impl Caller {
         match (call.state, message) {
             (_, Message::Refused { reason, text }) => Answer::Refused { reason, text },
             (State::Greeting { .. }, Message::Welcome(welcome))
-                if welcome.session == call.session && welcome.version == VERSION =>
+                if welcome.session_id == call.session_id && welcome.version == VERSION =>
             {
                 call.state = State::Open { link };
                 call.attempts = 0;
@@ -234,7 +234,7 @@ impl Caller {
             _ => return unproven(Refusal::NoKey, "it shows no key"),
         };
         let key = self.identity.key.as_ref().expect("a nonce goes with a key");
-        let mut tags = key.tags(Role::Receiver, call.session, own, &challenge.nonce);
+        let mut tags = key.tags(Role::Receiver, call.session_id, own, &challenge.nonce);
         if tags.is_genuine(&frame) {
             self.links.tag(link, tags);
             call.state = State::Greeting { link, nonce: None };

@@ -17,7 +17,7 @@ use super::{
 /// The listening end of a session's control connections.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    session: u64,
+    session_id: u64,
     key: Option<Key>,
     /// The longest time from connection to greeting.
     greeting_timeout: Duration,
@@ -59,9 +59,9 @@ pub(crate) enum Word<'d> {
 }
 
 impl Listener {
-    pub(crate) fn new(session: u64, receivers_max: u32, greeting_timeout: Duration) -> Self {
+    pub(crate) fn new(session_id: u64, receivers_max: u32, greeting_timeout: Duration) -> Self {
         Self {
-            session,
+            session_id,
             key: None,
             greeting_timeout,
             links_max: (receivers_max + GREETINGS_MAX) as usize,
@@ -160,9 +160,9 @@ impl Listener {
             (Some(_), None) => return Err(Refusal::KeyRequired),
             (Some(key), Some(nonce)) => {
                 self.challenged += 1;
-                let unique = [self.session, self.challenged, now.as_nanos()];
+                let unique = [self.session_id, self.challenged, now.as_nanos()];
                 let own = key.nonce(Role::Sender, &unique);
-                let tags = key.tags(Role::Sender, self.session, &nonce, &own);
+                let tags = key.tags(Role::Sender, self.session_id, &nonce, &own);
                 self.links.tag(link, tags);
                 let challenge = Message::Challenge(Challenge { nonce: own });
                 let is_queued = self.links.queue(link, &challenge);
@@ -179,7 +179,7 @@ impl Listener {
         if !(hello.version_min..=hello.version_max).contains(&VERSION) {
             return Err(Refusal::Version);
         }
-        if hello.session != self.session {
+        if hello.session_id != self.session_id {
             return Err(Refusal::WrongSession);
         }
         Ok(true)

@@ -75,11 +75,17 @@ impl Key {
     }
 
     /// The keys of a connection, for the end that `role` names.
-    pub(crate) fn tags(&self, role: Role, session: u64, receiver: &Nonce, sender: &Nonce) -> Tags {
+    pub(crate) fn tags(
+        &self,
+        role: Role,
+        session_id: u64,
+        receiver: &Nonce,
+        sender: &Nonce,
+    ) -> Tags {
         let direction = |from: &[u8]| {
             let mut hasher = blake3::Hasher::new_keyed(&self.0);
             hasher.update(from);
-            hasher.update(&session.to_be_bytes());
+            hasher.update(&session_id.to_be_bytes());
             hasher.update(receiver).update(sender);
             let key = *hasher.finalize().as_bytes();
             Direction { key, count: 0 }

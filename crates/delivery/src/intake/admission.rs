@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn senders_turned_away_are_remembered_up_to_a_bound() {
-        let sender = |session| Sender {
+        let sender = |session_id| Sender {
             address: SocketAddr::from(([10, 0, 0, 1], 4000)),
-            session,
+            session_id,
         };
         let mut away = TurnedAway::default();
         let counters = &mut ObjectReceiverCounters::default();
@@ -196,7 +196,7 @@ mod tests {
     fn a_sender_that_was_told_about_once_may_be_barred_later_and_not_the_other_way_round() {
         let sender = Sender {
             address: SocketAddr::from(([10, 0, 0, 1], 4000)),
-            session: 5,
+            session_id: 5,
         };
         let mut away = TurnedAway::default();
         let counters = &mut ObjectReceiverCounters::default();

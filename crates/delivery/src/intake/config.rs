@@ -49,7 +49,7 @@ pub struct Sender {
     /// Its host, and the port where it takes control connections.
     pub address: SocketAddr,
     /// Its session, which is another one after a restart.
-    pub session: u64,
+    pub session_id: u64,
 }
 
 /// Why a manifest is not wanted.

@@ -265,7 +265,7 @@ impl<I: Intake> Transfers<I> {
         }
         let sender = Sender {
             address: SocketAddr::new(heard.source, mark.control_port),
-            session: mark.session_id,
+            session_id: mark.session_id,
         };
         if let Some(transfer) = self.all.iter_mut().find(|t| t.sender == sender) {
             if transfer.stream.is_none() && transfer.state != State::Leaving {
@@ -312,7 +312,7 @@ impl<I: Intake> Transfers<I> {
         config.number = number;
         config.seed = config.seed.wrapping_add(number.into());
         let mut receiver = TransferReceiver::prospect(config, now);
-        receiver.dial(now, sender.address, sender.session, receiver_count);
+        receiver.dial(now, sender.address, sender.session_id, receiver_count);
         self.all.push(Transfer {
             number,
             sender,
@@ -451,7 +451,8 @@ impl<I: Intake> Transfers<I> {
         let twin = &mut self.all[twin];
         let former = std::mem::replace(&mut twin.sender, sender);
         let former_stream = std::mem::replace(&mut twin.stream, stream);
-        twin.receiver.redirect(now, sender.address, sender.session);
+        twin.receiver
+            .redirect(now, sender.address, sender.session_id);
         let transfer = twin.number;
         if let Some(stream) = former_stream {
             self.unwanted(stream);

@@ -85,7 +85,7 @@ fn block<I: Intake>(receiver: &mut Transfers<I>, header: BlockHeader, bytes: &[u
 fn sender(host: u8, id: u64) -> Sender {
     Sender {
         address: SocketAddr::from(([10, 0, 0, host], 4000)),
-        session: id,
+        session_id: id,
     }
 }
 
@@ -117,12 +117,12 @@ fn say<I: Intake>(receiver: &mut Transfers<I>, link: u32, message: &Message<'_>)
     receiver.handle_link(at(1), LinkId(link), LinkEvent::Data, &bytes);
 }
 
-fn welcome(session: u64, manifest: &Manifest) -> Message<'static> {
+fn welcome(session_id: u64, manifest: &Manifest) -> Message<'static> {
     Message::Welcome(Welcome {
         version: VERSION,
         slot: 0,
         manifest: manifest.id().0,
-        session,
+        session_id,
         receiver_count: 1,
         report_interval_us: 1000,
         report_sqns: 0,

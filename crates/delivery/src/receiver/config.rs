@@ -111,7 +111,7 @@ pub struct Offer {
     /// Where the sender's control connection is.
     pub peer: SocketAddr,
     /// The sender's session; another one after its restart.
-    pub session: u64,
+    pub session_id: u64,
     /// What is offered: the same after a restart of the sender.
     pub manifest: ManifestId,
     /// Bytes of its manifest.

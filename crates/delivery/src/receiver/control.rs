@@ -52,16 +52,16 @@ impl<S: Store> TransferReceiver<S> {
     /// Names the sender: `session` and `receiver_count` as in its mark, `peer` the address the mark
     /// came from with the mark's control port. The caller has checked that the address is unicast
     /// and the SPM's own. Ignored while a sender is named: [`TransferReceiver::session`] says who.
-    pub fn dial(&mut self, now: Instant, peer: SocketAddr, session: u64, receiver_count: u32) {
+    pub fn dial(&mut self, now: Instant, peer: SocketAddr, session_id: u64, receiver_count: u32) {
         if self.sender.is_none() && !self.is_over() {
-            self.sender = Some(self.sender_at(now, peer, session, receiver_count));
+            self.sender = Some(self.sender_at(now, peer, session_id, receiver_count));
         }
     }
 
-    fn sender_at(&mut self, now: Instant, peer: SocketAddr, session: u64, count: u32) -> Sender {
+    fn sender_at(&mut self, now: Instant, peer: SocketAddr, session_id: u64, count: u32) -> Sender {
         let number = self.config.number;
         Sender {
-            call: self.caller.call(now, (peer, session), number, count),
+            call: self.caller.call(now, (peer, session_id), number, count),
             lost_at: now,
             given_up: None,
         }
@@ -70,13 +70,13 @@ impl<S: Store> TransferReceiver<S> {
     /// The sender was restarted, or is reached another way: the same manifest continues in this
     /// session. What is held stays; messages whose arrival is unknown are sent again. Ignored when
     /// the transfer is over.
-    pub fn redirect(&mut self, now: Instant, peer: SocketAddr, session: u64) {
+    pub fn redirect(&mut self, now: Instant, peer: SocketAddr, session_id: u64) {
         if self.is_over() {
             return;
         }
         self.hang_up();
         self.counters.redirected += 1;
-        self.sender = Some(self.sender_at(now, peer, session, 0));
+        self.sender = Some(self.sender_at(now, peer, session_id, 0));
         self.forget_stream(now);
     }
 
@@ -84,14 +84,14 @@ impl<S: Store> TransferReceiver<S> {
     /// or [`TransferReceiver::decline`].
     #[must_use]
     pub fn offer(&self) -> Option<Offer> {
-        let (Step::Offered, Some(welcome), Some((peer, session))) =
+        let (Step::Offered, Some(welcome), Some((peer, session_id))) =
             (self.step, &self.welcome, self.session())
         else {
             return None;
         };
         Some(Offer {
             peer,
-            session,
+            session_id,
             manifest: ManifestId(welcome.manifest),
             manifest_bytes: welcome.manifest_bytes,
         })
@@ -156,7 +156,7 @@ impl<S: Store> TransferReceiver<S> {
     #[must_use]
     pub fn session(&self) -> Option<(SocketAddr, u64)> {
         let sender = self.sender.as_ref();
-        sender.map(|sender| (sender.call.peer, sender.call.session))
+        sender.map(|sender| (sender.call.peer, sender.call.session_id))
     }
 
     /// Handles what happened on a control connection; `data` holds the bytes of

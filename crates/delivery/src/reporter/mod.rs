@@ -97,7 +97,7 @@ impl Reporter {
     /// A mark was heard on `session` from `source`, the address that is also the SPM's path NLA.
     pub fn mark(&mut self, now: Instant, session: u32, source: IpAddr, mark: &Mark) {
         if let Some(known) = self.sessions.get_mut(&session) {
-            if known.call.session == mark.session_id {
+            if known.call.session_id == mark.session_id {
                 known.feedback.mark(now, mark);
                 return;
             }

@@ -53,12 +53,12 @@ fn greet_at(receiver: &mut TransferReceiver<MemoryStore>, now: Instant, link: Li
     receiver.handle_link(now, link, LinkEvent::Opened, &[]);
 }
 
-fn welcome(manifest: &[u8], session: u64) -> Vec<u8> {
+fn welcome(manifest: &[u8], session_id: u64) -> Vec<u8> {
     frame(&Message::Welcome(Welcome {
         version: VERSION,
         slot: 0,
         manifest: Manifest::id_of(manifest).0,
-        session,
+        session_id,
         receiver_count: 1,
         report_interval_us: 0,
         report_sqns: 0,
@@ -533,7 +533,7 @@ fn speak(bytes: &[u8]) -> TransferSender<MemoryContent> {
         version_min: 1,
         version_max: 1,
         instance: 1,
-        session: SESSION,
+        session_id: SESSION,
         name: "liar",
         nonce: None,
     };

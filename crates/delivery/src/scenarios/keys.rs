@@ -107,7 +107,7 @@ fn a_greeting_that_was_heard_and_is_played_again_gets_no_place() {
         version_min: 1,
         version_max: 1,
         instance: 1,
-        session: SESSION,
+        session_id: SESSION,
         name: "r1",
         nonce: Some([9; 16]),
     })

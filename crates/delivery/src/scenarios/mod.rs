@@ -76,7 +76,7 @@ pub(crate) struct World {
     settled: u64,
     pub(crate) events: Vec<TransferSenderEvent>,
     /// The sender's session, as its mark says.
-    pub(crate) session: u64,
+    pub(crate) session_id: u64,
     /// Blocks that the packet stream takes in a millisecond.
     pub(crate) blocks_per_step: usize,
     /// Positions that the packet stream may be ahead of the slowest receiver.
@@ -132,7 +132,7 @@ impl World {
             next_sqn: FIRST_SQN,
             settled: FIRST_SQN,
             events: Vec::new(),
-            session: SESSION,
+            session_id: SESSION,
             blocks_per_step: BLOCKS_PER_STEP,
             window: u64::MAX,
         }
@@ -146,8 +146,8 @@ impl World {
 
     /// The sender is started anew, in another session, with the same tree.
     pub(crate) fn restart_sender(&mut self, mut config: TransferSenderConfig) {
-        self.session += 1;
-        config.session = self.session;
+        self.session_id += 1;
+        config.session_id = self.session_id;
         let content = MemoryContent::new(self.content.clone());
         self.sender = TransferSender::new(config, Arc::clone(&self.manifest), content, self.now);
         self.fabric.listening.push(0);
@@ -255,10 +255,10 @@ impl World {
             return;
         }
         let address = Fabric::address(0);
-        node.receiver.dial(now, address, self.session, 3);
-        let is_stale = node.receiver.session() != Some((address, self.session));
+        node.receiver.dial(now, address, self.session_id, 3);
+        let is_stale = node.receiver.session() != Some((address, self.session_id));
         if is_stale && node.receiver.manifest_id().is_some() && !self.fabric.listening.is_empty() {
-            node.receiver.redirect(now, address, self.session);
+            node.receiver.redirect(now, address, self.session_id);
         }
         let mut room = node.blocks_per_step;
         while let Some(entry) = node.coming.first_entry() {

@@ -45,7 +45,7 @@ fn hello(nonce: Option<[u8; 16]>) -> Message<'static> {
         version_min: 1,
         version_max: 1,
         instance: 7,
-        session: 42,
+        session_id: 42,
         name: "r1",
         nonce,
     })
@@ -82,7 +82,7 @@ fn example(manifest: &Manifest, mut take: impl FnMut(&str, &Message<'_>)) {
             version: 1,
             slot: 0,
             manifest: manifest.id().0,
-            session: 42,
+            session_id: 42,
             receiver_count: 1,
             report_interval_us: 200_000,
             report_sqns: 0,

@@ -35,7 +35,7 @@ base::counters! {
 #[derive(Clone, Debug)]
 pub struct TransferSenderConfig {
     /// The session's number, as in the mark of its SPMs.
-    pub session: u64,
+    pub session_id: u64,
     /// With a key, only receivers that have it are admitted and believed. Default: none.
     pub key: Option<Key>,
     /// How many receivers are expected. With 0, all that have joined at the join deadline; see also
@@ -90,9 +90,9 @@ pub struct TransferSenderConfig {
 impl TransferSenderConfig {
     /// The defaults, for session `session` and `expected` receivers.
     #[must_use]
-    pub const fn new(session: u64, expected: u32) -> Self {
+    pub const fn new(session_id: u64, expected: u32) -> Self {
         Self {
-            session,
+            session_id,
             key: None,
             expected,
             settle: None,

@@ -334,7 +334,7 @@ impl<C: Content> Hosts for TransferSender<C> {
             version: VERSION,
             slot: u32::try_from(slot).unwrap_or(u32::MAX),
             manifest: self.manifest.id().0,
-            session: self.config.session,
+            session_id: self.config.session_id,
             receiver_count,
             report_interval_us: interval_us(receiver_count, self.config.report_interval),
             report_sqns: self.config.report_sqns,

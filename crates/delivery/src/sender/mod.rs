@@ -181,7 +181,7 @@ impl<C: Content> TransferSender<C> {
             window: Window::new(Arc::clone(&manifest), content, config.withdraws),
             manifest,
             listener: Listener::new(
-                config.session,
+                config.session_id,
                 config.receivers_max,
                 config.greeting_timeout,
             )

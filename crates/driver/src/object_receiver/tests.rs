@@ -167,12 +167,12 @@ fn say<I: Intake>(
     receiver.handle_link(now, LinkId(link), LinkEvent::Data, &bytes);
 }
 
-fn welcome(session: u64, manifest: &delivery::Manifest) -> Message<'static> {
+fn welcome(session_id: u64, manifest: &delivery::Manifest) -> Message<'static> {
     Message::Welcome(Welcome {
         version: VERSION,
         slot: 0,
         manifest: manifest.id().0,
-        session,
+        session_id,
         receiver_count: 1,
         report_interval_us: 1000,
         report_sqns: 0,

@@ -359,7 +359,7 @@ impl PublisherNode {
 }
 
 fn audience(plan: &PublisherPlan, sending: &Sending) -> AudienceConfig {
-    let mut config = AudienceConfig::new(sending.identity.session);
+    let mut config = AudienceConfig::new(sending.identity.session_id);
     config.key = plan.key.clone();
     config.policy = match plan.policy {
         PolicyPlan::Wait => Policy::Wait,

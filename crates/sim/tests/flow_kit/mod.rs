@@ -261,7 +261,7 @@ impl Sends {
             own: address(0),
             control_port: Some(CONTROL),
             identity: Identity {
-                session: SESSION,
+                session_id: SESSION,
                 tsi: Tsi { gsi, port: 4 },
                 first_sqn: 100,
                 seed,

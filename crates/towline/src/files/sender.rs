@@ -55,7 +55,8 @@ impl FileSender {
                         sender of files is object_window_bytes";
             opened.warnings.push(text.to_owned());
         }
-        let mut config = TransferSenderConfig::new(sending.identity.session, expectation.receivers);
+        let mut config =
+            TransferSenderConfig::new(sending.identity.session_id, expectation.receivers);
         config.join_timeout = expectation.join_timeout;
         config.settle = expectation.settle;
         config.progress_timeout = expectation.progress_timeout;

@@ -84,7 +84,7 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         version_min: VERSION,
         version_max: VERSION,
         instance: 1,
-        session: 7,
+        session_id: 7,
         name: "receiver",
         nonce: None,
     };
@@ -92,7 +92,7 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         version: VERSION,
         slot: 1,
         manifest: manifest.id().0,
-        session: 7,
+        session_id: 7,
         receiver_count: 3,
         report_interval_us: 50_000,
         report_sqns: 1000,

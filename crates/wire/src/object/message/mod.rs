@@ -104,7 +104,7 @@ pub struct Hello<'a> {
     /// Tells two runs of the same receiver apart.
     pub instance: u64,
     /// The session it heard of, from the mark in the sender's SPMs.
-    pub session: u64,
+    pub session_id: u64,
     /// What it is called in reports; unique among the receivers of a session.
     pub name: &'a str,
     /// With a key: random bytes from which this connection's keys are derived. None without a key.
@@ -128,7 +128,7 @@ pub struct Welcome {
     /// What is delivered; all zero in a session of messages.
     pub manifest: [u8; 16],
     /// The session again.
-    pub session: u64,
+    pub session_id: u64,
     /// How many receivers there are; scales the jitter of answers.
     pub receiver_count: u32,
     /// The longest time between two position reports.
@@ -432,7 +432,7 @@ impl<'a> Hello<'a> {
             version_min: r.u8("oldest version")?,
             version_max: r.u8("newest version")?,
             instance: r.u64("instance")?,
-            session: r.u64("session")?,
+            session_id: r.u64("session")?,
             name: r.text("receiver name", NAME_LEN_MAX)?,
             nonce: {
                 let has_nonce = r.flag("key flag")?;
@@ -450,7 +450,7 @@ impl<'a> Hello<'a> {
         out.extend_from_slice(&GREETING);
         out.extend_from_slice(&[self.version_min, self.version_max]);
         out.extend_from_slice(&self.instance.to_be_bytes());
-        out.extend_from_slice(&self.session.to_be_bytes());
+        out.extend_from_slice(&self.session_id.to_be_bytes());
         emit_text(out, self.name, NAME_LEN_MAX);
         out.push(u8::from(self.nonce.is_some()));
         out.extend_from_slice(&self.nonce.unwrap_or_default());
@@ -463,7 +463,7 @@ impl Welcome {
             version: r.u8("version")?,
             slot: r.u32("slot")?,
             manifest: r.array("manifest")?,
-            session: r.u64("session")?,
+            session_id: r.u64("session")?,
             receiver_count: r.u32("receiver count")?,
             report_interval_us: r.u32("report interval")?,
             report_sqns: r.u32("report distance")?,
@@ -476,7 +476,7 @@ impl Welcome {
         out.push(self.version);
         out.extend_from_slice(&self.slot.to_be_bytes());
         out.extend_from_slice(&self.manifest);
-        out.extend_from_slice(&self.session.to_be_bytes());
+        out.extend_from_slice(&self.session_id.to_be_bytes());
         out.extend_from_slice(&self.receiver_count.to_be_bytes());
         out.extend_from_slice(&self.report_interval_us.to_be_bytes());
         out.extend_from_slice(&self.report_sqns.to_be_bytes());
