@@ -209,8 +209,8 @@ impl HeldQueue {
         }
     }
 
-    /// Copies `payload` in under `position`, which is not held yet. False, and nothing changes, when
-    /// the queue or the store is full.
+    /// Copies `payload` in under `position`, which is not held yet. False, and nothing changes,
+    /// when the queue or the store is full.
     pub(super) fn push(
         &mut self,
         store: &mut HeldStore,
