@@ -79,7 +79,7 @@ fn a_group_that_arrives_has_nothing_wrong() {
                 .unwrap();
             assert_eq!((heard.hops, heard.interface.as_str()), ((1, Some(1)), "e0"));
             let word = report.facts.peers[0].word.as_ref().unwrap();
-            assert_eq!((word.hears_us, word.routers), (true, Some(0)));
+            assert_eq!((word.hears_us, word.routers), (Some(true), Some(0)));
         }
     });
 }

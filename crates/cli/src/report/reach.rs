@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use gauge::reach::{Facts, ReachReport};
+use gauge::reach::{Facts, ReachReport, Unlisted};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ impl Document for ReachDocument {
 fn arrives(facts: &Facts) -> String {
     let words = facts.peers.iter().filter_map(|peer| peer.word.as_ref());
     let hearing: Vec<&str> = words
-        .filter(|word| word.hears_us)
+        .filter(|word| word.hears_us == Some(true))
         .map(|word| word.name.as_str())
         .collect();
     if hearing.is_empty() {
@@ -97,10 +97,10 @@ fn seen(text: &mut String, facts: &Facts) {
         let told = peer.word.as_ref().map_or_else(
             || "says nothing".to_owned(),
             |word| {
-                let hears = if word.hears_us {
-                    "hears this host"
-                } else {
-                    "does not hear this host"
+                let hears = match word.hears_us {
+                    Some(true) => "hears this host",
+                    Some(false) => "does not hear this host",
+                    None => "hears more hosts than it names, perhaps this one,",
                 };
                 let routers = word
                     .routers
@@ -109,6 +109,22 @@ fn seen(text: &mut String, facts: &Facts) {
             },
         );
         line(text, "peer", &format!("{}: {told}", peer.address));
+    }
+    left_out(text, &facts.unlisted);
+}
+
+/// What came of hosts beyond those that are listed.
+fn left_out(text: &mut String, unlisted: &Unlisted) {
+    for (count, what) in [
+        (unlisted.heard, "messages heard through the group"),
+        (unlisted.frames, "frames that entered"),
+        (unlisted.queriers, "queries of memberships"),
+        (unlisted.peers, "messages sent to this host alone"),
+    ] {
+        if count > 0 {
+            let told = format!("{count} {what}, of hosts beyond the 256 that are listed");
+            line(text, "not listed", &told);
+        }
     }
 }
 

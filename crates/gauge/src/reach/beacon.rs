@@ -21,8 +21,11 @@ pub(super) struct Beacon {
     pub(super) address: Option<IpAddr>,
     /// What keeps it from sending.
     pub(super) refusal: Option<String>,
-    /// Tokens of those that it hears through the group.
+    /// Tokens of those that it hears through the group, at most [`HEARD_MAX`].
     pub(super) heard: Vec<u64>,
+    /// True when it hears more than it names in `heard`.
+    #[serde(default)]
+    pub(super) is_cut: bool,
     /// True when it was sent to the group itself.
     pub(super) is_group: bool,
 }
@@ -40,9 +43,18 @@ impl Beacon {
             && beacon.heard.len() <= HEARD_MAX;
         is_sound.then_some(beacon)
     }
+
+    /// Whether its sender hears the host of `token`; none when a list that was cut does not say.
+    pub(super) fn hears(&self, token: u64) -> Option<bool> {
+        if self.heard.contains(&token) {
+            return Some(true);
+        }
+        (!self.is_cut).then_some(false)
+    }
 }
 
 pub(super) const VERSION: u32 = 1;
+/// So many tokens leave a beacon within one packet.
 pub(super) const HEARD_MAX: usize = 32;
 const NAME_BYTES_MAX: usize = 256;
 /// Time to live of what hosts send to each other: each router on the path lowers it by one.
@@ -63,7 +75,8 @@ mod tests {
             interface: "e0".to_owned(),
             address: Some([10, 0, 0, 1].into()),
             refusal: None,
-            heard: vec![1; HEARD_MAX],
+            heard: vec![u64::MAX; HEARD_MAX],
+            is_cut: true,
             is_group: true,
         };
         let bytes = beacon.emit();

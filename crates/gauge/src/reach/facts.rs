@@ -44,6 +44,22 @@ pub struct Facts {
     pub reverse_path_drops: u64,
     /// Chains of netfilter rules that packets pass on their way in.
     pub chains: Vec<RuleChain>,
+    /// What came of hosts for which the lists above had no room.
+    pub unlisted: Unlisted,
+}
+
+/// What came of hosts for which a list had no room: each list takes 256.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Unlisted {
+    /// Messages that were heard through the group.
+    pub heard: u64,
+    /// Messages that hosts sent to this one alone.
+    pub peers: u64,
+    /// Frames to the group that entered.
+    pub frames: u64,
+    /// Queries of memberships.
+    pub queriers: u64,
 }
 
 /// A chain of netfilter rules, or a whole table of the older iptables.
@@ -210,8 +226,9 @@ pub struct PeerWord {
     pub interface: String,
     /// What keeps it from sending.
     pub refusal: Option<String>,
-    /// Whether it hears this host through the group.
-    pub hears_us: bool,
+    /// Whether it hears this host through the group; none when it hears more hosts than one message
+    /// names, and this one is not among the named.
+    pub hears_us: Option<bool>,
     /// Routers between the two hosts.
     pub routers: Option<u8>,
     #[serde(skip)]

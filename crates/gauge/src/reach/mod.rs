@@ -17,10 +17,12 @@ mod beacon;
 mod facts;
 pub use facts::{
     Facts, Frames, Heard, InterfaceFacts, PeerFacts, PeerWord, Querier, Refusal, Refused,
-    ReversePath, RuleChain,
+    ReversePath, RuleChain, Unlisted,
 };
 
 mod host;
+
+mod notes;
 
 mod talk;
 pub use talk::{ReachReport, ReachSpec, new_token, reach};

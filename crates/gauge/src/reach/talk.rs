@@ -15,8 +15,8 @@ use serde::Serialize;
 use sys::{Family, RawAddress, UdpSocket, datagram, reception};
 
 use super::{
-    Facts, Finding, Heard, PeerFacts, PeerWord,
-    beacon::{Beacon, HEARD_MAX, UNICAST_HOPS, VERSION},
+    Facts, Finding, PeerFacts, Unlisted,
+    beacon::{Beacon, UNICAST_HOPS, VERSION},
     host::{self, Host},
     judge,
     wire::Wire,
@@ -98,6 +98,7 @@ pub fn reach(spec: &ReachSpec, is_stopped: &dyn Fn() -> bool) -> Result<ReachRep
         reverse_paths: Vec::new(),
         reverse_path_drops: host::reverse_path_drops(),
         chains: host::chains(),
+        unlisted: Unlisted::default(),
     };
     let mut talk = Talk::open(spec, host, choice, facts)?;
     talk.run(is_stopped);
@@ -206,7 +207,6 @@ impl<'a> Talk<'a> {
             self.facts.send_error = Some(error.to_string());
         }
         beacon.is_group = false;
-        let bytes = beacon.emit();
         let mut to = self.spec.peers.clone();
         for heard in self.facts.heard.iter().filter(|heard| !heard.is_self) {
             let address = host::with_port(heard.source, self.spec.port);
@@ -215,6 +215,8 @@ impl<'a> Talk<'a> {
             }
         }
         for peer in to {
+            (beacon.heard, beacon.is_cut) = self.facts.heard_for(peer.ip());
+            let bytes = beacon.emit();
             // A beacon that cannot be sent is missing at the other end, which reports that.
             let _sent = datagram::send_to(self.unicast.as_fd(), &RawAddress::from(peer), &bytes);
         }
@@ -223,7 +225,6 @@ impl<'a> Talk<'a> {
     fn beacon(&self) -> Beacon {
         let refusal = self.facts.refusal.as_ref();
         let refusal = refusal.map(|it| super::verdict::refused(it).clone().into());
-        let heard = self.facts.heard.iter().filter(|heard| !heard.is_self);
         let chosen = self.choice.as_ref();
         Beacon {
             towline_reach: VERSION,
@@ -234,7 +235,8 @@ impl<'a> Talk<'a> {
             interface: chosen.map_or_else(String::new, |it| it.interface.name.clone()),
             address: chosen.map(|it| it.local),
             refusal: refusal.or_else(|| self.facts.send_error.clone()),
-            heard: heard.map(|heard| heard.token).take(HEARD_MAX).collect(),
+            heard: Vec::new(),
+            is_cut: false,
             is_group: false,
         }
     }
@@ -272,61 +274,25 @@ impl<'a> Talk<'a> {
             return;
         };
         let (now, interface) = (self.elapsed(), self.host.name(index));
-        let is_known = |it: &&mut Heard| it.token == beacon.token && it.interface == interface;
-        if let Some(known) = self.facts.heard.iter_mut().find(is_known) {
-            known.count += 1;
-            known.last = now;
-            known.hops.1 = received.hops;
-        } else if beacon.is_group && self.facts.heard.len() < HEARD_MAX {
-            self.facts.heard.push(Heard {
-                name: beacon.name.clone(),
-                source: source.ip(),
-                interface,
-                hops: (beacon.hops, received.hops),
-                count: 1,
-                first: now,
-                last: now,
-                is_self: beacon.token == self.spec.token,
-                token: beacon.token,
-            });
-        }
+        let arrival = (source.ip(), interface, received.hops);
+        self.facts.hear(beacon, arrival, self.spec.token, now);
     }
 
     /// A host has said where it stands.
     fn note(&mut self, beacon: &Beacon, received: &reception::Reception) {
-        let Some(source) = received.source else {
-            return;
-        };
-        let word = PeerWord {
-            name: beacon.name.clone(),
-            group: beacon.group,
-            hops: beacon.hops,
-            source: beacon.address,
-            interface: beacon.interface.clone(),
-            refusal: beacon.refusal.clone(),
-            hears_us: beacon.heard.contains(&self.spec.token),
-            routers: received.hops.map(|left| UNICAST_HOPS.saturating_sub(left)),
-            token: beacon.token,
-            times: 1,
-        };
-        let mut peers = self.facts.peers.iter_mut();
-        if let Some(peer) = peers.find(|peer| peer.address.ip() == source.ip()) {
-            let before = peer.word.take();
-            let is_same = |it: &PeerWord| it.token == word.token;
-            let times = before.filter(is_same).map_or(1, |it| it.times + 1);
-            peer.word = Some(PeerWord { times, ..word });
-        } else if self.facts.peers.len() < HEARD_MAX {
-            self.facts.peers.push(PeerFacts {
-                address: source,
-                word: Some(word),
-            });
+        if let Some(source) = received.source {
+            self.facts
+                .note(beacon, source, received.hops, self.spec.token);
         }
     }
 
     /// What the kernel says at the end.
     fn close(mut self) -> Facts {
-        self.facts.frames = std::mem::take(&mut self.wire.frames);
-        self.facts.queriers = std::mem::take(&mut self.wire.queriers);
+        let entered = std::mem::take(&mut self.wire.entered);
+        self.facts.unlisted.frames = entered.unlisted_frames;
+        self.facts.unlisted.queriers = entered.unlisted_queries;
+        self.facts.frames = entered.frames;
+        self.facts.queriers = entered.queriers;
         let drops = host::reverse_path_drops();
         self.facts.reverse_path_drops = drops.saturating_sub(self.facts.reverse_path_drops);
         if let Some(choice) = &self.choice {

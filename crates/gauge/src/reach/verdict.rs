@@ -156,7 +156,7 @@ fn of_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
         }
         elsewhere = Some(heard.interface.clone());
     }
-    if let Some(interface) = elsewhere {
+    if let Some(interface) = elsewhere.filter(|_| !is_heard_cut(facts)) {
         return Some(wrong_interface(facts, name, &interface));
     }
     if let Some(refusal) = &word.refusal {
@@ -169,20 +169,28 @@ fn of_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     if word.group != facts.group {
         return Some(other_group(facts, word));
     }
+    if is_heard_cut(facts) {
+        return None;
+    }
     if let Some(found) = word.source.and_then(|source| of_frames(facts, source)) {
         return Some(found);
     }
     Some(of_distance(facts, word).unwrap_or_else(|| of_unseen(facts, word)))
 }
 
+/// Whether a host may be heard that is not listed: that one is not listed is no finding then.
+const fn is_heard_cut(facts: &Facts) -> bool {
+    facts.unlisted.heard > 0
+}
+
 /// The finding that a named host does not hear this one, though this one sends. None when it hears,
-/// or when another finding explains it.
+/// when its list was cut before it came to this one, or when another finding explains it.
 fn of_deaf(facts: &Facts, word: &PeerWord) -> Option<Finding> {
     let is_explained = word.refusal.is_some()
         || word.group != facts.group
         || facts.send_error.is_some()
         || facts.interface.is_none();
-    if word.hears_us || is_explained || word.times < WORDS_MIN {
+    if word.hears_us != Some(false) || is_explained || word.times < WORDS_MIN {
         return None;
     }
     let name = &word.name;
@@ -215,6 +223,9 @@ fn of_silent_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     {
         return None;
     }
+    if is_heard_cut(facts) {
+        return None;
+    }
     Some(of_frames(facts, ip).unwrap_or_else(|| {
         Finding::new(
             Cause::PeerSilent,
@@ -229,8 +240,12 @@ fn of_silent_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     }))
 }
 
-/// The finding from frames of a source that entered the host; none when they reached the socket.
+/// The finding from frames of a source that entered the host; none when they reached the socket, or
+/// when a list that was cut cannot tell.
 fn of_frames(facts: &Facts, source: IpAddr) -> Option<Finding> {
+    if is_heard_cut(facts) {
+        return None;
+    }
     let ours = facts.interface.as_ref().map(|it| it.name.as_str());
     let of_source = || facts.frames.iter().filter(|frames| frames.source == source);
     let right_port = of_source().filter(|frames| frames.port == facts.group.port());
@@ -245,6 +260,9 @@ fn of_frames(facts: &Facts, source: IpAddr) -> Option<Finding> {
             .iter()
             .any(|it| it.source == source && !it.is_self);
         return (!is_heard).then(|| dropped_here(facts, frames));
+    }
+    if facts.unlisted.frames > 0 {
+        return None;
     }
     if let Some(frames) = elsewhere {
         return Some(wrong_interface(
@@ -303,7 +321,7 @@ fn of_distance(facts: &Facts, word: &PeerWord) -> Option<Finding> {
 
 /// The finding for a host on the same network that has sent to the group and was never heard here.
 fn of_unseen(facts: &Facts, word: &PeerWord) -> Finding {
-    if facts.sees_wire {
+    if facts.sees_wire && facts.unlisted.frames == 0 {
         return of_switch(facts, &word.name, None);
     }
     let path = facts.reverse_paths.iter().find(|path| path.drops());
@@ -311,7 +329,11 @@ fn of_unseen(facts: &Facts, word: &PeerWord) -> Finding {
         return reverse_path(facts, path);
     }
     let mut found = of_switch(facts, &word.name, None);
-    found.words += "; run this as root to see whether the packets enter the host";
+    found.words += if facts.sees_wire {
+        "; more hosts send to it than are listed here, so its packets may enter the host unseen"
+    } else {
+        "; run this as root to see whether the packets enter the host"
+    };
     if chains(facts).next().is_some() {
         found.words += &format!(" and are dropped by its rules: {}", chain_names(facts));
         found.fix += &format!("; {}", passage(facts, facts.group.port()));

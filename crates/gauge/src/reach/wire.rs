@@ -5,15 +5,24 @@ use std::net::{IpAddr, SocketAddr};
 use sys::packet::{FilterOp, PacketSocket, Packets};
 use wire::link::Layers;
 
-use super::{Frames, Querier};
+use super::{Frames, Querier, notes::LISTED_MAX};
 
 /// Looks at all interfaces.
 #[derive(Debug)]
 pub(super) struct Wire {
     socket: Option<PacketSocket>,
     buffer: Vec<u8>,
+    pub(super) entered: Entered,
+}
+
+/// What has entered, for the facts.
+#[derive(Debug, Default)]
+pub(super) struct Entered {
     pub(super) frames: Vec<Frames>,
     pub(super) queriers: Vec<Querier>,
+    /// Frames and queries that the lists had no room for.
+    pub(super) unlisted_frames: u64,
+    pub(super) unlisted_queries: u64,
 }
 
 /// What a frame is.
@@ -46,8 +55,7 @@ impl Wire {
         Self {
             socket: open().ok(),
             buffer: vec![0; FRAME_BYTES],
-            frames: Vec::new(),
-            queriers: Vec::new(),
+            entered: Entered::default(),
         }
     }
 
@@ -65,43 +73,61 @@ impl Wire {
                 return;
             };
             let interface = name(packet.interface);
-            match parse(packet.data) {
-                Some(Seen::Datagram {
-                    source,
-                    to,
-                    hops_left,
-                }) if to.ip() == group => {
-                    let port = to.port();
-                    let is_known = |it: &&mut Frames| {
-                        it.source == source && it.port == port && it.interface == interface
-                    };
-                    if let Some(known) = self.frames.iter_mut().find(is_known) {
-                        known.count += 1;
-                        known.hops_left = hops_left;
-                    } else if self.frames.len() < KEPT_MAX {
-                        let count = 1;
-                        self.frames.push(Frames {
-                            interface,
-                            source,
-                            port,
-                            hops_left,
-                            count,
-                        });
-                    }
-                }
-                Some(Seen::Query { source, version }) => {
-                    let version = version.to_owned();
-                    let querier = Querier {
+            if let Some(seen) = parse(packet.data) {
+                self.entered.enter(seen, interface, group);
+            }
+        }
+    }
+}
+
+impl Entered {
+    /// Notes a datagram to `group`, or a query.
+    fn enter(&mut self, seen: Seen, interface: String, group: IpAddr) {
+        match seen {
+            Seen::Datagram {
+                source,
+                to,
+                hops_left,
+            } if to.ip() == group => {
+                let port = to.port();
+                let is_known = |it: &&mut Frames| {
+                    it.source == source && it.port == port && it.interface == interface
+                };
+                if let Some(known) = self.frames.iter_mut().find(is_known) {
+                    known.count += 1;
+                    known.hops_left = hops_left;
+                } else if self.frames.len() < LISTED_MAX {
+                    let count = 1;
+                    self.frames.push(Frames {
                         interface,
                         source,
-                        version,
-                    };
-                    if !self.queriers.contains(&querier) && self.queriers.len() < KEPT_MAX {
-                        self.queriers.push(querier);
-                    }
+                        port,
+                        hops_left,
+                        count,
+                    });
+                } else {
+                    self.unlisted_frames += 1;
                 }
-                _ => {}
             }
+            Seen::Query { source, version } => {
+                // The verdict asks whether an interface has any: its first has always room.
+                let is_first = self.queriers.iter().all(|it| it.interface != interface);
+                let version = version.to_owned();
+                let querier = Querier {
+                    interface,
+                    source,
+                    version,
+                };
+                if self.queriers.contains(&querier) {
+                    return;
+                }
+                if is_first || self.queriers.len() < LISTED_MAX {
+                    self.queriers.push(querier);
+                } else {
+                    self.unlisted_queries += 1;
+                }
+            }
+            Seen::Datagram { .. } => {}
         }
     }
 }
@@ -175,7 +201,6 @@ const SNAP_BYTES: u32 = 256;
 const FRAME_BYTES: usize = 512;
 const BUFFER_BYTES: usize = 1 << 20;
 const FRAMES_A_LOOK: usize = 4_096;
-const KEPT_MAX: usize = 64;
 const UDP: u8 = 17;
 const IGMP: u8 = 2;
 const IGMP_QUERY: u8 = 0x11;
@@ -225,5 +250,39 @@ mod tests {
         for cut in 0..frame.len() - 4 {
             assert_eq!(parse(&frame[..cut]), None);
         }
+    }
+
+    #[test]
+    fn what_the_lists_have_no_room_for_is_counted() {
+        let mut entered = Entered::default();
+        let group: IpAddr = [239, 1, 1, 1].into();
+        let hosts = LISTED_MAX as u16 + 10;
+        for n in 0..hosts {
+            let [high, low] = n.to_be_bytes();
+            let source = [10, 0, high, low].into();
+            let to = SocketAddr::new(group, 7_500);
+            let hops_left = 1;
+            let datagram = Seen::Datagram {
+                source,
+                to,
+                hops_left,
+            };
+            entered.enter(datagram, "e0".to_owned(), group);
+            let version = "IGMPv3";
+            entered.enter(Seen::Query { source, version }, "e0".to_owned(), group);
+        }
+        assert_eq!(
+            (entered.frames.len(), entered.unlisted_frames),
+            (LISTED_MAX, 10)
+        );
+        assert_eq!(
+            (entered.queriers.len(), entered.unlisted_queries),
+            (LISTED_MAX, 10)
+        );
+
+        // An interface's first querier is kept: without it the verdict would be another.
+        let (source, version) = ([10, 1, 0, 1].into(), "IGMPv2");
+        entered.enter(Seen::Query { source, version }, "e1".to_owned(), group);
+        assert_eq!(entered.queriers.last().unwrap().interface, "e1");
     }
 }

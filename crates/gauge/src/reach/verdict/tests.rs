@@ -1,7 +1,9 @@
 //! What is found, by what was seen.
 
 use super::*;
-use crate::reach::{Heard, InterfaceFacts, ReversePath, RuleChain};
+use crate::reach::{
+    Heard, InterfaceFacts, ReversePath, RuleChain, Unlisted, beacon::*, notes::LISTED_MAX,
+};
 
 fn facts() -> Facts {
     Facts {
@@ -32,6 +34,7 @@ fn facts() -> Facts {
         reverse_paths: Vec::new(),
         reverse_path_drops: 7,
         chains: Vec::new(),
+        unlisted: Unlisted::default(),
     }
 }
 
@@ -107,7 +110,7 @@ fn a_peer_that_does_not_hear_is_a_finding_here_too() {
         source: Some([10, 0, 0, 2].into()),
         interface: "e0".to_owned(),
         refusal: None,
-        hears_us: true,
+        hears_us: Some(true),
         routers: Some(0),
         token: 2,
         times: 25,
@@ -121,7 +124,7 @@ fn a_peer_that_does_not_hear_is_a_finding_here_too() {
     };
     assert!(judged(&mut facts, word.clone()).is_empty());
     let deaf = PeerWord {
-        hears_us: false,
+        hears_us: Some(false),
         ..word
     };
     let found = judged(&mut facts, deaf.clone());
@@ -158,4 +161,125 @@ fn silence_says_what_was_not_looked_at() {
     assert!(found[0].words.contains("CAP_NET_RAW"), "{found:?}");
     facts.has_route = false;
     assert_eq!(judge(&facts)[1].cause, Cause::MissingRoute);
+}
+
+const OURS: u64 = 1_000;
+
+/// Host `n` of many, in its words to this one.
+fn beacon(n: u64, heard: (Vec<u64>, bool)) -> Beacon {
+    Beacon {
+        towline_reach: VERSION,
+        token: n,
+        name: format!("host-{n}"),
+        group: facts().group,
+        hops: 1,
+        interface: "e0".to_owned(),
+        address: Some(address(n)),
+        refusal: None,
+        heard: heard.0,
+        is_cut: heard.1,
+        is_group: false,
+    }
+}
+
+fn address(n: u64) -> IpAddr {
+    [10, 0, 1 + (n / 200) as u8, 1 + (n % 200) as u8].into()
+}
+
+/// What this host observes when it is named `peers` and hears `hosts` through the group.
+fn among(hosts: u64, peers: impl Iterator<Item = u64>) -> Facts {
+    let mut facts = facts();
+    facts.frames.clear();
+    facts.peers = peers
+        .map(|n| PeerFacts {
+            address: (address(n), 7_702).into(),
+            word: None,
+        })
+        .collect();
+    for n in 0..hosts {
+        let group = Beacon {
+            is_group: true,
+            ..beacon(n, (Vec::new(), false))
+        };
+        let arrival = (address(n), "e0".to_owned(), Some(1));
+        facts.hear(&group, arrival, OURS, facts.lasted);
+    }
+    facts
+}
+
+fn told(facts: &mut Facts, beacon: &Beacon) {
+    for _ in 0..WORDS_MIN {
+        let from = (address(beacon.token), 7_702).into();
+        facts.note(beacon, from, Some(UNICAST_HOPS), OURS);
+    }
+}
+
+#[test]
+fn a_peer_that_hears_more_hosts_than_it_names_is_not_called_deaf() {
+    let mut facts = among(50, 0..50);
+    let others = |me: u64| (100..).filter(move |n| *n != me);
+    for n in 0..50 {
+        told(
+            &mut facts,
+            &beacon(n, (others(n).take(HEARD_MAX).collect(), true)),
+        );
+    }
+    assert_eq!(judge(&facts).len(), 0, "{:?}", judge(&facts));
+    assert!(
+        facts
+            .peers
+            .iter()
+            .all(|peer| peer.word.as_ref().unwrap().hears_us.is_none())
+    );
+
+    // One that names all that it hears, and not this host, does not hear it.
+    told(&mut facts, &beacon(7, (vec![100], false)));
+    let found = judge(&facts);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].cause, Cause::PeerDoesNotHear);
+}
+
+#[test]
+fn a_host_that_hears_many_tells_each_that_it_hears_it() {
+    let facts = among(50, std::iter::empty());
+    for n in 0..50 {
+        let heard = facts.heard_for(address(n));
+        assert_eq!(heard.0.len(), HEARD_MAX);
+        assert_eq!(beacon(OURS, heard).hears(n), Some(true), "{n}");
+    }
+    // A host that is not heard learns that there are more than the list names.
+    let heard = facts.heard_for(address(60));
+    assert_eq!(beacon(OURS, heard).hears(60), None);
+
+    // By its token, where it talks from another address than it sends to the group from.
+    let mut facts = facts;
+    let elsewhere = "10.7.7.7:7702".parse().unwrap();
+    facts.note(&beacon(49, (Vec::new(), false)), elsewhere, None, OURS);
+    assert_eq!(facts.heard_for(elsewhere.ip()).0[0], 49);
+}
+
+#[test]
+fn hosts_beyond_those_that_are_listed_are_counted_and_not_accused() {
+    let hosts = LISTED_MAX as u64 + 10;
+    let peer = hosts - 1;
+    let mut facts = among(hosts, std::iter::once(peer));
+    assert_eq!((facts.heard.len(), facts.unlisted.heard), (LISTED_MAX, 10));
+    told(&mut facts, &beacon(peer, (vec![OURS], false)));
+    facts.frames.push(Frames {
+        interface: "e0".to_owned(),
+        source: address(peer),
+        port: 7_500,
+        hops_left: 1,
+        count: 25,
+    });
+    assert_eq!(judge(&facts).len(), 0, "{:?}", judge(&facts));
+    for n in 0..hosts {
+        facts.note(
+            &beacon(n, (vec![OURS], false)),
+            (address(n), 7_702).into(),
+            None,
+            OURS,
+        );
+    }
+    assert_eq!((facts.peers.len(), facts.unlisted.peers), (LISTED_MAX, 10));
 }
