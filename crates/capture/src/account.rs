@@ -93,6 +93,8 @@ pub struct Account {
     pub named_losses: Vec<(String, u64)>,
     /// The same, second for second; of the last day.
     pub seconds: Vec<Second>,
+    /// Seconds before those, which are in the sums alone.
+    pub seconds_unlisted: u64,
 }
 
 /// The account of one interface of a capture.
@@ -250,6 +252,7 @@ impl Account {
             ours.losses = ours.losses.plus(&theirs.losses);
         }
         sum.named_losses.extend_from_slice(&other.named_losses);
+        sum.seconds_unlisted = self.seconds_unlisted.max(other.seconds_unlisted);
         for second in &other.seconds {
             match sum.seconds.binary_search_by_key(&second.at, |one| one.at) {
                 Ok(place) => sum.seconds[place] = sum.seconds[place].plus(second),
@@ -288,6 +291,7 @@ impl Account {
     pub(crate) fn end_second(&mut self, at: u64, before: &Totals) -> Totals {
         if self.seconds.len() >= SECONDS_MAX {
             self.seconds.remove(0);
+            self.seconds_unlisted += 1;
         }
         self.seconds.push(Second {
             at,
@@ -467,6 +471,21 @@ mod tests {
             .map(|s| (s.at, s.delivered, s.ring))
             .collect();
         assert_eq!(counts, [(1, 10, 0), (2, 15, 3)]);
+    }
+
+    #[test]
+    fn seconds_before_the_last_day_are_counted() {
+        let mut account = Account::default();
+        let mut before = Totals::default();
+        let day = SECONDS_MAX as u64;
+        for at in 1..=day + 3 {
+            account.delivered = 2 * at;
+            before = account.end_second(at, &before);
+        }
+        assert_eq!(account.seconds.len(), SECONDS_MAX);
+        assert_eq!((account.seconds[0].at, account.seconds_unlisted), (4, 3));
+        let kept: u64 = account.seconds.iter().map(|second| second.delivered).sum();
+        assert_eq!(kept, account.delivered - 2 * account.seconds_unlisted);
     }
 
     #[test]

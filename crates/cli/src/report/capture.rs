@@ -51,7 +51,10 @@ pub(crate) struct CaptureReport {
     pub(crate) taken_from_host: Vec<String>,
     /// In the order of the interfaces' numbers in the file.
     pub(crate) interfaces: Vec<InterfaceReport>,
+    /// The last day's.
     pub(crate) per_second: Vec<SecondReport>,
+    /// Seconds before those, of which only the sums are known.
+    pub(crate) seconds_unlisted: u64,
 }
 
 /// One interface's part.
@@ -453,6 +456,7 @@ impl CaptureReport {
                 .collect(),
             interfaces: account.interfaces.iter().map(Into::into).collect(),
             per_second: account.seconds.iter().map(Into::into).collect(),
+            seconds_unlisted: account.seconds_unlisted,
         }
     }
 

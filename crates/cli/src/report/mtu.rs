@@ -155,6 +155,8 @@ pub(crate) struct GroupMtuDocument {
     path_mtu_bytes: u32,
     udp_payload_bytes_max: u32,
     receivers: Vec<ReceiverRow>,
+    /// Answers of receivers beyond the 4096 that are followed.
+    unlisted_answers: u64,
     probes: u64,
 }
 
@@ -180,6 +182,7 @@ impl GroupMtuDocument {
             path_mtu_bytes: found.path_mtu(),
             udp_payload_bytes_max: found.path_mtu().saturating_sub(headers),
             receivers: found.receivers.iter().map(row).collect(),
+            unlisted_answers: found.unlisted,
             probes: found.probes,
         }
     }
@@ -203,6 +206,12 @@ impl Document for GroupMtuDocument {
             text += &format!(
                 "receiver      {} bytes to {}\n",
                 row.path_mtu_bytes, row.address
+            );
+        }
+        if self.unlisted_answers > 0 {
+            text += &format!(
+                "not listed    {} answers of receivers beyond these\n",
+                self.unlisted_answers
             );
         }
         text

@@ -29,6 +29,8 @@ pub struct GroupMtuReport {
     pub interface_mtu: u32,
     /// Those that answered, with the largest packet that each did; ordered by address.
     pub receivers: Vec<(IpAddr, u32)>,
+    /// Answers of receivers beyond those: 4096 are followed.
+    pub unlisted: u64,
     /// Packets sent.
     pub probes: u64,
 }
@@ -69,6 +71,7 @@ pub fn group_mtu(
         group,
         timeout,
         receivers: Vec::new(),
+        unlisted: 0,
         probes: 0,
     };
     let (floor, most) = (
@@ -97,6 +100,7 @@ pub fn group_mtu(
         interface: choice.interface.name,
         interface_mtu: choice.interface.mtu,
         receivers: receivers.collect(),
+        unlisted: search.unlisted,
         probes: search.probes,
     })
 }
@@ -106,6 +110,7 @@ struct Search {
     group: SocketAddr,
     timeout: Duration,
     receivers: Vec<Receiver>,
+    unlisted: u64,
     probes: u64,
 }
 
@@ -188,6 +193,8 @@ impl Search {
             } else if self.receivers.len() < RECEIVERS_MAX {
                 let (good, bad) = (size, most + 1);
                 self.receivers.push(Receiver { address, good, bad });
+            } else {
+                self.unlisted += 1;
             }
         }
     }
