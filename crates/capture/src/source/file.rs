@@ -24,6 +24,8 @@ pub struct FileSource {
     is_compressed: bool,
     decoder: TraceDecoder,
     buffer: ReadBuffer,
+    /// Bytes of the file, unpacked, that are decoded or left out: where `buffer` begins.
+    offset: u64,
     is_at_end: bool,
     interfaces: Vec<Interface>,
     losses: Losses,
@@ -73,6 +75,7 @@ impl FileSource {
             is_compressed,
             decoder: TraceDecoder::new(),
             buffer: ReadBuffer::new(input, may_read_ahead),
+            offset: 0,
             is_at_end: false,
             interfaces: Vec::new(),
             losses: Losses::default(),
@@ -125,15 +128,17 @@ impl FileSource {
 
     /// What to do before decoding continues; none when the caller need not see it.
     fn pause(&mut self, pause: Pause) -> Result<Option<Progress>, CaptureError> {
-        let path = self.path.display();
+        let (path, offset) = (self.path.display(), self.offset);
         match pause {
             Pause::Enough => {}
             // A caller that keeps a list of them must look before the first packet of a new one.
             Pause::Interface(interface) => self.interfaces.push(interface),
-            Pause::Damaged(damage) => {
+            Pause::Damaged(damage, len) => {
                 self.losses.damaged += 1;
-                self.remarks
-                    .push(format!("{path}: {damage}; it was left out"));
+                let at = offset - len as u64;
+                self.remarks.push(format!(
+                    "{path}: at byte {at}: {damage}; its {len} bytes were left out"
+                ));
             }
             Pause::More(needed) => {
                 let had = self.buffer.bytes().len();
@@ -143,7 +148,8 @@ impl FileSource {
                         self.losses.lost_bytes += had as u64;
                         self.buffer.clear();
                         let path = self.path.display();
-                        let text = format!("{path}: the last record is cut short");
+                        let text =
+                            format!("{path}: the last record, at byte {offset}, is cut short");
                         self.remarks.push(text);
                     }
                     return Ok(Some(Progress::End));
@@ -153,7 +159,9 @@ impl FileSource {
             Pause::Lost(damage) => {
                 self.losses.damaged += 1;
                 self.losses.lost_bytes += self.buffer.skip_rest();
-                let text = format!("{path}: {damage}; the rest of the file cannot be read");
+                let text = format!(
+                    "{path}: at byte {offset}: {damage}; the rest of the file cannot be read"
+                );
                 self.remarks.push(text);
                 self.is_at_end = true;
                 self.decoder = TraceDecoder::new();
@@ -170,8 +178,8 @@ enum Pause {
     Enough,
     /// An interface is described.
     Interface(Interface),
-    /// Something was left out.
-    Damaged(Damage),
+    /// Something was left out: so many bytes.
+    Damaged(Damage, usize),
     /// The decoder needs this many bytes to go on.
     More(usize),
     /// Nothing behind it can be read.
@@ -208,12 +216,13 @@ impl Source for FileSource {
                             break Pause::Interface(interface);
                         }
                     }
-                    Step::Damaged(damage) => break Pause::Damaged(damage),
+                    Step::Damaged(damage) => break Pause::Damaged(damage, taken),
                     Step::More(needed) => break Pause::More(needed),
                     Step::Lost(damage) => break Pause::Lost(damage),
                 }
             };
             self.buffer.consume(at);
+            self.offset += at as u64;
             if let Some(progress) = self.pause(pause)? {
                 return Ok(progress);
             }

@@ -262,7 +262,52 @@ fn a_cut_file_is_read_as_far_as_it_goes() {
     session.run(&|| false, &mut |_| {}).unwrap();
     assert_eq!(session.account().delivered, 30);
     assert_eq!(session.account().losses.lost_bytes, 50);
-    assert!(session.take_remarks()[0].ends_with("the last record is cut short"));
+    let remark = &session.take_remarks()[0];
+    let wanted = "the last record, at byte 3504, is cut short";
+    assert!(remark.ends_with(wanted), "{remark}");
+}
+
+/// Damage is named with its place in the file: a block whose two lengths differ is left out, and
+/// behind one that claims an impossible length nothing can be found.
+#[test]
+fn damage_is_named_with_its_place_in_the_file() {
+    let folder = Folder::new("damage");
+    let file = folder.file("damaged.pcapng");
+    let spec = "gen:size=100,count=50".parse().unwrap();
+    let source = source::open(&spec, &LiveOptions::default()).unwrap();
+    let sink = sink::open(&SinkAddress::Pcapng(file.clone()), &SendOptions::default()).unwrap();
+    let mut session = Session::new(vec![source], sink, Limits::default()).unwrap();
+    session.run(&|| false, &mut |_| {}).unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    let packet_blocks = blocks(&bytes);
+    let (one, len) = packet_blocks[10];
+    bytes[one + len - 4] ^= 4;
+    let (other, _) = packet_blocks[20];
+    bytes[other + 4] = 3;
+    fs::write(&file, &bytes).unwrap();
+    let source: Box<dyn Source> = Box::new(FileSource::open(&file).unwrap());
+    let mut session = Session::new(vec![source], Box::new(NullSink), Limits::default()).unwrap();
+    session.run(&|| false, &mut |_| {}).unwrap();
+    assert_eq!(session.account().delivered, 19);
+    let remarks = session.take_remarks();
+    let left_out = format!(": at byte {one}: a block's two lengths differ; its {len} bytes");
+    assert!(remarks[0].contains(&left_out), "{remarks:?}");
+    let lost = format!(": at byte {other}: a block claims");
+    assert!(remarks[1].contains(&lost), "{remarks:?}");
+}
+
+/// Where each packet block of a little-endian pcapng file begins, and how long it is.
+fn blocks(bytes: &[u8]) -> Vec<(usize, usize)> {
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let (mut at, mut found) = (0, Vec::new());
+    while at < bytes.len() {
+        let len = word(at + 4) as usize;
+        if word(at) == 6 {
+            found.push((at, len));
+        }
+        at += len;
+    }
+    found
 }
 
 /// A filter means the same whatever stands in front of the IP header.
