@@ -10,12 +10,19 @@
 //!    a batch have the same `now`, and `now` never decreases.
 //! 2. Directly after each `handle`, `pop_ready()` until it gives `None`: what it gives comes before
 //!    the next packet.
-//! 3. `handle_link(now, link, event, bytes)` for each event of a control connection.
+//! 3. `handle_link(now, link, event, bytes)` for each event of a control connection. A machine that
+//!    hears reports of a packet stream is told first how far the stream has been sent
+//!    (`delivery::Audience::set_lead`): it cuts a report that claims more.
 //! 4. `handle_timeout(now)` when `next_timeout()` is not later than `now`.
-//! 5. Once a turn, `poll_run(now, budget)` and `run_done(now, outcome)` in pairs until `poll_run`
+//! 5. Once a turn, `observe(now, state)` of each machine that follows another: where that one
+//!    stands. What it returns is for that one to follow.
+//! 6. Once a turn, `poll_run(now, budget)` and `run_done(now, outcome)` in pairs until `poll_run`
 //!    gives `None`; then `poll_link()` until it gives `None`, each `Open` answered by `link_opened`
 //!    and each `Send` by `link_sent`.
-//! 6. Sleep until `next_timeout()`, a packet or an event of a connection.
+//! 7. Whenever the owner likes, `pop_event()` until it gives `None`. Events wait in a bounded
+//!    queue, and no later call depends on them. What `delivery::Transfers::pop_verdict` says of
+//!    packet streams is asked for and done within the turn instead, until it gives `None`.
+//! 8. Sleep until `next_timeout()`, a packet or an event of a connection.
 //!
 //! A debug build names misuse of it: see [`Contract`].
 //!

@@ -14,10 +14,7 @@
 //! [`Transfers`] has a transfer receiver for each sender whose manifest its owner wants, and
 //! decides which senders are asked, what is taken, and which sender continues it.
 //!
-//! The contract is that of `base`: `handle_link(now, link, event, data)` for what a connection
-//! does, then drain: `poll_link()` gives a [`LinkCommand`], answered by `link_sent` or
-//! `link_opened`; `next_timeout()` says when `handle_timeout(now)` is due; `pop_event()` gives what
-//! the owner is told. Nothing here reads a clock, sleeps, spawns or depends on hash order.
+//! The contract is that of [`base`], from `handle_link` on.
 //!
 //! Invariants: everything kept for a peer is bounded by configuration and by what the peer has
 //! really sent, never by what it claims; a peer that breaks the protocol loses its connection and

@@ -124,6 +124,8 @@ impl<C: Content> Handle<()> for ObjectSender<C> {
     }
 
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {
+        // A Publisher's source comes last, because it may be over by itself. This one is closed by
+        // its transfer alone (`follow_receivers`), so that the order does not matter to the end.
         self.source.handle_timeout(now);
         self.transfer.handle_timeout(now);
     }

@@ -472,6 +472,15 @@ fn nobody_is_dialled_but_a_unicast_address() {
     );
 }
 
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "time goes back")]
+fn an_owner_whose_time_goes_back_is_named() {
+    let mut audience = Audience::new(AudienceConfig::new(SESSION));
+    audience.handle_timeout(Instant::from_nanos(5));
+    audience.handle_timeout(Instant::from_nanos(4));
+}
+
 /// Speaks `bytes` to an audience on a fresh connection and gives what came back.
 fn speak(bytes: &[u8]) -> (Audience, Vec<(LinkEvent, Vec<u8>)>) {
     let mut fabric = Fabric::new(1);

@@ -57,6 +57,8 @@ pub(crate) struct Links {
     links: BTreeMap<LinkId, Link>,
     sendable: BTreeSet<LinkId>,
     opens: VecDeque<(SocketAddr, u32)>,
+    /// Requests that were given out and have no connection yet.
+    opening: u32,
     closes: VecDeque<LinkId>,
     /// Links whose reading is to stop or go on; at most one entry for each.
     pauses: BTreeMap<LinkId, bool>,
@@ -72,6 +74,8 @@ struct Link {
     body_len_max: usize,
     out: Vec<u8>,
     head: usize,
+    /// Bytes of the last [`LinkCommand::Send`], until it is answered.
+    given: usize,
     is_blocked: bool,
     is_paused: bool,
     is_closing: bool,
@@ -96,6 +100,7 @@ impl Links {
             body_len_max: HELLO_LEN_MAX,
             out: Vec::new(),
             head: 0,
+            given: 0,
             is_blocked: false,
             is_paused: false,
             is_closing: false,
@@ -276,11 +281,34 @@ impl Links {
         }
     }
 
+    /// The back end answers a [`LinkCommand::Open`].
+    ///
+    /// # Panics
+    /// In debug builds, when none was given out.
+    #[track_caller]
+    pub(crate) fn opened(&mut self) {
+        debug_assert!(
+            self.opening > 0,
+            "link_opened without a LinkCommand::Open that it answers"
+        );
+        self.opening = self.opening.saturating_sub(1);
+    }
+
     /// See [`LinkCommand::Send`].
+    ///
+    /// # Panics
+    /// In debug builds, when more was taken than was given out.
+    #[track_caller]
     pub(crate) fn sent(&mut self, link: LinkId, taken: usize) {
         let Some(entry) = self.links.get_mut(&link) else {
             return;
         };
+        let given = std::mem::take(&mut entry.given);
+        debug_assert!(
+            taken <= given,
+            "link_sent says that {taken} bytes of {link:?} were taken, of {given} that \
+             LinkCommand::Send gave"
+        );
         entry.head += taken.min(entry.queued());
         self.sendable.remove(&link);
         if entry.queued() > 0 {
@@ -302,6 +330,7 @@ impl Links {
     /// The next command: dial, then close, then pause, then send in turn.
     pub(crate) fn poll(&mut self) -> Option<LinkCommand<'_>> {
         if let Some((peer, key)) = self.opens.pop_front() {
+            self.opening += 1;
             return Some(LinkCommand::Open { peer, key });
         }
         if let Some(link) = self.closes.pop_front() {
@@ -313,7 +342,8 @@ impl Links {
         let after = self.sendable.range(LinkId(self.turn)..).next();
         let link = *after.or_else(|| self.sendable.first())?;
         self.turn = link.0.wrapping_add(1);
-        let entry = &self.links[&link];
+        let entry = self.links.get_mut(&link)?;
+        entry.given = entry.queued();
         let bytes = &entry.out[entry.head..];
         Some(LinkCommand::Send { link, bytes })
     }
@@ -399,6 +429,30 @@ mod tests {
         links.forget(B);
         assert_eq!(links.poll(), None);
         assert!(links.is_idle());
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "link_sent says that 9 bytes of LinkId(3) were taken, of 8")]
+    fn an_owner_that_sends_more_than_was_given_is_named() {
+        let mut links = Links::default();
+        links.insert(A);
+        assert!(links.queue(A, &Message::Bye));
+        assert_eq!(send_of(&mut links), Some((A, 8)));
+        assert!(links.queue(A, &Message::Bye));
+        links.sent(A, 9);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "of 0 that LinkCommand::Send gave")]
+    fn an_owner_that_answers_twice_is_named() {
+        let mut links = Links::default();
+        links.insert(A);
+        assert!(links.queue(A, &Message::Bye) && links.queue(A, &Message::Bye));
+        assert_eq!(send_of(&mut links), Some((A, 16)));
+        links.sent(A, 3);
+        links.sent(A, 3);
     }
 
     #[test]

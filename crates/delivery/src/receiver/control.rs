@@ -188,6 +188,7 @@ impl<S: Store> TransferReceiver<S> {
 
     /// The back end gave the connection asked for with `key` this number.
     pub fn link_opened(&mut self, key: u32, link: LinkId) {
+        self.caller.links.opened();
         let sender = self.sender.as_mut().filter(|_| key == self.config.number);
         self.caller
             .link_opened(sender.map(|sender| &mut sender.call), link);

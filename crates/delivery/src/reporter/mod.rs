@@ -224,6 +224,7 @@ impl Reporter {
 
     /// The back end gave the connection asked for with `key` this number.
     pub fn link_opened(&mut self, key: u32, link: LinkId) {
+        self.caller.links.opened();
         let call = self.sessions.get_mut(&key).map(|known| &mut known.call);
         if self.caller.link_opened(call, link) {
             self.by_link.insert(link, key);

@@ -525,6 +525,33 @@ fn a_block_across_a_verified_slab_leaves_its_bytes_alone() {
     assert_eq!(again, BlockVerdict::Refused);
 }
 
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "time goes back")]
+fn a_receivers_owner_whose_time_goes_back_is_named() {
+    let mut receiver = welcomed(&[]);
+    receiver.handle_timeout(Instant::from_nanos(now().as_nanos() - 1));
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "time goes back")]
+fn a_senders_owner_whose_time_goes_back_is_named() {
+    let mut world = World::new(32, 1, tree());
+    world
+        .sender
+        .handle_timeout(world.now + Duration::from_nanos(1));
+    world.sender.handle_timeout(world.now);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "link_opened without a LinkCommand::Open")]
+fn an_owner_that_opens_what_was_not_asked_for_is_named() {
+    let mut receiver = welcomed(&[]);
+    receiver.link_opened(0, LinkId(LINK.0 + 1));
+}
+
 /// Speaks to a sender as a receiver that was taken in; gives the sender.
 fn speak(bytes: &[u8]) -> TransferSender<MemoryContent> {
     let mut world = World::new(32, 1, tree());

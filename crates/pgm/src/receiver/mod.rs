@@ -12,9 +12,8 @@
 //! timeout -> handle_timeout --> NAK lists, SPM requests --> poll_run / run_done
 //! ```
 //!
-//! Order of calls: `handle`, and directly after it `pop_ready` until `None` whenever
-//! [`Receiver::has_ready`] says so; `poll_run` and `run_done` once per receive batch. In
-//! `Mode::Sequence` data is held, never given out of turn, while something of its session waits.
+//! The order of calls is that of [`base`]; [`Receiver::has_ready`] spares the call of `pop_ready`.
+//! In `Mode::Sequence` data is held, never given out of turn, while something of its session waits.
 //!
 //! What bounds it, whatever the network sends: senders (`peers_max`), missing ranges of each
 //! (`rx_gaps_max`), held bytes of each and of all (`rx_window_bytes`, `rx_total_bytes`), packets to
