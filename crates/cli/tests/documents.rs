@@ -10,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+mod schema_kit;
+use schema_kit::{check_schema, json};
 
 fn towline(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
@@ -43,120 +46,11 @@ fn printed(mut running: Running) -> String {
     text
 }
 
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
-
 /// Holds a document against its schema and its snapshot.
 fn check(document: &str) {
     let (name, document) = check_schema(document);
     let redacted = redacted("", document);
     insta::assert_snapshot!(name, serde_json::to_string_pretty(&redacted).unwrap());
-}
-
-/// Holds a document against its schema alone: its shape depends on the machine.
-fn check_schema(document: &str) -> (String, Value) {
-    let document = json(document);
-    let name = document["schema"]
-        .as_str()
-        .unwrap()
-        .strip_prefix("towline.")
-        .unwrap();
-    let path = format!("{SCHEMAS}/towline.{name}.json");
-    let schema = json(&fs::read_to_string(path).unwrap());
-    let mut wrong = Vec::new();
-    compare(&document, &schema, &schema, "", &mut wrong);
-    assert!(wrong.is_empty(), "{name}: {wrong:#?}\n{document:#}");
-    (name.to_owned(), document)
-}
-
-/// What in `value` is not as `schema` says: as much of JSON Schema as is generated here, and more
-/// strictly: a field that the schema does not name is wrong.
-fn compare(value: &Value, schema: &Value, root: &Value, at: &str, wrong: &mut Vec<String>) {
-    if let Some(reference) = schema["$ref"].as_str() {
-        let pointed = root.pointer(reference.strip_prefix('#').unwrap()).unwrap();
-        return compare(value, pointed, root, at, wrong);
-    }
-    let choices = schema["anyOf"].as_array().or(schema["oneOf"].as_array());
-    if let Some(choices) = choices {
-        let fits = choices.iter().any(|choice| {
-            let mut wrong = Vec::new();
-            compare(value, choice, root, at, &mut wrong);
-            wrong.is_empty()
-        });
-        if !fits {
-            wrong.push(format!("{at}: none of the choices"));
-        }
-        return;
-    }
-    if let Some(words) = schema["enum"].as_array()
-        && !words.contains(value)
-    {
-        wrong.push(format!("{at}: {value} is not among {words:?}"));
-    }
-    if let Some(only) = schema.get("const")
-        && only != value
-    {
-        wrong.push(format!("{at}: {value} is not {only}"));
-    }
-    let kind = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_f64() => "number",
-        Value::Number(_) => "integer",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    let is_kind = |wanted: &Value| wanted == kind || (wanted == "number" && kind == "integer");
-    let fits = match &schema["type"] {
-        Value::Array(kinds) => kinds.iter().any(is_kind),
-        Value::Null => true,
-        wanted => is_kind(wanted),
-    };
-    if !fits {
-        wrong.push(format!("{at}: {kind} is not {}", schema["type"]));
-    }
-    match value {
-        Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                let own = schema["prefixItems"].get(index);
-                compare(
-                    item,
-                    own.unwrap_or(&schema["items"]),
-                    root,
-                    &format!("{at}/{index}"),
-                    wrong,
-                );
-            }
-        }
-        Value::Object(fields) => compare_fields(fields, schema, root, at, wrong),
-        _ => {}
-    }
-}
-
-fn compare_fields(
-    fields: &Map<String, Value>,
-    schema: &Value,
-    root: &Value,
-    at: &str,
-    wrong: &mut Vec<String>,
-) {
-    let others = &schema["additionalProperties"];
-    for (name, field) in fields {
-        let at = format!("{at}/{name}");
-        match (schema["properties"].get(name), others) {
-            (Some(known), _) => compare(field, known, root, &at, wrong),
-            (None, Value::Object(_)) => compare(field, others, root, &at, wrong),
-            (None, Value::Bool(true)) => {}
-            (None, _) => wrong.push(format!("{at}: not in the schema")),
-        }
-    }
-    for required in schema["required"].as_array().into_iter().flatten() {
-        if !fields.contains_key(required.as_str().unwrap()) {
-            wrong.push(format!("{at}: {required} is missing"));
-        }
-    }
 }
 
 /// The document with what differs from run to run and from machine to machine replaced: numbers,
@@ -193,12 +87,6 @@ fn redacted(name: &str, value: Value) -> Value {
 const KEPT: [&str; 8] = [
     "schema", "group", "role", "state", "kind", "text", "set", "unit",
 ];
-
-/// Where `cargo xtask docs` writes the schemas.
-const SCHEMAS: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../docs/src/reference/schema"
-);
 
 fn stop(running: &Running) {
     let pid = running.0.id().to_string();

@@ -13,6 +13,9 @@ use std::{
 
 use serde_json::{Value, json};
 
+mod schema_kit;
+use schema_kit::check_schema;
+
 const GROUP: [&str; 2] = ["-g", "239.192.78.1@lo:7801"];
 
 /// Runs the command in `place` with `input` as its standard input.
@@ -375,7 +378,8 @@ fn leftovers_are_listed_and_removed_without_a_group() {
             &[&["recv", "in", "--leftovers", "--json"][..], more].concat(),
         );
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let (name, report) = check_schema(&text(&output.stdout));
+        assert_eq!(name, "recv-leftovers");
         report["leftovers"].as_array().unwrap().clone()
     };
     let found = list(&[]);

@@ -12,6 +12,9 @@ use serde_json::Value;
 
 mod replay;
 
+#[path = "../schema_kit/mod.rs"]
+mod schema_kit;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_towline");
 
 fn run(host: &Host, args: &[&str]) -> Output {
@@ -202,8 +205,8 @@ fn a_sweep_measures_every_source_at_every_size() {
         let rest = ["--pps", "2k", "--plot", &plot, "--json"];
         let output = run(lab.host(0), &[&sweep[..], &rest].concat());
         assert_eq!(output.status.code(), Some(0));
-        let report = json(&output);
-        assert_eq!(report["schema"], "towline.stats-sweep");
+        let (name, report) = schema_kit::check_schema(&String::from_utf8_lossy(&output.stdout));
+        assert_eq!(name, "stats-sweep");
         let rows = report["rows"].as_array().unwrap();
         assert_eq!(rows.len(), 18);
         assert!(rows.iter().all(|row| row["sent"] == 100), "{report}");

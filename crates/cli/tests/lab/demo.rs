@@ -8,6 +8,8 @@ use std::{
 
 use serde_json::Value;
 
+use crate::schema_kit::check_schema;
+
 /// What the demo printed; the tree is this crate's own source.
 fn demo(mut command: Command) -> Value {
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -17,14 +19,21 @@ fn demo(mut command: Command) -> Value {
         .args(["--json", "--receivers", "2", "--loss", "5"]);
     let output = command.output().unwrap();
     let (status, said) = (output.status, String::from_utf8_lossy(&output.stderr));
-    let document: Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{status}: {error}: {said}"));
-    assert!(status.success(), "{status}: {said}: {document:#}");
+    assert!(status.success(), "{status}: {said}");
+    let (name, document) = check_schema(&String::from_utf8_lossy(&output.stdout));
+    assert_eq!(name, "demo");
+    for report in document["received"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .chain([&document["sent"]])
+    {
+        check_schema(&report.to_string());
+    }
     document
 }
 
 fn assert_proven(document: &Value) {
-    assert_eq!(document["schema"], "towline.demo");
     assert_eq!(document["is_proven"], true, "{document:#}");
     assert!(document["files"].as_u64().unwrap() > 10);
     let receivers = document["sent"]["receivers"].as_array().unwrap();
@@ -109,7 +118,8 @@ fn a_demo_that_is_ended_leaves_nothing() {
     assert!(status.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (name, document) = check_schema(&String::from_utf8_lossy(&output.stdout));
+    assert_eq!(name, "demo-interrupted");
     assert_eq!(document["is_interrupted"], true, "{document:#}");
     assert!(!root.exists());
     assert_eq!(running(), 0);

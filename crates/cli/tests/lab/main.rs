@@ -18,5 +18,7 @@ mod openpgm;
 mod parity;
 mod presence;
 mod rate;
+#[path = "../schema_kit/mod.rs"]
+mod schema_kit;
 mod signals;
 mod tshark;
