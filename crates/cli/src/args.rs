@@ -8,6 +8,9 @@ pub(crate) use capture::{CaptureArgs, LiveArgs};
 mod clock;
 pub(crate) use clock::ClockArgs;
 
+mod every;
+pub(crate) use every::EveryArgs;
+
 mod file;
 pub(crate) use file::parse_from;
 

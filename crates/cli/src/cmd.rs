@@ -32,6 +32,8 @@ mod incoming;
 
 mod input;
 
+mod intervals;
+
 mod leftovers;
 
 mod load_recv;

@@ -1,7 +1,10 @@
 //! What a command prints: documents (plain data) with their text and JSON, their schemas, and
 //! progress bars.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    time::Duration,
+};
 
 use serde::Serialize;
 
@@ -22,6 +25,9 @@ pub(crate) use document::{
     LoadRecvReport, LoadSendReport, PublishReport, SenderEnds, StatReport, SubscribeReport,
     TopReport, UsageReport,
 };
+
+mod interval;
+pub(crate) use interval::{Counted, Done, Interval};
 
 mod json;
 pub(crate) use json::MessageLine;
@@ -135,6 +141,18 @@ impl Output {
     /// One of several documents of a command, each on a line of its own as JSON.
     pub(crate) fn one_of_many<D: Document>(&self, document: &D) -> Result<(), Failure> {
         self.tell(document, json::write_line)
+    }
+
+    /// The end of a command that tells of its intervals, too, if it does.
+    pub(crate) fn finish_after<D: Document>(
+        &self,
+        every: Option<Duration>,
+        document: &D,
+    ) -> Result<(), Failure> {
+        match every {
+            Some(_) => self.one_of_many(document),
+            None => self.finish(document),
+        }
     }
 
     fn tell<D: Document>(&self, document: &D, write: JsonWriter<D>) -> Result<(), Failure> {

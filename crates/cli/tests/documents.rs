@@ -249,3 +249,104 @@ fn paths() {
     assert!(facts["lasted_s"].as_f64() > Some(0.9), "{reach}");
     check_schema(&reach);
 }
+
+/// Holds the lines of `--every` against their schema, and gives what they count together, and the
+/// report after them.
+fn intervals(printed: &str, what: &str) -> (u64, Value) {
+    let mut lines: Vec<&str> = printed.lines().collect();
+    let report = json(lines.pop().unwrap());
+    assert!(!lines.is_empty(), "{report}");
+    let lines = lines.into_iter().map(|line| check_schema(line).1);
+    let lines: Vec<Value> = lines.filter(|line| line["what"] == what).collect();
+    let mut until: Option<f64> = None;
+    for line in &lines {
+        let [from, to] = ["from_s", "to_s"].map(|name| line[name].as_f64().unwrap());
+        // A trial or a run begins anew.
+        assert!(from == 0.0 || until == Some(from), "{lines:#?}");
+        assert!(to > from, "{line}");
+        until = Some(to);
+    }
+    let sum = lines.iter().map(|line| line["count"].as_u64().unwrap());
+    (sum.sum(), report)
+}
+
+#[test]
+fn intervals_of_a_load_make_up_its_report() {
+    let group = "-g 239.192.77.37:17537 -i lo --json --every 100ms";
+    let recv = start(&format!("load recv {group}"));
+    let send = start(&format!(
+        "load send {group} --receivers 1 --per-second 2000 --count 1000"
+    ));
+    let (sent, send) = intervals(&printed(send), "messages_sent");
+    let (received, recv) = intervals(&printed(recv), "messages_received");
+    assert_eq!((sent, received), (1000, 1000));
+    assert_eq!(send["schema"], "towline.load-send");
+    assert_eq!(recv["schema"], "towline.load-recv");
+}
+
+#[test]
+fn intervals_are_lines_of_text_without_json() {
+    let mut send = towline("load send -g 239.192.77.38:17538 -i lo --count 10 --every 1s");
+    let said = send.stderr(Stdio::piped()).output().unwrap().stderr;
+    let said = String::from_utf8(said).unwrap();
+    let line = said.lines().find(|line| line.contains(" messages sent,"));
+    let line = line.unwrap_or_else(|| panic!("{said}"));
+    assert!(line.starts_with("0.0-"), "{line}");
+    assert!(
+        line.contains("239.192.77.38:17538: 10 messages sent, "),
+        "{line}"
+    );
+}
+
+#[test]
+fn intervals_of_a_capture_make_up_its_account() {
+    let capture = printed(start("capture gen:size=64 --for 2s --every 1s --json"));
+    let (captured, report) = intervals(&capture, "packets_captured");
+    assert_eq!(report["delivered"], captured);
+    assert!(capture.lines().count() > 2, "{capture}");
+}
+
+#[test]
+fn intervals_of_trials_and_round_trips() {
+    let serve = start("udp serve --listen 127.0.0.1:17539 --json");
+    let run = "udp run 127.0.0.1:17539 --size 100 --rate 1000 --direction both --time 300ms \
+               --every 100ms --json";
+    let run: Vec<&str> = run.split_whitespace().collect();
+    let udp = printed(start(&run.join(" ")));
+    let (sent, report) = intervals(&udp, "datagrams_sent");
+    let (received, _) = intervals(&udp, "datagrams_received");
+    let flows = &report["rows"][0]["flows"];
+    assert_eq!(flows[0]["dispatch"]["sent"], sent, "{udp}");
+    assert_eq!(flows[1]["receipt"]["received"], received, "{udp}");
+    stop(&serve);
+    // What stands before the result is no hindrance to drawing it.
+    let kept = env::temp_dir().join(format!("towline-every-{}.json", std::process::id()));
+    fs::write(&kept, &udp).unwrap();
+    let plotted = printed(start(&format!("udp plot {} --json", kept.display())));
+    assert_eq!(json(&plotted), report);
+    fs::remove_file(kept).unwrap();
+
+    let place = env::temp_dir().join(format!("towline-every-{}.rtt", std::process::id()));
+    let path = place.display();
+    let reflect = start("rtt reflect --listen 127.0.0.1:17540 --json");
+    let until = Instant::now() + Duration::from_secs(10);
+    let rtt = loop {
+        let rtt = printed(start(&format!(
+            "rtt run 127.0.0.1:17540 --time 1s --rate 100,200 --wait block -o {path} --json \
+             --every 200ms"
+        )));
+        if !rtt.is_empty() {
+            break rtt;
+        }
+        assert!(Instant::now() < until, "no reflector came up");
+    };
+    let (trips, report) = intervals(&rtt, "round_trips");
+    let runs = report["runs"].as_array().unwrap();
+    let answered: u64 = runs
+        .iter()
+        .map(|run| run["counts"]["answered"].as_u64().unwrap())
+        .sum();
+    assert_eq!(trips, answered, "{rtt}");
+    stop(&reflect);
+    fs::remove_file(place).unwrap();
+}

@@ -68,7 +68,7 @@ fn measured(
         client.set_stamping(10).unwrap();
     }
     let bytes = Shared::default();
-    let mut recorder = Recorder::start(bytes.clone(), &Manifest::default()).unwrap();
+    let mut recorder = Recorder::start(bytes.clone(), &Manifest::default(), None).unwrap();
     let outcome = client
         .run(setup, engine, duration, Some(&mut recorder), &never)
         .unwrap();
@@ -387,7 +387,7 @@ fn carried(peer: SocketAddr, setup: &Setup) -> (Option<Cut>, raw::File) {
             .ok()
     });
     let bytes = Shared::default();
-    let mut recorder = Recorder::start(bytes.clone(), &Manifest::default()).unwrap();
+    let mut recorder = Recorder::start(bytes.clone(), &Manifest::default(), None).unwrap();
     let (engine, duration) = ((Engine::Recv, Wait::Block), Duration::from_millis(400));
     let outcome = client
         .unwrap()

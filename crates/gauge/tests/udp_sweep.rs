@@ -65,7 +65,7 @@ fn swept(lab: &Lab, sweep: &Sweep) -> SweepReport {
                 served.unwrap().unwrap();
             });
         }
-        let found = lab.host(0).enter(|| sweep.run(&never, &mut |_| {}));
+        let found = lab.host(0).enter(|| sweep.run(&never, &mut |_| {}, None));
         stop.store(true, Ordering::Relaxed);
         found.unwrap().unwrap()
     })
@@ -86,7 +86,7 @@ fn a_server_that_starts_a_moment_later_is_met() {
                 let is_stopped = || stop.load(Ordering::Relaxed);
                 server.run(&is_stopped, &mut |_| {}).unwrap();
             });
-            let found = sweep.run(&never, &mut |_| {});
+            let found = sweep.run(&never, &mut |_| {}, None);
             stop.store(true, Ordering::Relaxed);
             assert!(found.unwrap().rows[0].flows[0].receipt.received > 0);
         });
@@ -298,7 +298,10 @@ fn a_second_client_is_told_that_the_server_is_busy() {
         let silent = std::net::TcpStream::connect(address).unwrap();
         let mut second = sweep(Vec::new());
         second.servers = vec![address];
-        let error = second.run(&never, &mut |_| {}).unwrap_err().to_string();
+        let error = second
+            .run(&never, &mut |_| {}, None)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("measures with another client"), "{error}");
         drop(silent);
         stop.store(true, Ordering::Relaxed);
@@ -327,7 +330,7 @@ fn a_server_that_goes_leaves_the_rows_that_were_measured() {
             // The server looks twenty times a second whether it is to stop.
             thread::sleep(Duration::from_millis(if rows.get() == 2 { 300 } else { 0 }));
         };
-        let report = sweep.run(&never, &mut tell);
+        let report = sweep.run(&never, &mut tell, None);
         stop.store(true, Ordering::Relaxed);
         let report = report.unwrap();
         assert_eq!(report.rows.len(), 2, "{report:?}");

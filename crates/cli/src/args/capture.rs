@@ -5,7 +5,7 @@ use std::time::Duration;
 use capture::{LiveOptions, RETIRE_MAX, SinkAddress, SourceAddress, sink::Rotation};
 use clap::Args;
 
-use super::{FailOn, bytes, duration};
+use super::{EveryArgs, FailOn, bytes, duration};
 
 /// Capture packets, with an account of every packet lost.
 #[derive(Debug, Args)]
@@ -29,6 +29,8 @@ pub(crate) struct CaptureArgs {
     /// Stop after this time; a plain number is seconds
     #[arg(long = "for", alias = "seconds", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) intervals: EveryArgs,
     /// Share the packets of one ring:IF among N threads, by flow; the threads share the ring's
     /// memory, and each writes its own file, numbered from 0
     #[arg(long, value_name = "COUNT", default_value = "1")]

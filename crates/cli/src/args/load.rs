@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    FailOn, PolicyArg, Receiving, Sending, SessionArgs, bytes, duration, long, nonzero_count,
+    EveryArgs, FailOn, PolicyArg, Receiving, Sending, SessionArgs, bytes, duration, long,
+    nonzero_count,
 };
 
 /// Generate messages, or receive and verify them.
@@ -56,6 +57,8 @@ pub(crate) struct LoadSendArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
+    pub(crate) intervals: EveryArgs,
+    #[command(flatten)]
     pub(crate) session: SessionArgs<Sending>,
 }
 
@@ -87,6 +90,8 @@ pub(crate) struct LoadRecvArgs {
     /// What makes the exit code 1
     #[arg(long, value_enum, value_name = "WHAT", default_value = "any")]
     pub(crate) fail_on: FailOn,
+    #[command(flatten)]
+    pub(crate) intervals: EveryArgs,
     #[command(flatten)]
     pub(crate) session: SessionArgs<Receiving>,
 }
@@ -125,7 +130,7 @@ const SEND_EXAMPLES: &str = "\
 Examples:
   towline load send --group 239.192.0.1:7500 --size 1400 --for 10s
   towline load send -g 239.192.0.1:7500 --size 1-20000 --count 200000 --receivers 3
-  towline load send -g 239.192.0.1:7500 --size 64 --rate 50MB/s --json
+  towline load send -g 239.192.0.1:7500 --size 64 --rate 50MB/s --every 1s --json
   towline load send -g 239.192.0.1:7500 --size 64 --pack
   towline load send -g 239.192.0.1:7500 --size 224 --per-second 50000 --stamp --for 10s";
 

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use gauge::rtt::{self, Engine, Scheduling, Wait};
 use serde::Serialize;
 
-use super::{bit_rate, bytes, count, duration, mirror};
+use super::{EveryArgs, bit_rate, bytes, count, duration, mirror};
 
 /// Measure round trips, and draw them.
 #[derive(Debug, Subcommand)]
@@ -120,6 +120,8 @@ pub(crate) struct RttRunArgs {
     /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) intervals: EveryArgs,
     #[command(flatten)]
     pub(crate) thread: ThreadArgs,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use gauge::udp::{Direction, Mode, PORT, Profile};
 use towline::Group;
 
-use super::{bytes, count, duration, mirror, rtt};
+use super::{EveryArgs, bytes, count, duration, mirror, rtt};
 
 /// Measure what a path carries, by size of datagram.
 #[derive(Debug, Subcommand)]
@@ -87,6 +87,8 @@ pub(crate) struct UdpRunArgs {
     /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) intervals: EveryArgs,
     /// Draw rates, losses and processor time by size into this .png, .svg or .html
     #[arg(long, value_name = "FILE", help_heading = "Pictures")]
     pub(crate) to: Vec<PathBuf>,

@@ -3,17 +3,18 @@
 use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
 use capture::{
-    CaptureError, Ended, Filter, LiveOptions, SendOptions, Session, Sink, SinkAddress, Source,
-    SourceAddress, Workers, become_user, drop_capabilities, keep_file_capabilities, sink,
+    Account, CaptureError, Ended, Filter, LiveOptions, SendOptions, Session, Sink, SinkAddress,
+    Source, SourceAddress, Workers, become_user, drop_capabilities, keep_file_capabilities, sink,
     sink::RotatingSink, source, source::RingSource,
 };
 
+use super::intervals::Intervals;
 use crate::{
     args::FailOn,
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::CapturePlan,
-    report::{CaptureReport, Output, last_second},
+    report::{CaptureReport, Counted, Done, Output, last_second},
 };
 
 pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failure> {
@@ -52,10 +53,20 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
         .for_each(|remark| output.note(remark));
     let status = output.progress().lines();
     let is_stopped = || interrupt.is_requested();
+    let of: Vec<String> = plan.sources.iter().map(ToString::to_string).collect();
+    let of = of.join(", ");
+    let mut intervals = Intervals::new(output, plan.every, of, Counted::PacketsCaptured);
+    if plan.sink.is_standard_output() {
+        intervals.give_way();
+    }
+    intervals.look(Done::default)?;
     let ended = workers.run(&is_stopped, &mut |account| {
         status.set_message(last_second(account));
+        // Without a reader the packets are still captured.
+        intervals.look(|| done(account)).unwrap_or_default();
     });
     status.finish_and_clear();
+    intervals.finish(done(&workers.account()))?;
     workers
         .take_remarks()
         .iter()
@@ -65,7 +76,7 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
     if output.is_json() && plan.sink.is_standard_output() {
         output.note(&report.one_line());
     } else {
-        output.finish(&report)?;
+        output.finish_after(plan.every, &report)?;
     }
     match (ended?, workers.take_failure()) {
         (Ended::Sink, Some(failure)) => Err(failure.into()),
@@ -74,6 +85,14 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
             FailOn::Loss => !workers.account().is_lossy(),
             FailOn::Any => !workers.account().is_lossy() && !report.has_gaps(),
         })),
+    }
+}
+
+fn done(account: &Account) -> Done {
+    Done {
+        count: account.delivered,
+        bytes: account.delivered_bytes,
+        lost: Some(account.lost()),
     }
 }
 

@@ -9,6 +9,7 @@ use gauge::load::{Delays, LoadCheck, LoadPattern, LoadTally, wall_ns};
 use towline::{MessageSink, SessionEvent, Subscriber, UsageMeter};
 
 use super::{
+    intervals::Intervals,
     senders::Senders,
     station::{Patience, Station, TICK, a_sender, counters},
     subscribe::{Quiet, open},
@@ -18,7 +19,7 @@ use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::LoadRecvPlan,
-    report::{DelayReport, LoadRecvReport, Output, UsageReport},
+    report::{Counted, DelayReport, Done, LoadRecvReport, Output, UsageReport},
 };
 
 pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failure> {
@@ -34,6 +35,8 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
     let mut quiet = Quiet::new(plan.timeout);
     let mut stretch = Stretch::default();
     let mut patience = Patience::new();
+    let group = plan.session.group.to_string();
+    let mut intervals = Intervals::new(output, plan.every, group, Counted::MessagesReceived);
     while !interrupt.is_requested() && !is_over(plan, &sink, &stretch) {
         let turn = subscriber.turn(&mut sink)?;
         stretch.take(sink.received);
@@ -45,6 +48,9 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
         }
         station.show(|snapshot| subscriber.snapshot(snapshot));
         bar.set_position(sink.received);
+        if sink.received > 0 {
+            intervals.look(|| sink.done())?;
+        }
         if sink.senders.ends.found == 0 {
             patience.look(output, || a_sender(&plan.session, subscriber.interface()));
         }
@@ -58,6 +64,7 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
         }
     }
     bar.finish_and_clear();
+    intervals.finish(sink.done())?;
     let usage = stretch.usage();
     subscriber.close()?;
     let doubt = sink.doubt(1);
@@ -66,7 +73,7 @@ pub(super) fn run(plan: &LoadRecvPlan, output: &Output) -> Result<Verdict, Failu
     }
     let mut report = report(plan, &subscriber, &sink, &stretch, usage);
     report.is_interrupted = interrupt.is_requested();
-    output.finish(&report)?;
+    output.finish_after(plan.every, &report)?;
     Ok(Verdict::of_session(
         report.is_interrupted,
         is_fine(plan, &report),
@@ -185,6 +192,17 @@ impl Checker {
                  with the same --seed ({seed} here)"
             )
         })
+    }
+
+    /// What has come by now, of all senders.
+    fn done(&self) -> Done {
+        let mut sum = LoadTally::default();
+        self.tallies().for_each(|tally| sum.add(tally));
+        Done {
+            count: sum.received,
+            bytes: sum.bytes,
+            lost: Some(sum.missing.saturating_add(sum.corrupt)),
+        }
     }
 
     fn tallies(&self) -> impl Iterator<Item = &LoadTally> {

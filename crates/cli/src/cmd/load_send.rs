@@ -6,6 +6,7 @@ use gauge::load::{LoadSender, LoadSizes, LoadSpec};
 use towline::{Publisher, UsageMeter};
 
 use super::{
+    intervals::Intervals,
     publish::{SendingEnd, Watch, open},
     station::{TICK, counters},
 };
@@ -13,7 +14,7 @@ use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::LoadSendPlan,
-    report::{LoadSendReport, Output, per_second},
+    report::{Counted, Done, LoadSendReport, Output, per_second},
 };
 
 pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failure> {
@@ -39,12 +40,16 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
     let progress = output.progress();
     let bar = progress.messages(&plan.session.group.to_string(), plan.count);
     let mut sender = LoadSender::new(spec(plan));
+    let group = plan.session.group.to_string();
+    let mut intervals = Intervals::new(output, plan.every, group, Counted::MessagesSent);
     let started = Instant::now();
     while is_ready && !interrupt.is_requested() && !sender.is_over(&mut publisher) {
         sender.turn(&mut publisher, TICK)?;
         watch.look(&mut publisher);
         bar.set_position(sender.messages());
+        intervals.look(|| done(&sender))?;
     }
+    intervals.finish(done(&sender))?;
     flush(&mut publisher, &interrupt)?;
     let time = started.elapsed();
     let usage = meter.read();
@@ -75,7 +80,7 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         usage: usage.into(),
         counters: counters(|snapshot| publisher.snapshot(snapshot)),
     };
-    output.finish(&report)?;
+    output.finish_after(plan.every, &report)?;
     let is_proven = is_confirmed || report.receivers == 0;
     let confirmed = report.receivers.saturating_sub(report.given_up);
     let is_enough = confirmed >= u64::from(plan.receivers);
@@ -83,6 +88,14 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         report.is_interrupted,
         is_ready && is_proven && is_enough,
     ))
+}
+
+fn done(sender: &LoadSender) -> Done {
+    Done {
+        count: sender.messages(),
+        bytes: sender.bytes(),
+        lost: None,
+    }
 }
 
 fn spec(plan: &LoadSendPlan) -> LoadSpec {

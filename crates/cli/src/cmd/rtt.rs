@@ -8,7 +8,7 @@ use std::{
 };
 
 use gauge::rtt::{
-    Reflector, Series,
+    Reflector, Series, Watch,
     plot::{self, Options},
     prepare,
     raw::{self, FileCut, Host},
@@ -21,7 +21,7 @@ use crate::{
     failure::{Failure, Verdict, unreadable},
     interrupt::Interrupt,
     plan::{PicturePlan, RttPlotPlan, RttReflectPlan, RttRunPlan},
-    report::{self, Output, RttReflectReport, RttReport, RttRow},
+    report::{self, Interval, Output, RttReflectReport, RttReport, RttRow},
 };
 
 pub(super) fn reflect(plan: &RttReflectPlan, output: &Output) -> Result<Verdict, Failure> {
@@ -70,6 +70,7 @@ pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure
         BufWriter::new(file),
         &|| interrupt.is_requested(),
         &mut |text| output.note(text),
+        watch(plan, output),
     );
     let outcomes = match result {
         Ok(outcomes) => outcomes,
@@ -82,12 +83,22 @@ pub(super) fn run(plan: &RttRunPlan, output: &Output) -> Result<Verdict, Failure
     let result = read(&path)?;
     let series = Series::of(&result);
     let remarks = &result.manifest.remarks;
-    tell(&path, &series, remarks, &plan.picture, output)?;
+    tell(&path, &series, remarks, plan, output)?;
     // The figures are printed already: a picture that cannot be drawn does not lose them.
     draw(&series, &plan.picture, output)?;
     let is_whole = outcomes.iter().all(|outcome| outcome.cut.is_none())
         && series.iter().all(|one| one.silence().is_none());
     Ok(Verdict::of_session(interrupt.is_requested(), is_whole))
+}
+
+/// For `--every`: what tells of the intervals.
+fn watch(plan: &RttRunPlan, output: &Output) -> Option<Watch> {
+    let (every, size, output) = (plan.every?, plan.size, output.clone());
+    Some(Watch::new(every, move |passage| {
+        let told = output.one_of_many(&Interval::of_round_trips(passage, size));
+        // Without a reader the measurement goes on: its result is a file.
+        told.unwrap_or_default();
+    }))
 }
 
 /// Handles the file of a measurement that failed: reports what it holds, and removes an empty one.
@@ -106,7 +117,7 @@ fn keep_partial(path: &Path, plan: &RttRunPlan, output: &Output) -> Result<(), F
     result.manifest.remarks.push(remark);
     let series = Series::of(&result);
     let remarks = &result.manifest.remarks;
-    tell(path, &series, remarks, &plan.picture, output)
+    tell(path, &series, remarks, plan, output)
 }
 
 /// Prints the figures of one result.
@@ -114,14 +125,14 @@ fn tell(
     path: &Path,
     series: &[Series<'_>],
     remarks: &[String],
-    picture: &PicturePlan,
+    plan: &RttRunPlan,
     output: &Output,
 ) -> Result<(), Failure> {
     let rows = RttRow::all(series);
-    let maps = maps(series, picture, output);
+    let maps = maps(series, &plan.picture, output);
     let mut report = RttReport::new(vec![path.display().to_string()], rows, maps);
     report.remarks = remarks.to_vec();
-    output.finish(&report)
+    output.finish_after(plan.every, &report)
 }
 
 pub(super) fn plot(plan: &RttPlotPlan, output: &Output) -> Result<Verdict, Failure> {

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use gauge::udp::{Server, draw};
+use gauge::udp::{Server, TrialPassage, TrialWatch, draw};
 use measure::Format;
 
 use super::rtt::{check_drawable, write_drawing};
@@ -10,7 +10,7 @@ use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::{UdpPlotPlan, UdpRunPlan, UdpServePlan},
-    report::{Output, UdpReport, UdpServeReport},
+    report::{Interval, Output, UdpReport, UdpServeReport},
 };
 
 pub(super) fn serve(plan: &UdpServePlan, output: &Output) -> Result<Verdict, Failure> {
@@ -33,11 +33,19 @@ pub(super) fn run(plan: &UdpRunPlan, output: &Output) -> Result<Verdict, Failure
     check_drawable(&plan.to)?;
     let interrupt = Interrupt::install()?;
     let sweep = plan.sweep()?;
-    let report = sweep.run(&|| interrupt.is_requested(), &mut |text| output.note(text))?;
+    let mut show = |passage: &TrialPassage| {
+        for interval in Interval::of_trial(passage) {
+            // Without a reader there is no report either, which is an error.
+            output.one_of_many(&interval).unwrap_or_default();
+        }
+    };
+    let watch = plan.every.map(|every| TrialWatch::new(every, &mut show));
+    let is_stopped = || interrupt.is_requested();
+    let report = sweep.run(&is_stopped, &mut |text| output.note(text), watch)?;
     let has_found = report.rows.iter().any(|row| !row.flows.is_empty());
     let is_whole = has_found && report.cut.is_none();
     let document = UdpReport(report);
-    output.finish(&document)?;
+    output.finish_after(plan.every, &document)?;
     // The figures are printed already: a picture that cannot be drawn does not lose them.
     draw_into(&plan.to, &document, output)?;
     Ok(Verdict::of_session(interrupt.is_requested(), is_whole))

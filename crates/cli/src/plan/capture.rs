@@ -41,6 +41,7 @@ pub(crate) struct CapturePlan {
     pub(crate) user: Option<String>,
     #[serde(skip)]
     pub(crate) fail_on: FailOn,
+    pub(crate) every: Option<Duration>,
 }
 
 impl CapturePlan {
@@ -55,6 +56,14 @@ impl CapturePlan {
                     "each of several workers writes a file of its own: name one instead of '-'";
                 return Err(Failure::usage(text));
             }
+        }
+        if args
+            .intervals
+            .every
+            .is_some_and(|every| every.subsec_nanos() > 0)
+        {
+            let text = "--every: a capture keeps its account by the second: give whole seconds";
+            return Err(Failure::usage(text));
         }
         let live = LiveOptions {
             has_room_for_super_packets: args.segment,
@@ -83,6 +92,7 @@ impl CapturePlan {
             keeps_privileges: args.keep_privileges,
             user: args.user.clone(),
             fail_on: args.fail_on,
+            every: args.intervals.every,
         })
     }
 }

@@ -24,6 +24,7 @@ pub(crate) struct LoadSendPlan {
     pub(crate) policy: PolicyArg,
     pub(crate) receivers: u32,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) every: Option<Duration>,
     pub(crate) session: SessionPlan,
 }
 
@@ -57,6 +58,7 @@ impl LoadSendPlan {
             policy: args.policy,
             receivers: args.receivers,
             timeout: args.timeout,
+            every: args.intervals.every,
             session,
         })
     }
@@ -75,6 +77,7 @@ pub(crate) struct LoadRecvPlan {
     pub(crate) stamp: bool,
     pub(crate) late: Duration,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) every: Option<Duration>,
     pub(crate) fail_on: FailOn,
     pub(crate) session: SessionPlan,
 }
@@ -88,6 +91,7 @@ impl LoadRecvPlan {
             stamp: args.stamp,
             late: args.late,
             timeout: args.timeout,
+            every: args.intervals.every,
             fail_on: args.fail_on,
             session: SessionPlan::new(args.session.given())?,
         })

@@ -48,6 +48,7 @@ pub(crate) struct UdpRunPlan {
     time: Duration,
     loss_max_percent: f64,
     seed: u64,
+    pub(crate) every: Option<Duration>,
     pub(crate) to: Vec<PathBuf>,
     #[serde(skip)]
     address: Option<SocketAddr>,
@@ -110,6 +111,7 @@ impl UdpRunPlan {
             time: args.time,
             loss_max_percent: args.loss_max,
             seed: args.seed,
+            every: args.intervals.every,
             to: args.to.clone(),
             address,
         })

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{
     CaptureReport, ClockDocument, DemoDocument, Document, FileListing, GroupMtuDocument,
-    InterfacesReport, InterruptedDemo, LeftoversReport, LoadRecvReport, LoadSendReport, MtuReport,
-    PublishReport, ReachDocument, RecvReport, ReplayReport, RttReflectReport, RttReport,
+    InterfacesReport, InterruptedDemo, Interval, LeftoversReport, LoadRecvReport, LoadSendReport,
+    MtuReport, PublishReport, ReachDocument, RecvReport, ReplayReport, RttReflectReport, RttReport,
     SendReport, ServeReport, StatReport, StatsReport, StatsSweepReport, SubscribeReport, TopReport,
     UdpReport, UdpServeReport,
     json::{Envelope, MessageLine},
@@ -31,6 +31,7 @@ pub(crate) fn schemas() -> Vec<Described> {
         of::<SubscribeReport>(),
         of::<LoadSendReport>(),
         of::<LoadRecvReport>(),
+        of::<Interval>(),
         of::<SendReport>(),
         of::<FileListing>(),
         of::<RecvReport>(),

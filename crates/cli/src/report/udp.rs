@@ -29,20 +29,24 @@ impl Document for UdpServeReport {
 pub(crate) struct UdpReport(pub(crate) SweepReport);
 
 impl UdpReport {
-    /// Reads what [`Output::finish`](super::Output::finish) has written as JSON.
-    pub(crate) fn parse(document: &[u8]) -> Result<Self, String> {
+    /// Reads what [`Output::finish_after`](super::Output::finish_after) has written as JSON: the
+    /// last document, whatever intervals stand before it.
+    pub(crate) fn parse(documents: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Envelope {
             schema: String,
             version: u32,
         }
         let say = |error: serde_json::Error| error.to_string();
-        let envelope: Envelope = serde_json::from_slice(document).map_err(say)?;
+        let all = serde_json::Deserializer::from_slice(documents).into_iter();
+        let all: Result<Vec<serde_json::Value>, _> = all.collect();
+        let last = all.map_err(say)?.pop().unwrap_or_default();
+        let envelope = Envelope::deserialize(&last).map_err(say)?;
         let Envelope { schema, version } = envelope;
         if (schema.as_str(), version) != (Self::SCHEMA, Self::VERSION) {
             return Err(format!("it is {schema}, version {version}"));
         }
-        serde_json::from_slice(document).map(Self).map_err(say)
+        serde_json::from_value(last).map(Self).map_err(say)
     }
 }
 

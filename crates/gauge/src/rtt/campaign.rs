@@ -15,7 +15,8 @@ use measure::{
 use sys::{errno, hardware_stamp::HardwareStamping};
 
 use super::{
-    Client, Cut, Engine, Readiness, Recorder, RunOutcome, Scheduling, Wait, host, link_of, prepare,
+    Client, Cut, Engine, Readiness, Recorder, RunOutcome, Scheduling, Wait, Watch, host, link_of,
+    prepare,
 };
 use crate::Error;
 
@@ -73,7 +74,8 @@ pub struct Variant {
 
 impl Campaign {
     /// Measures everything on the calling thread, which it binds to processors and moves to
-    /// scheduling classes as the variants ask. `tell` gets remarks for the person who waits.
+    /// scheduling classes as the variants ask. `tell` gets remarks for the person who waits, and
+    /// `watch`, if there is one, the figures of each stretch of time.
     ///
     /// # Errors
     /// When no reflector answers, or the system refuses. What was measured before is in `output`.
@@ -82,6 +84,7 @@ impl Campaign {
         output: impl Write + Send + 'static,
         is_stopped: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
+        watch: Option<Watch>,
     ) -> Result<Vec<RunOutcome>, Error> {
         let mut client = Client::connect_over(self.transport, self.peer, self.seed, self.timeout)?;
         let mut remarks = Vec::new();
@@ -99,7 +102,7 @@ impl Campaign {
         for remark in &remarks {
             tell(remark);
         }
-        let mut recorder = Recorder::start(output, &self.manifest(&client, remarks))?;
+        let mut recorder = Recorder::start(output, &self.manifest(&client, remarks), watch)?;
         let result = self.turns(&mut client, &variants, &mut recorder, is_stopped, tell);
         let _ordinary = prepare(Scheduling::Other, None, false);
         recorder.finish()?;

@@ -30,6 +30,9 @@ mod flight;
 mod host;
 pub use host::{host, link_of};
 
+mod passage;
+pub use passage::{Passage, Watch};
+
 mod pgm;
 
 mod ready;

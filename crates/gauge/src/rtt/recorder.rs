@@ -12,6 +12,7 @@ use measure::{
     raw::{End, Manifest, Setup, Writer},
 };
 
+use super::Watch;
 use crate::Error;
 
 /// Hands what a measurement finds to a thread that writes it.
@@ -42,11 +43,15 @@ enum Block {
 }
 
 impl Recorder {
-    /// Begins the result and starts the thread.
+    /// Begins the result and starts the thread, which also tells `watch`.
     ///
     /// # Errors
     /// When `output` or the system refuses.
-    pub fn start(output: impl Write + Send + 'static, manifest: &Manifest) -> Result<Self, Error> {
+    pub fn start(
+        output: impl Write + Send + 'static,
+        manifest: &Manifest,
+        watch: Option<Watch>,
+    ) -> Result<Self, Error> {
         let failed = |error| Error::Measurement(format!("cannot write the result: {error}"));
         let writer = Writer::new(output, manifest).map_err(failed)?;
         let (blocks, incoming) = sync_channel(QUEUE_BLOCKS);
@@ -57,7 +62,7 @@ impl Recorder {
         }
         let thread = std::thread::Builder::new()
             .name("rtt-recorder".to_owned())
-            .spawn(move || write(writer, &incoming, &outgoing))
+            .spawn(move || write(writer, &incoming, &outgoing, watch))
             .map_err(failed)?;
         Ok(Self {
             blocks,
@@ -142,22 +147,36 @@ fn write(
     mut writer: Writer<impl Write>,
     blocks: &Receiver<Block>,
     empty: &Sender<Vec<Sample>>,
+    mut watch: Option<Watch>,
 ) -> std::io::Result<()> {
     for block in blocks {
         match block {
-            Block::Begin(setup) => writer.begin(&setup)?,
+            Block::Begin(setup) => {
+                writer.begin(&setup)?;
+                if let Some(watch) = &mut watch {
+                    watch.begin(&setup.label);
+                }
+            }
             Block::Samples(mut samples) => {
                 for sample in &samples {
                     writer.sample(sample)?;
                 }
-                samples.clear();
                 writer.flush()?;
+                if let Some(watch) = &mut watch {
+                    watch.take(&samples);
+                }
+                samples.clear();
                 // The measuring thread may have ended already.
                 let _gone = empty.send(samples);
             }
             Block::Split(split) => writer.split(&split)?,
             Block::Disturbance(what) => writer.disturbance(&what)?,
-            Block::End(end) => writer.end(&end)?,
+            Block::End(end) => {
+                writer.end(&end)?;
+                if let Some(watch) = &mut watch {
+                    watch.end(end.lasted_ns);
+                }
+            }
         }
     }
     writer.flush()

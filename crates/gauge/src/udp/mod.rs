@@ -42,6 +42,9 @@ pub use server::{ServeSpec, Server};
 mod sweep;
 pub use sweep::Sweep;
 
+mod watch;
+pub use watch::{TrialPassage, TrialWatch};
+
 pub use measure::sweep::Load;
 
 /// The default port of a server.

@@ -16,12 +16,16 @@ use super::{
     sender::nanos,
 };
 
-/// What the other side of a receiver knows, and when it is to end.
+/// What the other side of a receiver knows, and when it is to end. It has its cache lines for
+/// itself: the sending thread writes its own count beside it.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Expectation {
     /// Datagrams that were sent; [`Expectation::UNKNOWN`] while they are.
     pub(super) sent: AtomicU64,
     pub(super) stop: AtomicBool,
+    /// Datagrams that have come by now.
+    pub(super) received: AtomicU64,
 }
 
 impl Expectation {
@@ -31,6 +35,7 @@ impl Expectation {
         Self {
             sent: AtomicU64::new(Self::UNKNOWN),
             stop: AtomicBool::new(false),
+            received: AtomicU64::new(0),
         }
     }
 
@@ -101,7 +106,11 @@ impl<'a> Receiver<'a> {
         loop {
             let before = self.tally.received();
             match self.take() {
-                Ok(()) => self.note(before),
+                Ok(()) => {
+                    self.note(before);
+                    let received = self.tally.received();
+                    expectation.received.store(received, Ordering::Relaxed);
+                }
                 Err(error) if is_nothing(&error) => {}
                 Err(error) => return Err(error),
             }

@@ -3,7 +3,7 @@
 use std::{
     io::{self, IoSlice},
     os::fd::AsFd as _,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -26,14 +26,19 @@ pub(super) struct SendPlan {
     pub(super) duration: Duration,
 }
 
-/// Sends for as long as the plan says, or until `stop`.
+/// Sends for as long as the plan says, or until `stop`; `sent` says how many by now.
 ///
 /// # Errors
 /// When the system refuses for good: a datagram too long, a segment that does not fit.
-pub(super) fn send(socket: &UdpSocket, plan: &SendPlan, stop: &AtomicBool) -> io::Result<Dispatch> {
+pub(super) fn send(
+    socket: &UdpSocket,
+    plan: &SendPlan,
+    stop: &AtomicBool,
+    sent: &AtomicU64,
+) -> io::Result<Dispatch> {
     let mut sender = Sender::new(socket, plan);
     let cpu = sys::clock::thread_cpu();
-    let result = sender.run(stop);
+    let result = sender.run(stop, sent);
     sender.dispatch.cpu_ns = nanos(sys::clock::thread_cpu().saturating_sub(cpu));
     result.map(|()| sender.dispatch)
 }
@@ -82,7 +87,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+    fn run(&mut self, stop: &AtomicBool, sent: &AtomicU64) -> io::Result<()> {
         let duration_ns = nanos(self.plan.duration);
         loop {
             let elapsed = now_ns() - self.start_ns;
@@ -91,7 +96,10 @@ impl<'a> Sender<'a> {
             }
             match self.due(elapsed) {
                 0 => self.rest(duration_ns),
-                due => self.push(due)?,
+                due => {
+                    self.push(due)?;
+                    sent.store(self.dispatch.sent, Ordering::Relaxed);
+                }
             }
         }
         self.dispatch.lasted_ns = now_ns() - self.start_ns;

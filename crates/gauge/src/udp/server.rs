@@ -4,7 +4,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd as _,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::Duration,
 };
@@ -209,6 +209,7 @@ impl Session {
                         path.outbound(),
                         &send_plan(spec, spec.token.wrapping_add(1)),
                         stop,
+                        &AtomicU64::new(0),
                     )
                 })
             });

@@ -3,7 +3,10 @@
 use std::{
     io,
     net::{SocketAddr, TcpStream},
-    sync::atomic::AtomicBool,
+    sync::{
+        atomic::{AtomicBool, AtomicU64},
+        mpsc::{Sender, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -21,6 +24,7 @@ use super::{
     report::{asymmetries, limit_of},
     sender::send,
     server::{DURATION_MS_MAX, join, send_plan},
+    watch::{TrialPassage, TrialWatch},
 };
 use crate::Error;
 
@@ -52,7 +56,8 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Measures everything. `tell` gets a line for each row as it is known.
+    /// Measures everything. `tell` gets a line for each row as it is known, and `watch`, if there is
+    /// one, what this end does in each stretch of time.
     ///
     /// What ends a sweep in its middle ends the report, too, with the reason: the rows that were
     /// measured by then are whole.
@@ -63,8 +68,9 @@ impl Sweep {
         &self,
         is_stopped: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
+        watch: Option<TrialWatch<'_>>,
     ) -> Result<SweepReport, Error> {
-        let mut bench = Bench::open(self, is_stopped)?;
+        let mut bench = Bench::open(self, watch, is_stopped)?;
         let mut rows = Vec::new();
         let result = self.rows(&mut bench, &mut rows, is_stopped, tell);
         let mut report = bench.report(rows);
@@ -79,7 +85,7 @@ impl Sweep {
 
     fn rows(
         &self,
-        bench: &mut Bench<'_>,
+        bench: &mut Bench<'_, '_>,
         rows: &mut Vec<Row>,
         is_stopped: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(&str),
@@ -107,8 +113,9 @@ impl Sweep {
 }
 
 /// A sweep under way.
-struct Bench<'a> {
+struct Bench<'a, 'w> {
     sweep: &'a Sweep,
+    watch: Option<TrialWatch<'w>>,
     peers: Vec<Peer>,
     port: Port,
     token: u64,
@@ -122,8 +129,12 @@ struct Peer {
     mtu: u32,
 }
 
-impl<'a> Bench<'a> {
-    fn open(sweep: &'a Sweep, is_stopped: &dyn Fn() -> bool) -> Result<Self, Error> {
+impl<'a, 'w> Bench<'a, 'w> {
+    fn open(
+        sweep: &'a Sweep,
+        watch: Option<TrialWatch<'w>>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Self, Error> {
         let is_sound = sweep.sizes.iter().all(|size| SIZES.contains(size))
             && sweep.duration <= Duration::from_millis(DURATION_MS_MAX);
         if !is_sound {
@@ -146,6 +157,7 @@ impl<'a> Bench<'a> {
         })?;
         Ok(Self {
             sweep,
+            watch,
             port,
             peers,
             token: sweep.seed,
@@ -205,8 +217,8 @@ impl<'a> Bench<'a> {
                 break;
             }
             let load = self.sweep.load.unwrap_or(load);
-            let flows = self.trial(size, mode, profile, direction, load)?;
             row.trials += 1;
+            let flows = self.trial(&row, load)?;
             if load == Load::Flood {
                 row.flood_received_per_s = flows.iter().map(|flow| flow.received_per_s).collect();
             }
@@ -239,14 +251,14 @@ impl<'a> Bench<'a> {
     }
 
     /// One trial; the flows that were asked for, and of several servers the worst.
-    fn trial(
-        &mut self,
-        size: usize,
-        mode: Mode,
-        profile: Profile,
-        direction: Direction,
-        load: Load,
-    ) -> Result<Vec<Flow>, Error> {
+    fn trial(&mut self, row: &Row, load: Load) -> Result<Vec<Flow>, Error> {
+        let &Row {
+            size,
+            mode,
+            profile,
+            direction,
+            ..
+        } = row;
         // Two for each trial: there and back.
         self.token = self.token.wrapping_add(2);
         let spec = TrialSpec {
@@ -264,7 +276,7 @@ impl<'a> Bench<'a> {
             group: self.sweep.group,
             hops: self.sweep.hops,
         };
-        let (ours, theirs) = self.exchange(&spec)?;
+        let (ours, theirs) = self.exchange(&spec, row.trial_name())?;
         let each = if mode == Mode::Gso {
             GSO_DATAGRAMS_MAX
         } else {
@@ -284,7 +296,11 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs a trial at this end and gives what both ends say of it.
-    fn exchange(&mut self, spec: &TrialSpec) -> Result<(Outcome, Vec<Outcome>), Error> {
+    fn exchange(
+        &mut self,
+        spec: &TrialSpec,
+        trial: String,
+    ) -> Result<(Outcome, Vec<Outcome>), Error> {
         let server = self.peers[0].address;
         let refused = |error: io::Error| SystemError::system("measure with", server, &error);
         let local = self.peers[0].link.local().map_err(refused)?.ip();
@@ -295,13 +311,27 @@ impl<'a> Bench<'a> {
         let mut counters = CounterReader::new(self.port.index, server.is_ipv6());
         let before = counters.read();
         let (expectation, stop) = (Expectation::new(), AtomicBool::new(false));
+        let sent = AtomicU64::new(0);
         let (result, receipt) = thread::scope(|scope| {
+            let (going, is_over) = channel();
+            if let Some(watch) = &mut self.watch {
+                let about = TrialPassage {
+                    trial,
+                    from: Duration::ZERO,
+                    to: Duration::ZERO,
+                    size: spec.size,
+                    sent: spec.is_there.then_some(0),
+                    received: spec.is_back.then_some(0),
+                };
+                let counts = (&sent, &expectation);
+                scope.spawn(move || watch.follow(about, counts, &is_over));
+            }
             let receiver = spec.is_back.then(|| {
                 let plan = (spec.token.wrapping_add(1), spec.size, spec.mode);
                 let (path, expectation) = (&path, &expectation);
                 scope.spawn(move || receive(path.inbound(), plan, expectation))
             });
-            let result = exchange_with(&mut self.peers, spec, &path, &stop);
+            let result = exchange_with(&mut self.peers, spec, &path, (&stop, &sent));
             match &result {
                 Ok((_, theirs)) => {
                     let sent = theirs.first().and_then(|it| it.dispatch);
@@ -309,7 +339,9 @@ impl<'a> Bench<'a> {
                 }
                 Err(_) => expectation.set_sent(0),
             }
-            (result, join(receiver))
+            let receipt = join(receiver);
+            drop::<Sender<()>>(going);
+            (result, receipt)
         });
         let (dispatch, theirs) = result?;
         let ours = Outcome {
@@ -326,13 +358,13 @@ fn exchange_with(
     peers: &mut [Peer],
     spec: &TrialSpec,
     path: &DataPath,
-    stop: &AtomicBool,
+    (stop, count): (&AtomicBool, &AtomicU64),
 ) -> Result<(Option<super::Dispatch>, Vec<Outcome>), Error> {
     for peer in &mut *peers {
         peer.say(&Request::Go)?;
     }
     let sent = if spec.is_there {
-        let result = send(path.outbound(), &send_plan(spec, spec.token), stop);
+        let result = send(path.outbound(), &send_plan(spec, spec.token), stop, count);
         let address = peers[0].address;
         Some(result.map_err(|error| SystemError::system("send datagrams to", address, &error))?)
     } else {
@@ -440,6 +472,15 @@ impl Peer {
 }
 
 impl Row {
+    /// What is tried now.
+    fn trial_name(&self) -> String {
+        let (mode, direction) = (self.mode.name(), self.direction.name());
+        format!(
+            "{} B, {mode}, {direction}, trial {}",
+            self.size, self.trials
+        )
+    }
+
     /// One line, for the person who waits.
     fn line(&self) -> String {
         let rates: Vec<String> = self

@@ -1,0 +1,91 @@
+//! `--every`: tells what was done in each stretch of time while a command goes on.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    failure::Failure,
+    report::{Counted, Document as _, Done, Interval, Output},
+};
+
+/// The stretches of one count. Without `--every` it does nothing, and asks no clock.
+pub(super) struct Intervals<'a> {
+    output: &'a Output,
+    every: Option<Duration>,
+    of: String,
+    what: Counted,
+    /// Text on standard error in place of JSON: standard output has packets.
+    gives_way: bool,
+    /// When it began, what was counted at the last line, and when that was.
+    begun: Option<(Instant, Done, Duration)>,
+    due: Duration,
+}
+
+impl<'a> Intervals<'a> {
+    pub(super) fn new(
+        output: &'a Output,
+        every: Option<Duration>,
+        of: String,
+        what: Counted,
+    ) -> Self {
+        Self {
+            output,
+            every,
+            of,
+            what,
+            gives_way: false,
+            begun: None,
+            due: every.unwrap_or_default(),
+        }
+    }
+
+    /// Text on standard error from here on, also where JSON was asked for.
+    pub(super) fn give_way(&mut self) {
+        self.gives_way = true;
+    }
+
+    /// Tells of the stretch that is over, if one is. The first begins with the first call; `done`
+    /// is what was counted since the command began.
+    pub(super) fn look(&mut self, done: impl FnOnce() -> Done) -> Result<(), Failure> {
+        let Some(every) = self.every else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        let Some((begun, ..)) = self.begun else {
+            self.begun = Some((now, Done::default(), Duration::ZERO));
+            return Ok(());
+        };
+        let elapsed = now.saturating_duration_since(begun);
+        if elapsed < self.due {
+            return Ok(());
+        }
+        // A stretch that was longer, as after a pause of the process, is told as what it was.
+        while self.due <= elapsed {
+            self.due += every;
+        }
+        self.tell(elapsed, done())
+    }
+
+    /// Tells of the stretch that the end cuts short.
+    pub(super) fn finish(&mut self, done: Done) -> Result<(), Failure> {
+        match self.begun {
+            Some((begun, before, _)) if done != before => self.tell(begun.elapsed(), done),
+            _ => Ok(()),
+        }
+    }
+
+    fn tell(&mut self, to: Duration, done: Done) -> Result<(), Failure> {
+        let Some((_, before, from)) = &mut self.begun else {
+            return Ok(());
+        };
+        // A count that begins without losses has none.
+        before.lost = before.lost.or(done.lost.map(|_| 0));
+        let times = (*from, to);
+        let interval = Interval::new(&self.of, self.what, times, done.since(before));
+        (*before, *from) = (done, to);
+        if self.gives_way && self.output.is_json() {
+            self.output.note(interval.text().trim_end());
+            return Ok(());
+        }
+        self.output.one_of_many(&interval)
+    }
+}
