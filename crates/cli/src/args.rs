@@ -31,6 +31,10 @@ use mirror::mirror;
 mod mtu;
 pub(crate) use mtu::MtuArgs;
 
+mod place;
+use place::place;
+pub(crate) use place::{IfaceArgs, Place};
+
 mod quantity;
 use quantity::{nonzero_count, positive_bit_rate, positive_count};
 pub(crate) use towline::quantity::duration;

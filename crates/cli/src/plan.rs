@@ -13,6 +13,8 @@ pub(crate) use message::{PublishPlan, SubscribePlan};
 mod path;
 pub(crate) use path::{ClockPlan, MtuPlan, ReachPlan};
 
+mod place;
+
 mod rtt;
 pub(crate) use rtt::{PicturePlan, RttPlotPlan, RttReflectPlan, RttRunPlan};
 

@@ -239,6 +239,19 @@ fn paths() {
         assert!(Instant::now() < until, "no server came up");
     };
     check_schema(&udp);
+    let grouped = printed(start(
+        "udp run 127.0.0.1:17535 --group 239.192.77.35@lo:17548 --direction there --size 100 \
+         --rate 100 --time 100ms --json",
+    ));
+    let grouped = json(&grouped);
+    assert_eq!(grouped["interface"], "lo", "{grouped}");
+    assert_eq!(
+        grouped["rows"][0]["flows"].as_array().unwrap().len(),
+        1,
+        "{grouped}"
+    );
+    let nowhere = "udp run 127.0.0.1:17535 --group 239.192.77.35@nope --direction there";
+    assert_eq!(printed(start(nowhere)), "");
     check_schema(&printed(start("mtu 127.0.0.1 --json")));
     stop(&serve);
     check(&printed(serve));

@@ -43,7 +43,11 @@ struct Reflector {
 
 impl Reflector {
     fn start() -> Self {
-        let args = ["rtt", "reflect", "--listen", "127.0.0.1:0", "--no-mlock"];
+        Self::start_at("127.0.0.1:0")
+    }
+
+    fn start_at(place: &str) -> Self {
+        let args = ["rtt", "reflect", "--listen", place, "--no-mlock"];
         let mut reflect = towline(&args);
         let piped = reflect.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().unwrap();
@@ -675,5 +679,53 @@ fn a_port_that_is_used_says_who_may_have_it() {
         let port = port.rsplit(':').next().unwrap();
         assert!(said.contains(&format!("sport = :{port}")), "{said}");
         assert!(said.contains("another program has the port"), "{said}");
+    }
+}
+
+/// A group and its interface are one word for every instrument, or two that agree.
+#[test]
+fn a_group_is_reached_by_the_interface_that_is_named() {
+    const GROUP: &str = "239.192.77.46@lo:17546";
+    let place = Place::new("group");
+    let mut reflector = Reflector::start_at(GROUP);
+    assert_eq!(reflector.target, "239.192.77.46:17546");
+    GROUP.clone_into(&mut reflector.target);
+    let report = measure(&reflector, &place.file("one.rtt"), &["--rate", "200"]);
+    let counts = &report["runs"][0]["counts"];
+    assert!(counts["answered"].as_u64() > Some(0), "{report}");
+    let two = ["mtu", "239.192.77.46:17546", "--iface", "lo", "--json"];
+    let mtu: Value = serde_json::from_slice(&run(&two).stdout).unwrap();
+    assert_eq!(mtu["interface"], "lo", "{mtu}");
+    assert_eq!(mtu["receivers"].as_array().unwrap().len(), 1, "{mtu}");
+    for (args, cause) in [
+        (
+            &["rtt", "run", "239.192.77.46@nope"][..],
+            "no interface matches nope",
+        ),
+        (
+            &["mtu", "239.192.77.46@lo", "-i", "eth7"],
+            "give only one of them",
+        ),
+        (
+            &["reach", "-g", "239.192.77.46@lo", "-i", "eth7"],
+            "give only one of them",
+        ),
+        (
+            &["mtu", "127.0.0.1", "--iface", "lo"],
+            "127.0.0.1 is a host",
+        ),
+        (
+            &["rtt", "run", "127.0.0.1:abc"],
+            "the port is not a number from 1 to 65535",
+        ),
+        (
+            &["udp", "run", "127.0.0.1@lo"],
+            "neither side of the @ is a multicast group",
+        ),
+    ] {
+        let refused = run(args);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(cause), "{args:?}: {said}");
     }
 }

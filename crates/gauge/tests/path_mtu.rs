@@ -325,7 +325,9 @@ fn of_a_group_each_receiver_has_a_path_of_its_own() {
                 scope.spawn(|| reflector.run(&|| stop.load(Ordering::Relaxed)).unwrap());
             }
             let brief = Duration::from_millis(300);
-            let found = lab.host(0).enter(|| group_mtu(group, 1, brief, &never));
+            let found = lab
+                .host(0)
+                .enter(|| group_mtu(group, None, 1, brief, &never));
             stop.store(true, Ordering::Relaxed);
             found.unwrap().unwrap()
         });

@@ -349,7 +349,7 @@ fn over_tcp_and_over_pgm() {
                     let is_stopped = || stop.load(Ordering::Relaxed);
                     let host = lab.host(1);
                     let reflected = host
-                        .enter(|| reflect_over(transport, listen, Wait::Block, &is_stopped))
+                        .enter(|| reflect_over(transport, listen, None, Wait::Block, &is_stopped))
                         .unwrap();
                     let counts = reflected.unwrap();
                     assert!(counts.greeted > 0 && counts.answered > 100, "{counts:?}");
@@ -380,7 +380,7 @@ fn over_tcp_and_over_pgm() {
 
 /// Measures over another carrier, as soon as its reflector is there.
 fn carried(peer: SocketAddr, setup: &Setup) -> (Option<Cut>, raw::File) {
-    let connect = || Client::connect_over(setup.transport, peer, 7, TIMEOUT);
+    let connect = || Client::connect_over(setup.transport, peer, None, 7, TIMEOUT);
     let client = (0..20).find_map(|_| {
         connect()
             .inspect_err(|_| thread::sleep(Duration::from_millis(100)))

@@ -27,6 +27,7 @@ fn sweep(servers: Vec<IpAddr>) -> Sweep {
     Sweep {
         servers: servers.into_iter().map(|ip| (ip, PORT).into()).collect(),
         group: None,
+        interface: None,
         hops: 1,
         sizes: vec![1_000],
         modes: vec![Mode::One],

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::duration;
+use super::{Place, duration, place};
 
 /// Show how accurate this host's clocks are, or compare them with another host's.
 #[derive(Debug, Args)]
@@ -19,8 +19,8 @@ Examples:
   towline clock 10.0.0.1 --count 1000 --json")]
 pub(crate) struct ClockArgs {
     /// Host of a reflector (`towline rtt reflect`) to compare clocks with; port 7700 unless given
-    #[arg(value_name = "HOST[:PORT]")]
-    pub(crate) target: Option<String>,
+    #[arg(value_name = "HOST[:PORT]", value_parser = place)]
+    pub(crate) target: Option<Place>,
     /// Number of time exchanges with the other host, ten milliseconds apart
     #[arg(long, value_name = "N", default_value_t = 100, requires = "target")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]

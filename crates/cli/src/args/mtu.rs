@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::duration;
+use super::{IfaceArgs, Place, duration, place};
 
 /// Find the largest packet that reaches a host, or the receivers of a group, unfragmented.
 #[derive(Debug, Args)]
@@ -18,12 +18,14 @@ message (a black hole), or a router names a wrong MTU.
 Examples:
   towline mtu 10.0.0.1
   towline mtu host:33434 --json
-  towline mtu 239.192.0.1:7700 --hops 4     # receivers run `towline rtt reflect --listen GROUP`")]
+  towline mtu 239.192.0.1@eth0 --hops 4     # receivers run `towline rtt reflect --listen GROUP`")]
 pub(crate) struct MtuArgs {
     /// A reflector, a group of reflectors, or a host and a port where no program listens; port 7700
     /// unless given
-    #[arg(value_name = "HOST[:PORT]")]
-    pub(crate) target: String,
+    #[arg(value_name = "HOST|GROUP[@IFACE][:PORT]", value_parser = place)]
+    pub(crate) target: Place,
+    #[command(flatten)]
+    pub(crate) interface: IfaceArgs,
     /// Time to live of packets to a group
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) hops: u8,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use towline::{Group, Selector};
 
-use super::duration;
+use super::{Place, duration, place};
 
 /// Find out why a group does not arrive.
 #[derive(Debug, Args)]
@@ -21,10 +21,10 @@ Examples:
   towline reach --group 239.192.0.1:7500 10.0.0.1          # on 10.0.0.2")]
 pub(crate) struct ReachArgs {
     /// Other hosts that run this at the same time; port 7702 unless given
-    #[arg(value_name = "HOST[:PORT]")]
-    pub(crate) peers: Vec<String>,
-    /// The group and its port
-    #[arg(long, short, value_name = "GROUP")]
+    #[arg(value_name = "HOST[:PORT]", value_parser = place)]
+    pub(crate) peers: Vec<Place>,
+    /// The group, its port, and its interface if it is to be a certain one
+    #[arg(long, short, value_name = "GROUP[@IFACE]")]
     pub(crate) group: Group,
     /// Interface by name, address or prefix [default: by the kernel's route]
     #[arg(long, short, value_name = "IFACE")]

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use gauge::rtt::{self, Engine, Scheduling, Wait};
 use serde::Serialize;
 
-use super::{EveryArgs, bit_rate, bytes, count, duration, mirror};
+use super::{EveryArgs, IfaceArgs, Place, bit_rate, bytes, count, duration, mirror, place};
 
 /// Measure round trips, and draw them.
 #[derive(Debug, Subcommand)]
@@ -52,12 +52,15 @@ used to amplify traffic. Run it on a processor of its own; with --wait spin it u
 
 Examples:
   towline rtt reflect
-  towline rtt reflect --listen 10.0.0.1:7700 --wait spin --sched fifo --cpu 1")]
+  towline rtt reflect --listen 10.0.0.1:7700 --wait spin --sched fifo --cpu 1
+  towline rtt reflect --listen 239.192.0.1@eth0")]
 pub(crate) struct RttReflectArgs {
-    /// Address and port, or only one of them; a group address is joined
+    /// Address and port, or only one of them; a group, GROUP[@IFACE][:PORT], is joined
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
     #[arg(default_value = "0.0.0.0:7700")]
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: Listen,
+    #[command(flatten)]
+    pub(crate) interface: IfaceArgs,
     /// What carries the messages
     #[arg(long, value_enum, value_name = "PROTOCOL", default_value = "udp")]
     pub(crate) over: OverArg,
@@ -70,8 +73,10 @@ pub(crate) struct RttReflectArgs {
 #[command(after_help = RUN_HELP)]
 pub(crate) struct RttRunArgs {
     /// Host where `towline rtt reflect` runs, or its group; port 7700 unless given
-    #[arg(value_name = "HOST[:PORT]")]
-    pub(crate) target: String,
+    #[arg(value_name = "HOST|GROUP[@IFACE][:PORT]", value_parser = place)]
+    pub(crate) target: Place,
+    #[command(flatten)]
+    pub(crate) interface: IfaceArgs,
     /// What carries the messages; PGM needs a group, and takes the next
     /// group address for answers (239.1.1.2 after 239.1.1.1)
     #[arg(long, value_enum, value_name = "PROTOCOL", default_value = "udp")]
@@ -238,9 +243,30 @@ fn scheduling(text: &str) -> Result<Scheduling, String> {
         .ok_or_else(|| format!("{text:?} is not a class: other, fifo, or fifo:1 to fifo:99"))
 }
 
-/// `ADDRESS:PORT`, `ADDRESS` or `PORT`.
-fn listen(text: &str) -> Result<SocketAddr, String> {
-    listen_with(text, rtt::PORT)
+/// Where a reflector listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listen {
+    pub(crate) address: SocketAddr,
+    /// What was written, of a group.
+    pub(crate) group: Option<Place>,
+}
+
+/// `ADDRESS:PORT`, `ADDRESS` or `PORT`, or a group with its interface.
+fn listen(text: &str) -> Result<Listen, String> {
+    // A group that cannot be one is named as such, not as an address.
+    let group = match place(text) {
+        Ok(found) if found.is_group() => Some(found),
+        Err(error) if text.contains('@') => return Err(error),
+        _ => None,
+    };
+    let address = match &group {
+        Some(group) => {
+            let resolved = group.at_port(rtt::PORT).resolve();
+            resolved.map_err(|error| error.to_string())?
+        }
+        None => listen_with(text, rtt::PORT)?,
+    };
+    Ok(Listen { address, group })
 }
 
 /// As [`listen`], with another port where none is written.
@@ -269,6 +295,7 @@ Examples:
   towline rtt run 10.0.0.1
   towline rtt run 10.0.0.1 --rate 10k,20k,30k,40k --time 60s --sched fifo --cpu 1 --to map.png
   towline rtt run host:7701 --ping-pong --wait block --size 1400
+  towline rtt run 239.192.0.1@eth0 --rate 1k
   towline rtt run 10.0.0.1 --rate 20k --compare-sched --to sched.html";
 
 #[cfg(test)]
@@ -282,12 +309,19 @@ mod tests {
         for wrong in ["fifo:0", "fifo:100", "rr", "FIFO"] {
             assert!(scheduling(wrong).is_err(), "{wrong}");
         }
-        let found =
-            ["7701", "10.0.0.1", "[::1]:5"].map(|text| listen(text).map(|it| it.to_string()));
+        let found = ["7701", "10.0.0.1", "[::1]:5", "239.192.0.1@eth0"]
+            .map(|text| listen(text).map(|it| it.address.to_string()));
         assert_eq!(
             found,
-            ["0.0.0.0:7701", "10.0.0.1:7700", "[::1]:5"].map(|it| Ok(it.to_owned()))
+            [
+                "0.0.0.0:7701",
+                "10.0.0.1:7700",
+                "[::1]:5",
+                "239.192.0.1:7700"
+            ]
+            .map(|it| Ok(it.to_owned()))
         );
         assert!(listen("host").is_err());
+        assert!(listen("10.0.0.1@eth0").unwrap_err().contains("multicast"));
     }
 }

@@ -4,9 +4,9 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 use gauge::udp::{Direction, Mode, PORT, Profile};
-use towline::Group;
+use towline::{Group, Selector};
 
-use super::{EveryArgs, bytes, count, duration, mirror, rtt};
+use super::{EveryArgs, Place, bytes, count, duration, mirror, place, rtt};
 
 /// Measure what a path carries, by size of datagram.
 #[derive(Debug, Subcommand)]
@@ -48,11 +48,15 @@ Examples:
   towline udp run 10.0.0.1 10.0.0.2 --group 239.192.0.1 --profile standard,tuned")]
 pub(crate) struct UdpRunArgs {
     /// Host where `towline udp serve` runs; port 7701 unless given; several only with --group
-    #[arg(value_name = "HOST[:PORT]", required = true)]
-    pub(crate) targets: Vec<String>,
-    /// Send to this group, which the servers join
-    #[arg(long, short, value_name = "GROUP")]
+    #[arg(value_name = "HOST[:PORT]", value_parser = place, required = true)]
+    pub(crate) targets: Vec<Place>,
+    /// Send to this group, which the servers join on the interfaces that they are reached by
+    #[arg(long, short, value_name = "GROUP[@IFACE]")]
     pub(crate) group: Option<Group>,
+    /// Interface here of the group, by name, address or prefix [default: that of the way to the
+    /// first server]
+    #[arg(long, short, value_name = "IFACE", requires = "group")]
+    pub(crate) iface: Option<Selector>,
     /// Time to live of packets to the group
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) hops: u8,

@@ -16,8 +16,10 @@ pub(super) fn run(plan: &MtuPlan, output: &Output) -> Result<Verdict, Failure> {
     let interrupt = Interrupt::install()?;
     let peer = plan.peer()?;
     if peer.ip().is_multicast() {
-        let found = group_mtu(peer, plan.hops, plan.timeout, &|| interrupt.is_requested())?;
-        output.finish(&GroupMtuDocument::new(&plan.target, &found))?;
+        let is_stopped = || interrupt.is_requested();
+        let wanted = plan.iface.as_ref();
+        let found = group_mtu(peer, wanted, plan.hops, plan.timeout, &is_stopped)?;
+        output.finish(&GroupMtuDocument::new(&plan.target.to_string(), &found))?;
         return Ok(Verdict::of_session(interrupt.is_requested(), true));
     }
     let found = match path_mtu(peer, plan.timeout, &|| interrupt.is_requested()) {
@@ -28,7 +30,7 @@ pub(super) fn run(plan: &MtuPlan, output: &Output) -> Result<Verdict, Failure> {
         }
         Err(error) => return Err(error.into()),
     };
-    output.finish(&MtuReport::new(&plan.target, &found))?;
+    output.finish(&MtuReport::new(&plan.target.to_string(), &found))?;
     let is_fine = matches!(found.verdict, MtuVerdict::Clear | MtuVerdict::Told);
     Ok(Verdict::of_session(
         found.verdict == MtuVerdict::Unfinished,

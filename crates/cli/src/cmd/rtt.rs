@@ -36,11 +36,13 @@ pub(super) fn reflect(plan: &RttReflectPlan, output: &Output) -> Result<Verdict,
             output.note(&remark);
         }
         let (over, wait) = (plan.over.into(), plan.spec().wait);
-        let counts = reflect_over(over, plan.listen, wait, &|| interrupt.is_requested())?;
+        let counts = reflect_over(over, plan.listen, plan.iface.as_ref(), wait, &|| {
+            interrupt.is_requested()
+        })?;
         output.finish(&RttReflectReport::from(counts))?;
         return Ok(Verdict::Done);
     }
-    let mut reflector = Reflector::open(plan.spec())?;
+    let mut reflector = Reflector::open_on(plan.spec(), plan.iface.as_ref())?;
     if let Some(remark) = reflector.remark() {
         output.note(remark);
     }

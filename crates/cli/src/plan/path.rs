@@ -8,34 +8,41 @@ use gauge::{
     rtt::{PORT, host},
 };
 use serde::{Serialize, Serializer};
-use towline::{Group, InterfaceError, resolve};
+use towline::{Group, Selector};
 
+use super::{
+    place::{address, interface, interface_of},
+    session::{optional_text, text},
+};
 use crate::{
-    args::{ClockArgs, MtuArgs, ReachArgs},
+    args::{ClockArgs, MtuArgs, Place, ReachArgs},
     failure::Failure,
 };
 
 /// A path whose MTU is looked for.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct MtuPlan {
-    pub(crate) target: String,
+    pub(crate) target: Place,
+    #[serde(serialize_with = "optional_text")]
+    pub(crate) iface: Option<Selector>,
     pub(crate) hops: u8,
     #[serde(rename = "timeout_ms", serialize_with = "millis")]
     pub(crate) timeout: Duration,
 }
 
 impl MtuPlan {
-    pub(crate) fn new(args: &MtuArgs) -> Self {
-        Self {
+    pub(crate) fn new(args: &MtuArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            iface: interface_of(&args.target, args.interface.iface.as_ref())?,
             target: args.target.clone(),
             hops: args.hops,
             timeout: args.timeout,
-        }
+        })
     }
 
     /// Where the path ends; resolves the target.
     pub(crate) fn peer(&self) -> Result<SocketAddr, Failure> {
-        Ok(resolve(&self.target, PORT)?)
+        address(&self.target, PORT)
     }
 }
 
@@ -44,9 +51,10 @@ impl MtuPlan {
 pub(crate) struct ReachPlan {
     #[serde(serialize_with = "text")]
     group: Group,
-    iface: Option<String>,
+    #[serde(serialize_with = "optional_text")]
+    iface: Option<Selector>,
     hops: u8,
-    peers: Vec<String>,
+    peers: Vec<Place>,
     port: u16,
     pub(crate) time: Duration,
 }
@@ -57,10 +65,9 @@ impl ReachPlan {
             let text = format!("--group {}: not a multicast group", args.group);
             return Err(Failure::usage(text));
         }
-        let written = args.group.interface().map(str::to_owned);
         Ok(Self {
             group: args.group.clone(),
-            iface: args.iface.as_ref().map(ToString::to_string).or(written),
+            iface: interface(&args.group, args.iface.as_ref())?,
             hops: args.hops,
             peers: args.peers.clone(),
             port: args.port,
@@ -70,11 +77,9 @@ impl ReachPlan {
 
     /// What the library is to do; resolves the group and the other hosts.
     pub(crate) fn spec(&self) -> Result<ReachSpec, Failure> {
-        let usage = |error: InterfaceError| Failure::usage(error.to_string());
         let group = self.group.resolve();
         let group = group.map_err(|error| Failure::usage(error.to_string()))?;
-        let interface = self.iface.as_deref().map(str::parse).transpose();
-        let peers = self.peers.iter().map(|peer| resolve(peer, self.port));
+        let peers = self.peers.iter().map(|peer| address(peer, self.port));
         let peers = peers.collect::<Result<Vec<_>, _>>()?;
         if let Some(other) = peers.iter().find(|peer| peer.is_ipv4() != group.is_ipv4()) {
             let text = format!("{other} and {group} are of different kinds of IP");
@@ -82,7 +87,7 @@ impl ReachPlan {
         }
         Ok(ReachSpec {
             group,
-            interface: interface.map_err(usage)?,
+            interface: self.iface.clone(),
             hops: self.hops,
             peers,
             port: self.port,
@@ -96,7 +101,7 @@ impl ReachPlan {
 /// Clocks: this host's, and another's beside it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ClockPlan {
-    target: Option<String>,
+    target: Option<Place>,
     count: u32,
     timeout: Duration,
 }
@@ -116,17 +121,13 @@ impl ClockPlan {
             return Ok(None);
         };
         Ok(Some(BetweenSpec {
-            peer: resolve(target, PORT)?,
+            peer: address(target, PORT)?,
             count: usize::try_from(self.count).unwrap_or(usize::MAX),
             gap: GAP,
             timeout: self.timeout,
             seed: new_token()?,
         }))
     }
-}
-
-fn text<S: Serializer>(group: &Group, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(group)
 }
 
 fn millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

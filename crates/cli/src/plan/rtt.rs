@@ -9,12 +9,16 @@ use gauge::rtt::{
 };
 use measure::Format;
 use serde::Serialize;
-use towline::resolve;
+use towline::Selector;
 
+use super::{
+    place::{address, interface_of},
+    session::optional_text,
+};
 use crate::{
     args::{
-        EngineArg, FIFO_PRIORITY, OverArg, PictureArgs, RttPlotArgs, RttReflectArgs, RttRunArgs,
-        STAMP_EVERY, ThreadArgs, ViewArg, WaitArg,
+        EngineArg, FIFO_PRIORITY, OverArg, PictureArgs, Place, RttPlotArgs, RttReflectArgs,
+        RttRunArgs, STAMP_EVERY, ThreadArgs, ViewArg, WaitArg,
     },
     failure::Failure,
 };
@@ -48,6 +52,8 @@ impl ThreadPlan {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RttReflectPlan {
     pub(crate) listen: SocketAddr,
+    #[serde(serialize_with = "optional_text")]
+    pub(crate) iface: Option<Selector>,
     pub(crate) over: OverArg,
     pub(crate) thread: ThreadPlan,
 }
@@ -57,8 +63,18 @@ impl RttReflectPlan {
         if args.over != OverArg::Udp && args.thread.engine != EngineArg::Recv {
             return Err(Failure::usage(ONE_BY_ONE));
         }
+        let named = args.interface.iface.as_ref();
+        let iface = match (&args.listen.group, named) {
+            (Some(group), named) => interface_of(group, named)?,
+            (None, None) => None,
+            (None, Some(_)) => {
+                let text = "--iface: an interface is chosen for a group: --listen GROUP";
+                return Err(Failure::usage(text));
+            }
+        };
         Ok(Self {
-            listen: args.listen,
+            listen: args.listen.address,
+            iface,
             over: args.over,
             // A reflector may run for days: it occupies a processor only on request.
             thread: ThreadPlan::new(&args.thread, WaitArg::Block),
@@ -77,7 +93,9 @@ impl RttReflectPlan {
 /// Questions on a schedule.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RttRunPlan {
-    pub(crate) target: String,
+    pub(crate) target: Place,
+    #[serde(serialize_with = "optional_text")]
+    pub(crate) iface: Option<Selector>,
     pub(crate) over: OverArg,
     pub(crate) variants: Vec<String>,
     pub(crate) size: usize,
@@ -123,6 +141,7 @@ impl RttRunPlan {
         let stamp_every = stamp_every(args, &runs)?;
         let is_comparing = args.compare_sched || !args.compare_engine.is_empty();
         Ok(Self {
+            iface: interface_of(&args.target, args.interface.iface.as_ref())?,
             target: args.target.clone(),
             over: args.over,
             variants: runs.iter().map(|run| run.label.clone()).collect(),
@@ -145,7 +164,7 @@ impl RttRunPlan {
 
     /// PGM goes through groups, TCP to hosts.
     fn peer(&self) -> Result<SocketAddr, Failure> {
-        let peer = resolve(&self.target, PORT)?;
+        let peer = address(&self.target, PORT)?;
         match (self.over, peer.ip().is_multicast()) {
             (OverArg::Tcp, true) => {
                 let text = format!("--over tcp: {peer} is a group; name a host");
@@ -165,8 +184,9 @@ impl RttRunPlan {
     pub(crate) fn campaign(&self) -> Result<Campaign, Failure> {
         Ok(Campaign {
             peer: self.peer()?,
+            interface: self.iface.clone(),
             transport: self.over.into(),
-            target: self.target.clone(),
+            target: self.target.to_string(),
             variants: self.runs.clone(),
             size: self.size,
             duration: self.time,

@@ -7,7 +7,7 @@ use towline::{
     Config, Faults, Group, Key, PARAMETERS, Selector, SessionBuilder, SocketOptions, WaitStrategy,
 };
 
-use super::Settings;
+use super::{Settings, place::interface};
 use crate::{
     args::{Given, check_name, dscp, metrics_address},
     failure::Failure,
@@ -78,7 +78,8 @@ impl SessionPlan {
             config: settings.config()?,
             group,
         };
-        plan.check_interface()?;
+        // Each may name it, but they must not differ.
+        interface(&plan.group, plan.interface.as_ref())?;
         Ok(plan)
     }
 
@@ -104,26 +105,16 @@ impl SessionPlan {
             None => session,
         }
     }
-
-    /// The interface may stand in the group and in its own option, but not differ.
-    fn check_interface(&self) -> Result<(), Failure> {
-        let (Some(in_group), Some(named)) = (self.group.interface(), &self.interface) else {
-            return Ok(());
-        };
-        if in_group == named.to_string() {
-            return Ok(());
-        }
-        Err(Failure::usage(format!(
-            "the group names interface {in_group} and --iface names {named}; give only one of them"
-        )))
-    }
 }
 
-fn text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn text<T: fmt::Display, S: Serializer>(
+    value: &T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
-fn optional_text<T: fmt::Display, S: Serializer>(
+pub(super) fn optional_text<T: fmt::Display, S: Serializer>(
     value: &Option<T>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

@@ -5,10 +5,14 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use gauge::udp::{Load, PORT, RATES, SIZES, ServeSpec, Sweep};
 use measure::Format;
 use serde::Serialize;
-use towline::resolve;
+use towline::Selector;
 
+use super::{
+    place::{address, interface},
+    session::optional_text,
+};
 use crate::{
-    args::{DirectionArg, ModeArg, ProfileArg, UdpPlotArgs, UdpRunArgs, UdpServeArgs},
+    args::{DirectionArg, ModeArg, Place, ProfileArg, UdpPlotArgs, UdpRunArgs, UdpServeArgs},
     failure::Failure,
 };
 
@@ -36,8 +40,10 @@ impl UdpServePlan {
 /// A sweep.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct UdpRunPlan {
-    targets: Vec<String>,
+    targets: Vec<Place>,
     group: Option<String>,
+    #[serde(serialize_with = "optional_text")]
+    iface: Option<Selector>,
     hops: u8,
     sizes: Vec<usize>,
     modes: Vec<ModeArg>,
@@ -98,9 +104,14 @@ impl UdpRunPlan {
             ),
             None => None,
         };
+        let iface = match &args.group {
+            Some(group) => interface(group, args.iface.as_ref())?,
+            None => None,
+        };
         Ok(Self {
             targets: args.targets.clone(),
             group: args.group.as_ref().map(ToString::to_string),
+            iface,
             hops: args.hops,
             sizes,
             modes: args.mode.clone(),
@@ -119,10 +130,11 @@ impl UdpRunPlan {
 
     /// What the library is to do; resolves the servers.
     pub(crate) fn sweep(&self) -> Result<Sweep, Failure> {
-        let servers = self.targets.iter().map(|target| resolve(target, PORT));
+        let servers = self.targets.iter().map(|target| address(target, PORT));
         Ok(Sweep {
             servers: servers.collect::<Result<_, _>>()?,
             group: self.address,
+            interface: self.iface.clone(),
             hops: self.hops,
             sizes: self.sizes.clone(),
             modes: self.modes.iter().map(|&mode| mode.into()).collect(),

@@ -14,7 +14,7 @@ use std::{
 };
 
 use measure::{PROBE_BYTES_MIN, Probe, ProbeKind};
-use net::{Interfaces, SystemError};
+use net::{Interfaces, SystemError, interface::Selector};
 use sys::{Family, PathMtu, RawAddress, UdpSocket, datagram, errno};
 
 use super::{PACKET_BYTES_MAX, UDP_HEADER};
@@ -44,7 +44,8 @@ impl GroupMtuReport {
     }
 }
 
-/// Finds the MTU of the path to each reflector (`towline rtt reflect --listen GROUP`) that answers.
+/// Finds the MTU of the path to each reflector (`towline rtt reflect --listen GROUP`) that answers,
+/// by the interface that is `wanted`, or else by that of the kernel's route.
 ///
 /// # Errors
 /// When nobody answers even a small packet, or the system refuses.
@@ -52,11 +53,12 @@ impl GroupMtuReport {
 /// **Cost**: some 12 packets for each different MTU, each waited for as long as `timeout`.
 pub fn group_mtu(
     group: SocketAddr,
+    wanted: Option<&Selector>,
     hops: u8,
     timeout: Duration,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<GroupMtuReport, Error> {
-    let choice = Interfaces::read()?.choose(None, group.ip())?;
+    let choice = Interfaces::read()?.choose(wanted, group.ip())?;
     let refused = |error: io::Error| SystemError::system("probe the paths to", group, &error);
     let socket = UdpSocket::new(Family::of(&group)).map_err(refused)?;
     let ready = || {

@@ -12,6 +12,7 @@ use measure::{
     Transport,
     raw::{Manifest, Setup},
 };
+use net::interface::Selector;
 use sys::{errno, hardware_stamp::HardwareStamping};
 
 use super::{
@@ -23,8 +24,10 @@ use crate::Error;
 /// What is to be measured.
 #[derive(Clone, Debug)]
 pub struct Campaign {
-    /// The reflector.
+    /// The reflector, or the group of reflectors.
     pub peer: SocketAddr,
+    /// How a group is reached; `None`: by the kernel's route.
+    pub interface: Option<Selector>,
     /// What carries the messages.
     pub transport: Transport,
     /// As the user wrote it.
@@ -86,7 +89,13 @@ impl Campaign {
         tell: &mut dyn FnMut(&str),
         watch: Option<Watch>,
     ) -> Result<Vec<RunOutcome>, Error> {
-        let mut client = Client::connect_over(self.transport, self.peer, self.seed, self.timeout)?;
+        let mut client = Client::connect_over(
+            self.transport,
+            self.peer,
+            self.interface.as_ref(),
+            self.seed,
+            self.timeout,
+        )?;
         let mut remarks = Vec::new();
         let (stamp_every, refusal) = self.stamps();
         remarks.extend(refusal);

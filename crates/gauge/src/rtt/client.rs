@@ -7,7 +7,7 @@ use measure::{
     PROBE_BYTES_MIN, Probe, ProbeKind, Repairs,
     raw::{End, Setup},
 };
-use net::SystemError;
+use net::{SystemError, interface::Selector};
 use sys::{Family, UdpSocket, datagram};
 use towline::UsageMeter;
 
@@ -72,8 +72,17 @@ impl Client {
     /// # Errors
     /// When nobody answers within `timeout`, with what that may mean; when the system refuses.
     pub fn connect(peer: SocketAddr, seed: u64, timeout: Duration) -> Result<Self, Error> {
+        Self::connect_by(None, peer, seed, timeout)
+    }
+
+    fn connect_by(
+        wanted: Option<&Selector>,
+        peer: SocketAddr,
+        seed: u64,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
         let refused = |error: io::Error| SystemError::system("prepare for", peer, &error);
-        let sockets = Arc::new(Sockets::towards(peer)?);
+        let sockets = Arc::new(Sockets::towards(peer, wanted)?);
         let carrier = sockets.carrier(Engine::default(), Side::Asks);
         let mut client = Self::new(carrier.map_err(refused)?, peer, seed, timeout);
         client.rooms = Rooms::new(BATCH);
@@ -84,20 +93,22 @@ impl Client {
     }
 
     /// Opens a connection, or the sessions of a group, to a reflector over `transport` and makes
-    /// sure that it answers. [`Transport::Udp`] is [`Client::connect`].
+    /// sure that it answers. A group is reached by the interface that is `wanted`, or else by that
+    /// of the kernel's route. [`Transport::Udp`] is [`Client::connect`].
     ///
     /// # Errors
     /// As [`Client::connect`].
     pub fn connect_over(
         transport: Transport,
         peer: SocketAddr,
+        wanted: Option<&Selector>,
         seed: u64,
         timeout: Duration,
     ) -> Result<Self, Error> {
         let carrier: Box<dyn Carrier> = match transport {
-            Transport::Udp => return Self::connect(peer, seed, timeout),
+            Transport::Udp => return Self::connect_by(wanted, peer, seed, timeout),
             Transport::Tcp => Box::new(Tcp::connect(peer, timeout)?),
-            Transport::Pgm => Box::new(Pgm::towards(peer)?),
+            Transport::Pgm => Box::new(Pgm::towards(peer, wanted)?),
         };
         let refused = |error: io::Error| SystemError::system("find a way to", peer, &error);
         let mut client = Self::new(carrier, peer, seed, timeout);

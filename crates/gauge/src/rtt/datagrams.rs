@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use net::{Interfaces, SystemError};
+use net::{Interfaces, SystemError, interface::Selector};
 use sys::{
     Control, DatagramRing, Epoll, Family, Inbox, Interest, RawAddress, UdpSocket, datagram,
     message,
@@ -40,11 +40,12 @@ pub(super) enum Side {
 }
 
 impl Sockets {
-    /// Those of a client of the reflector, or the group of reflectors, at `peer`.
+    /// Those of a client of the reflector, or the group of reflectors, at `peer`. A group is reached
+    /// by the interface that is `wanted`, or else by that of the kernel's route.
     ///
     /// # Errors
     /// When the system refuses.
-    pub(super) fn towards(peer: SocketAddr) -> Result<Self, Error> {
+    pub(super) fn towards(peer: SocketAddr, wanted: Option<&Selector>) -> Result<Self, Error> {
         let refused = |operation: &'static str| {
             move |error: io::Error| Error::from(SystemError::system(operation, peer, &error))
         };
@@ -54,7 +55,7 @@ impl Sockets {
             inbound: None,
         };
         if peer.ip().is_multicast() {
-            let choice = Interfaces::read()?.choose(None, peer.ip())?;
+            let choice = Interfaces::read()?.choose(wanted, peer.ip())?;
             let (index, local) = (choice.interface.index, choice.local);
             let answers = towards_group(&sockets.socket, peer, index, local);
             sockets.inbound = Some(answers.map_err(refused("send to the group"))?);
@@ -71,17 +72,17 @@ impl Sockets {
     }
 
     /// That of a reflector at `listen`: an address of this host, or a group, which it joins on the
-    /// interface of the kernel's route.
+    /// interface that is `wanted`, or else on that of the kernel's route.
     ///
     /// # Errors
     /// When the address or port cannot be had.
-    pub(super) fn at(listen: SocketAddr) -> Result<Self, Error> {
+    pub(super) fn at(listen: SocketAddr, wanted: Option<&Selector>) -> Result<Self, Error> {
         let refused = |operation: &'static str| {
             move |error: io::Error| Error::from(SystemError::system(operation, listen, &error))
         };
         let socket = UdpSocket::new(Family::of(&listen)).map_err(refused("open a socket at"))?;
         if listen.ip().is_multicast() {
-            let choice = Interfaces::read()?.choose(None, listen.ip())?;
+            let choice = Interfaces::read()?.choose(wanted, listen.ip())?;
             join(&socket, listen, choice.interface.index).map_err(refused("join"))?;
         } else {
             socket

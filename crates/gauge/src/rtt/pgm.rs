@@ -14,7 +14,7 @@ use std::{
 
 use measure::Repairs;
 use net::{Group, SystemError};
-use towline::{Publisher, Received, SendStatus, SessionBuilder, Snapshot, Subscriber};
+use towline::{Publisher, Received, Selector, SendStatus, SessionBuilder, Snapshot, Subscriber};
 
 use super::carrier::{Carrier, Rooms};
 use crate::Error;
@@ -34,21 +34,23 @@ impl Pgm {
     ///
     /// # Errors
     /// When the sessions cannot be opened.
-    pub(super) fn towards(group: SocketAddr) -> Result<Self, Error> {
-        Self::open(group, up(group)?)
+    pub(super) fn towards(group: SocketAddr, wanted: Option<&Selector>) -> Result<Self, Error> {
+        Self::open(group, up(group)?, wanted)
     }
 
     /// The reflector's end.
     ///
     /// # Errors
     /// When the sessions cannot be opened.
-    pub(super) fn at(group: SocketAddr) -> Result<Self, Error> {
-        Self::open(up(group)?, group)
+    pub(super) fn at(group: SocketAddr, wanted: Option<&Selector>) -> Result<Self, Error> {
+        Self::open(up(group)?, group, wanted)
     }
 
-    fn open(to: SocketAddr, from: SocketAddr) -> Result<Self, Error> {
-        let session =
-            |address| Ok::<_, Error>(SessionBuilder::new(Group::new(address)?).reports(false));
+    fn open(to: SocketAddr, from: SocketAddr, wanted: Option<&Selector>) -> Result<Self, Error> {
+        let session = |address| {
+            let session = SessionBuilder::new(Group::new(address)?).interface(wanted.cloned());
+            Ok::<_, Error>(session.reports(false))
+        };
         Ok(Self {
             subscriber: Subscriber::open(&session(from)?)?,
             publisher: Publisher::builder(session(to)?).open()?,

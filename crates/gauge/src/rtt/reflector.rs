@@ -12,7 +12,7 @@ use std::{
 };
 
 use measure::{ClockWord, Probe, ProbeKind};
-use net::SystemError;
+use net::{SystemError, interface::Selector};
 use sys::{datagram, errno};
 
 use super::{
@@ -27,8 +27,7 @@ use crate::Error;
 /// How a reflector works.
 #[derive(Clone, Copy, Debug)]
 pub struct ReflectSpec {
-    /// Where it listens: an address of this host, or a group, which it joins on the interface of
-    /// the kernel's route.
+    /// Where it listens: an address of this host, or a group.
     pub listen: SocketAddr,
     /// Which calls move the packets.
     pub engine: Engine,
@@ -60,12 +59,20 @@ pub struct ReflectCounts {
 }
 
 impl Reflector {
-    /// Opens the socket.
+    /// Opens the socket. A group is joined on the interface of the kernel's route.
     ///
     /// # Errors
     /// When the address or port cannot be had.
     pub fn open(spec: ReflectSpec) -> Result<Self, Error> {
-        let sockets = Arc::new(Sockets::at(spec.listen)?);
+        Self::open_on(spec, None)
+    }
+
+    /// As [`Reflector::open`]; a group is joined on the interface that is `wanted`, if one is.
+    ///
+    /// # Errors
+    /// Likewise, and when there is no such interface.
+    pub fn open_on(spec: ReflectSpec, wanted: Option<&Selector>) -> Result<Self, Error> {
+        let sockets = Arc::new(Sockets::at(spec.listen, wanted)?);
         let mut remark = None;
         let carrier = sockets
             .carrier(spec.engine, Side::Answers)
@@ -126,18 +133,20 @@ impl Reflector {
     }
 }
 
-/// Answers over TCP or PGM until the caller says stop.
+/// Answers over TCP or PGM until the caller says stop. A group is joined on the interface that is
+/// `wanted`, or else on that of the kernel's route.
 ///
 /// # Errors
 /// When the address or group cannot be had; when the sessions are beyond use.
 pub fn reflect_over(
     transport: Transport,
     listen: SocketAddr,
+    wanted: Option<&Selector>,
     wait: Wait,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<ReflectCounts, Error> {
     if transport == Transport::Pgm {
-        let mut carrier = Pgm::at(listen)?;
+        let mut carrier = Pgm::at(listen, wanted)?;
         let mut counts = ReflectCounts::default();
         let refused = |error: io::Error| SystemError::system("reflect at", listen, &error);
         let rooms = Rooms::new(1);

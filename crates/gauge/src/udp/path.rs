@@ -26,11 +26,11 @@ impl DataPath {
     pub(super) fn client(
         spec: &TrialSpec,
         server: SocketAddr,
-        port: &Port,
-        local: IpAddr,
+        (port, local): (&Port, IpAddr),
+        is_same_host: bool,
     ) -> io::Result<Self> {
         if let Some(group) = spec.group {
-            return Self::group(spec, group, port, local, server.ip() == local);
+            return Self::group(spec, group, port, local, is_same_host);
         }
         let socket = UdpSocket::new(Family::of(&server))?;
         datagram::connect(socket.as_fd(), server)?;

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{SocketAddr, TcpStream},
+    net::{IpAddr, SocketAddr, TcpStream},
     sync::{
         atomic::{AtomicBool, AtomicU64},
         mpsc::{Sender, channel},
@@ -12,7 +12,7 @@ use std::{
 };
 
 use measure::sweep::{Load, RateSearch, Trial};
-use net::{Remedy, SystemError};
+use net::{Interfaces, Remedy, SystemError, interface::Selector};
 
 use super::{
     Direction, Flow, Limit, Losses, Mode, Profile, Row, SIZES, SweepReport,
@@ -35,6 +35,8 @@ pub struct Sweep {
     pub servers: Vec<SocketAddr>,
     /// A group to send to instead of the server.
     pub group: Option<SocketAddr>,
+    /// The interface here that the group is sent by; `None`: that of the way to the first server.
+    pub interface: Option<Selector>,
     /// Time to live of multicast.
     pub hops: u8,
     /// Payload bytes.
@@ -118,6 +120,8 @@ struct Bench<'a, 'w> {
     watch: Option<TrialWatch<'w>>,
     peers: Vec<Peer>,
     port: Port,
+    /// This host's address there.
+    local: IpAddr,
     token: u64,
 }
 
@@ -150,8 +154,11 @@ impl<'a, 'w> Bench<'a, 'w> {
             .first()
             .ok_or_else(|| Error::Measurement("no server was named".to_owned()))?;
         let refused = |error: io::Error| SystemError::system("measure with", first.address, &error);
-        let local = first.link.local().map_err(refused)?;
-        let port = Port::of(local.ip()).ok_or_else(|| {
+        let mut local = first.link.local().map_err(refused)?.ip();
+        if let (Some(group), Some(wanted)) = (sweep.group, &sweep.interface) {
+            local = Interfaces::read()?.choose(Some(wanted), group.ip())?.local;
+        }
+        let port = Port::of(local).ok_or_else(|| {
             let cause = "no interface here has the connection's address";
             SystemError::refused("measure with", first.address, cause)
         })?;
@@ -159,6 +166,7 @@ impl<'a, 'w> Bench<'a, 'w> {
             sweep,
             watch,
             port,
+            local,
             peers,
             token: sweep.seed,
         })
@@ -303,8 +311,10 @@ impl<'a, 'w> Bench<'a, 'w> {
     ) -> Result<(Outcome, Vec<Outcome>), Error> {
         let server = self.peers[0].address;
         let refused = |error: io::Error| SystemError::system("measure with", server, &error);
-        let local = self.peers[0].link.local().map_err(refused)?.ip();
-        let path = DataPath::client(spec, server, &self.port, local).map_err(refused)?;
+        // Through whichever interface: a server on this host hears what is looped back.
+        let is_same_host = self.peers[0].link.local().map_err(refused)?.ip() == server.ip();
+        let port = (&self.port, self.local);
+        let path = DataPath::client(spec, server, port, is_same_host).map_err(refused)?;
         for peer in &mut self.peers {
             peer.begin(spec, &path)?;
         }

@@ -1,0 +1,53 @@
+//! Where a measurement goes, resolved: the address, and the interface of a group.
+
+use std::net::SocketAddr;
+
+use towline::{Group, Selector, resolve};
+
+use crate::{args::Place, failure::Failure};
+
+/// The interface that the group names, or its own flag; both may, when they agree.
+pub(super) fn interface(
+    group: &Group,
+    named: Option<&Selector>,
+) -> Result<Option<Selector>, Failure> {
+    let Some(written) = group.interface() else {
+        return Ok(named.cloned());
+    };
+    match named {
+        Some(named) if named.to_string() != written => Err(Failure::usage(format!(
+            "the group names interface {written} and --iface names {named}; give only one of them"
+        ))),
+        _ => {
+            let selector = written.parse::<Selector>();
+            let selector = selector.map_err(|error| Failure::usage(error.to_string()))?;
+            Ok(Some(selector))
+        }
+    }
+}
+
+/// The interface of a place, which must then be a group.
+pub(super) fn interface_of(
+    place: &Place,
+    named: Option<&Selector>,
+) -> Result<Option<Selector>, Failure> {
+    if !place.is_group() {
+        return match named {
+            None => Ok(None),
+            Some(_) => Err(Failure::usage(format!(
+                "--iface: {place} is a host, which the kernel's route reaches; an interface is \
+                 chosen for a group"
+            ))),
+        };
+    }
+    interface(&place.at_port(Group::PORT), named)
+}
+
+/// Looks up where a place is; `port` where none is written.
+pub(super) fn address(place: &Place, port: u16) -> Result<SocketAddr, Failure> {
+    if place.is_group() {
+        return Ok(place.at_port(port).resolve()?);
+    }
+    // A host of the link's own scope needs its interface in the address, which this gives it.
+    Ok(resolve(&place.to_string(), port)?)
+}
