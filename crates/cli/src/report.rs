@@ -57,7 +57,7 @@ mod schema;
 pub(crate) use schema::{Described, schemas};
 
 mod stats;
-pub(crate) use stats::{StatsReport, StatsSweepReport, most_of, rate_svg, sweep_line};
+pub(crate) use stats::{StatsReport, StatsSweepReport, flow_scene, most_of, sweep_line};
 
 mod text;
 

@@ -35,8 +35,8 @@ pub(crate) struct StatsArgs {
     /// files
     #[arg(long)]
     pub(crate) segment: bool,
-    /// Draw the rate over time into this file, as SVG; a sweep as PNG, SVG or HTML
-    #[arg(long, value_name = "FILE.svg")]
+    /// Draw the rate over time, or the sweep, into this .png, .svg or .html
+    #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
     /// Measure on a virtual cable what share of packets int:, ring: and ring2: lose, and what they
     /// cost

@@ -1,26 +1,27 @@
 //! `towline stats`.
 
-use std::{fs, io::BufWriter, path::Path};
-
 use capture::{
-    Ended, Filter, Session, drop_capabilities, keep_file_capabilities, source,
-    stats::{StatsSink, Summary},
+    Ended, Filter, Session, drop_capabilities, keep_file_capabilities, source, stats::StatsSink,
 };
 use gauge::{demo::isolate, sweep::draw as draw_sweep};
+use measure::write_picture;
 
-use super::{capture::warn_of_taking, rtt::check_drawable};
+use super::{
+    capture::warn_of_taking,
+    rtt::{check_drawable, write_drawing},
+};
 use crate::{
     failure::{Failure, Verdict},
     interrupt::Interrupt,
     plan::{StatsPlan, StatsSweepPlan},
-    report::{Output, StatsReport, StatsSweepReport, last_second, most_of, rate_svg, sweep_line},
+    report::{Output, StatsReport, StatsSweepReport, flow_scene, last_second, most_of, sweep_line},
 };
 
 pub(super) fn run(plan: &StatsPlan, output: &Output) -> Result<Verdict, Failure> {
     if output.shows_only("stats", plan)? {
         return Ok(Verdict::Done);
     }
-    check_drawable(&plan.plot)?;
+    check_drawable(plan.plot.as_ref().map(|(path, _)| path))?;
     let interrupt = Interrupt::install()?;
     let filters = plan.filters.iter().map(|text| Filter::compile(text));
     let filters = filters.collect::<Result<Vec<_>, _>>()?;
@@ -52,10 +53,15 @@ pub(super) fn run(plan: &StatsPlan, output: &Output) -> Result<Verdict, Failure>
         .iter()
         .for_each(|remark| output.note(remark));
     let summary = summary.read();
-    if let Some(path) = &plan.plot {
-        draw(path, &summary)?;
-    }
     output.finish(&StatsReport::new(plan, &session, &summary))?;
+    if let Some((path, format)) = &plan.plot {
+        let sources: Vec<String> = plan.sources.iter().map(ToString::to_string).collect();
+        let scene = flow_scene(&summary, &sources);
+        let about = sources.join("\n");
+        write_drawing(path, output, |file| {
+            write_picture(file, *format, &scene, "towline stats", &about)
+        })?;
+    }
     ended?;
     Ok(Verdict::Done)
 }
@@ -81,19 +87,11 @@ pub(super) fn sweep(plan: &StatsSweepPlan, output: &Output) -> Result<Verdict, F
         rows => rows?,
     };
     if let Some((path, format)) = picture {
-        let operation = format!("write {}", path.display());
-        let written = fs::File::create(path).and_then(|mut file| {
-            let mut buffer = BufWriter::new(&mut file);
-            draw_sweep(&mut buffer, *format, &sweep, &rows)
-        });
-        written.map_err(|cause| Failure::environment(&operation, &cause))?;
+        write_drawing(path, output, |file| {
+            draw_sweep(file, *format, &sweep, &rows)
+        })?;
     }
     let is_closed = rows.iter().all(|row| row.residual == Some(0));
     output.finish(&StatsSweepReport { sweep, rows })?;
     Ok(Verdict::of(is_closed))
-}
-
-fn draw(path: &Path, summary: &Summary) -> Result<(), Failure> {
-    let operation = format!("write {}", path.display());
-    fs::write(path, rate_svg(summary)).map_err(|cause| Failure::environment(&operation, &cause))
 }

@@ -1,6 +1,10 @@
 //! `capture`, `replay` and `stats`.
 
-use std::{fmt::Display, path::PathBuf, time::Duration};
+use std::{
+    fmt::Display,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use capture::{
     Edits, Limits, LiveOptions, SendOptions, SinkAddress, SourceAddress, sink::Rotation,
@@ -168,17 +172,11 @@ pub(crate) struct StatsPlan {
     #[serde(skip)]
     pub(crate) talkers: usize,
     #[serde(skip)]
-    pub(crate) plot: Option<PathBuf>,
+    pub(crate) plot: Option<(PathBuf, Format)>,
 }
 
 impl StatsPlan {
     pub(crate) fn new(args: &StatsArgs) -> Result<Self, Failure> {
-        if let Some(path) = &args.plot
-            && Format::of(path) != Some(Format::Svg)
-        {
-            let text = "does not end in .svg: the rate over time is drawn as SVG only";
-            return Err(Failure::usage(format!("{} {text}", path.display())));
-        }
         Ok(Self {
             sources: args.sources.clone(),
             filters: args.filter.clone(),
@@ -196,7 +194,7 @@ impl StatsPlan {
             },
             is_summary: args.summary,
             talkers: args.talkers,
-            plot: args.plot.clone(),
+            plot: args.plot.as_deref().map(picture).transpose()?,
         })
     }
 }
@@ -212,14 +210,7 @@ pub(crate) struct StatsSweepPlan {
 
 impl StatsSweepPlan {
     pub(crate) fn new(args: &StatsArgs, by: SweptSize) -> Result<Self, Failure> {
-        let picture = match args.plot.as_deref().map(|path| (path, Format::of(path))) {
-            None => None,
-            Some((path, Some(format))) if format.is_picture() => Some((path.to_owned(), format)),
-            Some((path, _)) => {
-                let (path, names) = (path.display(), Format::PICTURE_NAMES);
-                return Err(Failure::usage(format!("{path} is not a picture: {names}")));
-            }
-        };
+        let picture = args.plot.as_deref().map(picture).transpose()?;
         let sweep = CaptureSweep {
             by: match by {
                 SweptSize::RingSize => SweepBy::RingSize,
@@ -231,6 +222,20 @@ impl StatsSweepPlan {
         };
         Ok(Self { sweep, picture })
     }
+}
+
+/// The name of a picture says which kind it is to be.
+fn picture(path: &Path) -> Result<(PathBuf, Format), Failure> {
+    let format = Format::of(path).filter(|format| format.is_picture());
+    format
+        .map(|format| (path.to_owned(), format))
+        .ok_or_else(|| {
+            Failure::usage(format!(
+                "--plot {}: its name must end in {}",
+                path.display(),
+                Format::PICTURE_NAMES
+            ))
+        })
 }
 
 fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {

@@ -7,6 +7,7 @@ use capture::{
     stats::{Count, Summary},
 };
 use gauge::sweep::{CaptureSweep, SweepRow};
+use measure::plot::{FlowStep, Scene, flow};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -303,41 +304,21 @@ fn sparkline(values: &[f64], columns: usize) -> String {
     means.iter().map(bar).collect()
 }
 
-/// The rate over time: bits a second as a line, with its greatest value.
-pub(crate) fn rate_svg(summary: &Summary) -> String {
-    let step_s = summary.step.as_secs_f64();
-    let rates: Vec<f64> = summary
-        .rate
-        .iter()
-        .map(|count| count.bytes as f64 * 8.0 / step_s)
-        .collect();
-    let most = rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    let (width, height, margin) = (800.0, 300.0, 50.0);
-    let across = (width - 2.0 * margin) / rates.len().max(1) as f64;
-    let mut points = String::new();
-    for (at, rate) in rates.iter().enumerate() {
-        let x = margin + (at as f64 + 0.5) * across;
-        let y = height - margin - rate / most * (height - 2.0 * margin);
-        write!(points, "{x:.1},{y:.1} ").expect("text grows in memory");
-    }
-    let lasted_s = step_s * rates.len() as f64;
-    let base = height - margin;
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-         font-family=\"monospace\" font-size=\"12\">\n\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n\
-         <polyline points=\"{margin},{margin} {margin},{base} {right},{base}\" fill=\"none\" \
-         stroke=\"#888\"/>\n\
-         <polyline points=\"{points}\" fill=\"none\" stroke=\"#20609f\"/>\n\
-         <text x=\"{margin}\" y=\"{top}\">{most}, by {step:.3} s</text>\n\
-         <text x=\"{margin}\" y=\"{below}\">0 s</text>\n\
-         <text x=\"{right}\" y=\"{below}\" text-anchor=\"end\">{lasted_s:.3} s</text>\n</svg>\n",
-        right = width - margin,
-        top = margin - 10.0,
-        below = base + 18.0,
-        most = quantity::bits(most),
-        step = step_s,
-    )
+/// The rate over time, as a picture.
+pub(crate) fn flow_scene(summary: &Summary, sources: &[String]) -> Scene {
+    let steps = summary.rate.iter().map(|count| FlowStep {
+        packets: count.packets,
+        bytes: count.bytes,
+    });
+    let steps: Vec<FlowStep> = steps.collect();
+    let Count { packets, bytes } = summary.all;
+    let total = format!(
+        "{}, {} of frames without check sequence",
+        quantity::count(packets, "packet"),
+        quantity::bytes(bytes)
+    );
+    let lines = [sources.join(", "), total];
+    flow("Packets over time", &lines, summary.step, &steps)
 }
 
 /// Of each kind, while packets are counted.

@@ -215,7 +215,10 @@ fn a_sweep_measures_every_source_at_every_size() {
         assert!(drawn.contains("ring2:") && drawn.contains("65536"));
         let refused = run(lab.host(0), &[&sweep[..], &["--plot", "x.csv"]].concat());
         let text = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(text.contains("x.csv is not a picture"), "{text}");
+        assert!(
+            text.contains("--plot x.csv: its name must end in .png"),
+            "{text}"
+        );
     });
 }
 
@@ -229,8 +232,8 @@ fn what_cannot_be_done_is_said() {
                 "--retire is at most 2 s",
             ),
             (
-                &["stats", "gen:count=9", "--plot", "x.png"],
-                "x.png does not end in .svg",
+                &["stats", "gen:count=9", "--plot", "x.csv"],
+                "--plot x.csv: its name must end in .png, .svg or .html",
             ),
             (
                 &[
@@ -424,6 +427,15 @@ fn stats_say_what_packets_are() {
         let svg = std::fs::read_to_string(&picture).unwrap();
         std::fs::remove_file(&picture).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        for unit in [">bit/s, mean of ", ">packets/s, mean of ", ">gen:<"] {
+            assert!(svg.contains(unit), "{unit}: {svg}");
+        }
+        let dots = picture.with_extension("png");
+        let drawn = dots.display().to_string();
+        let plotted = run(lab.host(0), &["stats", "gen:count=9", "--plot", &drawn]);
+        assert_eq!(plotted.status.code(), Some(0));
+        assert!(std::fs::read(&dots).unwrap().starts_with(b"\x89PNG"));
+        std::fs::remove_file(&dots).unwrap();
         assert_eq!(
             (&stats["packets"], &stats["bytes"]),
             (&1000.into(), &100_000.into())

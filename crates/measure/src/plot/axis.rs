@@ -110,6 +110,8 @@ fn round_down(value: f64) -> f64 {
 /// A time as an axis or a read-out names it: `12.5us`.
 pub(super) fn time(ns: f64) -> String {
     let (value, unit) = match ns {
+        // Nothing is nothing in every unit.
+        ns if ns < 1e-9 => (0.0, ""),
         ns if ns < 1e3 => (ns, "ns"),
         ns if ns < 1e6 => (ns / 1e3, "us"),
         ns if ns < 1e9 => (ns / 1e6, "ms"),
@@ -154,6 +156,6 @@ mod tests {
     #[test]
     fn times_are_short() {
         let texts = [0.0, 950.0, 12_500.0, 2e6, 1.5e9, 1e5].map(time);
-        assert_eq!(texts, ["0ns", "950ns", "12.5us", "2ms", "1.5s", "100us"]);
+        assert_eq!(texts, ["0", "950ns", "12.5us", "2ms", "1.5s", "100us"]);
     }
 }

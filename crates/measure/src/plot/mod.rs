@@ -22,6 +22,9 @@ mod canvas;
 mod figure;
 pub use figure::{Options, View, figure, hops, sketch};
 
+mod flow;
+pub use flow::{FlowStep, flow};
+
 mod font;
 
 mod grid;
