@@ -6,7 +6,6 @@ use gauge::rtt::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::fmt::Write as _;
 
 use super::{Document, count};
 
@@ -255,8 +254,10 @@ impl RttRow {
             line(
                 "disturbed",
                 &format!(
-                    "measuring thread paused {} times, throttled {}; wall clock set {} times",
-                    self.pauses, self.throttled, self.clock_steps
+                    "{} of the measuring thread, {} by the kernel; wall clock set {}",
+                    count(self.pauses as u64, "pause"),
+                    count(self.throttled as u64, "throttling"),
+                    count(self.clock_steps as u64, "time")
                 ),
             );
         }
@@ -339,9 +340,23 @@ impl Document for RttReport {
     }
 }
 
+/// A line with its name, and as many more under it as it takes to stay within 80 columns.
 fn push(text: &mut String, name: &str, value: &str) {
-    writeln!(text, "{name:<13} {value}").expect("writing to a String cannot fail");
+    let mut line = format!("{name:<13}");
+    for (nth, word) in value.split(' ').enumerate() {
+        if nth > 0 && line.len() + 1 + word.len() > COLUMNS {
+            *text += &line;
+            text.push('\n');
+            line = format!("{:<13}", "");
+        }
+        line.push(' ');
+        line += word;
+    }
+    *text += &line;
+    text.push('\n');
 }
+
+const COLUMNS: usize = 80;
 
 fn accounts(counts: &Counts) -> String {
     let mut text = format!(

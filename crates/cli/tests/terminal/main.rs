@@ -4,6 +4,7 @@
 
 use std::process::Child;
 
+mod picture;
 mod pictures;
 mod progress;
 mod screen;

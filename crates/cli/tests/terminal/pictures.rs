@@ -25,12 +25,13 @@ fn a_heat_map_is_as_wide_as_its_terminal() {
         output.status.success()
     });
     assert!(measured);
-    for columns in [80, 120] {
-        let plot = format!("{PROGRAM} rtt plot {}; echo end", path.display());
-        let Some(mut screen) = Screen::run(60, columns, &plot) else {
+    for (rows, columns) in [(24, 80), (40, 120)] {
+        let plot = format!("{PROGRAM} rtt plot {}; true", path.display());
+        let Some(mut screen) = Screen::run(rows, columns, &plot) else {
             return;
         };
         screen.finish();
+        screen.keep("heat-map");
         let mut rows = screen.rows().into_iter();
         let axis = rows.find(|row| row.starts_with("        +---"));
         let axis = axis.unwrap_or_else(|| panic!("no axis in {}", screen.text()));

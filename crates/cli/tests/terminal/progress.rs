@@ -17,7 +17,7 @@ fn receiver(directory: &str, name: &str, group: &str) -> Killed {
 
 #[test]
 fn bars_are_of_one_length_in_whole_lines_and_the_report_takes_their_place() {
-    for (columns, port) in [(80, 17543), (120, 17544)] {
+    for (rows, columns, port) in [(24, 80, 17543), (40, 120, 17544)] {
         let place = env::temp_dir().join(format!("towline-bars-{}-{columns}", std::process::id()));
         fs::create_dir_all(&place).unwrap();
         let file = place.join("file");
@@ -27,8 +27,8 @@ fn bars_are_of_one_length_in_whole_lines_and_the_report_takes_their_place() {
         let _receivers = ["alpha", "a-much-longer-name-of-a-receiver"]
             .map(|name| receiver(&place, name, &group));
         // The report is read before the terminal is given back.
-        let send = format!("{PROGRAM} send {file} {group} --receivers 2 --rate 4MB/s; echo end");
-        let Some(mut screen) = Screen::run(24, columns, &send) else {
+        let send = format!("{PROGRAM} send {file} {group} --receivers 2 --rate 4MB/s; true");
+        let Some(mut screen) = Screen::run(rows, columns, &send) else {
             return;
         };
         let bar = |line: &str| -> Option<usize> { Some(line.find(']')? - line.find('[')?) };
@@ -41,6 +41,7 @@ fn bars_are_of_one_length_in_whole_lines_and_the_report_takes_their_place() {
             let lines = bars(screen);
             lines.len() == 2 && lines.iter().all(|line| line.contains("s left"))
         });
+        screen.keep("progress");
         let lines = bars(&screen);
         let names = ["alpha ", "a-much-longer-na "];
         for name in names {

@@ -7,6 +7,8 @@ use std::{
 
 use vt100::Parser;
 
+use crate::picture;
+
 /// A command at work on a terminal.
 pub(crate) struct Screen {
     child: Child,
@@ -50,6 +52,11 @@ impl Screen {
         let screen = self.parser.screen();
         let (_, columns) = screen.size();
         screen.rows(0, columns).collect()
+    }
+
+    /// Makes the book's picture of what is on the screen, when they are made.
+    pub(crate) fn keep(&self, name: &str) {
+        picture::keep(self.parser.screen(), name);
     }
 
     /// True on the screen that a program takes for itself and gives back.

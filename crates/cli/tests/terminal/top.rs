@@ -1,6 +1,7 @@
 //! `top`.
 
 use std::{
+    os::unix::process::CommandExt as _,
     process::{Command, Stdio},
     thread,
     time::Duration,
@@ -11,7 +12,8 @@ use crate::{Killed, PROGRAM, screen::Screen};
 fn sender(group: &str) -> Killed {
     let words = format!("load send --group {group} --iface lo --rate 1MB/s");
     let mut command = Command::new(PROGRAM);
-    command.args(words.split(' '));
+    // What stands in the list is what a person would have typed.
+    command.arg0("towline").args(words.split(' '));
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let child = Killed(child.unwrap());
     let pid = child.0.id().to_string();
@@ -46,11 +48,12 @@ fn is_list(screen: &Screen) -> bool {
 fn a_session_is_a_row_that_opens() {
     let sender = sender("239.192.77.40:17540");
     let pid = sender.0.id();
-    for columns in [80, 120] {
-        let Some(mut screen) = Screen::run(12, columns, &format!("{PROGRAM} top {pid}")) else {
+    for (rows, columns) in [(24, 80), (40, 120)] {
+        let Some(mut screen) = Screen::run(rows, columns, &format!("{PROGRAM} top {pid}")) else {
             return;
         };
         screen.wait_for(is_list);
+        screen.keep("top");
         let text = screen.text();
         let rows: Vec<&str> = text.lines().collect();
         let heads: Vec<&str> = rows[1].split_whitespace().collect();

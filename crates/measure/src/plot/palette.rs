@@ -35,15 +35,36 @@ pub(super) const LEVELS: u8 = 200;
 /// so that on white paper high counts are dark.
 pub(super) fn level(level: u8) -> Colour {
     let place = f64::from(LEVELS - 1 - level.min(LEVELS - 1)) / f64::from(LEVELS - 1);
-    let at = place * (VIRIDIS.len() - 1) as f64;
-    let index = (at as usize).min(VIRIDIS.len() - 2);
+    between(&VIRIDIS, place)
+}
+
+/// The colour at a place from 0 to 1 along a row of them.
+fn between(row: &[Colour], place: f64) -> Colour {
+    let at = place * (row.len() - 1) as f64;
+    let index = (at as usize).min(row.len() - 2);
     let part = at - index as f64;
-    let (from, to) = (VIRIDIS[index], VIRIDIS[index + 1]);
+    let (from, to) = (row[index], row[index + 1]);
     std::array::from_fn(|channel| {
         let (from, to) = (f64::from(from[channel]), f64::from(to[channel]));
         (from + (to - from) * part).round() as u8
     })
 }
+
+/// A colour of the map on a terminal, whose ground may be dark or light: from blue for few to orange
+/// for many, all of them far from black and from white.
+pub(super) fn terminal_level(level: u8) -> Colour {
+    let place = f64::from(level.min(LEVELS - 1)) / f64::from(LEVELS - 1);
+    between(&GLOW, place)
+}
+
+/// From blue to orange over red, rising in lightness.
+const GLOW: [Colour; 5] = [
+    [84, 92, 204],
+    [140, 84, 200],
+    [200, 80, 160],
+    [232, 100, 96],
+    [242, 150, 40],
+];
 
 /// Eleven points of the viridis map, from dark to light (matplotlib, CC0).
 const VIRIDIS: [Colour; 11] = [
@@ -78,6 +99,25 @@ mod tests {
                 assert!(far(*one, *other) > 60.0, "{one:?} and {other:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_terminals_map_is_seen_on_black_and_on_white() {
+        // Relative luminance and contrast as WCAG 2.1 has them; 2 is easily seen in an area.
+        let light = |colour: Colour| -> f64 {
+            let parts = colour.map(|part| (f64::from(part) / 255.0).powf(2.2));
+            parts
+                .into_iter()
+                .zip([0.2126, 0.7152, 0.0722])
+                .map(|(part, weight)| part * weight)
+                .sum()
+        };
+        let lights: Vec<f64> = (0..LEVELS).map(|n| light(terminal_level(n))).collect();
+        for light in &lights {
+            let (on_black, on_white) = ((light + 0.05) / 0.05, 1.05 / (light + 0.05));
+            assert!(on_black > 2.0 && on_white > 2.0, "{on_black} {on_white}");
+        }
+        assert!(lights.last() > lights.first());
     }
 
     #[test]

@@ -14,13 +14,9 @@ pub fn terminal(grid: &Grid, title: &str, colour: bool) -> String {
     let (columns, rows) = grid.shape();
     let mut text = format!("{title}\n");
     let lines = rows.div_ceil(2);
+    let mut names = names(grid, lines);
     for line in (0..lines).rev() {
-        // A name at every fourth line: that of the value in its middle.
-        let name = if (lines - 1 - line).is_multiple_of(4) {
-            axis::time(grid.axis().value((2 * line + 1) as f64 / rows as f64))
-        } else {
-            String::new()
-        };
+        let name = std::mem::take(&mut names[line]);
         // Writing to a String cannot fail.
         let _infallible = write!(text, "{name:>7} |");
         for column in 0..columns {
@@ -50,6 +46,20 @@ pub fn terminal(grid: &Grid, title: &str, colour: bool) -> String {
     text
 }
 
+/// What the lines from the bottom up are called: round values, with a line between two of them.
+fn names(grid: &Grid, lines: usize) -> Vec<String> {
+    let mut names = vec![String::new(); lines];
+    let mut last = None;
+    for value in grid.axis().ticks(lines) {
+        let at = (grid.axis().place(value) * lines as f64) as usize;
+        if at < lines && last.is_none_or(|last| at > last + 1) {
+            names[at] = axis::time(value);
+            last = Some(at);
+        }
+    }
+    names
+}
+
 fn put(text: &mut String, grid: &Grid, upper: u32, lower: u32, colour: bool) {
     let level = |count| shade(count, grid.count_max(), Scale::Log);
     if !colour {
@@ -64,7 +74,7 @@ fn put(text: &mut String, grid: &Grid, upper: u32, lower: u32, colour: bool) {
     }
     // The upper half of the cell is drawn in the foreground colour, the lower is the background.
     let mut paint = |ground: u8, count: u32| {
-        let [red, green, blue] = palette::level(level(count));
+        let [red, green, blue] = palette::terminal_level(level(count));
         let _infallible = write!(text, "\x1b[{ground};2;{red};{green};{blue}m");
     };
     match (upper, lower) {
@@ -112,6 +122,16 @@ mod tests {
         let text = terminal(&grid, "map", false);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 1 + 4 + 2, "{text}");
+        assert_eq!(
+            lines[4].trim_start().split(' ').next(),
+            Some("1us"),
+            "{text}"
+        );
+        assert_eq!(
+            lines[2].trim_start().split(' ').next(),
+            Some("10us"),
+            "{text}"
+        );
         assert!(lines[1].ends_with("|         \u{b7}"), "{text}");
         assert!(lines[4].ends_with(&"\u{2588}".repeat(10)), "{text}");
         assert!(terminal(&grid, "map", true).contains("\x1b[38;2;"));
