@@ -40,8 +40,8 @@ pub(super) enum Side {
 }
 
 impl Sockets {
-    /// Those of a client of the reflector, or the group of reflectors, at `peer`. A group is reached
-    /// by the interface that is `wanted`, or else by that of the kernel's route.
+    /// Those of a client of the reflector, or the group of reflectors, at `peer`. A group is
+    /// reached by the interface that is `wanted`, or else by that of the kernel's route.
     ///
     /// # Errors
     /// When the system refuses.

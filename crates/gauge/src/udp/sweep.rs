@@ -58,8 +58,8 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Measures everything. `tell` gets a line for each row as it is known, and `watch`, if there is
-    /// one, what this end does in each stretch of time.
+    /// Measures everything. `tell` gets a line for each row as it is known, and `watch`, if there
+    /// is one, what this end does in each stretch of time.
     ///
     /// What ends a sweep in its middle ends the report, too, with the reason: the rows that were
     /// measured by then are whole.

@@ -50,8 +50,8 @@ fn between(row: &[Colour], place: f64) -> Colour {
     })
 }
 
-/// A colour of the map on a terminal, whose ground may be dark or light: from blue for few to orange
-/// for many, all of them far from black and from white.
+/// A colour of the map on a terminal, whose ground may be dark or light: from blue for few to
+/// orange for many, all of them far from black and from white.
 pub(super) fn terminal_level(level: u8) -> Colour {
     let place = f64::from(level.min(LEVELS - 1)) / f64::from(LEVELS - 1);
     between(&GLOW, place)
