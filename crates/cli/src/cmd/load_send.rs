@@ -81,13 +81,14 @@ pub(super) fn run(plan: &LoadSendPlan, output: &Output) -> Result<Verdict, Failu
         counters: counters(|snapshot| publisher.snapshot(snapshot)),
     };
     output.finish_after(plan.every, &report)?;
-    let is_proven = is_confirmed || report.receivers == 0;
+    let is_fine = is_ready && is_fine(plan, &report);
+    Ok(Verdict::of_session(report.is_interrupted, is_fine))
+}
+
+fn is_fine(plan: &LoadSendPlan, report: &LoadSendReport) -> bool {
+    let is_proven = report.is_confirmed || report.receivers == 0;
     let confirmed = report.receivers.saturating_sub(report.given_up);
-    let is_enough = confirmed >= u64::from(plan.receivers);
-    Ok(Verdict::of_session(
-        report.is_interrupted,
-        is_ready && is_proven && is_enough,
-    ))
+    is_proven && confirmed >= u64::from(plan.receivers)
 }
 
 fn done(sender: &LoadSender) -> Done {
