@@ -304,6 +304,8 @@ fn contradictions_of_a_receiver_are_refused() {
     assert!(recv(&["--to-stdout", "--json"]).contains("leave one out"));
     assert!(recv(&["--to-stdout", "to"]).contains("cannot be used with"));
     assert!(recv(&["to", "--overwrite", "--existing", "refuse"]).contains("cannot be used with"));
+    assert!(recv(&["to", "--delete"]).contains("--overwrite"));
+    assert!(recv(&["to", "--delete=all", "--overwrite"]).contains("excluded"));
     assert!(recv(&["to", "--from", "10.0.0.0/33"]).contains("10.0.0.0/33"));
     assert!(recv(&["to", "--exec", "a 'b"]).contains("does not close it"));
     assert!(!place.join("to").exists());

@@ -82,7 +82,7 @@ mod steering;
 pub use steering::{SourceState, Steering};
 
 mod store;
-pub use store::{Store, StoreEvent};
+pub use store::{Store, StoreEvent, Surplus};
 
 #[cfg(test)]
 mod scenarios;

@@ -44,6 +44,29 @@ pub trait Store {
     fn poll_event(&mut self) -> Option<StoreEvent>;
 }
 
+/// Something that a receiver has and its sender has not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Surplus {
+    /// It was deleted, with all that was in it.
+    Deleted {
+        /// Its path beneath the receiver's directory.
+        path: Vec<u8>,
+    },
+    /// It would be deleted if it were not only to be listed.
+    Listed {
+        /// Its path beneath the receiver's directory.
+        path: Vec<u8>,
+    },
+    /// It, or something in it, is still there; with an empty path nothing was looked at.
+    Kept {
+        /// Its path beneath the receiver's directory.
+        path: Vec<u8>,
+        /// For a person: why.
+        why: String,
+    },
+}
+
 /// An outcome of something asked of a [`Store`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
@@ -60,6 +83,9 @@ pub enum StoreEvent {
         /// What its bytes hash to.
         seal: Hash,
     },
+    /// After everything was put in place and before [`StoreEvent::Committed`]: something is there
+    /// that the sender has not.
+    Surplus(Surplus),
     /// Everything is in place and synced.
     Committed,
     /// Something could not be done; nothing further will be.

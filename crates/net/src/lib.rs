@@ -7,7 +7,7 @@
 
 pub mod disk;
 pub use disk::{
-    DiskCall, DiskFault, Existing, FileContent, FileStore, Leftover, StoreOptions, Tree,
+    Delete, DiskCall, DiskFault, Existing, FileContent, FileStore, Leftover, StoreOptions, Tree,
     TreeSource, discard_leftover, leftovers,
 };
 

@@ -125,14 +125,14 @@ pub use base::{
 pub use delivery::{
     AudienceEvent, Decline, Demotion, Hash, Intake, Key, LeaveReason, Limit, Manifest, ManifestId,
     ObjectReceiverEvent, Offer, Policy, RangeSet, RateCause, ReceiverProgress, ReceiverReport,
-    ReceiverState, Sender, Slab, SlowPolicy, Store, StoreEvent, TransferOutcome,
+    ReceiverState, Sender, Slab, SlowPolicy, Store, StoreEvent, Surplus, TransferOutcome,
     TransferReceiverEvent, TransferSenderEvent, Unsent, parameters::SETTLE_TIME,
 };
 pub use driver::{MessageSink, SessionEvent, Turn};
 pub use net::{
-    Existing, Faults, FileStore, Group, Interface, InterfaceError, Interfaces, Leftover, Missing,
-    Remedy, SocketOptions, SystemError, WaitStrategy, Waker, discard_leftover, interface::Selector,
-    leftovers, resolve,
+    Delete, Existing, Faults, FileStore, Group, Interface, InterfaceError, Interfaces, Leftover,
+    Missing, Remedy, SocketOptions, SystemError, WaitStrategy, Waker, discard_leftover,
+    interface::Selector, leftovers, resolve,
 };
 pub use pgm::{
     Config, ConfigBuilder, ConfigError, Full, Intervals, LateJoin, PARAMETERS, Rate, Status, Timer,

@@ -10,8 +10,9 @@ use std::{
 };
 
 use towline::{
-    Expectation, FileReceiver, FileSender, FileSet, Manifest, MemoryFiles, ObjectReceiverEvent,
-    RangeSet, SessionBuilder, Store, StoreEvent, Target, TransferReceiverEvent,
+    Delete, Existing, Expectation, FileReceiver, FileSender, FileSet, Manifest, MemoryFiles,
+    ObjectReceiverEvent, RangeSet, SessionBuilder, Store, StoreEvent, Target,
+    TransferReceiverEvent,
 };
 
 /// Groups differ between tests, so that they can run side by side.
@@ -129,6 +130,26 @@ fn what_changes_after_it_was_found_is_skipped_and_the_rest_is_proven() {
         .collect();
     names.sort();
     assert_eq!(names, ["below", "large", "large2"]);
+}
+
+#[test]
+fn what_the_sender_has_not_is_deleted_once_all_of_it_is_there() {
+    let tree = Tree::new("delete");
+    let kept = tree.0.join("in");
+    fs::create_dir_all(kept.join("tree/old")).unwrap();
+    fs::write(kept.join("tree/old/file"), b"old").unwrap();
+    fs::write(kept.join("beside"), b"old").unwrap();
+    let target = Target::Directory {
+        path: kept.clone(),
+        existing: Existing::Replace,
+    };
+    let receiver = FileReceiver::builder(session(7), target).delete(Delete::Surplus);
+    let mut receiver = receiver.open().unwrap();
+    let mut sender = tree.sender(&session(7));
+    run(&mut sender, &mut receiver).unwrap();
+    assert!(sender.outcome().is_proven());
+    assert!(!kept.join("tree/old").exists() && kept.join("tree/large").exists());
+    assert!(kept.join("beside").exists());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
-use towline::{Allowed, Existing, SlowPolicy};
+use towline::{Allowed, Delete, Existing, SlowPolicy};
 
 use super::{Receiving, Sending, SessionArgs, bytes, check_name, duration, long, mirror};
 
@@ -154,6 +154,11 @@ pub(crate) struct RecvArgs {
     /// Replace files that exist already; the same as --existing replace
     #[arg(long, conflicts_with = "existing")]
     pub(crate) overwrite: bool,
+    /// When a transfer is complete, delete what is in its directories and not in it; needs
+    /// --overwrite or --existing. --delete=list only names it
+    #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "surplus", conflicts_with = "to_stdout")]
+    pub(crate) delete: Option<DeleteArg>,
     /// Run until stopped, accepting several transfers at a time; --json then prints one line for
     /// each transfer and one at the end
     #[arg(long, alias = "keep")]
@@ -184,6 +189,19 @@ mirror! {
         /// Like replace, but a file that already has the same size, time and content is not sent
         /// again
         SkipUnchanged,
+    }
+}
+
+mirror! {
+    /// What becomes of what a transfer does not bring.
+    DeleteArg of Delete {
+        /// Delete it, unless the sender's patterns have left something out or it could not read
+        /// all of its files
+        Surplus,
+        /// Delete it, with what the sender's patterns have left out
+        Excluded,
+        /// Delete nothing, and name what surplus would delete
+        List,
     }
 }
 
@@ -288,6 +306,10 @@ keeps what it has in .towline beneath the directory, and the next attempt sends 
 Such leftovers are removed after 7 days; when the older ones hold more than 10 GB together, the
 oldest first; and when the same files have arrived in another transfer. The newest is kept whatever
 it holds. --leftovers lists them, --leftovers --clean removes them.
+
+--delete deletes what is in the directories of a transfer and not in it, once all of it is verified,
+synced and in place; of what was sent as DIR/, that is what is in this DIR. It follows no link and
+no mount point. Whoever may send may then delete there. The report names what went.
 
 --to-stdout keeps the whole file in the directory of --spool until it is verified; the space is
 free again when the command ends, however it ends.

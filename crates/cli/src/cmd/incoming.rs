@@ -10,7 +10,7 @@ use std::{
 use indicatif::ProgressBar;
 use towline::{
     Completed, FileReceiver, Hook, ObjectReceiverEvent, Offer, ReceiverProgress, StallWatch,
-    TransferReceiverEvent,
+    Surplus, TransferReceiverEvent,
 };
 
 use super::hook;
@@ -52,6 +52,8 @@ struct Transfer {
     error: Option<String>,
     /// What its sender could not read.
     absent: Vec<String>,
+    /// What it has not, here.
+    surplus: Vec<Surplus>,
     /// Why its sender has given this receiver up, while it has not come back.
     given_up: Option<String>,
     /// From its beginning to its end.
@@ -211,10 +213,7 @@ impl<'a> Incoming<'a> {
         let transfer = self.transfers.entry(number).or_insert_with(new);
         match event {
             TransferReceiverEvent::ManifestKnown { entries, bytes } => {
-                transfer.path = match &self.plan.directory {
-                    Some(directory) => path_of(directory, number, receiver),
-                    None => PathBuf::from("-"),
-                };
+                transfer.path = path_of(self.plan, number, receiver);
                 let path = report::shown(&transfer.path);
                 let size = report::bytes(bytes);
                 self.output
@@ -240,6 +239,7 @@ impl<'a> Incoming<'a> {
             TransferReceiverEvent::Withdrawn { path } => {
                 transfer.absent.push(lossy(&path));
             }
+            TransferReceiverEvent::Surplus(found) => transfer.surplus.push(found),
             TransferReceiverEvent::Delivered { root, numbers } => {
                 transfer.root = Some(hex(&root));
                 transfer.time = Some(Duration::from_nanos(numbers.time_ns));
@@ -310,6 +310,7 @@ impl<'a> Incoming<'a> {
         report.root.clone_from(&transfer.root);
         report.error.clone_from(&transfer.error);
         report.absent.clone_from(&transfer.absent);
+        report.note_surplus(&transfer.surplus);
         report
     }
 }
@@ -326,6 +327,7 @@ impl Transfer {
             root: None,
             error: None,
             absent: Vec::new(),
+            surplus: Vec::new(),
             given_up: None,
             time: None,
         }
@@ -347,11 +349,14 @@ fn lossy(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// The one thing that a transfer brings into `directory`, or the directory.
-fn path_of(directory: &Path, number: u32, receiver: &FileReceiver) -> PathBuf {
+/// The one thing that a transfer brings into the directory, or the directory.
+fn path_of(plan: &RecvPlan, number: u32, receiver: &FileReceiver) -> PathBuf {
+    let Some(directory) = &plan.directory else {
+        return PathBuf::from("-");
+    };
     match receiver.only_entry(number) {
         Some(name) => directory.join(name),
-        None => directory.to_path_buf(),
+        None => directory.clone(),
     }
 }
 

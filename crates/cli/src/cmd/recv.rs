@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use towline::{FileReceiver, StallWatch, Target};
+use towline::{Delete, FileReceiver, StallWatch, Target};
 
 use super::{
     hook,
@@ -60,6 +60,7 @@ fn open(plan: &RecvPlan) -> Result<FileReceiver, Failure> {
     let builder = FileReceiver::builder(plan.session.session(), target)
         .allow(plan.allowed.iter().copied())
         .serve(plan.is_serving)
+        .delete(plan.delete.map_or(Delete::Nothing, Into::into))
         .spool(plan.spool.clone())
         .patience(plan.timeout.unwrap_or_default());
     Ok(builder.open()?)
@@ -178,7 +179,7 @@ impl Service<'_> {
         } else {
             self.output.note(report.text().trim_end());
         }
-        let is_whole = report.is_complete && report.absent.is_empty();
+        let is_whole = report.is_complete && report.absent.is_empty() && report.kept.is_empty();
         let is_fine = is_whole && report.exec_failures == 0;
         Ok(Verdict::of_session(
             is_interrupted && !report.is_complete,

@@ -7,7 +7,7 @@ use towline::{Allowed, SETTLE_TIME, Selection};
 
 use super::SessionPlan;
 use crate::{
-    args::{DemoArgs, ExistingArg, RecvArgs, SendArgs, SlowArg},
+    args::{DeleteArg, DemoArgs, ExistingArg, RecvArgs, SendArgs, SlowArg},
     failure::Failure,
 };
 
@@ -132,6 +132,8 @@ pub(crate) struct RecvPlan {
     /// None for standard output.
     pub(crate) directory: Option<PathBuf>,
     pub(crate) existing: ExistingArg,
+    /// `None` deletes nothing.
+    pub(crate) delete: Option<DeleteArg>,
     /// Where a file for standard output is kept; `None` for the system's place.
     pub(crate) spool: Option<PathBuf>,
     /// Goes on after the first transfer.
@@ -150,6 +152,12 @@ impl RecvPlan {
             let text = "name the directory, as in towline recv incoming/, or give --to-stdout";
             return Err(Failure::usage(text));
         }
+        let replaces = args.overwrite || args.existing.is_some_and(|it| it != ExistingArg::Refuse);
+        if args.delete.is_some() && !replaces {
+            let text = "--delete makes a directory what the sender's is, and files that exist are \
+                        refused: add --overwrite or --existing skip-unchanged";
+            return Err(Failure::usage(text));
+        }
         let exec = args.exec.as_deref().map(words).transpose();
         let exec = exec.map_err(|text| Failure::usage(format!("--exec: {text}")))?;
         Ok(Self {
@@ -160,6 +168,7 @@ impl RecvPlan {
                 (None, true) => ExistingArg::Replace,
                 (None, false) => ExistingArg::Refuse,
             },
+            delete: args.delete,
             is_serving: args.serve,
             allowed: args.from.clone(),
             exec: exec.unwrap_or_default(),

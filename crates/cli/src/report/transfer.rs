@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use towline::{
     EntryKind, ErrorCode, FileSet, FileSums, Limit, ReceiverProgress, ReceiverReport,
-    ReceiverState, TransferOutcome, Unsent,
+    ReceiverState, Surplus, TransferOutcome, Unsent,
 };
 
 use super::{Counters, Document, count, name::shown, quantity};
@@ -53,14 +53,15 @@ impl UnsentRow {
     }
 }
 
-/// A line for each, up to a bound.
-fn unsent_lines(unsent: &[UnsentRow]) -> String {
-    let lines = unsent.iter().take(NAMED_MAX);
+/// A line for each of them, up to a bound.
+fn named(what: &str, texts: impl ExactSizeIterator<Item = String>) -> String {
+    let count = texts.len();
+    let lines = texts.take(NAMED_MAX);
     let mut text: String = lines
-        .map(|row| format!("left out: {}\n", shown(Path::new(&row.why))))
+        .map(|text| format!("{what}: {}\n", shown(Path::new(&text))))
         .collect();
-    if unsent.len() > NAMED_MAX {
-        text += &format!("left out: {} more\n", unsent.len() - NAMED_MAX);
+    if count > NAMED_MAX {
+        text += &format!("{what}: {} more\n", count - NAMED_MAX);
     }
     text
 }
@@ -118,7 +119,7 @@ impl Document for FileListing {
                 _ => format!("{bytes:>15} {path}\n"),
             };
         }
-        text += &unsent_lines(&self.unsent);
+        text += &named("left out", self.unsent.iter().map(|row| row.why.clone()));
         let entries = match self.entries.len() {
             1 => "1 entry".to_owned(),
             count => format!("{count} entries"),
@@ -367,7 +368,7 @@ impl Document for SendReport {
             text += "no receiver joined: `towline recv` must use the same group and port, on an \
                      interface that the group reaches; `towline reach` says what is in the way\n";
         }
-        text += &unsent_lines(&self.unsent);
+        text += &named("left out", self.unsent.iter().map(|row| row.why.clone()));
         if let Some(slowest) = &self.slowest {
             text += &format!("slowest: {slowest}\n");
         }
@@ -429,6 +430,11 @@ pub(crate) struct RecvReport {
     pub(crate) error: Option<String>,
     /// Files that the sender could not read to their end, by their paths: they are not there.
     pub(crate) absent: Vec<String>,
+    /// With `--delete`, what the sender has not: what was deleted with all that was in it, what
+    /// `--delete=list` only names, and what could not be deleted, and why.
+    pub(crate) deleted: Vec<String>,
+    pub(crate) listed: Vec<String>,
+    pub(crate) kept: Vec<UnsentRow>,
     /// Senders that nothing was taken from, and why not from the last of them.
     pub(crate) passed_over: u64,
     pub(crate) passed_over_why: Option<String>,
@@ -462,12 +468,45 @@ impl RecvReport {
             seconds: time.as_secs_f64(),
             error: None,
             absent: Vec::new(),
+            deleted: Vec::new(),
+            listed: Vec::new(),
+            kept: Vec::new(),
             passed_over: 0,
             passed_over_why: None,
             exec_failures: 0,
             counters: None,
             drops: None,
         }
+    }
+
+    /// Adds what the receiver has and the sender has not.
+    pub(crate) fn note_surplus(&mut self, surplus: &[Surplus]) {
+        let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+        for found in surplus {
+            match found {
+                Surplus::Deleted { path } => self.deleted.push(text(path)),
+                Surplus::Listed { path } => self.listed.push(text(path)),
+                Surplus::Kept { path, why } => self.kept.push(UnsentRow {
+                    path: text(path),
+                    why: why.clone(),
+                }),
+                other => self.kept.push(UnsentRow {
+                    path: String::new(),
+                    why: format!("{other:?}"),
+                }),
+            }
+        }
+    }
+
+    /// What was deleted, would be, or could not be.
+    fn surplus_lines(&self) -> String {
+        let kept = self.kept.iter().map(|row| match &*row.path {
+            "" => row.why.clone(),
+            path => format!("{path}: {}", row.why),
+        });
+        named("deleted", self.deleted.iter().cloned())
+            + &named("would delete", self.listed.iter().cloned())
+            + &named("not deleted", kept)
     }
 
     /// Adds what the session has counted.
@@ -507,7 +546,10 @@ impl Document for RecvReport {
             (None, None) => format!("nothing received; {numbers}\n"),
         };
         let passed_over = passed_over(self.passed_over, self.passed_over_why.as_deref());
-        text + &absent_lines(&self.absent) + &dropped(self.drops.as_ref()) + &passed_over
+        let absent = self.absent.iter();
+        let absent = absent.map(|path| format!("{path}: the sender could not read it"));
+        let absent = named("absent", absent) + &self.surplus_lines();
+        text + &absent + &dropped(self.drops.as_ref()) + &passed_over
     }
 }
 
@@ -568,21 +610,6 @@ impl Document for ServeReport {
         let passed_over = passed_over(self.passed_over, self.passed_over_why.as_deref());
         text + &dropped(Some(&self.drops)) + &passed_over
     }
-}
-
-/// A line for each file that did not come, up to a bound.
-fn absent_lines(absent: &[String]) -> String {
-    let lines = absent.iter().take(NAMED_MAX);
-    let mut text: String = lines
-        .map(|path| {
-            let path = shown(Path::new(path));
-            format!("absent: {path}: the sender could not read it\n")
-        })
-        .collect();
-    if absent.len() > NAMED_MAX {
-        text += &format!("absent: {} more\n", absent.len() - NAMED_MAX);
-    }
-    text
 }
 
 /// Files that lines are printed for; JSON has them all.

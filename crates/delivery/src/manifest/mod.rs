@@ -83,6 +83,19 @@ impl Manifest {
     /// See [`ManifestError`]; each names the entry.
     pub fn build(
         identity: [u8; 16],
+        entries: Vec<Entry>,
+        limits: &ManifestLimits,
+    ) -> Result<Self, ManifestError> {
+        Self::build_with(0, identity, entries, limits)
+    }
+
+    /// As [`Manifest::build`], with the header's flags.
+    ///
+    /// # Errors
+    /// See [`ManifestError`]; each names the entry.
+    pub fn build_with(
+        flags: u16,
+        identity: [u8; 16],
         mut entries: Vec<Entry>,
         limits: &ManifestLimits,
     ) -> Result<Self, ManifestError> {
@@ -99,6 +112,7 @@ impl Manifest {
         }
         let header = ManifestHeader {
             slab_shift: SLAB_SHIFT,
+            flags,
             entry_count: 0,
             content_bytes,
             identity,
@@ -144,6 +158,12 @@ impl Manifest {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// True when the header has a flag, as [`ManifestHeader::INCOMPLETE`].
+    #[must_use]
+    pub const fn has_flag(&self, flag: u16) -> bool {
+        self.header.flags & flag != 0
     }
 
     /// Bytes of object 1.

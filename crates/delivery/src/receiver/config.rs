@@ -9,7 +9,7 @@ use wire::object::{DoneNumbers, ErrorCode, Phase, Progressed};
 
 #[cfg(doc)]
 use crate::LinkCommand;
-use crate::{HASH_LEN, Hash, Key, ManifestId, ManifestLimits};
+use crate::{HASH_LEN, Hash, Key, ManifestId, ManifestLimits, Surplus};
 
 base::counters! {
     /// What a transfer receiver has counted.
@@ -181,6 +181,9 @@ pub enum TransferReceiverEvent {
         /// Its path in the manifest.
         path: Vec<u8>,
     },
+    /// This receiver has something that the sender has not. Given before
+    /// [`TransferReceiverEvent::Delivered`].
+    Surplus(Surplus),
     /// Everything is verified, synced and in place, and the sender knows. If the sender gave this
     /// receiver up while the store worked, the transfer ends with this event.
     Delivered {

@@ -212,6 +212,9 @@ impl<S: Store> TransferReceiver<S> {
                     let compared = self.contents.as_mut().map(|c| c.computed(slab, &seal));
                     self.compared(now, slab, compared.unwrap_or(Compared::Open));
                 }
+                StoreEvent::Surplus(found) => {
+                    self.events.push_back(TransferReceiverEvent::Surplus(found));
+                }
                 StoreEvent::Committed => self.committed(now),
                 StoreEvent::Failed { code, text } => self.fail(now, code, &text),
             }

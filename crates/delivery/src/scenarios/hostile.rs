@@ -325,6 +325,7 @@ fn a_manifest_that_leaves_the_tree_is_refused_before_the_store_hears_of_it() {
 fn forged(entries: &[EntryRef<'_>], content_bytes: u64) -> Vec<u8> {
     let header = ManifestHeader {
         slab_shift: 20,
+        flags: 0,
         entry_count: 0,
         content_bytes,
         identity: [0; 16],

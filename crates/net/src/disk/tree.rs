@@ -16,7 +16,7 @@ use std::{
 
 use delivery::{Entry, Manifest, ManifestLimits, Unsent};
 use sys::file::{Directory, Kind, Status};
-use wire::object::{EntryKind, Mtime};
+use wire::object::{EntryKind, ManifestHeader, Mtime};
 
 use super::content::{FileContent, Parents, Root, Roots};
 use crate::SystemError;
@@ -47,6 +47,18 @@ pub enum TreeSource {
         /// Its bytes; they must not change.
         file: fs::File,
     },
+}
+
+impl TreeSource {
+    /// What is in a directory is meant, not the directory.
+    fn is_contents(&self) -> bool {
+        match self {
+            Self::Path(path) => {
+                path.as_os_str().as_bytes().ends_with(b"/") && path.file_name().is_some()
+            }
+            Self::File { .. } => false,
+        }
+    }
 }
 
 impl Tree {
@@ -85,9 +97,11 @@ impl Tree {
             unreadable: Vec::new(),
             unreadable_count: 0,
             unsent: may_skip.then(Vec::new),
+            has_left_out: false,
             user: sys::file::effective_user(),
             is_wanted,
         };
+        let are_contents = !sources.is_empty() && sources.iter().all(TreeSource::is_contents);
         for source in sources {
             match source {
                 TreeSource::Path(path) => walk.path(&path),
@@ -101,8 +115,17 @@ impl Tree {
             unreadable,
             unreadable_count,
             unsent,
+            has_left_out,
             ..
         } = walk;
+        let unsent = unsent.unwrap_or_default();
+        let flags = [
+            (!unsent.is_empty(), ManifestHeader::INCOMPLETE),
+            (has_left_out, ManifestHeader::SELECTED),
+            (are_contents, ManifestHeader::CONTENTS),
+        ];
+        let flags = flags.iter().filter(|(is_set, _)| *is_set);
+        let flags = flags.fold(0, |flags, (_, flag)| flags | flag);
         if !unreadable.is_empty() {
             let mut cause = unreadable.join("; ");
             if unreadable_count > unreadable.len() {
@@ -112,14 +135,14 @@ impl Tree {
             return Err(SystemError::refused("read", target, cause)
                 .advise("make them readable for this user or exclude them"));
         }
-        let manifest = Manifest::build(identity(), entries, &ManifestLimits::default())
+        let manifest = Manifest::build_with(flags, identity(), entries, &ManifestLimits::default())
             .map_err(|error| SystemError::refused("manifest", "the transfer", error))?;
         let manifest = Arc::new(manifest);
         Ok(Self {
             content: FileContent::new(Arc::clone(&manifest), roots),
             manifest,
             notes,
-            unsent: unsent.unwrap_or_default(),
+            unsent,
         })
     }
 }
@@ -135,6 +158,8 @@ struct Walk<W> {
     unreadable_count: usize,
     /// What was skipped as it could not be read; `None` when that is not allowed.
     unsent: Option<Vec<Unsent>>,
+    /// The rules have left something out.
+    has_left_out: bool,
     is_wanted: W,
     /// The effective user, who reads.
     user: u32,
@@ -151,7 +176,9 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
                     .status(Path::new(&name))
                     .is_ok_and(|status| status.kind == Kind::Directory);
                 // Two sources may each have what is not sent.
-                if (self.is_wanted)(Path::new(&name), is_directory) {
+                let is_wanted = (self.is_wanted)(Path::new(&name), is_directory);
+                self.has_left_out |= !is_wanted;
+                if is_wanted {
                     self.root(&name, &below, Root::Path(below.clone()))?;
                     self.named(&directory, Path::new(&name), &below, name.as_bytes());
                 }
@@ -237,6 +264,7 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
         let status = parent.status(last)?;
         let is_directory = status.kind == Kind::Directory;
         if !(self.is_wanted)(Path::new(OsStr::from_bytes(name)), is_directory) {
+            self.has_left_out = true;
             return Ok(());
         }
         self.add(&status, parent, last, path, name)

@@ -25,8 +25,8 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, fallocate, fchmod, fsync,
-        linkat, mkdirat, open, openat, openat2, renameat_with, symlinkat, syncfs, unlinkat,
+        AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, fallocate, fchmod, fstat,
+        fsync, linkat, mkdirat, open, openat, openat2, renameat_with, symlinkat, syncfs, unlinkat,
     },
     io::{Errno, retry_on_intr},
 };
@@ -66,6 +66,21 @@ impl Directory {
     pub fn directory(&self, path: &Path) -> io::Result<Self> {
         self.beneath(path, OFlags::RDONLY | OFlags::DIRECTORY, 0)
             .map(Self)
+    }
+
+    /// As [`Directory::directory`], but of this directory's own filesystem: nothing that is mounted
+    /// beneath it.
+    ///
+    /// # Errors
+    /// As [`Directory::directory`], and `CrossesDevices`.
+    pub fn directory_unmounted(&self, path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let opened = self.open_beneath(path, flags, 0, ResolveFlags::NO_XDEV)?;
+        // For kernels that were not asked to see to it.
+        if fstat(&opened)?.st_dev != fstat(&self.0)?.st_dev {
+            return Err(io::ErrorKind::CrossesDevices.into());
+        }
+        Ok(Self(opened))
     }
 
     /// Opens a regular file for reading.
@@ -301,6 +316,16 @@ impl Directory {
     }
 
     fn beneath(&self, path: &Path, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
+        self.open_beneath(path, flags, mode, ResolveFlags::empty())
+    }
+
+    fn open_beneath(
+        &self,
+        path: &Path,
+        flags: OFlags,
+        mode: u32,
+        more: ResolveFlags,
+    ) -> io::Result<OwnedFd> {
         let names = components(path)?;
         if names.is_empty() {
             return Err(unusable(path));
@@ -309,7 +334,7 @@ impl Directory {
         // The call refuses a mode where no file is made.
         let mode = Mode::from_raw_mode(mode);
         if !OPENAT2_IS_MISSING.load(Ordering::Relaxed) {
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | more;
             match openat2(&self.0, path, flags, mode, resolve).map_err(io::Error::from) {
                 Err(error) if is_missing(&error) => {
                     OPENAT2_IS_MISSING.store(true, Ordering::Relaxed);

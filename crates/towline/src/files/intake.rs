@@ -3,7 +3,7 @@
 use std::{fmt, io::Write, path::PathBuf, sync::Arc};
 
 use delivery::{Decline, Intake, Manifest, Offer, Sender, Store, StoreEvent};
-use net::{Existing, FileStore, StoreOptions};
+use net::{Delete, Existing, FileStore, StoreOptions};
 use wire::object::ErrorCode;
 
 use super::{MemoryFiles, memory::MemoryStore, stream::StreamStore};
@@ -121,6 +121,8 @@ pub struct FileIntake {
     pub(super) is_stream_taken: bool,
     /// Where a stream is kept until all of it is verified.
     pub(super) spool: Option<PathBuf>,
+    /// What becomes of what a transfer into a directory does not bring.
+    pub(super) delete: Delete,
     pub(super) waker: Arc<net::Waker>,
 }
 
@@ -138,6 +140,7 @@ impl Intake for FileIntake {
             Target::Directory { path, existing } => {
                 let options = StoreOptions {
                     existing: *existing,
+                    delete: self.delete,
                     notify: Some(Box::new(notify)),
                     ..StoreOptions::default()
                 };

@@ -15,7 +15,7 @@ use delivery::{
     TransferReceiverConfig, parameters::GIVE_UP_AFTER,
 };
 use driver::ObjectReceiver;
-use net::{Existing, SystemError};
+use net::{Delete, Existing, SystemError};
 
 use super::{FileIntake, FileSetEntry, FileSums, ReceiverStore, Target};
 use crate::{
@@ -35,6 +35,7 @@ pub struct FileReceiverBuilder {
     is_serving: bool,
     patience: Duration,
     spool: Option<PathBuf>,
+    delete: Delete,
 }
 
 impl FileReceiverBuilder {
@@ -71,6 +72,14 @@ impl FileReceiverBuilder {
         self
     }
 
+    /// What becomes of what is in the directories of a transfer and is not in the transfer, once
+    /// all of it is in place: `TransferReceiverEvent::Surplus` names it. Default: it stays.
+    #[must_use]
+    pub const fn delete(mut self, delete: Delete) -> Self {
+        self.delete = delete;
+        self
+    }
+
     /// Opens the session, then the directory, which is made when it is not there. Nothing is made
     /// when the session cannot be opened.
     ///
@@ -104,6 +113,7 @@ impl FileReceiverBuilder {
             target: self.target,
             is_stream_taken: false,
             spool: self.spool,
+            delete: self.delete,
             waker: Arc::new(opened.io.inner().waker()?),
         };
         let mut manifest = TransferReceiverConfig::new(name, random_u64()?);
@@ -161,6 +171,7 @@ impl FileReceiver {
             is_serving: false,
             patience: GIVE_UP_AFTER,
             spool: None,
+            delete: Delete::Nothing,
         }
     }
 

@@ -5,7 +5,7 @@
 //! taken.
 //!
 //! ```text
-//! header, 40 bytes:  "TWLM" | version 1 | slab shift | reserved u16 | entries u32 | reserved u32
+//! header, 40 bytes:  "TWLM" | version 1 | slab shift | flags u16 | entries u32 | reserved u32
 //!                    | content bytes u64 | sender identity [16]
 //! entry, 27 bytes + names:  kind u8 | mode u16 | path length u16 | target length u16
 //!                    | mtime seconds i64 | mtime nanoseconds u32 | size u64 | path | target
@@ -105,6 +105,9 @@ impl<'a> ManifestRef<'a> {
 pub struct ManifestHeader {
     /// A slab, the unit of hashing, has two to this power bytes; 20 to 30.
     pub slab_shift: u8,
+    /// Whether what a receiver has besides is surplus: [`ManifestHeader::INCOMPLETE`] and others.
+    /// Bits that are not known are ignored.
+    pub flags: u16,
     /// How many entries follow.
     pub entry_count: u32,
     /// Bytes of all regular files together.
@@ -117,6 +120,13 @@ pub struct ManifestHeader {
 pub const MANIFEST_HEADER_LEN: usize = 40;
 
 impl ManifestHeader {
+    /// A flag: the sender could not read all that was to be in the manifest.
+    pub const INCOMPLETE: u16 = 1;
+    /// A flag: the sender's rules have left something out.
+    pub const SELECTED: u16 = 2;
+    /// A flag: it is all that is in one directory, whose own name is not in it.
+    pub const CONTENTS: u16 = 4;
+
     fn read(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
         if reader.array("manifest magic")? != MAGIC {
             return Err(forbidden("manifest magic", 0, 0));
@@ -129,11 +139,12 @@ impl ManifestHeader {
         if !(20..=30).contains(&slab_shift) {
             return Err(forbidden("slab shift", 5, u64::from(slab_shift)));
         }
-        reader.u16("reserved field")?;
+        let flags = reader.u16("manifest flags")?;
         let entry_count = reader.u32("entry count")?;
         reader.u32("reserved field")?;
         Ok(Self {
             slab_shift,
+            flags,
             entry_count,
             content_bytes: reader.u64("content bytes")?,
             identity: reader.array("sender identity")?,
@@ -142,7 +153,8 @@ impl ManifestHeader {
 
     fn emit(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&[MANIFEST_VERSION, self.slab_shift, 0, 0]);
+        out.extend_from_slice(&[MANIFEST_VERSION, self.slab_shift]);
+        out.extend_from_slice(&self.flags.to_be_bytes());
         out.extend_from_slice(&self.entry_count.to_be_bytes());
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&self.content_bytes.to_be_bytes());
@@ -275,6 +287,7 @@ mod tests {
     fn sample() -> Vec<u8> {
         let header = ManifestHeader {
             slab_shift: 20,
+            flags: 0x8004,
             entry_count: 0,
             content_bytes: 5,
             identity: [7; 16],
@@ -312,6 +325,7 @@ mod tests {
         let bytes = sample();
         let manifest = ManifestRef::parse(&bytes).unwrap();
         assert_eq!(manifest.header().entry_count, 3);
+        assert_eq!(manifest.header().flags, 0x8000 | ManifestHeader::CONTENTS);
         let entries: Vec<_> = manifest.entries().collect();
         assert_eq!(entries[1].path, b"d/f");
         assert_eq!(

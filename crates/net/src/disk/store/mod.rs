@@ -58,6 +58,9 @@ use queue::{EXTENT_BYTES, Extent, Idle, Queue, Request};
 
 mod staging;
 
+mod surplus;
+pub use surplus::Delete;
+
 mod worker;
 use worker::Worker;
 
@@ -100,6 +103,8 @@ pub enum Existing {
 pub struct StoreOptions {
     /// What becomes of files that are there already. Default: the transfer is refused.
     pub existing: Existing,
+    /// What becomes of what the transfer does not bring. Default: it stays.
+    pub delete: Delete,
     /// Called from the store's thread when [`Store::poll_event`] has something to say: it should
     /// end the wait of the thread that polls, as [`crate::Waker::wake`] does, and nothing else.
     /// Without it the store must be polled. Default none.
@@ -168,6 +173,7 @@ impl FileStore {
                 existing: self.options.existing,
             },
             shown: self.shown.clone(),
+            delete: self.options.delete,
             keep: self.options.keep_staged,
             staging: None,
             is_committed: false,
@@ -295,7 +301,7 @@ impl Store for FileStore {
             Some(StoreEvent::Prepared { .. }) => self.is_open = true,
             Some(StoreEvent::Sealed { .. }) => self.seals_open -= 1,
             Some(StoreEvent::Failed { .. }) => self.is_open = false,
-            Some(StoreEvent::Committed) | None => {}
+            Some(StoreEvent::Surplus(_) | StoreEvent::Committed) | None => {}
         }
         event
     }
@@ -314,6 +320,7 @@ impl Default for StoreOptions {
     fn default() -> Self {
         Self {
             existing: Existing::default(),
+            delete: Delete::default(),
             notify: None,
             keep_staged: true,
             queue_bytes_max: 6 << 20,
@@ -335,6 +342,7 @@ impl fmt::Debug for StoreOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreOptions")
             .field("existing", &self.existing)
+            .field("delete", &self.delete)
             .field("keep_staged", &self.keep_staged)
             .field("queue_bytes_max", &self.queue_bytes_max)
             .field("fault", &self.fault)

@@ -5,10 +5,11 @@ use std::{path::PathBuf, sync::Arc};
 use delivery::{Manifest, StoreEvent};
 
 use super::{
-    Fault, commit, leftover,
+    Delete, Fault, commit, leftover,
     prepare::Preparation,
     queue::{Queue, Request},
     staging::Staging,
+    surplus,
 };
 
 /// What the thread owns.
@@ -17,6 +18,7 @@ pub(super) struct Worker {
     pub(super) preparation: Preparation,
     /// The directory as the user knows it.
     pub(super) shown: PathBuf,
+    pub(super) delete: Delete,
     pub(super) keep: bool,
     pub(super) staging: Option<Staging>,
     pub(super) is_committed: bool,
@@ -73,6 +75,9 @@ impl Worker {
                 commit::commit(staging, self.preparation.existing, &withdrawn)?;
                 let manifest = Arc::clone(&staging.manifest);
                 self.is_committed = true;
+                let found = surplus::sweep(&staging.directory, &manifest, self.delete);
+                let found = found.into_iter().map(StoreEvent::Surplus);
+                self.events.extend(found);
                 self.events.push(StoreEvent::Committed);
                 self.tidy(&manifest, true);
             }

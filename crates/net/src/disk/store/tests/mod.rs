@@ -19,6 +19,8 @@ mod fault;
 
 mod resume;
 
+mod surplus;
+
 mod withdrawn;
 
 /// A directory of its own for each test, removed at the end.

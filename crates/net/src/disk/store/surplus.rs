@@ -1,0 +1,191 @@
+//! What a receiver has and its sender has not: deleted, where the receiver's owner has said so,
+//! once everything that the sender has is verified, synced and in place.
+//!
+//! Looked at are the directories of the manifest, and the receiver's own directory only when the
+//! manifest is all that is in one. Each is opened beneath the receiver's directory; neither a link
+//! nor a mount point is followed on the way there, nor in what is deleted: a link goes itself.
+//!
+//! Invariants: nothing that is in the manifest goes, also when it was withdrawn; nothing goes at
+//! all when the sender could not read everything, or has left out by rules what the receiver may
+//! have.
+
+use std::{collections::BTreeSet, ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path};
+
+use delivery::{Manifest, Surplus};
+use sys::file::{Directory, Kind};
+use wire::object::{EntryKind, EntryRef, ManifestHeader};
+
+use super::{
+    STAGING, path_of,
+    staging::{mode_of, time_of},
+};
+
+/// What becomes of what is in a directory of a transfer, and is not in the transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delete {
+    /// It stays.
+    #[default]
+    Nothing,
+    /// It is deleted when all of the transfer is in place; nothing is, when the sender's rules have
+    /// left something out or it could not read everything.
+    Surplus,
+    /// As [`Delete::Surplus`], also when the sender's rules have left something out: that is
+    /// deleted with the rest.
+    Excluded,
+    /// What [`Delete::Surplus`] would delete is only named.
+    List,
+}
+
+/// Deletes or lists what is not in a manifest that is in place in `directory`.
+pub(super) fn sweep(directory: &Directory, manifest: &Manifest, delete: Delete) -> Vec<Surplus> {
+    if delete == Delete::Nothing {
+        return Vec::new();
+    }
+    let kept = |why: &str| {
+        let (path, why) = (Vec::new(), why.to_owned());
+        vec![Surplus::Kept { path, why }]
+    };
+    if manifest.has_flag(ManifestHeader::INCOMPLETE) {
+        return kept("nothing is deleted: the sender could not read all of its files");
+    }
+    if manifest.has_flag(ManifestHeader::SELECTED) && delete != Delete::Excluded {
+        return kept("nothing is deleted: the sender has left files out by its rules");
+    }
+    let mut sweep = Sweep {
+        known: manifest.entries().map(|entry| entry.path).collect(),
+        is_listing: delete == Delete::List,
+        found: Vec::new(),
+    };
+    if manifest.has_flag(ManifestHeader::CONTENTS) {
+        sweep.clear(directory, b"");
+    }
+    for entry in manifest.entries() {
+        if entry.kind == EntryKind::Directory {
+            sweep.visit(directory, &entry);
+        }
+    }
+    sweep.found
+}
+
+struct Sweep<'a> {
+    known: BTreeSet<&'a [u8]>,
+    is_listing: bool,
+    found: Vec<Surplus>,
+}
+
+impl Sweep<'_> {
+    /// A directory of the manifest, which keeps its attributes.
+    fn visit(&mut self, directory: &Directory, entry: &EntryRef<'_>) {
+        let path = path_of(entry);
+        let opened = match directory.directory_unmounted(path) {
+            Ok(opened) => opened,
+            Err(error) => return self.kept(entry.path.to_vec(), &error),
+        };
+        if !self.has_surplus(&opened, entry.path) {
+            return;
+        }
+        // Its mode may forbid to delete something in it.
+        let mode = mode_of(entry);
+        let has_right = self.is_listing || mode & WRITABLE == WRITABLE;
+        let opens = |mode: u32| {
+            if has_right {
+                Ok(())
+            } else {
+                opened.set_mode(mode)
+            }
+        };
+        let opening = opens(mode | WRITABLE);
+        self.clear(&opened, entry.path);
+        let closing = opens(mode);
+        let dated = match self.is_listing {
+            true => Ok(()),
+            false => directory.set_modified(path, time_of(entry)),
+        };
+        if let Err(error) = opening.and(closing).and(dated) {
+            self.kept(entry.path.to_vec(), &error);
+        }
+    }
+
+    /// Deletes or lists what is in an open directory and not known.
+    fn clear(&mut self, opened: &Directory, path: &[u8]) {
+        let names = match opened.names() {
+            Ok(names) => names,
+            Err(error) => return self.kept(path.to_vec(), &error),
+        };
+        let mut has_deleted = false;
+        for name in names {
+            let full = full(path, &name);
+            if self.is_known(&full) {
+                continue;
+            }
+            if self.is_listing {
+                self.found.push(Surplus::Listed { path: full });
+                continue;
+            }
+            has_deleted = true;
+            match remove(opened, Path::new(&name), 0) {
+                Ok(()) => self.found.push(Surplus::Deleted { path: full }),
+                Err(error) => self.kept(full, &error),
+            }
+        }
+        if has_deleted && let Err(error) = opened.sync() {
+            self.kept(path.to_vec(), &error);
+        }
+    }
+
+    fn has_surplus(&self, opened: &Directory, path: &[u8]) -> bool {
+        let names = opened.names().unwrap_or_default();
+        let mut names = names.iter().map(|name| full(path, name));
+        names.any(|full| !self.is_known(&full))
+    }
+
+    fn is_known(&self, path: &[u8]) -> bool {
+        path == STAGING.as_bytes() || self.known.contains(path)
+    }
+
+    fn kept(&mut self, path: Vec<u8>, error: &io::Error) {
+        let why = match error.kind() {
+            io::ErrorKind::CrossesDevices => "another filesystem is mounted there".to_owned(),
+            _ => error.to_string(),
+        };
+        self.found.push(Surplus::Kept { path, why });
+    }
+}
+
+fn full(path: &[u8], name: &OsStr) -> Vec<u8> {
+    match path {
+        b"" => name.as_bytes().to_vec(),
+        _ => [path, b"/", name.as_bytes()].concat(),
+    }
+}
+
+/// Removes what is called `name`, with all that is in it. Somebody may put a link in its place
+/// meanwhile: that is not followed.
+fn remove(parent: &Directory, name: &Path, depth: usize) -> io::Result<()> {
+    let removed = match parent.status(name) {
+        Ok(status) if status.kind == Kind::Directory => remove_directory(parent, name, depth),
+        Ok(_) => parent.remove_file(name),
+        Err(error) => Err(error),
+    };
+    match removed {
+        // Somebody else was faster.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+fn remove_directory(parent: &Directory, name: &Path, depth: usize) -> io::Result<()> {
+    if depth == DEPTH_MAX {
+        return Err(io::Error::other("directories are nested too deeply in it"));
+    }
+    let opened = parent.directory_unmounted(name)?;
+    for below in opened.names()? {
+        remove(&opened, Path::new(&below), depth + 1)?;
+    }
+    parent.remove_directory(name)
+}
+
+/// A manifest's paths are not deeper either.
+const DEPTH_MAX: usize = 255;
+/// What an owner needs to delete something in a directory.
+const WRITABLE: u32 = 0o300;
