@@ -1,6 +1,6 @@
 # Short names for what the repository can do. `make demo` and `make test` set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: demo test interrupted presence sim bench bench-page readme-maps soak lint fuzz
+.PHONY: demo test interrupted presence sim bench bench-page readme-maps screenshots soak lint fuzz
 .PHONY: build install uninstall help
 
 # A toolchain that scripts/setup.sh has just installed is not on the caller's path yet.
@@ -39,6 +39,11 @@ bench-page: ## all benches into docs/bench, and the book's page from them; on a 
 readme-maps: ## the pictures of the README anew, from real runs; needs a quiet machine
 	@scripts/setup.sh rust
 	@cargo run --quiet --locked --package xtask -- bench rtt-maps
+
+screenshots: ## the book's pictures of terminals anew, from what the commands show
+	@scripts/setup.sh rust tests
+	TOWLINE_SCREENSHOTS=$(CURDIR)/docs/src/img/terminal cargo test --locked \
+	  --package towline-cli --test terminal
 
 soak: ## a minute at full rate, 1 % lost: nothing missing, memory and rate as they were
 	@scripts/setup.sh rust

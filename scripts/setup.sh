@@ -106,7 +106,7 @@ setup_tests() {
     gcc:gcc :libc6-dev pkg-config:pkg-config :libpgm-dev \
     b3sum:b3sum diff:diffutils \
     ip:iproute2 ss:iproute2 tc:iproute2 nft:nftables ethtool:ethtool \
-    setpriv:util-linux mount:mount \
+    setpriv:util-linux mount:mount script:bsdutils zsh:zsh fish:fish curl:curl \
     'chromium|chromium-browser|google-chrome:chromium'
 }
 
