@@ -30,6 +30,9 @@ base::parameters! {
     RECEIVERS_MAX: u32 = 4096, "receivers", Source,
         "judgement: with REPORT_SHARE each of 4,096 reports about once a second",
         "most receivers that report to one sender";
+    STRANGERS_MAX: u32 = 64, "hosts", Source,
+        "judgement: one is enough to linger for",
+        "hosts remembered that ask for repairs and of which no receiver joins";
     SILENCE_MAX: Duration = s(5), "time", Source,
         "five times KEEP_ALIVE, twice REPORT_INTERVAL_MAX",
         "a receiver not heard for so long does not keep a successor of its name out";

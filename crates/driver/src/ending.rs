@@ -11,10 +11,10 @@
 //! and then receivers are told that the rest does not come.
 //!
 //! While a receiver that reports lacks something, or one that is expected is still to come, the
-//! source goes on to answer NAKs until the deadline, however short its linger is. Where receivers
-//! could report and nobody was ever heard, neither by reports nor by NAKs, it does not linger for
-//! long. One NAK in the whole session is enough for the full linger: libpgm asks for what it still
-//! lacks every two seconds only.
+//! source goes on to answer NAKs until the deadline, however short its linger is. It does not linger
+//! for long where receivers could report and all who were heard did, or nobody was heard. One NAK of
+//! a host without a receiver that reports is enough for the full linger: libpgm, which does not
+//! report, asks for what it still lacks every two seconds only.
 
 use base::{Instant, earliest};
 use delivery::Audience;
@@ -57,7 +57,7 @@ pub(crate) enum Ending {
     Announcing {
         deadline: Instant,
         /// Until then once somebody who does not report has asked for a repair.
-        heard_until: Option<Instant>,
+        heard_until: Instant,
     },
     /// Receivers are told that the rest does not come.
     BreakingOff {
@@ -119,17 +119,17 @@ impl Ending {
             } else if is_confirmed {
                 audience.close(now);
                 // With everything in the hands of those who report, nobody is left to ask for it.
-                let (left, heard_until) = if has_reporters {
-                    (CONFIRMED_LINGER, None)
+                let left = if has_reporters {
+                    CONFIRMED_LINGER
                 } else if source.takes_reports() {
-                    (linger.min(UNHEARD_LINGER), Some(now + linger))
+                    linger.min(UNHEARD_LINGER)
                 } else {
-                    (linger, None)
+                    linger
                 };
                 source.shorten_linger(now, left);
                 *self = Self::Announcing {
                     deadline,
-                    heard_until,
+                    heard_until: now + linger,
                 };
             } else if source.is_over()
                 || (is_late && source.is_drained() && audience.has_given(end))
@@ -144,13 +144,10 @@ impl Ending {
                 source.shorten_linger(now, linger);
             }
         }
-        if let Self::Announcing {
-            heard_until: Some(until),
-            ..
-        } = *self
-            && source.counters().naks > 0
+        if let Self::Announcing { heard_until, .. } = *self
+            && audience.has_strangers()
         {
-            source.extend_linger(until);
+            source.extend_linger(heard_until);
         }
         match *self {
             Self::Announcing { .. } if source.is_over() => *self = Self::Over(Ended::Confirmed),

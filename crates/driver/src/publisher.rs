@@ -156,7 +156,11 @@ impl Publisher {
 
 impl Handle<()> for Publisher {
     fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8], (): &mut ()) {
+        let naks = self.source.counters().naks;
         let verdict = self.source.handle(now, arrival, tpdu);
+        if self.source.counters().naks > naks {
+            self.audience.asked_by(arrival.source.ip());
+        }
         debug_assert!(!matches!(verdict, Verdict::Payload { .. } | Verdict::Held));
     }
 
@@ -408,30 +412,33 @@ mod tests {
         assert!(publisher.is_confirmed());
     }
 
-    /// How long the end takes of a session that takes reports and gets none, where the receivers
-    /// that are there ask for `sqns` before it.
-    fn end_without_reports(sqns: &[u32]) -> Duration {
+    /// How long the end takes of a session that takes reports, where 10.0.0.2 reports or nobody,
+    /// and a repair was asked for from `asker`, 10.0.0.N.
+    fn end_of(reports: bool, asker: Option<u8>) -> Duration {
         let start = Instant::from_nanos(1_000_000_000);
         let mark = Some(Mark {
             control_port: 9,
             ..Mark::new(Profile::Messages, SESSION)
         });
         let mut publisher = publisher_with(mark, start);
-        publisher.offer(b"message").unwrap();
+        let sqn = publisher.offer(b"message").unwrap();
         send_all(&mut publisher, start);
-        for &sqn in sqns {
+        if let Some(asker) = asker {
             let body = Body::Nak(Nak {
-                sqn: Sqn(sqn),
+                sqn: Sqn::of(sqn),
                 source_nla: [10, 0, 0, 1].into(),
                 group_nla: [239, 1, 1, 1].into(),
             });
             let mut tpdu = Vec::new();
-            let to = Addressing::upstream(TSI, 7);
-            emit(&mut tpdu, &to, &body, &[], &[]);
-            let arrival = Arrival::from(([10, 0, 0, 2], 4000).into(), Socket::Upstream);
+            emit(&mut tpdu, &Addressing::upstream(TSI, 7), &body, &[], &[]);
+            let from = ([10, 0, 0, asker], 4000).into();
+            let arrival = Arrival::from(from, Socket::Upstream);
             publisher.handle(start, &arrival, &tpdu, &mut ());
+            assert_eq!(publisher.source().counters().naks, 1);
         }
-        assert_eq!(publisher.source().counters().naks, sqns.len() as u64);
+        if reports {
+            join(&mut publisher, start, LINK, Some(sqn + 1));
+        }
         publisher.close(start, start + Duration::from_secs(60));
         let mut now = start;
         while publisher.ended().is_none() {
@@ -448,8 +455,12 @@ mod tests {
     #[test]
     fn one_who_asked_for_repairs_and_does_not_report_gets_the_whole_linger() {
         let linger = Config::default().linger();
-        assert!(end_without_reports(&[]) < linger / 2);
-        assert!(end_without_reports(&[100]) >= linger);
+        assert!(end_of(false, None) < linger / 2);
+        assert!(end_of(false, Some(9)) >= linger);
+        // Beside one that reports too; and one that asked before it joined is no stranger.
+        assert!(end_of(true, None) < linger / 2);
+        assert!(end_of(true, Some(2)) < linger / 2);
+        assert!(end_of(true, Some(9)) >= linger);
     }
 
     #[test]

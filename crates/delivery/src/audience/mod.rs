@@ -15,7 +15,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     ops::Bound,
     time::Duration,
 };
@@ -26,7 +26,7 @@ use wire::{
     object::{ErrorCode, Hello, Message, Pos, Refusal, VERSION, Welcome},
 };
 
-use crate::parameters::{HISTORY_MAX, SILENCE_MAX, STALLED_AFTER};
+use crate::parameters::{HISTORY_MAX, SILENCE_MAX, STALLED_AFTER, STRANGERS_MAX};
 use crate::{
     LinkCommand, RateControl, RateLimit, SourceState, Steering,
     control::{Hosts, Listener},
@@ -54,6 +54,8 @@ pub struct Audience {
     seats: BTreeMap<String, Seat>,
     /// How many of them have reported.
     reported: u32,
+    /// Hosts that asked for repairs and of which no receiver has joined: plain PGM receivers.
+    strangers: BTreeSet<IpAddr>,
     check_at: Option<Instant>,
     /// The longest of the shortest recent round trips to the receivers, a second at most. Rises
     /// with a receiver's first report, later only when eight to sixteen in a row told longer
@@ -122,6 +124,7 @@ impl Audience {
             history: VecDeque::new(),
             seats: BTreeMap::new(),
             reported: 0,
+            strangers: BTreeSet::new(),
             check_at: None,
             round_trip: None,
             events: Events::default(),
@@ -137,6 +140,24 @@ impl Audience {
         self.contract.tell_time(now);
         self.link_event(now, link, event, data);
         self.check_at = earliest(self.check_at, self.listener.next_deadline());
+    }
+
+    /// Notes that a NAK came from `host`.
+    pub fn asked_by(&mut self, host: IpAddr) {
+        let host = host.to_canonical();
+        let mut hosts = self.tracked.values().map(|tracked| tracked.peer.ip());
+        if self.strangers.len() < STRANGERS_MAX as usize
+            && !hosts.any(|peer| peer.to_canonical() == host)
+        {
+            self.strangers.insert(host);
+        }
+    }
+
+    /// True when a host asked for repairs of which no receiver ever joined: nobody will say when it
+    /// has everything. A plain receiver on the host of one that joined is not seen.
+    #[must_use]
+    pub fn has_strangers(&self) -> bool {
+        !self.strangers.is_empty()
     }
 
     /// Takes where the source stands, and gives what its receivers want of it. To be called once a
@@ -580,6 +601,7 @@ impl Hosts for Audience {
         if !self.listener.links.queue(link, &welcome) {
             return self.listener.close(link);
         }
+        self.strangers.remove(&peer.ip().to_canonical());
         self.seats.insert(hello.name.to_owned(), seat);
         // It knows better: its old connection is dead. Where it stands is not forgotten.
         let old = self.earlier(hello.name).map(|(old, _)| old);
