@@ -11,10 +11,10 @@
 //! and then receivers are told that the rest does not come.
 //!
 //! While a receiver that reports lacks something, or one that is expected is still to come, the
-//! source goes on to answer NAKs until the deadline, however short its linger is. It does not linger
-//! for long where receivers could report and all who were heard did, or nobody was heard. One NAK of
-//! a host without a receiver that reports is enough for the full linger: libpgm, which does not
-//! report, asks for what it still lacks every two seconds only.
+//! source goes on to answer NAKs until the deadline, however short its linger is. It does not
+//! linger for long where receivers could report and all who were heard did, or nobody was heard.
+//! One NAK of a host without a receiver that reports is enough for the full linger: libpgm, which
+//! does not report, asks for what it still lacks every two seconds only.
 
 use base::{Instant, earliest};
 use delivery::Audience;

@@ -31,7 +31,7 @@ use crate::{
     LinkCommand, RateControl, RateLimit, SourceState, Steering,
     control::{Hosts, Listener},
     events::Events,
-    feedback::{RoundTrip, interval_us, rate_report},
+    feedback::{interval_us, rate_report},
 };
 
 mod config;
@@ -39,6 +39,9 @@ pub use config::{AudienceConfig, Policy};
 
 mod event;
 pub use event::{AudienceCounters, AudienceEvent, LeaveReason, ReceiverStatus};
+
+mod tracked;
+use tracked::{Seat, Standing, Tracked};
 
 /// The receivers of a message session that report their positions.
 #[derive(Debug)]
@@ -67,44 +70,6 @@ pub struct Audience {
     counters: AudienceCounters,
     is_closed: bool,
     contract: Contract,
-}
-
-/// The place of a receiver that joined at some time.
-#[derive(Clone, Copy, Debug)]
-struct Seat {
-    slot: u32,
-    /// The next position it had not been given when it left.
-    contiguous: u64,
-    has_reported: bool,
-    standing: Standing,
-}
-
-/// Whether a receiver is there, and if not, whether it may come back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Here,
-    /// It said good-bye, or was dropped and told.
-    Left,
-    /// Its connection ended without a good-bye.
-    Lost,
-}
-
-/// A receiver that was taken in.
-#[derive(Debug)]
-struct Tracked {
-    slot: u32,
-    name: String,
-    instance: u64,
-    peer: SocketAddr,
-    /// The next position its application has not been given, in the sender's numbering; 0 until
-    /// its first report, so that nothing is forgotten in between.
-    contiguous: u64,
-    pos: Pos,
-    has_reported: bool,
-    heard_at: Instant,
-    progress_at: Instant,
-    is_stalled: bool,
-    round_trip: RoundTrip,
 }
 
 impl Audience {
@@ -678,24 +643,6 @@ impl Hosts for Audience {
 
     fn lost(&mut self, _now: Instant, link: LinkId) {
         self.remove(link, LeaveReason::Closed);
-    }
-}
-
-impl Tracked {
-    fn new(now: Instant, slot: u32, hello: &Hello<'_>, peer: SocketAddr) -> Self {
-        Self {
-            slot,
-            name: hello.name.to_owned(),
-            instance: hello.instance,
-            peer,
-            contiguous: 0,
-            pos: Pos::default(),
-            has_reported: false,
-            heard_at: now,
-            progress_at: now,
-            is_stalled: false,
-            round_trip: RoundTrip::default(),
-        }
     }
 }
 

@@ -1,0 +1,64 @@
+//! What an audience knows of one receiver, while it is there and afterwards.
+
+use std::net::SocketAddr;
+
+use base::Instant;
+use wire::object::{Hello, Pos};
+
+use crate::feedback::RoundTrip;
+
+/// The place of a receiver that joined at some time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seat {
+    pub(super) slot: u32,
+    /// The next position it had not been given when it left.
+    pub(super) contiguous: u64,
+    pub(super) has_reported: bool,
+    pub(super) standing: Standing,
+}
+
+/// Whether a receiver is there, and if not, whether it may come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Here,
+    /// It said good-bye, or was dropped and told.
+    Left,
+    /// Its connection ended without a good-bye.
+    Lost,
+}
+
+/// A receiver that was taken in.
+#[derive(Debug)]
+pub(super) struct Tracked {
+    pub(super) slot: u32,
+    pub(super) name: String,
+    pub(super) instance: u64,
+    pub(super) peer: SocketAddr,
+    /// The next position its application has not been given, in the sender's numbering; 0 until
+    /// its first report, so that nothing is forgotten in between.
+    pub(super) contiguous: u64,
+    pub(super) pos: Pos,
+    pub(super) has_reported: bool,
+    pub(super) heard_at: Instant,
+    pub(super) progress_at: Instant,
+    pub(super) is_stalled: bool,
+    pub(super) round_trip: RoundTrip,
+}
+
+impl Tracked {
+    pub(super) fn new(now: Instant, slot: u32, hello: &Hello<'_>, peer: SocketAddr) -> Self {
+        Self {
+            slot,
+            name: hello.name.to_owned(),
+            instance: hello.instance,
+            peer,
+            contiguous: 0,
+            pos: Pos::default(),
+            has_reported: false,
+            heard_at: now,
+            progress_at: now,
+            is_stalled: false,
+            round_trip: RoundTrip::default(),
+        }
+    }
+}
