@@ -1,5 +1,7 @@
 //! Counters: one declaration builds the struct, its snapshot, look-up by name and every output.
 
+use std::fmt;
+
 /// What one count stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -32,6 +34,12 @@ impl Unit {
             Self::Sqns => "sqns",
             Self::Skbs => "skbs",
         }
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

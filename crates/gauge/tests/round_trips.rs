@@ -16,7 +16,8 @@ use std::{
 
 use measure::Probe;
 use towline_gauge::rtt::{
-    Client, Cut, Engine, Latencies, Recorder, ReflectSpec, Reflector, Transport, Wait,
+    Client, Cut, Engine, Latencies, MESSAGE_BYTES_MAX, PROBE_BYTES_MIN, Recorder, ReflectSpec,
+    Reflector, Schedule, Transport, Wait,
     raw::{self, Manifest, Setup},
     reflect_over,
 };
@@ -95,6 +96,30 @@ fn beside_reflector<T>(engine: Engine, wait: Wait, body: impl FnOnce(SocketAddr)
         stop.store(true, Ordering::Relaxed);
         given
     })
+}
+
+#[test]
+fn a_size_or_a_rate_that_cannot_be_is_refused() {
+    beside_reflector(Engine::Recv, Wait::Block, |peer| {
+        let mut client = Client::connect(peer, 7, TIMEOUT).unwrap();
+        let mut run = |setup: &Setup| {
+            let engine = (Engine::Recv, Wait::Block);
+            client.run(setup, engine, Duration::from_millis(10), None, &never)
+        };
+        for size in [0, PROBE_BYTES_MIN - 1, MESSAGE_BYTES_MAX + 1, usize::MAX] {
+            let setup = Setup {
+                size,
+                ..setup(Some(100), None)
+            };
+            let error = run(&setup).unwrap_err().to_string();
+            assert!(error.contains(&format!("{size} bytes")), "{error}");
+        }
+        for rate in [0, Schedule::RATE_MAX + 1] {
+            let error = run(&setup(Some(rate), None)).unwrap_err().to_string();
+            assert!(error.contains(&format!("{rate} messages/s")), "{error}");
+        }
+        assert_eq!(run(&setup(Some(100), None)).unwrap().cut, None);
+    });
 }
 
 /// Whether the kernel lets this process have `io_uring`; said when it does not.

@@ -14,12 +14,10 @@ use towline_net::{Role, SocketOptions, UdpIo, UdpSetup};
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let argument = |index: usize| arguments.get(index).map_or("", String::as_str);
-    let options = SocketOptions {
-        gso: argument(5) != "nogso",
-        gro: argument(5) != "nogro",
-        multicast_loop: argument(2) == "127.0.0.1" || argument(8) == "loop",
-        ..SocketOptions::default()
-    };
+    let options = SocketOptions::default()
+        .gso(argument(5) != "nogso")
+        .gro(argument(5) != "nogro")
+        .multicast_loop(argument(2) == "127.0.0.1" || argument(8) == "loop");
     let role = match argument(0) {
         "send" => Role::Source,
         _ => Role::Receiver,

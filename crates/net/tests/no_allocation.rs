@@ -91,12 +91,7 @@ fn sending_receiving_and_waiting_allocate_nothing() {
         let faults: Faults = faults.parse().unwrap();
         let open = |role| {
             let to = SocketAddr::from(([239, 192, 78, 1], port));
-            let options = SocketOptions {
-                gso,
-                gro,
-                faults,
-                ..SocketOptions::default()
-            };
+            let options = SocketOptions::default().gso(gso).gro(gro).faults(faults);
             UdpIo::open(UdpSetup::new(role, to, 1, local).options(options)).unwrap()
         };
         let mut receiver = Intercept::new(open(Role::Receiver), faults);

@@ -184,10 +184,7 @@ fn datagrams_longer_than_the_mtu_leave_in_fragments() {
         let lab = Lab::new(&LabSpec::new(2).mtu(1400)).unwrap();
         let at = |index: usize, role, gso| {
             let host = lab.host(index);
-            let options = SocketOptions {
-                gso,
-                ..SocketOptions::default()
-            };
+            let options = SocketOptions::default().gso(gso);
             open(host, role, "239.192.0.1:7500", host.ipv4().into(), options)
         };
         for gso in [true, false] {
@@ -226,10 +223,7 @@ fn without_loop_receivers_on_the_senders_host_get_nothing() {
         for multicast_loop in [true, false] {
             let at = |index: usize, role| {
                 let host = lab.host(index);
-                let options = SocketOptions {
-                    multicast_loop,
-                    ..SocketOptions::default()
-                };
+                let options = SocketOptions::default().multicast_loop(multicast_loop);
                 open(host, role, "239.192.0.1:7500", host.ipv4().into(), options)
             };
             let mut source = at(0, Role::Source);
@@ -255,10 +249,7 @@ fn hops_of_a_run_override_those_of_the_session() {
         let lab = Lab::new(&LabSpec::new(2)).unwrap();
         let at = |index: usize, role| {
             let host = lab.host(index);
-            let options = SocketOptions {
-                hops: 0,
-                ..SocketOptions::default()
-            };
+            let options = SocketOptions::default().hops(0);
             open(host, role, "239.192.0.1:7500", host.ipv4().into(), options)
         };
         let (mut source, mut receiver) = (at(0, Role::Source), at(1, Role::Receiver));

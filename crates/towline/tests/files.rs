@@ -37,10 +37,7 @@ impl Tree {
 
     fn sender(&self, session: &SessionBuilder) -> FileSender {
         let files = FileSet::builder().path(self.0.join("tree")).read().unwrap();
-        let expectation = Expectation {
-            receivers: 1,
-            ..Expectation::default()
-        };
+        let expectation = Expectation::default().receivers(1);
         FileSender::open(session, files, &expectation).unwrap()
     }
 }

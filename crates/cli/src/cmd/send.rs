@@ -27,14 +27,13 @@ pub(super) fn run(plan: &SendPlan, output: &Output) -> Result<Verdict, Failure> 
     if output.is_dry_run() {
         return list(plan, &mut files, output);
     }
-    let expectation = Expectation {
-        receivers: plan.receivers,
-        names: plan.names.clone(),
-        join_timeout: plan.join_timeout,
-        settle: plan.settle,
-        progress_timeout: plan.timeout,
-        slow: plan.slow.into(),
-    };
+    let expectation = Expectation::default()
+        .receivers(plan.receivers)
+        .names(plan.names.clone())
+        .join_timeout(plan.join_timeout)
+        .settle(plan.settle)
+        .progress_timeout(plan.timeout)
+        .slow(plan.slow.into());
     let mut sender = FileSender::open(&plan.session().session(), files, &expectation)?;
     for warning in sender.take_warnings() {
         output.warn(&warning);

@@ -85,13 +85,11 @@ impl SessionPlan {
 
     /// The session as the library takes it.
     pub(crate) fn session(&self) -> SessionBuilder {
-        let sockets = SocketOptions {
-            hops: self.hops,
-            dscp: self.dscp,
-            multicast_loop: self.is_looped,
-            wait: self.wait,
-            ..SocketOptions::default()
-        };
+        let sockets = SocketOptions::default()
+            .hops(self.hops)
+            .dscp(self.dscp)
+            .multicast_loop(self.is_looped)
+            .wait(self.wait);
         let session = SessionBuilder::new(self.group.clone())
             .interface(self.interface.clone())
             .sockets(sockets)

@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, os::fd::AsFd as _, sync::Arc, time::Duration};
 
 use base::Instant;
 use measure::{
-    PROBE_BYTES_MIN, Probe, ProbeKind, Repairs,
+    PROBE_BYTES_MIN, Probe, ProbeKind, Repairs, Schedule,
     raw::{End, Setup},
 };
 use net::{SystemError, interface::Selector};
@@ -166,7 +166,9 @@ impl Client {
     /// warms up.
     ///
     /// # Errors
-    /// When the system refuses to send or receive at all. What went before is recorded.
+    /// [`Error::Measurement`] for a size outside `PROBE_BYTES_MIN..=MESSAGE_BYTES_MAX` or a rate that
+    /// no [`Schedule`] has. When the system refuses to send or receive at all: what went before is
+    /// recorded.
     pub fn run(
         &mut self,
         setup: &Setup,
@@ -175,9 +177,9 @@ impl Client {
         mut recorder: Option<&mut Recorder>,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<RunOutcome, Error> {
-        let size = setup.size.clamp(PROBE_BYTES_MIN, MESSAGE_BYTES_MAX);
+        check(setup)?;
         self.token = self.token.wrapping_add(1);
-        self.message.resize(size, 0);
+        self.message.resize(setup.size, 0);
         Probe {
             kind: ProbeKind::Probe,
             token: self.token,
@@ -318,6 +320,19 @@ impl Client {
     pub(super) const fn token(&self) -> u64 {
         self.token
     }
+}
+
+/// Refuses what would be measured otherwise than it says.
+fn check(setup: &Setup) -> Result<(), Error> {
+    let size = setup.size;
+    if !(PROBE_BYTES_MIN..=MESSAGE_BYTES_MAX).contains(&size) {
+        return Err(Error::Measurement(format!(
+            "{size} bytes: a message has {PROBE_BYTES_MIN} to {MESSAGE_BYTES_MAX} bytes"
+        )));
+    }
+    let rate = setup.per_second.map(Schedule::new).transpose();
+    rate.map_err(|error| Error::Measurement(error.to_string()))?;
+    Ok(())
 }
 
 /// The address of this host that leads to `peer`, by the kernel's routes; nothing is sent.

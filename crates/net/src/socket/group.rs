@@ -155,6 +155,24 @@ impl Group {
     }
 }
 
+/// As [`Group::new`].
+impl TryFrom<SocketAddr> for Group {
+    type Error = SystemError;
+
+    fn try_from(address: SocketAddr) -> Result<Self, SystemError> {
+        Self::new(address)
+    }
+}
+
+/// As [`Group::new`].
+impl TryFrom<(IpAddr, u16)> for Group {
+    type Error = SystemError;
+
+    fn try_from(address: (IpAddr, u16)) -> Result<Self, SystemError> {
+        Self::new(address.into())
+    }
+}
+
 impl FromStr for Group {
     type Err = SystemError;
 

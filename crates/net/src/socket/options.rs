@@ -5,11 +5,12 @@ use std::{fmt, str::FromStr, time::Duration};
 use super::intercept::Faults;
 use crate::SystemError;
 
-/// Socket options of one session.
+/// Socket options of one session: `SocketOptions::default().hops(1).dscp(46)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SocketOptions {
-    /// Hop limit of multicast, and of the data of a unicast session. Default 16: beyond a LAN, but
-    /// not the world.
+    /// Hop limit of multicast, and of the data of a unicast session, 1-255. Default 16: beyond a
+    /// LAN, but not the world.
     pub hops: u8,
     /// Differentiated services code point, 0-63. Default 0.
     pub dscp: u8,
@@ -60,6 +61,60 @@ impl Default for SocketOptions {
     }
 }
 
+/// One setter for each field, of its name.
+macro_rules! setters {
+    ($($field:ident: $kind:ty),* $(,)?) => {
+        impl SocketOptions {
+            $(
+                #[doc = concat!("Sets [`SocketOptions::", stringify!($field), "`](#structfield.",
+                    stringify!($field), ").")]
+                #[must_use]
+                pub const fn $field(mut self, $field: $kind) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )*
+        }
+    };
+}
+setters! {
+    hops: u8,
+    dscp: u8,
+    multicast_loop: bool,
+    receive_buffer_bytes: usize,
+    send_buffer_bytes: usize,
+    gso_bytes_max: usize,
+    gso: bool,
+    gro: bool,
+    wait: WaitStrategy,
+    link_queue_bytes: usize,
+    links_max: usize,
+    link_silence: Duration,
+    faults: Faults,
+}
+
+impl SocketOptions {
+    /// Checks what sessions take: a hop limit of 0, which only tests of one host have a use for, and
+    /// a code point that no header has room for, are refused.
+    ///
+    /// # Errors
+    /// What is out of range, with the range.
+    pub fn check(&self) -> Result<(), SystemError> {
+        let refuse = |what: String, cause, advice| {
+            Err(SystemError::refused("use", what, cause).advise(advice))
+        };
+        if self.hops == 0 {
+            let cause = "nothing would leave this host";
+            return refuse("a hop limit of 0".to_owned(), cause, "give 1 to 255");
+        }
+        if self.dscp > DSCP_MAX {
+            let what = format!("DSCP {}", self.dscp);
+            return refuse(what, "it has six bits", "give 0 to 63");
+        }
+        Ok(())
+    }
+}
+
 /// How a loop waits for its next event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitStrategy {
@@ -103,12 +158,34 @@ impl fmt::Display for WaitStrategy {
     }
 }
 
+/// The largest differentiated services code point.
+const DSCP_MAX: u8 = 63;
 /// About 50 us of polling: as long as a sleep and a wake-up cost together.
 const POLLS: u32 = 200;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_header_can_carry_is_refused_with_its_range() {
+        let refused = |hops, dscp| {
+            let options = SocketOptions {
+                hops,
+                dscp,
+                ..SocketOptions::default()
+            };
+            options.check().map_err(|error| error.to_string())
+        };
+        assert_eq!(refused(1, 63), Ok(()));
+        let error = refused(16, 64).unwrap_err();
+        assert!(
+            error.contains("DSCP 64") && error.contains("0 to 63"),
+            "{error}"
+        );
+        let error = refused(0, 0).unwrap_err();
+        assert!(error.contains("1 to 255"), "{error}");
+    }
 
     #[test]
     fn wait_strategies_read_what_they_print() {

@@ -3,6 +3,7 @@
 use std::{
     cell::Cell,
     os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
     time::Duration,
 };
 
@@ -80,7 +81,7 @@ impl Readiness {
     pub(super) fn waker(&self) -> Result<Waker, SystemError> {
         let wake = self.wake.try_clone();
         self.has_waker.set(true);
-        wake.map(Waker)
+        wake.map(|wake| Waker(Arc::new(wake)))
             .map_err(|error| SystemError::system("make", "a wake-up", &error))
     }
 
@@ -164,9 +165,9 @@ impl Readiness {
     }
 }
 
-/// Ends the wait of a [`crate::UdpIo`] from another thread.
-#[derive(Debug)]
-pub struct Waker(WakeFd);
+/// Ends the wait of a [`crate::UdpIo`] from another thread. Clones end the same wait.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<WakeFd>);
 
 impl Waker {
     /// Ends the present wait, or the next one if none is under way.

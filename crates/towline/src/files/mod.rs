@@ -29,8 +29,10 @@ pub use set::{FileSet, FileSetBuilder, FileSetEntry, FileSums, Spool};
 mod stream;
 pub use stream::StreamStore;
 
-/// The receivers that a sender of files waits for, and how long.
+/// The receivers that a sender of files waits for, and how long:
+/// `Expectation::default().receivers(3)`.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Expectation {
     /// Receivers that must prove delivery, the first to join; 0 for all that join.
     pub receivers: u32,
@@ -45,6 +47,51 @@ pub struct Expectation {
     pub progress_timeout: Duration,
     /// What is done about one that holds all others back.
     pub slow: SlowPolicy,
+}
+
+impl Expectation {
+    /// The first so many receivers to join must prove delivery; 0 for all that join.
+    #[must_use]
+    pub const fn receivers(mut self, receivers: u32) -> Self {
+        self.receivers = receivers;
+        self
+    }
+
+    /// Only the receivers of these names are waited for, and their number counts.
+    #[must_use]
+    pub fn names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.names = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// How long to wait for them to join.
+    #[must_use]
+    pub const fn join_timeout(mut self, timeout: Duration) -> Self {
+        self.join_timeout = timeout;
+        self
+    }
+
+    /// For all that join: begins when nobody new has joined for this long; `None`: after
+    /// [`Expectation::join_timeout`].
+    #[must_use]
+    pub fn settle(mut self, time: impl Into<Option<Duration>>) -> Self {
+        self.settle = time.into();
+        self
+    }
+
+    /// A receiver without progress for so long is given up.
+    #[must_use]
+    pub const fn progress_timeout(mut self, timeout: Duration) -> Self {
+        self.progress_timeout = timeout;
+        self
+    }
+
+    /// What is done about one that holds all others back.
+    #[must_use]
+    pub const fn slow(mut self, policy: SlowPolicy) -> Self {
+        self.slow = policy;
+        self
+    }
 }
 
 impl Default for Expectation {
