@@ -78,8 +78,8 @@ base::parameters! {
         "report interval that a sender of messages asks for";
     DROP_AFTER: Duration = s(2), "time", Source set by "pub --timeout",
         "judgement: twice KEEP_ALIVE",
-        "how far behind, in time, a receiver may be before policy drop gives it up; by the other \
-         policies it is given up only when the flag is set";
+        "how long a receiver may be behind, or hold the others back, before policy drop gives it \
+         up; by the other policies it is given up only when the flag is set";
     STALLED_AFTER: Duration = s(1), "time", Source,
         "KEEP_ALIVE",
         "a receiver that is behind and has not moved for so long is told of as stalled";

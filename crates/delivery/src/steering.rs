@@ -10,6 +10,8 @@ pub struct SourceState {
     pub lead: u64,
     /// Something waits for the rate limit.
     pub is_rate_limited: bool,
+    /// Something waits for room that the slowest receiver has not given.
+    pub is_held: bool,
     /// Packets that a receiver may be behind before the source waits for it.
     pub window: u64,
 }
@@ -28,4 +30,20 @@ pub struct Steering {
     pub hold: Option<u64>,
     /// The longest round trip to any of them, once one is known.
     pub round_trip: Option<Duration>,
+}
+
+/// The receiver that the others wait for, of all with how far each is behind: half of the others
+/// are at least half as far ahead as the stream itself.
+///
+/// ```text
+///   slowest                          median          lead
+///   |................................|...............|      slow: the others wait for it
+///                             slowest  median        lead
+///                             |......|...............|      not: all wait for packets
+/// ```
+pub(crate) fn holds_back<T: Copy + Ord>(mut behind: Vec<(u64, T)>) -> Option<T> {
+    behind.sort_unstable();
+    let &(most, slowest) = behind.last()?;
+    let (median, _) = behind[(behind.len() - 1) / 2];
+    (behind.len() > 1 && most > median.saturating_mul(2)).then_some(slowest)
 }

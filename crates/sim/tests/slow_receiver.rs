@@ -62,3 +62,40 @@ fn who_loses_half_takes_the_share_of_repairs_and_no_more() {
     assert!(count >= 70, "{count} %");
     assert!(outcome.receivers[2].lost > 0, "its losses are its own");
 }
+
+/// The first receiver takes 400 us for a packet, a sixth of the rate, and is never 2 s behind: the
+/// flow window is smaller than that.
+#[test]
+fn who_holds_the_others_back_is_dropped_though_it_is_not_far_behind() {
+    let mut flow = flow(Policy::Drop, &[]).set(&[("flow_window_bytes", "1MiB")]);
+    flow.first_datagram_cost = Duration::from_micros(400);
+    let outcome = flow.run();
+    for receiver in &outcome.receivers[1..] {
+        assert_eq!(receiver.came.len() as u64, outcome.sender.messages);
+    }
+    // In six seconds 15,000 at the slow one's pace, 85,000 at the sender's: it is dropped after
+    // little more than two.
+    let count = outcome.sender.messages;
+    assert!((40_000..70_000).contains(&count), "{count} messages");
+    let slow = outcome.receivers[0].came.len();
+    assert!(slow < 15_000, "the slow one was there to the end: {slow}");
+}
+
+/// All take less than is offered, so that each of them is always behind: none holds the others back.
+#[test]
+fn who_is_as_slow_as_the_others_is_not_dropped() {
+    let slow: &[Fault] = &[Fault::Rate {
+        bytes_per_s: 5_000_000,
+        queue_bytes: 4 << 20,
+    }];
+    let limits = [("rate", "20MB/s"), ("flow_window_bytes", "1MiB")];
+    let mut flow = Flow::flood(&[slow, slow, slow]).set(&limits);
+    flow.policy = Policy::Drop;
+    let outcome = flow.run();
+    // What the flow window holds may still be on its way at the end.
+    let least = outcome.sender.messages - (1 << 20) / 1400;
+    for receiver in &outcome.receivers {
+        let came = receiver.came.len() as u64;
+        assert!(came >= least, "{came}, and {least} were due");
+    }
+}

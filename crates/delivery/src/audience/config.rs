@@ -14,7 +14,9 @@ pub enum Policy {
     Wait,
     /// The receiver loses data, and learns how much.
     Lose,
-    /// The receiver is dropped, and learns it.
+    /// A receiver that stays 2 s behind, or holds the sender back for so long while half of the
+    /// others are at least half as far ahead, is dropped, and learns it. A receiver that is alone,
+    /// or as slow as the others, is waited for until it is 2 s behind.
     Drop,
 }
 
@@ -32,8 +34,8 @@ pub struct AudienceConfig {
     /// The most receivers admitted at once.
     pub receivers_max: u32,
     /// The longest time a receiver may be behind: without any progress under [`Policy::Wait`] and
-    /// [`Policy::Lose`] (`None`, the default: for ever), behind at all under [`Policy::Drop`]
-    /// (`None`: [`DROP_AFTER`]).
+    /// [`Policy::Lose`] (`None`, the default: for ever), behind at all, or in the way of the others,
+    /// under [`Policy::Drop`] (`None`: [`DROP_AFTER`]).
     pub stall_timeout: Option<Duration>,
     /// The longest time from connection to greeting.
     pub greeting_timeout: Duration,

@@ -37,6 +37,9 @@ use crate::{
 mod config;
 pub use config::{AudienceConfig, Policy};
 
+mod pressure;
+use pressure::Pressure;
+
 mod event;
 pub use event::{AudienceCounters, AudienceEvent, LeaveReason, ReceiverStatus};
 
@@ -53,6 +56,7 @@ pub struct Audience {
     lead: Option<u64>,
     /// Where the lead was when, oldest first: how long ago a position was the newest.
     history: VecDeque<(Instant, u64)>,
+    pressure: Pressure,
     /// Every name that ever joined: who comes back keeps its slot and is not counted twice.
     seats: BTreeMap<String, Seat>,
     /// How many of them have reported.
@@ -87,6 +91,7 @@ impl Audience {
             order: BTreeSet::new(),
             lead: None,
             history: VecDeque::new(),
+            pressure: Pressure::default(),
             seats: BTreeMap::new(),
             reported: 0,
             strangers: BTreeSet::new(),
@@ -134,6 +139,7 @@ impl Audience {
         let sets_rate = self.rate_limit().map(|limit| limit.slot);
         let limiting = sets_rate.or_else(|| self.limiting());
         self.set_lead(source.lead);
+        self.pressure.observe(now, source.is_held);
         Steering {
             rate,
             count: self.receiver_count(),
@@ -175,6 +181,9 @@ impl Audience {
             }
             self.history.push_back((now, lead));
         }
+        let all = self.tracked.iter();
+        let behind = all.map(|(&link, tracked)| (behind(self.lead, tracked), link));
+        self.pressure.look(now, behind);
         // One after the other by key, because a check may remove the receiver it looks at.
         let mut after = Bound::Unbounded;
         while let Some((&link, _)) = self.tracked.range((after, Bound::Unbounded)).next() {
@@ -319,7 +328,7 @@ impl Audience {
             name: &tracked.name,
             peer: tracked.peer,
             contiguous: tracked.has_reported.then_some(tracked.contiguous),
-            behind: self.behind(tracked),
+            behind: behind(self.lead, tracked),
             pos: tracked.pos,
             round_trip: tracked.round_trip.least(),
             is_stalled: tracked.is_stalled,
@@ -433,7 +442,7 @@ impl Audience {
         }
         let idle = now.since(tracked.progress_at).min(lag);
         let lag = match self.config.policy {
-            Policy::Drop => lag,
+            Policy::Drop => lag.max(self.pressure.of(now, link)),
             Policy::Wait | Policy::Lose => idle,
         };
         let limit = self.config.stall_limit();
@@ -443,7 +452,7 @@ impl Audience {
             let event = AudienceEvent::Stalled {
                 slot: tracked.slot,
                 name: tracked.name.clone(),
-                behind: self.behind(tracked),
+                behind: behind(self.lead, tracked),
             };
             self.tracked
                 .entry(link)
@@ -453,7 +462,7 @@ impl Audience {
     }
 
     fn drop_receiver(&mut self, link: LinkId) {
-        let behind = self.behind(&self.tracked[&link]);
+        let behind = behind(self.lead, &self.tracked[&link]);
         let text = "too slow for the sender's policy";
         let code = ErrorCode::TooSlow;
         let links = &mut self.listener.links;
@@ -477,15 +486,6 @@ impl Audience {
         since.map_or(Duration::ZERO, |&(at, _)| now.since(at))
     }
 
-    fn behind(&self, tracked: &Tracked) -> u64 {
-        let end = self.lead.map_or(0, |lead| lead + 1);
-        if tracked.has_reported {
-            end.saturating_sub(tracked.contiguous)
-        } else {
-            0
-        }
-    }
-
     fn remove(&mut self, link: LinkId, reason: LeaveReason) {
         let standing = match reason {
             LeaveReason::Bye => Standing::Left,
@@ -493,7 +493,7 @@ impl Audience {
         };
         if let Some(tracked) = self.take(link, standing) {
             self.counters.left += 1;
-            let behind = self.behind(&tracked);
+            let behind = behind(self.lead, &tracked);
             let Tracked {
                 slot,
                 name,
@@ -531,6 +531,16 @@ impl Audience {
 
     fn event(&mut self, event: AudienceEvent) {
         self.counters.events_lost += self.events.push(event);
+    }
+}
+
+/// How far a receiver is behind a sender that has come to `lead`.
+fn behind(lead: Option<u64>, tracked: &Tracked) -> u64 {
+    let end = lead.map_or(0, |lead| lead + 1);
+    if tracked.has_reported {
+        end.saturating_sub(tracked.contiguous)
+    } else {
+        0
     }
 }
 

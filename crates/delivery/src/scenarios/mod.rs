@@ -196,6 +196,7 @@ impl World {
         let state = SourceState {
             lead,
             is_rate_limited: false,
+            is_held: false,
             window: self.window,
         };
         let wanted = self.sender.observe(self.now, &state);

@@ -1,15 +1,7 @@
 //! Receivers that hold the others back or are missing: finds them, and acts on them.
 //!
 //! The packet stream waits for the slowest receiver that is followed. As long as all are about
-//! equally far that is right; a receiver counts as slow when the stream waits for it while half of
-//! the others are at least half as far ahead as the stream itself.
-//!
-//! ```text
-//!   slowest                          median          lead
-//!   |................................|...............|      slow: the others wait for it
-//!                             slowest  median        lead
-//!                             |......|...............|      not: all wait for packets
-//! ```
+//! equally far that is right; [`holds_back`] says which receiver is slow.
 
 use base::Instant;
 use wire::object::{ErrorCode, PassEnd};
@@ -20,7 +12,7 @@ use super::{
     member::{Member, State},
 };
 use crate::Content;
-use crate::parameters::SENDER_TICK;
+use crate::{parameters::SENDER_TICK, steering::holds_back};
 
 impl<C: Content> TransferSender<C> {
     /// The packet stream, whose highest position is `lead`, waits for receivers or does not.
@@ -30,7 +22,7 @@ impl<C: Content> TransferSender<C> {
         }
         self.clock.slow_at = now + SENDER_TICK;
         let is_waiting = is_waiting && self.may_send_content();
-        let slow = is_waiting.then(|| self.holds_back(lead)).flatten();
+        let slow = is_waiting.then(|| self.awaited(lead)).flatten();
         for slot in 0..self.members.len() {
             let member = &mut self.members[slot];
             if Some(slot) != slow {
@@ -45,23 +37,18 @@ impl<C: Content> TransferSender<C> {
     }
 
     /// The receiver that the others wait for.
-    fn holds_back(&self, lead: u64) -> Option<usize> {
+    fn awaited(&self, lead: u64) -> Option<usize> {
         let followed = self.members.iter().enumerate().filter(|(_, member)| {
             let has_place = member.stream.moved_at.is_some();
             member.is_followed() && has_place
         });
-        let mut behind: Vec<(u64, usize)> = followed
-            .map(|(slot, member)| {
-                let at = wire::Sqn::of(member.stream.pos.contiguous)
-                    .extend(lead)
-                    .min(lead + 1);
-                (lead + 1 - at, slot)
-            })
-            .collect();
-        behind.sort_unstable();
-        let &(most, slot) = behind.last()?;
-        let (median, _) = behind[(behind.len() - 1) / 2];
-        (behind.len() > 1 && most > median.saturating_mul(2)).then_some(slot)
+        let behind = followed.map(|(slot, member)| {
+            let at = wire::Sqn::of(member.stream.pos.contiguous)
+                .extend(lead)
+                .min(lead + 1);
+            (lead + 1 - at, slot)
+        });
+        holds_back(behind.collect())
     }
 
     fn act_on_slow(&mut self, now: Instant, slot: usize) {

@@ -395,6 +395,13 @@ impl Source {
         waits && !self.pacers.all.is_ready(now)
     }
 
+    /// True while new data waits for receivers that report: they have fallen as far behind as the
+    /// flow window allows.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        !self.reports.is_waiting && self.log.unsent() < self.log.lead() && self.flow_room() == 0
+    }
+
     /// True when receivers are asked to report.
     #[must_use]
     pub const fn takes_reports(&self) -> bool {
