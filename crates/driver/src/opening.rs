@@ -67,6 +67,9 @@ pub struct Sending {
     pub own: IpAddr,
     /// The TCP port on which receivers report; `None` when they are not asked to.
     pub control_port: Option<u16>,
+    /// The UDP port on which NAKs and SPMRs arrive where it is not the group's, which another
+    /// sender of this host has. 0: the group's.
+    pub upstream_port: u16,
     /// The identity of this end.
     pub identity: Identity,
     /// What computes parity.
@@ -78,6 +81,7 @@ impl Sending {
     pub(crate) fn source(&self, profile: Profile, now: Instant) -> Source {
         let mut mark = Mark::new(profile, self.identity.session_id);
         mark.control_port = self.control_port.unwrap_or(0);
+        mark.upstream_port = self.upstream_port;
         let setup = SourceSetup {
             tsi: self.identity.tsi,
             destination_port: self.destination_port,

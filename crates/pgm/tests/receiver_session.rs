@@ -10,8 +10,8 @@ use std::{
 
 use base::{Arrival, Budget, DropReason, Instant, Outcome, PathId, Socket, Verdict};
 use receiver_kit::{
-    Bench, Event, GROUP, OWN, PORT, SOURCE, TSI, data, downstream, downstream_of, dropped, joined,
-    joined_with, made, odata, spm,
+    Bench, Event, GROUP, NEIGHBOUR, OWN, PORT, SOURCE, TSI, data, downstream, downstream_of,
+    dropped, joined, joined_with, made, odata, spm,
 };
 use towline_pgm::{Config, Mode, Ready, Receiver, ReceiverSetup, Status};
 use wire::{
@@ -37,6 +37,43 @@ fn a_mark_is_told_when_it_is_new_or_changed() {
         bench.take_events().is_empty(),
         "an SPM without a mark takes none back"
     );
+}
+
+/// Where the NAK goes of a receiver that lacks 10, after an SPM of `path_nla` with `mark`.
+fn asked_after(path_nla: IpAddr, mark: Mark) -> SocketAddr {
+    let mut bench = joined(Mode::Sequence, 10);
+    let body = Body::Spm(Spm {
+        sqn: Sqn(bench.spm_sqn + 1),
+        trail: Sqn(10),
+        lead: Sqn(12),
+        path_nla,
+    });
+    let options = [PgmOption::Mark(mark)];
+    bench.packet(&made(&downstream(), &body, &options, &[]));
+    bench.pass_ms(1_000);
+    bench.take_sent()[0].to
+}
+
+#[test]
+fn a_source_with_a_port_of_its_own_is_asked_there() {
+    let told = |upstream_port| Mark {
+        upstream_port,
+        ..Mark::new(Profile::Messages, 77)
+    };
+    let own = asked_after(SOURCE, told(40_001));
+    assert_eq!(own, (SOURCE, 40_001).into());
+    // As of every sender that says nothing about it.
+    assert_eq!(asked_after(SOURCE, told(0)), (SOURCE, PORT).into());
+    // Nobody is made to send to the services of a host, or to any port of another one.
+    assert_eq!(asked_after(SOURCE, told(53)), (SOURCE, PORT).into());
+    let behind = asked_after(NEIGHBOUR, told(40_001));
+    assert_eq!(behind, (NEIGHBOUR, PORT).into());
+    // What another version says there means something else.
+    let other = Mark {
+        version: 0x20,
+        ..told(40_001)
+    };
+    assert_eq!(asked_after(SOURCE, other), (SOURCE, PORT).into());
 }
 
 #[test]

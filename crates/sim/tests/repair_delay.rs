@@ -115,3 +115,19 @@ fn repairs_to_one_receiver() {
 fn repairs_to_four_receivers() {
     insta::assert_snapshot!(table(4));
 }
+
+#[test]
+fn a_source_is_asked_at_the_port_that_it_tells() {
+    let loss = [Fault::Loss(Ratio::percent(10))];
+    let usual = Flow::to(&[&loss, &loss]);
+    let elsewhere = Flow {
+        upstream_port: 40_123,
+        ..usual.clone()
+    };
+    for outcome in [usual.run(), elsewhere.run()] {
+        assert!(outcome.sender.repairs > 100);
+        for receiver in &outcome.receivers {
+            assert_eq!(receiver.came.len() as u64, outcome.sender.messages);
+        }
+    }
+}

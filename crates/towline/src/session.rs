@@ -145,6 +145,7 @@ impl SessionBuilder {
     /// Opens the sockets for `role`.
     pub(crate) fn open(&self, role: net::Role) -> Result<Opened, Error> {
         let config = self.config.build()?;
+        self.sockets.check()?;
         let destination = self.group.resolve()?;
         let written = self.group.interface().map(str::parse).transpose()?;
         let wanted = self.interface.clone().or(written);
@@ -156,6 +157,7 @@ impl SessionBuilder {
         sockets.faults = self.faults;
         let setup = UdpSetup::new(role, destination, choice.interface.index, choice.local)
             .source(self.group.source())
+            .shares_port(!config.strict_pgm())
             .options(sockets);
         let mut io = UdpIo::open(setup)?;
         let mut warnings = choice.notes;
@@ -186,12 +188,25 @@ impl SessionBuilder {
             None
         };
         let destination_port = self.pgm_port.unwrap_or(opened.destination.port());
+        let upstream_port = match opened.io.inner().upstream_port() {
+            port if port == opened.destination.port() => 0,
+            port => port,
+        };
+        if upstream_port != 0 {
+            opened.warnings.push(format!(
+                "another program on this host has {}, port {}: receivers of other PGM \
+                 implementations cannot ask for repairs (Towline's ask at port {upstream_port})",
+                opened.local,
+                opened.destination.port(),
+            ));
+        }
         let sending = Sending {
             config: opened.config,
             group: opened.destination,
             destination_port,
             own: opened.local,
             control_port,
+            upstream_port,
             identity: Identity::draw(destination_port, random_u64)?,
             combine: simd::gf256::Level::best().combine(),
         };

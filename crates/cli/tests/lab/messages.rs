@@ -57,6 +57,27 @@ fn all_receive_all_in_order_under_loss() {
 }
 
 #[test]
+fn two_senders_of_one_host_and_port_repair_for_the_same_receivers() {
+    alone(|| {
+        let lab = lossy_lab(5);
+        let ends = receivers(&lab, "--count 40000 --timeout 60s");
+        let words = format!(
+            "load send -g {GROUP} --json --receivers 3 --policy wait --count 20000 --size 1000-2000"
+        );
+        let senders = [(); 2].map(|()| End::start(towline(lab.host(0), &words)));
+        for sender in senders {
+            let sent = sender.report(LIMIT);
+            assert_eq!(sent["is_confirmed"], true, "{sent:#}");
+            let asked = sent["counters"]["source.naks"].as_u64();
+            assert!(asked.is_some_and(|naks| naks > 100), "{sent:#}");
+        }
+        for end in ends {
+            assert_complete(&end.report(LIMIT), 40_000);
+        }
+    });
+}
+
+#[test]
 fn messages_that_share_packets_all_come_in_order_under_loss() {
     alone(|| {
         let lab = lossy_lab(5);

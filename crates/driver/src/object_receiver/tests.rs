@@ -80,17 +80,10 @@ fn spm<I: Intake>(
         path_nla: source,
     };
     let mark = Mark {
-        version: Mark::VERSION,
-        profile: Profile::Objects,
-        required: 0,
-        optional: 0,
         control_port: 4000,
-        receiver_count: 0,
-        session_id: id,
         // As a source does: a mark is told only when it is another one.
         tx_time_us: sqn.into(),
-        announced_rate: 0,
-        limiting_receiver: Mark::NO_RECEIVER,
+        ..Mark::new(Profile::Objects, id)
     };
     let mut tpdu = Vec::new();
     let options = [PgmOption::Mark(mark)];

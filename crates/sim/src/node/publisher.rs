@@ -60,6 +60,7 @@ impl PublisherPlan {
             destination_port: self.group.port(),
             own: self.own,
             control_port: self.reports.then_some(self.control_port),
+            upstream_port: 0,
             identity: Identity {
                 first_sqn: self.first_sqn,
                 ..identity

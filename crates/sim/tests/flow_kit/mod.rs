@@ -28,6 +28,8 @@ pub(crate) struct Flow {
     pub(crate) seed: u64,
     pub(crate) config: Config,
     pub(crate) policy: Policy,
+    /// The sender's port for NAKs.
+    pub(crate) upstream_port: u16,
     /// Bytes of a message, at least 16.
     pub(crate) bytes: usize,
     /// Messages in a burst, and the time between two bursts.
@@ -54,6 +56,7 @@ impl Flow {
             seed: 1,
             config: Config::default(),
             policy: Policy::Lose,
+            upstream_port: group().port(),
             bytes: 1000,
             burst: 1,
             gap: Duration::from_millis(1),
@@ -95,7 +98,7 @@ impl Flow {
         let sender = world.add_host(address(0), &self.egress, &way(&[]));
         let mut setup = EndpointSetup::new(sender, None);
         setup.control_port = Some(CONTROL);
-        setup.upstream_port = group().port();
+        setup.upstream_port = self.upstream_port;
         setup.receive_buffer_bytes = self.receive_buffer_bytes;
         world.add_endpoint(&setup);
         for (i, faults) in self.receivers.iter().enumerate() {
@@ -260,6 +263,10 @@ impl Sends {
             destination_port: group().port(),
             own: address(0),
             control_port: Some(CONTROL),
+            upstream_port: match flow.upstream_port {
+                port if port == group().port() => 0,
+                port => port,
+            },
             identity: Identity {
                 session_id: SESSION,
                 tsi: Tsi { gsi, port: 4 },

@@ -256,11 +256,11 @@ fn marks() -> impl Strategy<Value = Mark> {
     let small = (
         0x10_u8..0x20,
         any::<u8>(),
-        any::<[u16; 3]>(),
+        any::<[u16; 4]>(),
         any::<[u32; 2]>(),
     );
     (small, any::<[u64; 3]>()).prop_map(|((version, profile, features, counts), large)| {
-        let [required, optional, control_port] = features;
+        let [required, optional, control_port, upstream_port] = features;
         let [receiver_count, limiting_receiver] = counts;
         let [session_id, tx_time_us, announced_rate] = large;
         Mark {
@@ -274,6 +274,7 @@ fn marks() -> impl Strategy<Value = Mark> {
             tx_time_us,
             announced_rate,
             limiting_receiver,
+            upstream_port,
         }
     })
 }

@@ -115,6 +115,13 @@ impl UdpIo {
         })
     }
 
+    /// The port that upstream packets arrive on at a source: the session's, unless another program
+    /// had it and [`UdpSetup::shares_port`] was set.
+    #[must_use]
+    pub const fn upstream_port(&self) -> u16 {
+        self.ports.upstream.bound.port()
+    }
+
     /// Accepts control connections on `address` (port 0: any free one). Gives the address bound.
     ///
     /// # Errors

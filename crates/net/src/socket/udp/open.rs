@@ -6,6 +6,9 @@
 //! receiver   group:port  (unicast: own:port)   local:any    NAKs and SPMRs leave
 //! ```
 //!
+//! Of several sources with one address and port the first has the port; a source whose setup says
+//! `shares_port` takes any other, and tells its receivers.
+//!
 //! A receiver never binds the unicast port, so that the source on the same host gets its NAKs. The
 //! kernel filters groups: a socket bound to a group gets nothing that was sent elsewhere.
 //!
@@ -47,6 +50,9 @@ pub struct UdpSetup {
     pub local: IpAddr,
     /// The number by which the state machines know this interface.
     pub path: PathId,
+    /// A source takes upstream packets on any port when another program has the session's: only
+    /// for sources that tell their receivers which. Default false.
+    pub shares_port: bool,
     /// Everything else.
     pub options: SocketOptions,
 }
@@ -62,6 +68,7 @@ impl UdpSetup {
             interface,
             local,
             path: PathId::default(),
+            shares_port: false,
             options: SocketOptions::default(),
         }
     }
@@ -70,6 +77,13 @@ impl UdpSetup {
     #[must_use]
     pub fn source(mut self, source: Option<IpAddr>) -> Self {
         self.source = source;
+        self
+    }
+
+    /// Takes upstream packets on another port when the session's is taken.
+    #[must_use]
+    pub const fn shares_port(mut self, shares_port: bool) -> Self {
+        self.shares_port = shares_port;
         self
     }
 
@@ -209,6 +223,11 @@ impl UdpSetup {
                 "not an address that traffic can be sent to",
             ));
         }
+        self.check_source()
+    }
+
+    fn check_source(&self) -> Result<(), SystemError> {
+        let destination = self.destination.ip();
         if self
             .source
             .is_some_and(|source| source.is_ipv4() != destination.is_ipv4())
@@ -231,7 +250,13 @@ impl UdpSetup {
         let socket = self.socket(Socket::Upstream, tally)?;
         let bound = self.local_at(port);
         let fault = |error: &std::io::Error| bind_fault(self.role, bound, error);
-        socket.bind(bound).map_err(|error| fault(&error))?;
+        match socket.bind(bound) {
+            Err(error) if self.shares_port && error.kind() == std::io::ErrorKind::AddrInUse => {
+                socket.bind(self.local_at(0))
+            }
+            bound => bound,
+        }
+        .map_err(|error| fault(&error))?;
         let bound = socket.local_addr().map_err(|error| fault(&error))?;
         let options = &self.options;
         if self.destination.ip().is_multicast() {

@@ -200,10 +200,18 @@ impl Peer {
         self.spms.spmr.heard(now, &shared.limits);
     }
 
-    /// The address for NAKs: the path NLA of the last SPM, or the source when there was none.
+    /// The address for NAKs: the path NLA of the last SPM, or the source when there was none. The
+    /// port is the session's, or the one that the mark tells.
+    ///
+    /// Whoever forges a mark chooses no address by it: a port is believed of the SPM's own source
+    /// only, never of a network element on the way to it, and none that needs a privilege.
     pub(in crate::receiver) fn upstream(&self, shared: &Shared) -> Upstream {
         let group = shared.setup.group;
-        let mut to = SocketAddr::new(self.spms.path_nla.unwrap_or(self.source), group.port());
+        let nla = self.spms.path_nla.unwrap_or(self.source);
+        let told = self.spms.mark.filter(|mark| mark.is_known());
+        let own = told.map(|mark| mark.upstream_port);
+        let own = own.filter(|&port| port >= UPSTREAM_PORT_MIN && nla == self.source);
+        let mut to = SocketAddr::new(nla, own.unwrap_or(group.port()));
         if let SocketAddr::V6(v6) = &mut to {
             // A link-local path NLA carries no zone: its zone is the interface that the SPM came
             // through.
@@ -334,6 +342,8 @@ const fn scope_of(source: SocketAddr) -> u32 {
     }
 }
 
+/// The lowest port that an unprivileged sender can have.
+const UPSTREAM_PORT_MIN: u16 = 1024;
 /// This many SPMs in sequence with each other, but not with an earlier one, prove the earlier one
 /// wrong.
 const STALE_MAX: u8 = 8;

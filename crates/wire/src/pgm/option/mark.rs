@@ -8,15 +8,17 @@
 //! +-------+---------+---------+----------+----------+--------------+-----------------+
 //! | magic | version | profile | required | optional | control port | receiver count  |
 //! +-------+---------+---------+----------+----------+--------------+-----------------+
-//!  16           24          32               40                   44         48
-//! +------------+-----------+----------------+--------------------+----------+
-//! | session id | tx time us| announced rate | limiting receiver  | reserved |
-//! +------------+-----------+----------------+--------------------+----------+
+//!  16           24          32               40                   44              46         48
+//! +------------+-----------+----------------+--------------------+---------------+----------+
+//! | session id | tx time us| announced rate | limiting receiver  | upstream port | reserved |
+//! +------------+-----------+----------------+--------------------+---------------+----------+
 //! ```
 //!
 //! Versions: the high half of the byte is the major version. Every version keeps the first eight
 //! bytes as they are, and one major version only ever appends: a receiver reads a longer option of
-//! its major version, and of another major version just enough to refuse it by name.
+//! its major version, and of another major version just enough to refuse it by name. What was
+//! reserved is 0 from those who know no meaning for it, and they read over it: the upstream port
+//! needs no version of its own.
 
 use std::fmt;
 
@@ -49,6 +51,9 @@ pub struct Mark {
     pub announced_rate: u64,
     /// The receiver that limits the rate, by its slot; [`Mark::NO_RECEIVER`] when none does.
     pub limiting_receiver: u32,
+    /// The sender's UDP port for NAKs and SPMRs; 0 when it is the session's, as of all senders that
+    /// say nothing about it.
+    pub upstream_port: u16,
 }
 
 impl Mark {
@@ -75,6 +80,7 @@ impl Mark {
             tx_time_us: 0,
             announced_rate: 0,
             limiting_receiver: Self::NO_RECEIVER,
+            upstream_port: 0,
         }
     }
 
@@ -148,6 +154,7 @@ impl<'a> Contents<'a> for Mark {
         mark.tx_time_us = reader.u64()?;
         mark.announced_rate = reader.u64()?;
         mark.limiting_receiver = reader.u32()?;
+        mark.upstream_port = reader.u16()?;
         reader.skip_all();
         Ok(mark)
     }
@@ -168,7 +175,8 @@ impl<'a> Contents<'a> for Mark {
         writer.u64(self.tx_time_us);
         writer.u64(self.announced_rate);
         writer.u32(self.limiting_receiver);
-        writer.u32(0);
+        writer.u16(self.upstream_port);
+        writer.u16(0);
     }
 }
 
@@ -184,6 +192,7 @@ impl fmt::Display for Mark {
             tx_time_us,
             announced_rate,
             limiting_receiver,
+            upstream_port,
             ..
         } = self;
         write!(f, "towline {}.{} {profile}", self.major(), self.minor())?;
@@ -196,9 +205,12 @@ impl fmt::Display for Mark {
             " features {required:#06x} {optional:#06x} time {tx_time_us} us"
         )?;
         write!(f, " rate {announced_rate} receivers {receiver_count}")?;
-        match *limiting_receiver {
-            Self::NO_RECEIVER => Ok(()),
-            slot => write!(f, " limited by {slot}"),
+        if *limiting_receiver != Self::NO_RECEIVER {
+            write!(f, " limited by {limiting_receiver}")?;
+        }
+        match *upstream_port {
+            0 => Ok(()),
+            port => write!(f, " upstream {port}"),
         }
     }
 }
@@ -309,6 +321,20 @@ mod tests {
         bytes.extend([1, 2, 3, 4]);
         assert_eq!(parse(&bytes), Ok(mark));
         assert_eq!(mark.check(0), Ok(()));
+    }
+
+    #[test]
+    fn the_upstream_port_stands_where_others_write_and_read_zeros() {
+        let told = Mark {
+            upstream_port: 0x9C41,
+            ..Mark::new(Profile::Messages, 7)
+        };
+        let bytes = bytes_of(&told);
+        assert_eq!(bytes[44..], [0x9C, 0x41, 0, 0]);
+        assert_eq!(parse(&bytes), Ok(told));
+        // From a sender that knows no such field, whose last four bytes are reserved.
+        let older = [&bytes[..44], &[0; 4]].concat();
+        assert_eq!(parse(&older).unwrap().upstream_port, 0);
     }
 
     #[test]

@@ -285,6 +285,30 @@ fn a_second_sender_on_the_port_is_told_so() {
 }
 
 #[test]
+fn a_second_sender_that_tells_its_port_takes_another_one() {
+    let open = || {
+        let setup = UdpSetup::new(Role::Source, group(14), LOOPBACK, LOCAL);
+        UdpIo::open(setup.shares_port(true)).unwrap()
+    };
+    let (first, mut second) = (open(), open());
+    let port = group(14).port();
+    assert_eq!(first.upstream_port(), port);
+    assert!(![0, port].contains(&second.upstream_port()));
+    // It sends from there, and takes what comes there.
+    let mut receiver = UdpIo::open(UdpSetup::new(Role::Receiver, group(14), LOOPBACK, LOCAL));
+    let receiver = receiver.as_mut().unwrap();
+    send_one(&mut second, b"data", group(14));
+    let mut batch = receiver.batch();
+    assert_eq!(collect(receiver, &mut batch, 1).len(), 1);
+    let own = SocketAddr::new(LOCAL, second.upstream_port());
+    send_one(receiver, b"NAK", own);
+    let mut batch = second.batch();
+    assert_eq!(collect(&mut second, &mut batch, 1).len(), 1);
+    drop(first);
+    assert_eq!(open().upstream_port(), port, "it is free again");
+}
+
+#[test]
 fn a_unicast_session_has_a_receiver_with_an_address() {
     let to: SocketAddr = "127.0.0.2:27514".parse().unwrap();
     let at = |role, local: [u8; 4]| {
