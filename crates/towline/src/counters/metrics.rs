@@ -9,8 +9,9 @@
 //! start a thread for each connection.
 
 use std::{
-    io::{self, Read as _, Write as _},
-    net::{SocketAddr, TcpListener, TcpStream},
+    io::{self, Read as _},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::fd::OwnedFd,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -19,11 +20,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::server::write_until;
+
 /// Answers scrapes until it is dropped.
 #[derive(Debug)]
 pub struct MetricsServer {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
+    /// The listener, to end its wait.
+    listening: TcpStream,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -36,6 +41,7 @@ impl MetricsServer {
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
+        let listening = TcpStream::from(OwnedFd::from(listener.try_clone()?));
         let is_over = Arc::new(AtomicBool::new(false));
         let is_told = Arc::clone(&is_over);
         let thread = thread::Builder::new()
@@ -44,6 +50,7 @@ impl MetricsServer {
         Ok(Self {
             address,
             is_over,
+            listening,
             thread: Some(thread),
         })
     }
@@ -58,15 +65,8 @@ impl MetricsServer {
 impl Drop for MetricsServer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
-        // The thread sleeps in accept: a connection of our own wakes it.
-        let mut own = self.address;
-        if own.ip().is_unspecified() {
-            own.set_ip(match own {
-                SocketAddr::V4(_) => [127, 0, 0, 1].into(),
-                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        let is_awake = TcpStream::connect_timeout(&own, REQUEST_TIME_MAX).is_ok();
+        // The thread sleeps in accept, which a listener that is shut down leaves.
+        let is_awake = self.listening.shutdown(Shutdown::Both).is_ok();
         if let (true, Some(thread)) = (is_awake, self.thread.take()) {
             // A panic of the serving thread has been printed and harms nobody else.
             drop(thread.join());
@@ -106,10 +106,12 @@ fn answer(mut stream: TcpStream, text: &impl Fn() -> String) -> io::Result<()> {
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
          Content-Length: {len}\r\n{extra}Connection: close\r\n\r\n{body}"
     );
-    stream.set_write_timeout(Some(REQUEST_TIME_MAX))?;
-    stream.write_all(response.as_bytes())?;
+    let until = Instant::now() + REQUEST_TIME_MAX;
+    write_until(&mut stream, response.as_bytes(), until, |stream, left| {
+        stream.set_write_timeout(Some(left))
+    })?;
     // Unread request bytes would turn the close into a reset, which loses the answer.
-    stream.shutdown(std::net::Shutdown::Write)?;
+    stream.shutdown(Shutdown::Write)?;
     let mut rest = [0; 1024];
     for _ in 0..HEAD_BYTES_MAX / rest.len() {
         if read_some(&mut stream, &mut rest, until)? == 0 {
@@ -184,6 +186,8 @@ const HEAD_BYTES_MAX: usize = 8 << 10;
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     fn server() -> MetricsServer {
@@ -250,6 +254,30 @@ mod tests {
             began.elapsed()
         );
         drop(silent);
+    }
+
+    #[test]
+    fn a_reader_of_single_bytes_is_given_up_as_a_whole() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        // More than the sockets of both ends take.
+        let server = MetricsServer::start(address, || "x".repeat(64 << 20)).unwrap();
+        let mut slow = TcpStream::connect(server.address()).unwrap();
+        slow.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let reading = thread::spawn(move || {
+            // Each piece makes room before a write's own limit of a second.
+            let mut piece = vec![0; 256 << 10];
+            let mut taken = 0;
+            while let Ok(count @ 1..) = slow.read(&mut piece) {
+                taken += count;
+                thread::sleep(Duration::from_millis(100));
+            }
+            taken
+        });
+        // The next one has its turn when the first is given up, or has all.
+        let answer = ask(&server, b"GET / HTTP/1.1\r\n\r\n");
+        assert!(answer.contains(" 404 "), "{answer}");
+        drop(server);
+        assert!(reading.join().unwrap() < 64 << 20, "it was given all");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The serving side: slots that sessions publish into, and the thread that answers.
 
 use std::{
-    fs, io,
-    io::Write as _,
-    net::SocketAddr,
+    fs,
+    io::{self, Write},
+    net::{Shutdown, SocketAddr},
+    os::fd::OwnedFd,
     os::unix::{
         fs::PermissionsExt as _,
         net::{UnixListener, UnixStream},
@@ -25,6 +26,8 @@ use crate::Snapshot;
 pub struct CounterServer {
     shared: Arc<Shared>,
     path: PathBuf,
+    /// The listener, to end its wait.
+    listening: UnixStream,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -65,12 +68,14 @@ impl CounterServer {
             slots: Mutex::default(),
         });
         let serving = Arc::clone(&shared);
+        let listening = UnixStream::from(OwnedFd::from(listener.try_clone()?));
         let thread = thread::Builder::new()
             .name("counters".into())
             .spawn(move || serving.serve(&listener))?;
         Ok(Self {
             shared,
             path,
+            listening,
             thread: Some(thread),
         })
     }
@@ -108,8 +113,8 @@ static STARTING: Mutex<()> = Mutex::new(());
 impl Drop for CounterServer {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
-        // The thread sleeps in accept: a connection of our own wakes it.
-        let is_awake = UnixStream::connect(&self.path).is_ok();
+        // The thread sleeps in accept, which a listener that is shut down leaves.
+        let is_awake = self.listening.shutdown(Shutdown::Both).is_ok();
         if let (true, Some(thread)) = (is_awake, self.thread.take()) {
             // A panic of the serving thread has been printed and harms nobody else.
             drop(thread.join());
@@ -181,10 +186,12 @@ impl Shared {
     }
 
     fn answer(&self, mut stream: UnixStream) -> io::Result<()> {
-        stream.set_write_timeout(Some(ANSWER_TIME_MAX))?;
         let mut document = serde_json::to_vec(&self.document())?;
         document.push(b'\n');
-        stream.write_all(&document)
+        let until = Instant::now() + ANSWER_TIME_MAX;
+        write_until(&mut stream, &document, until, |stream, left| {
+            stream.set_write_timeout(Some(left))
+        })
     }
 
     fn document(&self) -> ProcessCounters {
@@ -229,6 +236,30 @@ impl Session {
             behind: snapshot.behind,
         }
     }
+}
+
+/// Writes all of `bytes`, or gives up at `until`: a reader that takes a little now and then ends
+/// like one that takes nothing. `limit` sets how long the next write may take.
+pub(super) fn write_until<W: Write>(
+    stream: &mut W,
+    mut bytes: &[u8],
+    until: Instant,
+    limit: impl Fn(&W, Duration) -> io::Result<()>,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        limit(stream, left)?;
+        match stream.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(taken) => bytes = &bytes[taken..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// What is behind these locks stays whole even when a thread panics while it holds one.
