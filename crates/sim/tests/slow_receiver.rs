@@ -81,7 +81,7 @@ fn who_holds_the_others_back_is_dropped_though_it_is_not_far_behind() {
     assert!(slow < 15_000, "the slow one was there to the end: {slow}");
 }
 
-/// All take less than is offered, so that each of them is always behind: none holds the others back.
+/// All take less than is offered, so that each is always behind: none holds the others back.
 #[test]
 fn who_is_as_slow_as_the_others_is_not_dropped() {
     let slow: &[Fault] = &[Fault::Rate {

@@ -11,7 +11,7 @@ use towline::{Batch, Publisher, Received, SendStatus, SessionBuilder, Subscriber
 fn main() -> Result<(), Box<dyn Error>> {
     let session = SessionBuilder::new("239.192.77.3@lo:7504".parse()?);
     let mut subscriber = Subscriber::open(&session)?;
-    let mut publisher = Publisher::builder(session).receivers(1).open()?;
+    let mut publisher = Publisher::builder(session).expect_receivers(1).open()?;
     let (mut sent, mut received) = (0_u32, 0_u32);
     let mut batch = Batch::default();
     while received < COUNT {

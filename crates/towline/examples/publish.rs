@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let group = env::args().nth(1).unwrap_or("239.192.77.1@lo:7500".into());
     let session = SessionBuilder::new(group.parse()?);
     // Messages are kept for one receiver, whenever it joins.
-    let mut publisher = Publisher::builder(session).receivers(1).open()?;
+    let mut publisher = Publisher::builder(session).expect_receivers(1).open()?;
     publisher.wait_for_receivers(Some(Duration::from_secs(30)))?;
     for number in 1..=10 {
         publisher.send(format!("message {number}").as_bytes())?;

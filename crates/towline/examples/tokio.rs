@@ -10,7 +10,7 @@ use towline::{AsyncPublisher, AsyncSubscriber, Publisher, Received, SessionBuild
 async fn main() -> Result<(), Box<dyn Error>> {
     let session = SessionBuilder::new("239.192.77.4@lo:7506".parse()?);
     let mut subscriber = AsyncSubscriber::spawn(Subscriber::open(&session)?)?;
-    let publisher = Publisher::builder(session).receivers(1).open()?;
+    let publisher = Publisher::builder(session).expect_receivers(1).open()?;
     let mut publisher = AsyncPublisher::spawn(publisher, Duration::from_secs(10))?;
     let sender = tokio::spawn(async move {
         for number in 0..COUNT {

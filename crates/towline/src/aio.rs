@@ -27,7 +27,7 @@ use crate::{
 /// use std::time::Duration;
 /// use towline::{AsyncPublisher, Publisher, SessionBuilder};
 /// let session = SessionBuilder::new("239.192.0.1@lo:7500".parse()?);
-/// let publisher = Publisher::builder(session).receivers(1).open()?;
+/// let publisher = Publisher::builder(session).expect_receivers(1).open()?;
 /// let mut publisher = AsyncPublisher::spawn(publisher, Duration::from_secs(10))?;
 /// publisher.send(b"hello, all").await?;
 /// let closed = publisher.close().await?;

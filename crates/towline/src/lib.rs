@@ -4,7 +4,7 @@
 //! # fn main() -> Result<(), towline::Error> {
 //! use towline::{Publisher, SessionBuilder};
 //! let session = SessionBuilder::new("239.192.0.1:7500".parse()?);
-//! let mut publisher = Publisher::builder(session).receivers(1).open()?;
+//! let mut publisher = Publisher::builder(session).expect_receivers(1).open()?;
 //! publisher.send(b"hello, all")?;
 //! let closed = publisher.close(std::time::Duration::from_secs(5))?;
 //! println!("{} of 1 receiver confirmed", closed.confirmed);

@@ -51,12 +51,14 @@ impl PublisherBuilder {
     /// Keeps every message until this many receivers have joined: none leaves before. Default 0:
     /// whoever joins later misses what was sent before.
     #[must_use]
-    pub const fn receivers(mut self, count: u32) -> Self {
+    pub const fn expect_receivers(mut self, count: u32) -> Self {
         self.expected = count;
         self
     }
 
-    /// Gives a receiver up that has been behind for this long without progress.
+    /// Gives a receiver up that has been behind for this long without progress; under
+    /// [`Policy::Drop`] one that has been behind, or has held the others back, for this long
+    /// though it makes progress. Default: never, under [`Policy::Drop`] 2 s.
     #[must_use]
     pub fn stall_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.stall_timeout = timeout.into();

@@ -91,7 +91,10 @@ impl Ends {
         let spoilt = session.clone().faults(faults.parse().unwrap());
         let mut ends = Self {
             subscriber: Subscriber::open(&spoilt).unwrap(),
-            publisher: Publisher::builder(session).receivers(1).open().unwrap(),
+            publisher: Publisher::builder(session)
+                .expect_receivers(1)
+                .open()
+                .unwrap(),
             pattern: LoadPattern::new(SEED),
             checked: Checked(LoadCheck::new(SEED)),
             sent: 0,

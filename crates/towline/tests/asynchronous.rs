@@ -16,7 +16,7 @@ fn session(last: u8) -> SessionBuilder {
 }
 
 fn publisher(last: u8) -> AsyncPublisher {
-    let publisher = Publisher::builder(session(last)).receivers(1).open();
+    let publisher = Publisher::builder(session(last)).expect_receivers(1).open();
     AsyncPublisher::spawn(publisher.unwrap(), SECONDS).unwrap()
 }
 

@@ -108,10 +108,7 @@ fn what_changes_after_it_was_found_is_skipped_and_the_rest_is_proven() {
     let files = set.path(tree.0.join("tree")).read().unwrap();
     fs::remove_file(tree.0.join("tree/gone")).unwrap();
     fs::write(tree.0.join("tree/grown"), vec![1; 1_500_001]).unwrap();
-    let expectation = Expectation {
-        receivers: 1,
-        ..Expectation::default()
-    };
+    let expectation = Expectation::default().receivers(1);
     let mut sender = FileSender::open(&session(5), files, &expectation).unwrap();
     let (_, sums) = run(&mut sender, &mut receiver).unwrap();
     let outcome = sender.outcome();
@@ -166,10 +163,7 @@ fn a_store_of_ones_own_learns_what_is_withdrawn() {
     let files = set.path(tree.0.join("tree")).read().unwrap();
     fs::write(tree.0.join("tree/below/small"), b"other").unwrap();
     fs::remove_file(tree.0.join("tree/large")).unwrap();
-    let expectation = Expectation {
-        receivers: 1,
-        ..Expectation::default()
-    };
+    let expectation = Expectation::default().receivers(1);
     let mut sender = FileSender::open(&session(6), files, &expectation).unwrap();
     run(&mut sender, &mut receiver).unwrap();
     assert!(sender.outcome().is_proven());

@@ -135,7 +135,10 @@ impl Case {
 
 /// Sends every message on a thread of its own; gives the sender's counters.
 fn send_all(session: SessionBuilder) -> thread::JoinHandle<Snapshot> {
-    let mut publisher = Publisher::builder(session).receivers(1).open().unwrap();
+    let mut publisher = Publisher::builder(session)
+        .expect_receivers(1)
+        .open()
+        .unwrap();
     thread::spawn(move || {
         publisher.wait_for_receivers(Some(LIMIT)).unwrap();
         let pattern = LoadPattern::new(SIZES.seed);
@@ -225,12 +228,8 @@ fn files_arrive_complete_with_every_fault_at_once() {
 
 /// Sends the files until the receiver has proved delivery; gives the sender's counters.
 fn send_files(paths: &[PathBuf]) -> Snapshot {
-    let expectation = Expectation {
-        receivers: 1,
-        join_timeout: LIMIT,
-        progress_timeout: LIMIT,
-        ..Expectation::default()
-    };
+    let expectation = Expectation::default().receivers(1);
+    let expectation = expectation.join_timeout(LIMIT).progress_timeout(LIMIT);
     let set = paths.iter().fold(FileSet::builder(), FileSetBuilder::path);
     let files = set.read().unwrap();
     let mut sender = FileSender::open(&session(50, &EVERYTHING), files, &expectation).unwrap();

@@ -57,7 +57,7 @@ fn with_a_key_only_those_join_who_have_it() {
     ] {
         let mut subscriber = Subscriber::open(&session(12, 17512).key(theirs)).unwrap();
         let publisher = Publisher::builder(session(12, 17512).key(ours));
-        let mut publisher = publisher.receivers(1).open().unwrap();
+        let mut publisher = publisher.expect_receivers(1).open().unwrap();
         let (mut told, mut refused, mut has_joined) = (None, None, false);
         let end = Instant::now() + Duration::from_secs(10);
         while !(has_joined || told.is_some() && refused.is_some()) && Instant::now() < end {
@@ -87,7 +87,7 @@ fn messages_arrive_in_order_and_the_end_is_told() {
     let mut subscriber = Subscriber::open(&session(1, 17501)).unwrap();
     assert_eq!(subscriber.try_recv().unwrap(), Err(Status::NoSender));
     let publisher = Publisher::builder(session(1, 17501))
-        .receivers(1)
+        .expect_receivers(1)
         .open()
         .unwrap();
     let sender = std::thread::spawn(move || {
@@ -121,7 +121,7 @@ fn sessions_work_on_threads_of_their_own() {
     let subscriber = Subscriber::open(&session(2, 17502)).unwrap();
     let mut subscriber = SubscriberThread::spawn(subscriber).unwrap();
     let mut publisher = Publisher::builder(session(2, 17502))
-        .receivers(1)
+        .expect_receivers(1)
         .open()
         .unwrap();
     publisher
@@ -153,7 +153,9 @@ fn sessions_work_on_threads_of_their_own() {
 fn a_message_that_is_too_long_is_refused_and_costs_no_other() {
     let session = |last, port| session(last, port).set("fragments_max", "4").unwrap();
     let mut subscriber = Subscriber::open(&session(9, 17509)).unwrap();
-    let publisher = Publisher::builder(session(9, 17509)).receivers(1).open();
+    let publisher = Publisher::builder(session(9, 17509))
+        .expect_receivers(1)
+        .open();
     let mut publisher = publisher.unwrap();
     let (max, parameter) = publisher.message_limit();
     assert_eq!(parameter, "fragments_max");
@@ -226,7 +228,7 @@ fn a_subscriber_can_be_awaited() {
     let subscriber = Subscriber::open(&session(3, 17503)).unwrap();
     let mut subscriber = SubscriberThread::spawn(subscriber).unwrap();
     let mut publisher = Publisher::builder(session(3, 17503))
-        .receivers(1)
+        .expect_receivers(1)
         .open()
         .unwrap();
     publisher
@@ -258,12 +260,10 @@ fn place(name: &str) -> PathBuf {
 }
 
 fn file_sender(session: &SessionBuilder, path: &Path) -> FileSender {
-    let expectation = Expectation {
-        receivers: 1,
-        join_timeout: Duration::from_secs(20),
-        progress_timeout: Duration::from_secs(20),
-        ..Expectation::default()
-    };
+    let expectation = Expectation::default()
+        .receivers(1)
+        .join_timeout(Duration::from_secs(20))
+        .progress_timeout(Duration::from_secs(20));
     let files = FileSet::builder().path(path).read().unwrap();
     FileSender::open(session, files, &expectation).unwrap()
 }

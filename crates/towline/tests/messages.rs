@@ -16,7 +16,7 @@ fn session(last: u8) -> SessionBuilder {
 }
 
 fn publisher(last: u8, receivers: u32) -> Publisher {
-    let publisher = Publisher::builder(session(last)).receivers(receivers);
+    let publisher = Publisher::builder(session(last)).expect_receivers(receivers);
     publisher.open().unwrap()
 }
 
@@ -118,7 +118,7 @@ fn the_end_waits_for_a_receiver_that_is_expected_and_late() {
             got
         });
         let publisher = Publisher::builder(session.set("linger", linger).unwrap());
-        let mut publisher = publisher.receivers(1).open().unwrap();
+        let mut publisher = publisher.expect_receivers(1).open().unwrap();
         publisher.send(b"hello, all").unwrap();
         let started = Instant::now();
         let closed = publisher.close(Duration::from_secs(20)).unwrap();
@@ -428,10 +428,7 @@ fn a_receiver_is_expected_by_name_once() {
         .path("Cargo.toml")
         .read()
         .unwrap();
-    let expectation = towline::Expectation {
-        names: vec!["a".into(), "b".into(), "a".into()],
-        ..Default::default()
-    };
+    let expectation = towline::Expectation::default().names(["a", "b", "a"]);
     let error = towline::FileSender::open(&session(15), files, &expectation).unwrap_err();
     assert_eq!(error.kind(), towline::ErrorKind::InvalidInput);
     assert!(error.to_string().contains("cannot expect a"), "{error}");

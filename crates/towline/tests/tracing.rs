@@ -62,7 +62,10 @@ fn exchange(port: u16, count: u32) {
     let group = format!("239.192.77.20@lo:{port}").parse().unwrap();
     let session = SessionBuilder::new(group);
     let mut subscriber = Subscriber::open(&session).unwrap();
-    let mut publisher = Publisher::builder(session).receivers(1).open().unwrap();
+    let mut publisher = Publisher::builder(session)
+        .expect_receivers(1)
+        .open()
+        .unwrap();
     let (mut sent, mut received, mut has_joined) = (0, 0, false);
     while received < count || !has_joined {
         while sent < count && publisher.try_send(&[7; 100]).unwrap() == towline::SendStatus::Taken {

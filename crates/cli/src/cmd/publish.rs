@@ -120,7 +120,7 @@ pub(super) fn open(
     let builder = Publisher::builder(session.session());
     let mut publisher = builder
         .policy(policy.into())
-        .receivers(receivers)
+        .expect_receivers(receivers)
         .stall_timeout(timeout)
         .open()?;
     publisher

@@ -34,8 +34,8 @@ pub struct AudienceConfig {
     /// The most receivers admitted at once.
     pub receivers_max: u32,
     /// The longest time a receiver may be behind: without any progress under [`Policy::Wait`] and
-    /// [`Policy::Lose`] (`None`, the default: for ever), behind at all, or in the way of the others,
-    /// under [`Policy::Drop`] (`None`: [`DROP_AFTER`]).
+    /// [`Policy::Lose`] (`None`, the default: for ever), behind at all, or in the way of the
+    /// others, under [`Policy::Drop`] (`None`: [`DROP_AFTER`]).
     pub stall_timeout: Option<Duration>,
     /// The longest time from connection to greeting.
     pub greeting_timeout: Duration,

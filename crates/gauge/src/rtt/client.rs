@@ -166,9 +166,9 @@ impl Client {
     /// warms up.
     ///
     /// # Errors
-    /// [`Error::Measurement`] for a size outside `PROBE_BYTES_MIN..=MESSAGE_BYTES_MAX` or a rate that
-    /// no [`Schedule`] has. When the system refuses to send or receive at all: what went before is
-    /// recorded.
+    /// [`Error::Measurement`] for a size outside `PROBE_BYTES_MIN..=MESSAGE_BYTES_MAX` or a rate
+    /// that no [`Schedule`] has. When the system refuses to send or receive at all: what went
+    /// before is recorded.
     pub fn run(
         &mut self,
         setup: &Setup,

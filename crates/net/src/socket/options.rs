@@ -94,8 +94,8 @@ setters! {
 }
 
 impl SocketOptions {
-    /// Checks what sessions take: a hop limit of 0, which only tests of one host have a use for, and
-    /// a code point that no header has room for, are refused.
+    /// Checks what sessions take: a hop limit of 0, which only tests of one host have a use for,
+    /// and a code point that no header has room for, are refused.
     ///
     /// # Errors
     /// What is out of range, with the range.

@@ -208,7 +208,7 @@ impl Peer {
     pub(in crate::receiver) fn upstream(&self, shared: &Shared) -> Upstream {
         let group = shared.setup.group;
         let nla = self.spms.path_nla.unwrap_or(self.source);
-        let told = self.spms.mark.filter(|mark| mark.is_known());
+        let told = self.spms.mark.filter(Mark::is_known);
         let own = told.map(|mark| mark.upstream_port);
         let own = own.filter(|&port| port >= UPSTREAM_PORT_MIN && nla == self.source);
         let mut to = SocketAddr::new(nla, own.unwrap_or(group.port()));
