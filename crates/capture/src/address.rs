@@ -198,8 +198,8 @@ fn is_file_name(text: &str) -> bool {
 }
 
 const SOURCE_FORM: &str =
-    "it is IF, ring:IF, ring2:IF, int:IF, xdp:IF, gen:SPEC, FILE, pcap:FILE or pcapng:FILE";
-const SINK_FORM: &str = "it is pcapng:FILE, pcap:FILE, IF, ring:IF, int:IF or null:";
+    "write IF, ring:IF, ring2:IF, int:IF, xdp:IF, gen:SPEC, FILE, pcap:FILE or pcapng:FILE";
+const SINK_FORM: &str = "write pcapng:FILE, pcap:FILE, IF, ring:IF, int:IF or null:";
 /// The kernel's limit.
 const INTERFACE_NAME_MAX: usize = 15;
 

@@ -361,8 +361,8 @@ const FRAME_BYTES_MOST: u16 = 9_014;
 const WINDOW: u64 = 65_536;
 /// So that the sum of many is far from its end.
 const WEIGHT_MOST: u32 = 1_000_000;
-const FORM: &str = "it is gen:size=60-1514,rate=N,count=N,flows=N,to=MAC,seed=N, each where \
-     wanted; sizes of 60 to 9014, or by weight as 60*7+570*4+1514";
+const FORM: &str = "write gen:size=60-1514,rate=N,count=N,flows=N,to=MAC,seed=N, with only the \
+     keys that are wanted; a size is 60 to 9014 bytes, or sizes by weight as 60*7+570*4+1514";
 
 #[cfg(test)]
 mod tests {

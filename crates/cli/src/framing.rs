@@ -88,7 +88,7 @@ impl Framing {
             }
             Self::Length => {
                 let length = u32::try_from(message.len()).map_err(|_| {
-                    let text = "a message of 4 GiB or more has no length in four bytes";
+                    let text = "a message of 4 GiB or more is too long for --framing length";
                     io::Error::new(io::ErrorKind::InvalidData, text)
                 })?;
                 output.write_all(&length.to_be_bytes())?;

@@ -442,7 +442,7 @@ fn a_rate_that_nobody_can_keep_or_carry_is_told() {
     let remarks = report["runs"][1]["remarks"].to_string();
     assert!(remarks.contains("(9615/s)"), "{remarks}");
     let output = run(&["rtt", "plot", &result]);
-    assert!(text(&output.stdout).contains("more than the link carries"));
+    assert!(text(&output.stdout).contains("more than the line carries"));
 }
 
 #[test]

@@ -241,7 +241,7 @@ fn what_cannot_be_sent_is_refused_before_anybody_is_waited_for() {
     }
     // Nothing comes by standard input that could have that name.
     let said = send(&["--stdin-name", "site.tar"]);
-    assert!(said.contains("give - among the paths"), "{said}");
+    assert!(said.contains("- is not among the paths"), "{said}");
     assert!(send(&["--slow", "never"]).contains("demote"));
     assert!(send(&["-", "-"]).contains("once"));
     let said = send(&["--include", "*.none", "--exclude", "*"]);

@@ -157,7 +157,7 @@ impl Search {
         let local = ready().map_err(refused("find a way to"))?;
         let interfaces = Interfaces::read()?;
         let interface = interfaces.with_address(local.ip()).ok_or_else(|| {
-            let cause = "the interface that leads there has no MTU to read";
+            let cause = "the system does not tell the MTU of the interface that leads there";
             SystemError::refused("probe the path to", peer, cause)
         })?;
         Ok(Self {

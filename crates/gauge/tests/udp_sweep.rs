@@ -303,7 +303,7 @@ fn a_second_client_is_told_that_the_server_is_busy() {
             .run(&never, &mut |_| {}, None)
             .unwrap_err()
             .to_string();
-        assert!(error.contains("measures with another client"), "{error}");
+        assert!(error.contains("serves another client"), "{error}");
         drop(silent);
         stop.store(true, Ordering::Relaxed);
         assert_eq!(serving.join().unwrap(), 0);

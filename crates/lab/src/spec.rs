@@ -71,7 +71,7 @@ impl LabSpec {
         }
         if self.is_direct && self.segments_at_switch {
             return Err(LabError::Spec(
-                "without a switch nothing segments on the way",
+                "only a switch segments packets, and a direct cable has none",
             ));
         }
         if self.mtu.is_some_and(|mtu| !(68..=65_535).contains(&mtu)) {

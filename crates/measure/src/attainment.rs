@@ -34,7 +34,7 @@ impl Series<'_> {
         }
         if let Some(most) = self.link_max_per_s().filter(|most| *most < asked) {
             texts.push(format!(
-                "{asked}/s of this size is more than the link carries ({most}/s): the link causes \
+                "{asked}/s of this size is more than the line carries ({most}/s): the line causes \
                  the losses and delays, unless it is faster than the system or --link says"
             ));
         }

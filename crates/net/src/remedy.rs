@@ -51,7 +51,7 @@ impl fmt::Display for Remedy {
             Self::Advice(words) => f.write_str(words),
             Self::ChooseInterface { candidates } => write!(
                 f,
-                "several interfaces could do it, choose one: {}",
+                "several interfaces are possible; choose one: {}",
                 candidates.join(", ")
             ),
             Self::ListInterfaces { missing } => f.write_str(match missing {
@@ -59,9 +59,9 @@ impl fmt::Display for Remedy {
                 Missing::UsableInterface => "choose another interface",
                 Missing::Address => "this host has no such address",
             }),
-            Self::SetUpInterface => {
-                f.write_str("set one up, or stay on this machine by its loopback interface")
-            }
+            Self::SetUpInterface => f.write_str(
+                "set an interface up, or stay on this machine by its loopback interface",
+            ),
             Self::StopOtherSender => f.write_str(
                 "another sender, or a receiver of a unicast session, uses this address and port on \
                  this host, perhaps in this program: stop it, or give this one another port, as \

@@ -443,13 +443,13 @@ fn row_rules(c: &Config) -> [Rule; 2] {
         (
             !c.pack || c.apdu_bytes_max >= 64,
             "apdu_bytes_max",
-            "must be 64 or more where messages share packets",
+            "must be at least 64 when messages share packets",
             "pack",
         ),
         (
             !(c.pack && c.strict_pgm),
             "pack",
-            "needs an option of our own, which is left out with strict_pgm",
+            "needs an option that RFC 3208 does not define, and strict_pgm leaves it out",
             "strict_pgm",
         ),
     ]

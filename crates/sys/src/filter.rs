@@ -30,7 +30,7 @@ impl FilterProgram {
         let ops = library.compile(&text, link_type)?;
         if ops.iter().any(goes_back) {
             return Err(FilterError::Text(
-                "a filter must not go back to what it has looked at (protochain)".to_owned(),
+                "a filter must not jump backwards (as protochain does)".to_owned(),
             ));
         }
         Ok(Self {

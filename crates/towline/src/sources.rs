@@ -122,7 +122,7 @@ impl Sources {
         };
         if let (Some(ip), true, false) = (reached, allowed.is_empty(), has_key) {
             let target = format!("files by {} ({ip})", interface.name);
-            let cause = "others can reach it, and nothing says whom to take files from";
+            let cause = "other hosts can reach it, and no sender is named to take files from";
             return Err(SystemError::refused("receive", target, cause)
                 .advise(Remedy::NameSenders)
                 .into());

@@ -79,8 +79,8 @@ impl Outlet {
         let is_too_long = frame.len() > most;
         if is_too_long && !std::mem::replace(&mut self.is_too_long_told, true) {
             self.remarks.push(format!(
-                "{} takes frames of {most} bytes at most, as its MTU is {}: longer ones, the first \
-                 of {}, are refused",
+                "{} takes frames of at most {most} bytes, because its MTU is {}: it refuses longer \
+                 frames; the first of them has {} bytes",
                 self.name,
                 self.mtu,
                 frame.len()

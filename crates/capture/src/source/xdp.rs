@@ -520,14 +520,15 @@ fn refused(operation: String, cause: io::Error) -> CaptureError {
         Some(EINVAL) => "it needs Linux 5.9 or later, with XDP sockets; use ring:",
         Some(EBUSY | EEXIST) => {
             "another XDP program or socket is there (`ip link show` names programs): end it, or \
-             use ring:, which gets on with others"
+             use ring:, which works beside them"
         }
         Some(EOPNOTSUPP) => {
             "neither the driver nor the kernel supports it on this interface; use \
                              ring:"
         }
         Some(ENOBUFS | ENOMEM) => {
-            "no more may be locked in memory: raise `ulimit -l`, give CAP_IPC_LOCK, or use ring:"
+            "this process may lock no more memory: raise `ulimit -l`, give CAP_IPC_LOCK, or use \
+             ring:"
         }
         _ => return CaptureError::Os { operation, cause },
     };

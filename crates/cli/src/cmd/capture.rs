@@ -122,8 +122,8 @@ fn refuse_to_overwrite_a_source(plan: &CapturePlan) -> Result<(), Failure> {
 pub(super) fn warn_of_taking(sources: &[SourceAddress], output: &Output) {
     for (source, name) in sources.iter().filter_map(|one| Some((one, one.taken()?))) {
         output.warn(&format!(
-            "{source} takes all packets that arrive on {name}: until this ends, other programs \
-             receive nothing from it; ring:{name} takes copies"
+            "{source} takes all packets that arrive on {name}: until this capture ends, other \
+             programs receive nothing from {name}; ring:{name} takes copies instead"
         ));
     }
 }

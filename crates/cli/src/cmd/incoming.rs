@@ -96,8 +96,8 @@ impl<'a> Incoming<'a> {
                 event: TransferReceiverEvent::NameTaken { peer },
                 ..
             } => self.output.warn(&format!(
-                "sender {} has a receiver of this name already; if that one is dead it will be let \
-                 go within seconds, if it lives give this one another --name",
+                "sender {} has a receiver of this name already; if that one is dead, the sender \
+                 lets go of it within 7 s; if it lives, give this one another --name",
                 peer.ip()
             )),
             ObjectReceiverEvent::Accepted { transfer, offer } => {
@@ -226,14 +226,14 @@ impl<'a> Incoming<'a> {
                 let sender = transfer.offer.map(|offer| offer.peer.ip().to_string());
                 let sender = sender.unwrap_or_else(|| "the sender".to_owned());
                 self.output.note(&format!(
-                    "{sender} has given this receiver up: {text}; what is being put in place goes \
-                     on, what is held otherwise is kept for when it sends again"
+                    "{sender} has given this receiver up: {text}; this receiver finishes putting \
+                     verified files in place, and keeps the rest for when the sender sends again"
                 ));
                 transfer.given_up = Some(text);
             }
             TransferReceiverEvent::SlabBad { path, .. } => {
                 self.output.note(&format!(
-                    "a part of {path} came out wrong and is fetched again"
+                    "a part of {path} has a wrong hash and is fetched again"
                 ));
             }
             TransferReceiverEvent::Withdrawn { path } => {
@@ -245,8 +245,8 @@ impl<'a> Incoming<'a> {
                 transfer.time = Some(Duration::from_nanos(numbers.time_ns));
                 if let Some(why) = transfer.given_up.take() {
                     self.output.note(&format!(
-                        "{} is whole and in place, but the sender does not know: it had given \
-                         this receiver up: {why}",
+                        "{} is whole and in place, but the sender does not know that: it gave \
+                         this receiver up before ({why})",
                         report::shown(&transfer.path)
                     ));
                 }

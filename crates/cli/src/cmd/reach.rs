@@ -16,7 +16,7 @@ pub(super) fn run(plan: &ReachPlan, output: &Output) -> Result<Verdict, Failure>
     let interrupt = Interrupt::install()?;
     let spec = plan.spec()?;
     output.note(&format!(
-        "listening for {:?}; run it on the other host at the same time",
+        "listening for {:?}; run `towline reach` on the other host at the same time",
         plan.time
     ));
     let report = reach(&spec, &|| interrupt.is_requested())?;

@@ -188,6 +188,6 @@ impl Service<'_> {
     }
 }
 
-const TIMED_OUT: &str = "nothing moved for the time allowed";
+const TIMED_OUT: &str = "no progress within the time allowed (--timeout)";
 /// How long the senders may take to hear that this end gives up.
 const FAREWELL: Duration = Duration::from_secs(2);

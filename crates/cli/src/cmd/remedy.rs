@@ -13,7 +13,7 @@ pub(super) fn worded(problem: String, remedy: Option<&Remedy>) -> String {
 fn words(remedy: &Remedy) -> String {
     match remedy {
         Remedy::ChooseInterface { candidates } => format!(
-            "several interfaces could do it, choose one with --iface: {}",
+            "several interfaces are possible; choose one with --iface: {}",
             candidates.join(", ")
         ),
         Remedy::ListInterfaces { missing } => match missing {
@@ -25,8 +25,8 @@ fn words(remedy: &Remedy) -> String {
                 "this host has no such address; `towline ifaces` lists those it has".into()
             }
         },
-        Remedy::SetUpInterface => "set one up (`towline ifaces` shows what there is), or stay on \
-                                   this machine with --iface lo"
+        Remedy::SetUpInterface => "set an interface up (`towline ifaces` shows what there is), or \
+                                   stay on this machine with --iface lo"
             .into(),
         Remedy::StopOtherSender => {
             "another sender, or a receiver of a unicast session, uses this address and port on \
@@ -39,10 +39,10 @@ fn words(remedy: &Remedy) -> String {
             .into(),
         Remedy::StartReflector => "start `towline rtt reflect --over tcp` there".into(),
         Remedy::StartSweepServer => "start `towline udp serve` there, and let its port through \
-                                     firewalls, TCP and UDP"
+                                     the firewalls, for TCP and for UDP"
             .into(),
         Remedy::StopOtherSearch => {
-            "end the other `towline reach` here, or give both ends another --port".into()
+            "end the other `towline reach` on this host, or give both ends another --port".into()
         }
         other => other.to_string(),
     }

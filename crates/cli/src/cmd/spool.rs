@@ -61,7 +61,7 @@ pub(super) fn standard_input(
             Err(RecvTimeoutError::Timeout) if interrupt.is_requested() => return Ok(None),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                let cause = "the thread that reads it has died";
+                let cause = "the thread that reads it has panicked";
                 return Err(Failure::environment("spooling standard input", &cause));
             }
         }

@@ -51,7 +51,7 @@ pub(super) fn read(pid: u32) -> Result<ProcessCounters, Failure> {
         }
         io::ErrorKind::NotFound => Failure::Environment(format!(
             "process {pid} is not a towline command of this user with an open session; \
-             `towline top` lists those that are"
+             `towline top` lists the processes that are"
         )),
         _ => Failure::environment(&format!("reading the counters of process {pid}"), &error),
     })

@@ -52,12 +52,12 @@ impl CapturePlan {
     pub(crate) fn new(args: &CaptureArgs) -> Result<Self, Failure> {
         if args.workers > 1 {
             if !matches!(args.sources.as_slice(), [SourceAddress::Ring(_)]) {
-                let text = "--workers share the packets of one ring:IF, and of nothing else";
+                let text = "--workers needs exactly one source, a ring:IF";
                 return Err(Failure::usage(text));
             }
             if args.output.is_standard_output() {
                 let text =
-                    "each of several workers writes a file of its own: name one instead of '-'";
+                    "--workers: each worker writes a file of its own; name a FILE instead of '-'";
                 return Err(Failure::usage(text));
             }
         }

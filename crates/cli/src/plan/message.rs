@@ -58,7 +58,7 @@ pub(crate) struct SubscribePlan {
 impl SubscribePlan {
     pub(crate) fn new(args: &SubscribeArgs) -> Result<Self, Failure> {
         if args.tag && args.framing != Framing::Lines {
-            let text = "--tag is for lines: with another --framing the messages stay as they are";
+            let text = "--tag works with --framing lines only: leave --tag or --framing out";
             return Err(Failure::usage(text));
         }
         Ok(Self {
@@ -84,11 +84,11 @@ pub(super) fn check_reports(
         return Ok(());
     }
     if receivers > 0 {
-        let text = "--receivers counts reports, and --strict-pgm leaves them out";
+        let text = "--receivers counts reports, and --strict-pgm turns reports off";
         return Err(Failure::usage(text));
     }
     if policy == PolicyArg::Drop {
-        let text = "--policy drop needs reports, and --strict-pgm leaves them out";
+        let text = "--policy drop needs reports, and --strict-pgm turns reports off";
         return Err(Failure::usage(text));
     }
     Ok(())

@@ -82,7 +82,7 @@ impl ReachPlan {
         let peers = self.peers.iter().map(|peer| address(peer, self.port));
         let peers = peers.collect::<Result<Vec<_>, _>>()?;
         if let Some(other) = peers.iter().find(|peer| peer.is_ipv4() != group.is_ipv4()) {
-            let text = format!("{other} and {group} are of different kinds of IP");
+            let text = format!("{other} and {group} are of different address families");
             return Err(Failure::usage(text));
         }
         Ok(ReachSpec {

@@ -130,7 +130,9 @@ impl RttRunPlan {
             (args.slice, "--slice"),
         ] {
             if time < TIME_MIN {
-                return Err(Failure::usage(format!("{name}: at least {TIME_MIN:?}")));
+                return Err(Failure::usage(format!(
+                    "{name}: give at least {TIME_MIN:?}"
+                )));
             }
         }
         let runs = variants(args, &thread)?;
@@ -222,8 +224,8 @@ fn stamp_every(args: &RttRunArgs, runs: &[Variant]) -> Result<u64, Failure> {
     };
     match has_asked {
         Some(name) if !can_stamp => Err(Failure::usage(format!(
-            "{name}: the kernel stamps single datagrams only; use it without --over tcp or pgm, \
-             and without the engines mmsg and io_uring"
+            "{name}: the kernel stamps single datagrams only; leave {name} out with --over tcp or \
+             pgm, and with the engines mmsg and io_uring"
         ))),
         Some(name) if wanted == 0 => Err(Failure::usage(format!(
             "{name}: needs --stamp-every of 1 or more"
@@ -295,7 +297,7 @@ pub(crate) struct RttPlotPlan {
 impl RttPlotPlan {
     pub(crate) fn new(args: &RttPlotArgs) -> Result<Self, Failure> {
         if args.diff && args.files.len() < 2 {
-            let text = "--diff: name two files or more, the one to compare with first";
+            let text = "--diff: name two or more files; the first is the one to compare with";
             return Err(Failure::usage(text));
         }
         Ok(Self {
@@ -357,6 +359,6 @@ impl PicturePlan {
     }
 }
 
-const ONE_BY_ONE: &str = "--over tcp and pgm take their messages one by one: leave --engine out";
+const ONE_BY_ONE: &str = "--over tcp and --over pgm work only with the engine recv, the default";
 /// Shorter times say nothing.
 const TIME_MIN: Duration = Duration::from_millis(10);

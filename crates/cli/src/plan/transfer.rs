@@ -49,13 +49,13 @@ impl SendPlan {
             .as_ref()
             .is_some_and(|session| session.config.strict_pgm())
         {
-            let text = "files need the receivers' reports, and --strict-pgm leaves them out";
+            let text = "files need the receivers' reports, and --strict-pgm turns reports off";
             return Err(Failure::usage(text));
         }
         let is_stdin = |path: &&PathBuf| path.as_os_str() == STDIN;
         if args.paths.iter().filter(is_stdin).count() > 1 {
             return Err(Failure::usage(
-                "standard input can be sent once: name - once",
+                "standard input (-) is named twice, and can be sent only once",
             ));
         }
         let stdin_name = match (
@@ -63,9 +63,10 @@ impl SendPlan {
             args.paths.iter().any(|path| is_stdin(&path)),
         ) {
             (Some(name), false) => {
-                let text = "--stdin-name names what comes by standard input, and nothing does: \
-                            give - among the paths";
-                return Err(Failure::usage(format!("{text}, or leave {name} out")));
+                let text = "--stdin-name names standard input, and - is not among the paths: add -";
+                return Err(Failure::usage(format!(
+                    "{text}, or leave --stdin-name {name} out"
+                )));
             }
             (name, _) => name.clone().unwrap_or_else(|| "stdin".to_owned()),
         };

@@ -72,7 +72,7 @@ impl UdpRunPlan {
             return wrong(text.to_owned());
         }
         if !(TIME_MIN..=TIME_MAX).contains(&args.time) {
-            return wrong(format!("--time: {TIME_MIN:?} to {TIME_MAX:?}"));
+            return wrong(format!("--time: give {TIME_MIN:?} to {TIME_MAX:?}"));
         }
         let sizes = args
             .size

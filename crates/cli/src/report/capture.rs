@@ -188,7 +188,7 @@ pub(crate) struct ReplayReport {
     pub(crate) asked_packets_per_s: Option<f64>,
     /// The rate as a share of what was asked for, by a rate or by stamps; none at top speed.
     pub(crate) attained_share: Option<f64>,
-    /// What the link carries at that size; none where its driver names no speed.
+    /// What the line carries at that size; none where its driver names no speed.
     pub(crate) link: Option<LinkReport>,
     /// Of the sent, those that were captured in part and left as short as that.
     pub(crate) cut: u64,
@@ -339,7 +339,7 @@ impl ReplayReport {
                 "sent"
             };
             remarks.push(format!(
-                "{} were {verb}, but a link of {} carries {} of {:.0} B frames",
+                "{} were {verb}, but a line of {} carries {} of {:.0} B frames",
                 quantity::whole_rate(rate),
                 quantity::bits(link.speed_bits_per_s as f64),
                 quantity::whole_rate(link.packets_per_s_max),
@@ -365,7 +365,7 @@ impl ReplayReport {
             .map(|rate| format!("asked for {}", quantity::whole_rate(rate)));
         let link = self.link.map(|link| {
             format!(
-                "the link carries {} of {:.0} B frames: {} of {} with preamble and gap",
+                "the line carries {} of {:.0} B frames: {} of {} with preamble and gap",
                 quantity::whole_rate(link.packets_per_s_max),
                 link.frame_bytes,
                 quantity::bits(link.bits_per_s_max),

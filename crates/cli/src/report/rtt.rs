@@ -192,8 +192,8 @@ impl RttRow {
             ),
         );
         let most = self.link_max_per_s.map_or_else(
-            || "the link's speed is not known".to_owned(),
-            |most| format!("the link takes {most}/s at most"),
+            || "the line's rate is not known".to_owned(),
+            |most| format!("the line takes {most}/s at most"),
         );
         line(
             "rate",
@@ -219,7 +219,7 @@ impl RttRow {
             line(
                 "hops, p50",
                 &format!(
-                    "send path {}, link and far end {}, wake-up {}; {} stamped ({} by \
+                    "send path {}, network and far end {}, wake-up {}; {} stamped ({} by \
                      the kernel, {} by the device, {} more incomplete), {}",
                     time(hops.send_path_p50_ns),
                     time(hops.link_p50_ns),
@@ -248,7 +248,7 @@ impl RttRow {
             );
         }
         if let Some(why) = self.beyond_knee {
-            line("knee", &format!("this rate lies beyond it: {why}"));
+            line("knee", &format!("this rate lies beyond the knee: {why}"));
         }
         if self.pauses + self.throttled + self.clock_steps > 0 {
             line(

@@ -252,11 +252,11 @@ fn what_cannot_be_done_is_said() {
             ),
             (
                 &["replay", "gen:rate=0", "-o", "ring:e0"],
-                "it is gen:size=60-1514,rate=N",
+                "write gen:size=60-1514,rate=N",
             ),
             (
                 &["capture", "int:e0", "--workers", "2"],
-                "--workers share the packets of one ring:IF",
+                "--workers needs exactly one source, a ring:IF",
             ),
             (
                 &["capture", "ring:e0", "--workers", "2", "-o", "pcap:-"],
@@ -278,7 +278,7 @@ fn what_cannot_be_done_is_said() {
             ),
             (
                 &["replay", "gen:size=1", "-o", "ring:e0"],
-                "sizes of 60 to 9014",
+                "a size is 60 to 9014 bytes",
             ),
             (
                 &["capture", "gen:count=9", "-o", "pcap:/dev/full"],

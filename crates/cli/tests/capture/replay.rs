@@ -73,7 +73,7 @@ fn a_rate_that_is_not_attained_is_told() {
         assert!(report["attained_share"].as_f64().unwrap() < 0.9, "{report}");
         let said = said(&output);
         assert!(said.contains("of the rate asked for"), "{said}");
-        let most = "but a link of 10 Gbit/s carries 14.9 M/s of 60 B frames";
+        let most = "but a line of 10 Gbit/s carries 14.9 M/s of 60 B frames";
         assert!(said.contains(most), "{said}");
         let slow = ["--pps", "1k", "--json"];
         let args = ["replay", "gen:count=100", "-o", "ring:e0"];

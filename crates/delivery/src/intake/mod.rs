@@ -293,7 +293,7 @@ impl<I: Intake> Transfers<I> {
         if self.turned_away.note(sender, false, &mut self.counters) {
             self.counters.senders_full += 1;
             let count = self.config.transfers_max;
-            let text = format!("{count} transfers are under way, the most taken at a time");
+            let text = format!("{count} transfers are under way, the most at a time");
             self.refused(sender, text);
         }
     }
@@ -403,7 +403,7 @@ impl<I: Intake> Transfers<I> {
             _ => None,
         });
         self.leave(index);
-        let text = text.unwrap_or_else(|| "it did not take this receiver in".to_owned());
+        let text = text.unwrap_or_else(|| "the sender did not take this receiver in".to_owned());
         self.refused(sender, text);
     }
 

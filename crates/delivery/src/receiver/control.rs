@@ -230,7 +230,7 @@ impl<S: Store> TransferReceiver<S> {
         let is_waiting = sender.call.is_looking() || sender.given_up.is_some();
         if is_waiting && self.give_up_at(sender).is_some_and(|at| at <= now) {
             if self.welcome.is_none() {
-                return self.look_elsewhere(now, "it does not answer");
+                return self.look_elsewhere(now, "the sender does not answer");
             }
             let text = match &sender.given_up {
                 Some(why) => {
@@ -334,7 +334,9 @@ impl<S: Store> TransferReceiver<S> {
             Message::Error { text, .. } if self.welcome.is_none() => {
                 self.look_elsewhere(now, text);
             }
-            Message::Bye if self.welcome.is_none() => self.look_elsewhere(now, "it has left"),
+            Message::Bye if self.welcome.is_none() => {
+                self.look_elsewhere(now, "the sender has left");
+            }
             Message::Error { code, text }
                 if *code == ErrorCode::TimedOut || self.step == Step::Committing =>
             {

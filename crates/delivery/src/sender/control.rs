@@ -162,7 +162,7 @@ impl<C: Content> TransferSender<C> {
         let is_early = list.object == ObjectId::SEALS && self.window.seals_hash().is_none();
         let member = &mut self.members[slot];
         if member.state == State::Joining && list.object != ObjectId::MANIFEST {
-            return self.violate(now, slot, "NEED of content from one that holds no manifest");
+            return self.violate(now, slot, "NEED names content before the manifest is held");
         }
         if std::mem::replace(&mut member.lists.is_need_whole, list.is_last) {
             member.lists.need.clear();
@@ -228,7 +228,7 @@ impl<C: Content> TransferSender<C> {
 
     pub(super) fn done(&mut self, now: Instant, slot: usize, done: &Done) {
         if self.members[slot].state == State::Joining {
-            return self.violate(now, slot, "DONE from one that holds nothing yet");
+            return self.violate(now, slot, "DONE, but this receiver holds nothing yet");
         }
         if self.root.is_none() {
             // It was whole before this sender's restart; the content is still being read here.
@@ -236,7 +236,7 @@ impl<C: Content> TransferSender<C> {
             return;
         }
         if !self.is_proof(done) {
-            let text = "what it has is not what was sent: its root differs";
+            let text = "its files are not those that were sent: its root hash differs";
             return self.fail(now, slot, ErrorCode::HashMismatch, text);
         }
         self.tell(now, slot, &Message::Acknowledged);

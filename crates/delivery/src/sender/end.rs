@@ -141,9 +141,9 @@ impl<C: Content> TransferSender<C> {
         self.clock.tick_at = now;
         for slot in 0..self.members.len() {
             let text = if self.members[slot].is_expected {
-                "the sender has finished without it"
+                "the sender has finished without this receiver"
             } else {
-                "the sender does not wait any longer for it, as it was not expected"
+                "the sender no longer waits for this receiver, which is a guest"
             };
             self.fail(now, slot, ErrorCode::Cancelled, text);
             if let Some(link) = self.members[slot].link {

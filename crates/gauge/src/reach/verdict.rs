@@ -84,7 +84,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     }
     if let Some(error) = &facts.send_error {
         let words = format!("this host cannot send to {}: {error}", facts.group);
-        let fix = "see the interface, its route and the rules of the host's output".to_owned();
+        let fix = "check the interface, its route and this host's rules for output".to_owned();
         findings.push(Finding::new(Cause::NoInterface, words, fix));
     }
     for peer in &facts.peers {
@@ -229,7 +229,10 @@ fn of_silent_peer(facts: &Facts, peer: &PeerFacts) -> Option<Finding> {
     Some(of_frames(facts, ip).unwrap_or_else(|| {
         Finding::new(
             Cause::PeerSilent,
-            format!("{} is silent, by unicast too", peer.address),
+            format!(
+                "nothing was heard from {}, neither through the group nor by unicast",
+                peer.address
+            ),
             format!(
                 "run `towline reach --group {}` there at the same time, and let UDP port {} \
                  through firewalls",
@@ -275,7 +278,7 @@ fn of_frames(facts: &Facts, source: IpAddr) -> Option<Finding> {
     Some(Finding::new(
         Cause::WrongPort,
         format!(
-            "{source} sends to the group on port {}, this host listens on port {}",
+            "{source} sends to port {} of the group, this host listens on port {}",
             other.port,
             facts.group.port()
         ),
@@ -298,7 +301,7 @@ fn dropped_here(facts: &Facts, frames: &Frames) -> Finding {
         return reverse_path(facts, path);
     }
     let rules = if chains(facts).next().is_none() {
-        "no rules of netfilter are seen here, so a BPF program may".to_owned()
+        "no netfilter rules are seen here, so a BPF program may drop the packets".to_owned()
     } else {
         format!("these rules may drop the packets: {}", chain_names(facts))
     };

@@ -199,8 +199,8 @@ impl Campaign {
         let dropped = self.variants.len() - variants.len();
         if dropped > 0 {
             add(format!(
-                "{dropped} of {} variants are left out: with the refused settings gone they equal \
-                 others",
+                "{dropped} of {} variants are left out: without the refused settings they are the \
+                 same as others",
                 self.variants.len()
             ));
         }
@@ -313,10 +313,10 @@ fn no_device(name: &str, error: &io::Error) -> String {
         Some(errno::EPERM) => {
             format!("{error}; give CAP_NET_ADMIN (as root: setcap cap_net_admin+ep)")
         }
-        None | Some(errno::EOPNOTSUPP) => "its driver has none for all packets".to_owned(),
+        None | Some(errno::EOPNOTSUPP) => "its driver does not stamp all packets".to_owned(),
         _ => error.to_string(),
     };
-    format!("no stamps of the device {name}, the kernel's own instead: {why}")
+    format!("the kernel stamps the messages, because the device {name} does not: {why}")
 }
 
 /// What the kernel does to a real-time thread that never waits.
@@ -326,9 +326,9 @@ fn limit_remark(variant: &Variant) -> Option<String> {
     };
     let (runtime, period) = sys::scheduler::realtime_limit_ns()?;
     Some(format!(
-        "real-time threads may run {} ms of every {} ms (kernel.sched_rt_runtime_us): when others \
-         want the processor, the measuring thread stops for the rest of it, and the result marks \
-         that",
+        "real-time threads may run {} ms of every {} ms (kernel.sched_rt_runtime_us): when other \
+         threads want the processor, the measuring thread stops for the rest of that time, and \
+         the result marks the stop",
         runtime / 1_000_000,
         period / 1_000_000
     ))
@@ -380,7 +380,7 @@ mod tests {
         let told = |error: io::Error| no_device("eth0", &error);
         let missing = told(io::ErrorKind::Unsupported.into());
         assert!(
-            missing.ends_with("its driver has none for all packets"),
+            missing.ends_with("its driver does not stamp all packets"),
             "{missing}"
         );
         let refused = told(io::Error::from_raw_os_error(errno::EPERM));

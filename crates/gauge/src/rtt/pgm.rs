@@ -142,7 +142,7 @@ fn up(group: SocketAddr) -> Result<SocketAddr, Error> {
             .map(|it| Ipv6Addr::from_bits(it).into()),
     };
     let next = next.filter(IpAddr::is_multicast).ok_or_else(|| {
-        let cause = "the next group is needed for answers, and there is none";
+        let cause = "answers use the next group address, and none follows this one";
         SystemError::refused("measure over PGM with", group, cause)
     })?;
     let mut answers = group;
@@ -167,6 +167,9 @@ mod tests {
         assert_eq!(next("239.192.0.255:7720").unwrap(), "239.192.1.0:7720");
         assert_eq!(next("[ff15::1%3]:7720").unwrap(), "[ff15::2%3]:7720");
         let last = next("239.255.255.255:7720").unwrap_err().to_string();
-        assert!(last.contains("the next group is needed"), "{last}");
+        assert!(
+            last.contains("answers use the next group address"),
+            "{last}"
+        );
     }
 }

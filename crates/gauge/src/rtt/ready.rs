@@ -43,8 +43,8 @@ impl Engine {
         let remedy = if error.raw_os_error() == Some(errno::ENOSYS) {
             "it needs Linux 5.11"
         } else {
-            "look at the sysctl kernel.io_uring_disabled, and at filters of system calls, as \
-             containers have them"
+            "check the sysctl kernel.io_uring_disabled, and whether a container filters system \
+             calls"
         };
         format!("the engine io_uring does not work here, using recv: {error}; {remedy}")
     }
@@ -123,7 +123,7 @@ pub fn prepare(scheduling: Scheduling, cpu: Option<u32>, lock_memory: bool) -> R
             Err(error) => {
                 let remedy = match scheduler::cpus() {
                     Ok(cpus) => format!("this process may use {cpus:?}"),
-                    Err(_) => "it goes on unbound".to_owned(),
+                    Err(_) => "the thread runs on any processor".to_owned(),
                 };
                 let what = format!("not bound to processor {wanted}");
                 ready.remarks.push(format!("{what}: {error}; {remedy}"));
@@ -145,7 +145,7 @@ pub fn prepare(scheduling: Scheduling, cpu: Option<u32>, lock_memory: bool) -> R
             let remedy = if error.raw_os_error() == Some(errno::EPERM) {
                 "give CAP_SYS_NICE (as root: setcap cap_sys_nice+ep) or raise `ulimit -r`"
             } else {
-                "it goes on in the ordinary class"
+                "the thread stays in the ordinary class"
             };
             let what = format!("cannot use the class {scheduling}, using SCHED_OTHER");
             ready.remarks.push(format!("{what}: {error}; {remedy}"));

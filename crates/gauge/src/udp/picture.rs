@@ -44,8 +44,8 @@ fn lines(report: &SweepReport) -> Vec<String> {
         .map(|flow| flow.dispatch.sent)
         .sum();
     let link = match report.link {
-        Some(link) => format!("the link takes {:.3} Gbit/s", link.bits_per_s as f64 / 1e9),
-        None => "link speed not known".to_owned(),
+        Some(link) => format!("the line takes {:.3} Gbit/s", link.bits_per_s as f64 / 1e9),
+        None => "line rate not known".to_owned(),
     };
     let meaning = format!(
         "rates as received, one way, with at most {} % loss unless the rate was given",
@@ -90,7 +90,7 @@ fn curves(report: &SweepReport) -> Vec<SizeCurve> {
             cpu_ns: None,
         };
         curves.push(SizeCurve {
-            name: "the link's maximum".to_owned(),
+            name: "the line's maximum".to_owned(),
             points: report.rows.iter().map(most).collect(),
         });
     }

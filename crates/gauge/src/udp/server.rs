@@ -180,7 +180,7 @@ impl Session {
         let path = DataPath::server(spec, self.local, &self.port, self.peer)?;
         if !path.meet(spec.token, self.peer, MEET_TIME_MAX)? {
             let text = format!(
-                "no datagram from {} has come to UDP port {}: let it through the firewalls",
+                "no datagram from {} has come to UDP port {}: let this port through the firewalls",
                 self.peer,
                 self.local.port()
             );
@@ -260,13 +260,15 @@ pub(super) fn send_plan(spec: &TrialSpec, token: u64) -> SendPlan {
 fn check(spec: &TrialSpec) -> io::Result<()> {
     let is_group = spec.group.is_none_or(|group| group.ip().is_multicast());
     if !SIZES.contains(&spec.size) || spec.duration_ms > DURATION_MS_MAX || !is_group {
-        return Err(io::Error::other("the trial is beyond this server's bounds"));
+        let text = "a trial has datagrams of 20 to 65507 bytes, lasts at most 60 s, and goes to \
+                    one host or to a multicast group";
+        return Err(io::Error::other(text));
     }
     Ok(())
 }
 
 fn refuse(stream: TcpStream) {
-    let reason = "it measures with another client, and two would measure each other".to_owned();
+    let reason = "it serves another client now; two at a time would disturb each other".to_owned();
     if let Ok(mut link) = ControlLink::new(stream) {
         // A client that is gone needs no answer.
         drop(link.say(&Response::Refused { reason }));

@@ -142,7 +142,7 @@ impl<'a, 'w> Bench<'a, 'w> {
         let is_sound = sweep.sizes.iter().all(|size| SIZES.contains(size))
             && sweep.duration <= Duration::from_millis(DURATION_MS_MAX);
         if !is_sound {
-            let text = "a datagram has 20 to 65507 bytes, and a trial lasts 60 s at most";
+            let text = "a datagram has 20 to 65507 bytes, and a trial lasts at most 60 s";
             return Err(Error::Measurement(text.to_owned()));
         }
         let peers = sweep

@@ -153,7 +153,7 @@ impl Panel {
                 "send path: send() to the device",
                 crate::Split::send_path_ns,
             ),
-            ("link and far end: device to our kernel", |split| {
+            ("network and far end: device to our kernel", |split| {
                 split.link_ns
             }),
             ("wake-up: our kernel to recv()", |split| split.wake_ns),
@@ -244,8 +244,8 @@ fn remark(series: &Series<'_>, figures: &Percentiles) -> String {
 
 fn ceiling(series: &Series<'_>) -> String {
     match series.link_max_per_s() {
-        Some(most) => format!("the link takes {most}/s"),
-        None => "link speed not known".to_owned(),
+        Some(most) => format!("the line takes {most}/s"),
+        None => "line rate not known".to_owned(),
     }
 }
 

@@ -68,7 +68,7 @@ pub fn read(mut input: impl Read) -> Result<File, RawError> {
         }
         let len = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
         if len > BLOCK_BYTES_MAX {
-            return Err(reader.damaged("a block is longer than any"));
+            return Err(reader.damaged("a block is longer than a block may be"));
         }
         payload.resize(len, 0);
         let got = fill_some(&mut input, &mut payload)?;
@@ -162,10 +162,11 @@ impl Reader {
     fn numbers<const N: usize>(&self, payload: &mut &[u8]) -> Result<[u64; N], RawError> {
         let mut numbers = [0; N];
         for number in &mut numbers {
-            let taken = leb128::take(payload).ok_or_else(|| self.damaged("a number is cut"))?;
+            let taken =
+                leb128::take(payload).ok_or_else(|| self.damaged("a number is cut short"))?;
             // No time of a run comes near a century; sums of two cannot overflow then.
             if taken > u64::MAX >> 2 {
-                return Err(self.damaged("a number is beyond any time"));
+                return Err(self.damaged("a number is too large for a time"));
             }
             *number = taken;
         }
@@ -174,13 +175,14 @@ impl Reader {
 
     fn run(&mut self) -> Result<&mut Run, RawError> {
         let at = self.at;
-        let what = "results before the run they belong to";
+        let what = "results stand before the run that they belong to";
         let last = self.file.runs.last_mut();
         last.ok_or(RawError::Damaged { at, what })
     }
 
     fn json<T: DeserializeOwned>(&self, payload: &[u8]) -> Result<T, RawError> {
-        serde_json::from_slice(payload).map_err(|_| self.damaged("a description makes no sense"))
+        serde_json::from_slice(payload)
+            .map_err(|_| self.damaged("a description is not JSON of its form"))
     }
 
     const fn damaged(&self, what: &'static str) -> RawError {

@@ -311,7 +311,10 @@ impl<W: FnMut(&Path, bool) -> bool> Walk<W> {
             }
             Kind::Directory => entry.kind = EntryKind::Directory,
             Kind::Other => {
-                self.leave_out(path, format_args!("it is not a file, directory or link"));
+                self.leave_out(
+                    path,
+                    format_args!("it is not a file, directory or symbolic link"),
+                );
                 return Ok(());
             }
         }

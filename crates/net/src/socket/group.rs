@@ -263,12 +263,12 @@ impl Target {
                 Err(refuse("its scope is reserved"))
             }
             ip if ip.is_multicast() => Ok(Self::Multicast(ip)),
-            ip if ip.is_unspecified() => Err(refuse("the unspecified address names nobody")),
+            ip if ip.is_unspecified() => Err(refuse("the unspecified address names no host")),
             IpAddr::V4(v4) if v4.is_broadcast() => {
-                Err(refuse("broadcast reaches everyone, not a group"))
+                Err(refuse("it is the broadcast address, not a group"))
             }
             IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => Err(refuse(
-                "an IPv4 address in IPv6 clothes: write the IPv4 address",
+                "it is an IPv4 address written as IPv6: write the IPv4 address",
             )),
             ip => Ok(Self::Unicast(ip)),
         }

@@ -143,7 +143,7 @@ impl FromStr for WaitStrategy {
         }
         .ok_or_else(|| {
             SystemError::refused("use wait strategy", text, "there is no such strategy")
-                .advise("write block, busy, busy:N (looks before sleeping) or spin")
+                .advise("write block, busy, busy:N (poll N times before sleeping) or spin")
         })
     }
 }

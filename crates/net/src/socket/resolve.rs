@@ -17,7 +17,7 @@ use crate::SystemError;
 pub fn resolve(target: &str, port: u16) -> Result<SocketAddr, SystemError> {
     let failed = |cause: &dyn Display| {
         SystemError::refused("find", target, cause)
-            .advise("a host is HOST or HOST:PORT, IPv6 with a port as [ADDRESS]:PORT")
+            .advise("write HOST or HOST:PORT, or [ADDRESS]:PORT for an IPv6 address with a port")
     };
     if let Ok(ip) = target.parse() {
         return Ok(SocketAddr::new(ip, port));

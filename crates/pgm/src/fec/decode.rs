@@ -218,7 +218,7 @@ impl fmt::Display for Irreparable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooFewParities => "fewer parity packets than lost members",
-            Self::Index => "a parity packet's index stands twice or is beyond the code",
+            Self::Index => "two parity packets have the same index, or an index is beyond the code",
             Self::Length => "lengths of members and parity packets contradict each other",
         })
     }

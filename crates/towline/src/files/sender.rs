@@ -38,7 +38,7 @@ impl FileSender {
         let mut names = expectation.names.iter();
         while let Some(name) = names.next() {
             if names.as_slice().contains(name) {
-                let cause = "it is expected twice, and a session has one receiver of a name";
+                let cause = "it is named twice, and each receiver of a session has another name";
                 return Err(SystemError::refused("expect", name, cause).into());
             }
         }
@@ -51,8 +51,8 @@ impl FileSender {
         } = files.into_tree();
         let (mut opened, sending) = session.open_sending()?;
         if sending.config.tx_window_bytes() != Config::default().tx_window_bytes() {
-            let text = "tx_window_bytes is of messages and changes nothing here: the window of a \
-                        sender of files is object_window_bytes";
+            let text = "tx_window_bytes is for messages and has no effect on files: set \
+                        object_window_bytes, the transmit window of files";
             opened.warnings.push(text.to_owned());
         }
         let mut config =

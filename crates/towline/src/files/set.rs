@@ -87,7 +87,7 @@ impl FileSetBuilder {
             _ if has_content => return Ok(FileSet { tree, may_skip }),
             _ if let Some(first) = tree.unsent.first() => first.text.clone(),
             _ if has_left_out => "no file matches the patterns".to_owned(),
-            0 if tree.notes.is_empty() => "nothing is named, or it is empty".to_owned(),
+            0 if tree.notes.is_empty() => "no path is named, or what is named is empty".to_owned(),
             0 => tree.notes.join("; "),
             // Directories alone may be what is wanted.
             _ => return Ok(FileSet { tree, may_skip }),

@@ -179,7 +179,7 @@ impl Store for StreamStore {
             }
             Some(Err(mpsc::TryRecvError::Disconnected)) => {
                 self.committing = None;
-                let error = io::Error::other("the thread that does it has died");
+                let error = io::Error::other("the thread that writes it has panicked");
                 self.fail("write the file to the output", &error);
             }
             Some(Err(mpsc::TryRecvError::Empty)) | None => {}

@@ -156,7 +156,7 @@ impl View {
 
     fn draw_sessions(&self, frame: &mut Frame<'_>, top: Rect, middle: Rect) {
         let sessions = count(self.sessions().count() as u64, "session");
-        let title = format!("towline top: {sessions}, a look every {:?}", self.interval);
+        let title = format!("towline top: {sessions}, updated every {:?}", self.interval);
         frame.render_widget(Paragraph::new(title).style(BAR), top);
         if self.chosen.is_none() {
             let text = "\nno process of this user serves its counters";

@@ -203,7 +203,7 @@ fn a_service_whose_transfer_stands_still_gives_that_up_and_goes_on() {
         let reports = reports(&text);
         let error = reports[0]["error"].as_str().unwrap();
         assert!(
-            error.contains("nothing moved for the time allowed"),
+            error.contains("no progress within the time allowed (--timeout)"),
             "{text}"
         );
         let total = reports.last().unwrap();

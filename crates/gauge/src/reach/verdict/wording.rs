@@ -29,17 +29,17 @@ pub(super) fn other_group(facts: &Facts, word: &PeerWord) -> Finding {
         return Finding::new(
             Cause::WrongPort,
             format!(
-                "{name} uses port {} of the group, this host port {}",
+                "{name} uses port {} of the group, this host uses port {}",
                 theirs.port(),
                 ours.port()
             ),
-            format!("use one port on both, such as --group {theirs} here"),
+            format!("use the same port on both hosts, such as --group {theirs} here"),
         );
     }
     Finding::new(
         Cause::WrongGroup,
-        format!("{name} uses the group {theirs}, this host {ours}"),
-        format!("use one group on both, such as --group {theirs} here"),
+        format!("{name} uses the group {theirs}, this host uses {ours}"),
+        format!("use the same group on both hosts, such as --group {theirs} here"),
     )
 }
 

@@ -80,9 +80,7 @@ fn notes_of(found: Option<&Found>) -> Vec<String> {
         found.held.bytes()
     );
     if found.is_other_boot {
-        note.push_str(
-            "; this machine was started since, so some may come out wrong and come again",
-        );
+        note.push_str("; this machine was started since: wrong ones among them are sent again");
     }
     vec![note]
 }

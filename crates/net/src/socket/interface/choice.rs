@@ -361,7 +361,7 @@ fn check_condition(
     }
     if !interface.flags.running {
         notes.push(format!(
-            "{name} has no carrier: nothing passes until it is plugged in"
+            "{name} has no carrier: no packet passes until its cable is plugged in"
         ));
     }
     Ok(())

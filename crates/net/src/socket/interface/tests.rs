@@ -324,12 +324,12 @@ fn where_there_is_no_route_the_way_out_is_told() {
     };
     assert_eq!(
         told("239.1.1.1", &["e0", "e1"]),
-        "no route to 239.1.1.1; several interfaces could do it, choose one: e0, e1"
+        "no route to 239.1.1.1; several interfaces are possible; choose one: e0, e1"
     );
     assert_eq!(
         told("ff15::1", &[]),
         "no route to ff15::1, and no interface that is up carries multicast and has an IPv6 \
-         address; set one up, or stay on this machine by its loopback interface"
+         address; set an interface up, or stay on this machine by its loopback interface"
     );
     assert_eq!(
         told("10.9.9.9", &[]),

@@ -91,7 +91,8 @@ impl UdpIo {
             has_gro &= port.socket.set_gro(has_gro).is_ok();
         }
         if wants_gro && !has_gro {
-            tally.warn("the kernel does not know UDP GRO (Linux 5.0): receiving without".into());
+            let text = "the kernel has no UDP GRO (Linux 5.0): one buffer receives one datagram";
+            tally.warn(text.into());
         }
         if !has_gro {
             for port in ports.iter() {

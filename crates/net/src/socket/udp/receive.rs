@@ -61,8 +61,8 @@ impl Collector {
             }
         }
         tally.warn(format!(
-            "receive buffers of {slot_bytes} bytes are too short for GRO ({GRO_BYTES_MAX}): \
-             receiving without"
+            "receive buffers of {slot_bytes} bytes are too short for GRO, which needs \
+             {GRO_BYTES_MAX}: one buffer receives one datagram"
         ));
     }
 
