@@ -107,7 +107,7 @@ pub(crate) struct OutputArgs {
         conflicts_with = "verbose"
     )]
     pub(crate) quiet: bool,
-    /// Print more on standard error: what happens to sessions; twice, also to their connections
+    /// Print more on standard error: events of sessions; -vv adds those of their connections
     #[arg(long, short, global = true, help_heading = "Output", action = ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Check flags and configuration, print the resulting plan as JSON, and stop; send lists its

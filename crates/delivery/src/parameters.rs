@@ -23,7 +23,7 @@ base::parameters! {
         "how often the longest random time doubles while a sender cannot be reached";
     GREETING_TIMEOUT: Duration = s(5), "time", Source,
         "judgement: ten round trips of a bad path",
-        "a connection whose receiver has not said who it is by then is closed";
+        "time after which a connection is closed whose receiver has not said who it is";
     GREETINGS_MAX: u32 = 256, "connections", Source,
         "judgement: what is open to everybody has to be bounded",
         "connections beside those of the receivers, for those that have yet to say who they are";
@@ -35,7 +35,7 @@ base::parameters! {
         "hosts remembered that ask for repairs and of which no receiver joins";
     SILENCE_MAX: Duration = s(5), "time", Source,
         "five times KEEP_ALIVE, twice REPORT_INTERVAL_MAX",
-        "a receiver not heard for so long does not keep a successor of its name out";
+        "silence after which a receiver no longer keeps out another receiver of its name";
     DUPLICATE_PATIENCE: Duration = s(7), "time", Receiver,
         "SILENCE_MAX of the sender, and the longest wait between two dials",
         "how long a receiver goes on asking for a name that the sender says is taken";
@@ -62,7 +62,7 @@ base::parameters! {
          has said";
     KEEP_ALIVE: Duration = s(1), "time", Receiver,
         "judgement: the sender sees a living peer",
-        "a receiver reports at least so often, whether it has moved or not";
+        "longest interval between two reports of a receiver, whether it has moved or not";
     ECHO_AGE_MAX: Duration = s(1), "time", Source,
         "judgement: SPMs come far more often while data flows",
         "longest round trip that a report can tell";
@@ -71,7 +71,7 @@ base::parameters! {
         "shortest time over which a receiver measures the rate at which data arrives";
     TRAVEL_HALF: Duration = s(5), "time", Receiver,
         "judgement: routes and the drift of clocks change more slowly",
-        "half of the time of which the shortest travel time counts as that of an empty path";
+        "half of the span whose shortest travel time counts as that of an empty path";
 
     MESSAGE_REPORT_INTERVAL: Duration = ms(50), "time", Source,
         "judgement: the flow window holds far more than 50 ms of most sessions",
@@ -82,7 +82,7 @@ base::parameters! {
          up; by the other policies it is given up only when the flag is set";
     STALLED_AFTER: Duration = s(1), "time", Source,
         "KEEP_ALIVE",
-        "a receiver that is behind and has not moved for so long is told of as stalled";
+        "time without movement after which a receiver that is behind is reported as stalled";
     HISTORY_MAX: u32 = 256, "looks", Source,
         "four times as many looks as DROP_AFTER has",
         "looks at the newest position that are remembered, to tell how far behind a receiver is";
@@ -98,18 +98,18 @@ base::parameters! {
         "how long a sender of files waits for the expected receivers before content starts";
     SETTLE_TIME: Duration = ms(300), "time", Source,
         "judgement: ten SPMs and two dials; who is up and hears most packets has joined by then",
-        "content starts when somebody has joined and nobody new has for this long, unless it is \
-         said who is expected";
+        "time without a new receiver after which content starts, once one has joined; not used \
+         when the sender is told whom to expect";
     GUEST_TIME_MIN: Duration = s(1), "time", Source,
         "KEEP_ALIVE: a guest that makes progress has told so",
-        "when all who are expected are done, guests are served at least this long, and one that \
-         makes no progress for this long is not waited for";
+        "shortest time for which guests are served when all expected receivers are done; a guest \
+         that makes no progress for this long is not waited for";
     PROGRESS_TIMEOUT: Duration = s(30), "time", Source set by "send --timeout",
         "judgement: a host that restarts is back by then",
-        "a receiver of files that shows no progress for so long is given up";
+        "time without progress after which a receiver of files is given up";
     COMMIT_FACTOR: u32 = 10, "times", Source,
         "judgement: a slow disk syncs a large tree in five minutes",
-        "how many times as long it may take while its store prepares or puts files in place";
+        "PROGRESS_TIMEOUT is this many times longer while a store prepares or puts files in place";
     RECONNECT_TIMEOUT: Duration = s(10), "time", Source,
         "judgement: longer than DUPLICATE_PATIENCE",
         "how long a receiver of files whose connection broke may take to come back; never longer \
@@ -144,7 +144,7 @@ base::parameters! {
         "how long a receiver waits at the end of a pass for repairs that are under way";
     MANIFEST_SETTLE: Duration = ms(200), "time", Receiver,
         "judgement: everybody waits for the manifest",
-        "the same for the manifest, before it is fetched over the connection";
+        "how long a receiver waits for repairs of a manifest before it asks over the connection";
     ANSWER_JITTER_MAX: Duration = s(1), "time", Receiver,
         "REPORT_SHARE of 5,000 receivers",
         "longest time over which the answers to a pass are spread";

@@ -30,10 +30,10 @@ base::parameters! {
         "how long a sender that takes reports announces its end when nobody was heard";
     BREAK_OFF_SPMS: u32 = 3, "SPMs", Source,
         "as many as at a good end",
-        "how often receivers are told that a session was broken off";
+        "how many SPMs tell the receivers that a session was broken off";
     BREAK_OFF_TIME_MAX: Duration = s(1), "time", Source,
         "judgement: under a rate limit SPMs wait",
-        "how long that may take";
+        "longest time to send the SPMs that tell of a broken-off session";
     LEAVE_TIME_MAX: Duration = s(1), "time", Receiver,
         "judgement: a lost segment is sent again within it",
         "how long a receiver of messages that leaves waits until its senders have been told";

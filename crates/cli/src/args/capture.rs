@@ -11,11 +11,11 @@ use super::{EveryArgs, FailOn, bytes, duration};
 #[derive(Debug, Args)]
 #[command(after_help = CAPTURE_HELP)]
 pub(crate) struct CaptureArgs {
-    /// An interface or a file: IF (as ring:IF), ring2:IF, int:IF, xdp:IF, FILE, pcap:FILE,
+    /// Interface or file: IF (the same as ring:IF), ring2:IF, int:IF, xdp:IF, FILE, pcap:FILE,
     /// pcapng:FILE or gen:SPEC; several are merged
     #[arg(value_name = "SOURCE", required = true)]
     pub(crate) sources: Vec<SourceAddress>,
-    /// pcapng:FILE, pcap:FILE or null: (FILE '-' is standard output)
+    /// Write packets to pcapng:FILE or pcap:FILE ('-' is standard output); null: discards them
     #[arg(long, short, value_name = "SINK", default_value = "null:")]
     pub(crate) output: SinkAddress,
     #[command(flatten)]
@@ -51,18 +51,19 @@ pub(crate) struct CaptureArgs {
     /// Begin a new file when one spans this time
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Files")]
     pub(crate) rotate_time: Option<Duration>,
-    /// Keep this many files and remove the oldest
+    /// Keep only the newest files, this many
     #[arg(long, value_name = "COUNT", help_heading = "Files")]
     pub(crate) rotate_files: Option<usize>,
-    /// Keep all capabilities; otherwise they are dropped once everything is open, except
-    /// CAP_DAC_OVERRIDE when more files are to be opened
+    /// Keep all capabilities; otherwise the capture drops them once everything is open, except
+    /// CAP_DAC_OVERRIDE when it is to open more files
     #[arg(long, help_heading = "Files")]
     pub(crate) keep_privileges: bool,
     /// Become this user once the interfaces are open; this user creates the files
     #[arg(long, value_name = "NAME", help_heading = "Files")]
     pub(crate) user: Option<String>,
     /// Exit with code 1 when packets were lost ('loss'), or also when generated frames
-    /// (--check-gen) are damaged, or missing without the filter having rejected them ('any')
+    /// (--check-gen) are damaged or missing ('any'); frames that the filter rejected are not
+    /// missing
     #[arg(long, value_name = "WHAT", default_value = "none")]
     pub(crate) fail_on: FailOn,
 }
@@ -145,9 +146,9 @@ Ctrl-C ends a capture properly: it reads the packets in the ring, closes the fil
 account and exits with 0, or 1 by --fail-on.
 
 Every packet that reached the socket is delivered, dropped because the ring was full, or left unread
-behind a limit; the account says when these do not add up. If the ring overflows, give it more
-memory (--ring), keep less of each packet (-s), or filter. Frames longer than the MTU are several
-packets in one piece (GSO, GRO) and never crossed a wire like that.
+because a limit (such as --count) was reached. The account says when these do not add up. If the
+ring overflows, give it more memory (--ring), keep less of each packet (-s), or filter. Frames
+longer than the MTU are several packets in one piece (GSO, GRO) and never crossed a wire like that.
 
 xdp:IF (AF_XDP) takes all arriving packets AWAY FROM THE HOST: until the capture ends, no other
 program receives anything by IF, not even your login through it. What the host sends is not seen. It

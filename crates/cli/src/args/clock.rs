@@ -9,9 +9,9 @@ use super::{Place, duration, place};
 /// Show how accurate this host's clocks are, or compare them with another host's.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It changes nothing and needs no privileges. With a host, where `towline rtt reflect` runs, both ends
-tell how good their clocks are: delays of each direction are printed with the sum of both errors, or
-refused with the reason. Exit code 1: one-way delays cannot be had, and the report says why.
+It changes nothing and needs no privileges. With a host that runs `towline rtt reflect`, both ends
+state how accurate their clocks are. The report gives the delay of each direction with the sum of
+both errors, or says why it cannot. Exit code 1: the report gives no one-way delays.
 
 Examples:
   towline clock

@@ -78,7 +78,7 @@ pub(crate) enum StatFormat {
 #[derive(Debug, Args)]
 #[command(after_help = COMPLETIONS_HELP)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// Shell that is to complete the command line
     #[arg(value_enum, value_name = "SHELL")]
     pub(crate) shell: Shell,
 }

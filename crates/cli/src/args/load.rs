@@ -66,7 +66,7 @@ pub(crate) struct LoadSendArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RECV_EXAMPLES, after_long_help = long(RECV_EXAMPLES, RECV_NOTES))]
 pub(crate) struct LoadRecvArgs {
-    /// Stop after this many intact messages; fewer are a failure
+    /// Stop after this many intact messages; exit with code 1 if fewer arrive
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<NonZeroU64>,
     /// Stop this long after the first message; a plain number is seconds

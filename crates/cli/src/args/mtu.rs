@@ -11,9 +11,9 @@ use super::{IfaceArgs, Place, duration, place};
 #[command(after_help = "\
 It needs no privileges. With a reflector (`towline rtt reflect`) at the host, the size is proved in
 both directions, and the report says when answers come back in fragments. Without one, only the way
-there is proved: name a port where no program listens, for the host's \"port unreachable\" is the
-answer. Exit code 1: larger packets vanish without an ICMP
-message (a black hole), or a router names a wrong MTU.
+there is proved: name a port where no program listens, so that the host answers \"port
+unreachable\". Exit code 1: larger packets vanish without an ICMP message (a black hole), or a
+router names a wrong MTU.
 
 Examples:
   towline mtu 10.0.0.1

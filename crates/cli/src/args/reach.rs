@@ -10,10 +10,10 @@ use super::{Place, duration, place};
 /// Find out why a group does not arrive.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Run it on both hosts at the same time, each with the other's address: then it is known what is sent,
-what arrives, and how many routers lie between. As root (CAP_NET_RAW) it also sees what enters the
-host and is dropped there. Exit code 1: something is wrong, and the report says what and how to mend
-it.
+Run it on both hosts at the same time, each with the other's address: then it knows what each host
+sends, what arrives, and how many routers lie between. As root (CAP_NET_RAW) it also sees what
+enters the host and is dropped there. Exit code 1: something is wrong, and the report says what it
+is and how to mend it.
 
 Examples:
   towline reach --group 239.192.0.1:7500

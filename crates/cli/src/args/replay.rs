@@ -15,7 +15,7 @@ pub(crate) struct ReplayArgs {
     /// FILE, pcap:FILE, pcapng:FILE or gen:SPEC; several are sent in the order of their stamps
     #[arg(value_name = "SOURCE", required = true)]
     pub(crate) sources: Vec<SourceAddress>,
-    /// IF (as ring:IF) or int:IF
+    /// Interface to send on: IF (the same as ring:IF) or int:IF
     #[arg(long, short, value_name = "SINK")]
     pub(crate) output: SinkAddress,
     /// Send this many packets a second
@@ -24,10 +24,10 @@ pub(crate) struct ReplayArgs {
     /// Send frames at this bit rate
     #[arg(long, value_name = "BITS", value_parser = positive_bit_rate, help_heading = "Pace")]
     pub(crate) rate: Option<u64>,
-    /// Keep the file's own timing, this many times as fast
+    /// Keep the file's timing, but this many times as fast: 2 sends in half the time
     #[arg(long, value_name = "FACTOR", value_parser = speed, help_heading = "Pace")]
     pub(crate) speed: Option<f64>,
-    /// Send as fast as the interface takes packets; the default for generated packets without a
+    /// Send as fast as the interface takes packets; the default for generated packets that have no
     /// rate
     #[arg(long, help_heading = "Pace")]
     pub(crate) top_speed: bool,
@@ -44,7 +44,7 @@ pub(crate) struct ReplayArgs {
     /// Send everything this many times; 0 repeats without end
     #[arg(long = "loop", value_name = "TIMES", default_value = "1")]
     pub(crate) rounds: u64,
-    /// Packets for each system call, at top speed
+    /// Send this many packets in one system call, at top speed
     #[arg(
         long,
         value_name = "COUNT",

@@ -100,11 +100,11 @@ pub(crate) struct RttRunArgs {
     /// Longest wait for an answer, also after Ctrl-C
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) timeout: Duration,
-    /// Most messages without an answer; further messages then leave late, and count as late
+    /// Most messages that wait for an answer; further messages then leave late, and count as late
     #[arg(long, value_name = "N")]
     pub(crate) window: Option<NonZeroU32>,
     /// Have the kernel stamp every N-th message, to show where its time went; 0 stamps none
-    /// [default: 100, or none over TCP and PGM and with mmsg and io_uring]
+    /// [default: 100; 0 over TCP and PGM, and with the engines mmsg and io_uring]
     #[arg(long, value_name = "N")]
     pub(crate) stamp_every: Option<u64>,
     /// Compare the scheduling classes other and fifo in alternate turns
@@ -116,7 +116,7 @@ pub(crate) struct RttRunArgs {
     /// Length of a turn when comparing
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) slice: Duration,
-    /// Speed of the link in bit/s, where the system does not know it: 1G, 10G
+    /// Rate of the line in bit/s, where the system does not know it: 1G, 10G
     #[arg(long, value_name = "BITS", value_parser = bit_rate)]
     pub(crate) link: Option<u64>,
     /// Result file [default: a new file in the current directory]

@@ -75,7 +75,8 @@ impl<E: End> clap::Args for SessionArgs<E> {
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
             .help(
-                "Read settings from a TOML file; its keys are the long flags' names, and flags win",
+                "Read settings from a TOML file; its keys are names of long flags, and a flag \
+                 overrides it",
             )
             .help_heading(NETWORK);
         let options = SESSION_OPTIONS
@@ -377,8 +378,8 @@ pub(crate) const SESSION_OPTIONS: &[SessionOption] = &[
         value: Some("[ADDRESS:]PORT"),
         default: None,
         role: Role::Both,
-        help: "Answer Prometheus with the counters at http://ADDRESS:PORT/metrics; a port alone is \
-               for this machine only (127.0.0.1)",
+        help: "Answer Prometheus with the counters at http://ADDRESS:PORT/metrics; with a \
+               port alone, only on this machine (127.0.0.1)",
         check: |text| metrics_address(text).map(drop),
     },
     SessionOption {

@@ -11,7 +11,8 @@ use super::{LiveArgs, duration, positive_count};
 #[derive(Debug, Args)]
 #[command(after_help = STATS_HELP)]
 pub(crate) struct StatsArgs {
-    /// ring:IF, ring2:IF, int:IF, xdp:IF, pcap:FILE or pcapng:FILE; several are counted together
+    /// Interface or file: ring:IF, ring2:IF, int:IF, xdp:IF, pcap:FILE or pcapng:FILE; several are
+    /// counted together
     #[arg(value_name = "SOURCE", required_unless_present = "sweep")]
     pub(crate) sources: Vec<SourceAddress>,
     #[command(flatten)]
@@ -43,7 +44,7 @@ pub(crate) struct StatsArgs {
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["sources", "filter", "count"])]
     #[arg(help_heading = "Sweep")]
     pub(crate) sweep: Option<SweptSize>,
-    /// Packets a second of a sweep
+    /// Send this many packets a second in a sweep
     #[arg(long, value_name = "COUNT", value_parser = positive_count, default_value = "150k")]
     #[arg(help_heading = "Sweep", requires = "sweep")]
     pub(crate) pps: u64,

@@ -286,8 +286,8 @@ sums (path and blake3 of each file, with --hash). Without --dry-run, --json prin
 the end, towline.send: is_proven, a row for each receiver, and sums too. The lines of --hash are
 those of b3sum 1.5.5 and later; older versions do not escape carriage returns in names.
 
-PATH is delivered under its last component; with a trailing slash what is in the directory is, each
-under its own name. What is named on the command line is sent, whatever the patterns say.
+PATH is delivered under its last component. PATH/ delivers what is in the directory, each entry
+under its own name. What the command line names is sent, whatever the patterns say.
 
 A pattern without / matches a file name anywhere. A pattern with a leading / matches a whole path as
 it is delivered; any other pattern with / matches the end of a path. A trailing / matches

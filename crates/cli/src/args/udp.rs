@@ -22,8 +22,8 @@ pub(crate) enum UdpCommand {
 /// Serve the sweeps of other hosts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It sends only to the host that asks, or to the group that this host names, and serves one host at a
-time.
+It sends only to the host that asks, or to the group that the asking host names. It serves one host
+at a time.
 
 Examples:
   towline udp serve

@@ -16,8 +16,8 @@ base::counters! {
         passes: Events, "passes over what receivers lack, the manifest's included";
         block_bytes: Bytes, "object bytes handed to the packet stream";
         fill_bytes: Bytes, "object bytes sent to single receivers over their connections";
-        content_block_bytes: Bytes, "of these in the packet stream, bytes of content";
-        content_fill_bytes: Bytes, "of these to single receivers, bytes of content";
+        content_block_bytes: Bytes, "bytes of content handed to the packet stream";
+        content_fill_bytes: Bytes, "bytes of content sent over connections of single receivers";
         answers_late: Events, "answers to a pass that were not waited for";
         pauses: Events, "times that sending stopped as no expected receiver was connected";
         successors: Events, "receivers that were restarted, and took over their former place";

@@ -6,9 +6,9 @@ base::counters! {
     /// `seen = payload + held + control + all drops`, in packets.
     pub struct ReceiverCounters: "receiver" {
         seen_packets: Packets, "packets handed in";
-        payload_packets: Packets, "data given out where it lay";
-        payload_bytes: Bytes, "payload given out where it lay";
-        held_packets: Packets, "data copied away until its turn";
+        payload_packets: Packets, "data packets given out without a copy";
+        payload_bytes: Bytes, "payload given out without a copy";
+        held_packets: Packets, "data packets copied to wait for their turn";
         control_packets: Packets, "control packets understood";
         odata_packets: Packets, "ODATA accepted";
         rdata_packets: Packets, "RDATA accepted";

@@ -180,7 +180,7 @@ options! {
         Crqst(Crqst) "OPT_CRQST: asks for congestion reports.";
         PgmccData(PgmccData) "PGMCC: the ACKer and a time stamp on data.";
         Feedback(Feedback) "PGMCC: what the ACKer reports.";
-        Packed(Packed) "Our own option in data packets: a row of messages, each behind its length.";
+        Packed(Packed) "Our own option in data packets: several messages, each after its length.";
         Mark(Mark) "Our own option in SPMs: session profile, control port, rate.";
     }
     bare {

@@ -22,7 +22,7 @@ use crate::{
     cursor::{Reader, Writer},
 };
 
-/// Says that a data packet carries a row of messages, each behind its length.
+/// Says that a data packet carries several messages, each after its length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packed;
 
