@@ -15,7 +15,7 @@ base::parameters! {
         "events of control connections handled in one turn of the loop";
     LINK_COMMANDS_MAX: u32 = 256, "commands", Both,
         "judgement: as LINK_EVENTS_MAX, and an event may be answered several times",
-        "what is done on control connections in one turn of the loop";
+        "messages and other commands to control connections in one turn of the loop";
     FILES_BACKLOG_BYTES: usize = 512 << 10, "bytes", Source,
         "judgement: eight runs; more would only be older when it leaves",
         "unsent blocks of files that wait in the transmit window";
@@ -27,7 +27,7 @@ base::parameters! {
         "how long a sender announces its end when all who report have confirmed everything";
     UNHEARD_LINGER: Duration = ms(500), "time", Source,
         "judgement: who lacks the last packets asks for them within it, by a path of 100 ms too",
-        "how long a sender that takes reports announces its end when nobody was heard";
+        "how long a sender that takes reports announces its end when no receiver was heard";
     BREAK_OFF_SPMS: u32 = 3, "SPMs", Source,
         "as many as at a good end",
         "how many SPMs tell the receivers that a session was broken off";

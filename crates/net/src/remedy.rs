@@ -68,7 +68,7 @@ impl fmt::Display for Remedy {
                  its receivers, or address",
             ),
             Self::NameSenders => {
-                f.write_str("name the senders, allow everybody, or give both ends a key")
+                f.write_str("name the senders, allow all senders, or give both ends a key")
             }
             Self::StartReflector => f.write_str("start a reflector there that answers over TCP"),
             Self::StartSweepServer => f.write_str(

@@ -98,9 +98,9 @@ impl fmt::Display for ParseError {
             ),
             Fault::Surplus => write!(
                 f,
-                "{available} bytes where {limited_by} accounts for {needed}"
+                "{available} bytes, but {limited_by} accounts for {needed}"
             ),
-            Fault::Length => write!(f, "{limited_by} is {available} where it must be {needed}"),
+            Fault::Length => write!(f, "{limited_by} is {available}, but must be {needed}"),
             Fault::Version(byte) => write!(f, "unknown version or reserved bits ({byte:#04x})"),
             Fault::UnknownType(byte) => write!(f, "unknown packet type {byte:#04x}"),
             Fault::AddressFamily(afi) => {

@@ -34,7 +34,7 @@ fn words(remedy: &Remedy) -> String {
              or address (-i ADDRESS)"
                 .into()
         }
-        Remedy::NameSenders => "name the senders with --from ADDRESS[/BITS], everybody with \
+        Remedy::NameSenders => "name the senders with --from ADDRESS[/BITS], allow all with \
                                 --from any, or give both ends a --key-file"
             .into(),
         Remedy::StartReflector => "start `towline rtt reflect --over tcp` there".into(),

@@ -14,11 +14,11 @@ base::counters! {
         greetings_late: Events, "connections closed because no greeting came";
         violations: Events, "connections closed because the peer broke the protocol";
         messages_ignored: Events, "control messages without a meaning here";
-        reconnected: Events, "receivers that dialled again before their old link was known dead";
+        reconnected: Events, "receivers that dialled again before their old link was known lost";
         left: Events, "receivers that left or were cut off";
         dropped: Events, "receivers dropped by policy";
-        looks_forgotten: Events, "looks at the lead forgotten while somebody was further behind";
-        events_lost: Events, "events overwritten because nobody took them";
+        looks_forgotten: Events, "looks at the lead forgotten while a receiver was further behind";
+        events_lost: Events, "events overwritten because the owner had not taken them";
     }
 }
 

@@ -18,7 +18,7 @@ base::counters! {
         transfers_accepted: Events, "manifests taken";
         transfers_declined: Events, "manifests offered and not taken";
         transfers_continued: Events, "transfers that went on in a restarted sender's session";
-        events_lost: Events, "events overwritten because nobody took them";
+        events_lost: Events, "events overwritten because the owner had not taken them";
     }
 }
 

@@ -118,7 +118,7 @@ pub enum PathFault {
     #[error("only files have a size")]
     Size,
     /// Something that is not a link has a target, or a link has none.
-    #[error("a symbolic link has no target, or something else has one")]
+    #[error("a symbolic link needs a target, and no other entry may have one")]
     Target,
     /// The link leads out of the tree.
     #[error("the symbolic link leads out of the tree")]

@@ -17,7 +17,7 @@ base::counters! {
         messages_ignored: Events, "control messages without a meaning here";
         violations: Events, "connections closed because the sender broke the protocol";
         parted_unreported: Events, "good-byes without a report: too many senders to wait for";
-        events_lost: Events, "events overwritten because nobody took them";
+        events_lost: Events, "events overwritten because the owner had not taken them";
     }
 }
 

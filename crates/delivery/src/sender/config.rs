@@ -27,7 +27,7 @@ base::counters! {
         greetings_late: Events, "connections closed because no greeting came";
         violations: Events, "connections closed because the peer broke the protocol";
         messages_ignored: Events, "control messages without a meaning here";
-        events_lost: Events, "events overwritten because nobody took them";
+        events_lost: Events, "events overwritten because the owner had not taken them";
     }
 }
 

@@ -19,7 +19,7 @@ base::counters! {
         send_unreachable: Events, "sends refused for want of a route or a live interface";
         send_icmp: Events, "sends that reported an earlier ICMP error and were repeated";
         send_failed: Events, "sends that failed for another reason";
-        own_host_copies: Packets, "multicasts of a receiver sent to a source on the same host too";
+        own_host_copies: Packets, "multicast packets sent again to a source on the same host";
         gso_fallbacks: Events, "times that kernel segmentation was reduced or given up";
         received_datagrams: Packets, "datagrams received, after GRO split";
         received_bytes: Bytes, "UDP payload received";
@@ -37,7 +37,7 @@ base::counters! {
         wakes: Events, "waits ended by another thread";
         links_accepted: Events, "control connections accepted";
         links_opened: Events, "control connections dialled and open";
-        links_redialled: Events, "control connections dialled twice: a loss, or a long way";
+        links_redialled: Events, "control connections dialled twice: the first dial got no answer";
         links_refused: Events, "control connections turned away beyond the allowed number";
         links_failed: Events, "control connections that failed or were reset";
         link_sent_bytes: Bytes, "bytes written to control connections";

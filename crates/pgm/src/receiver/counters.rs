@@ -23,7 +23,7 @@ base::counters! {
         recovered_sqns: Sqns, "lost packets recovered with parity";
         barred_groups: Events, "groups whose parity contradicted their packets";
         held_messages: Messages, "messages given out after they were held or put together";
-        held_bytes: Bytes, "bytes of those messages";
+        held_bytes: Bytes, "bytes of messages given out after they were held or put together";
         skipped_fragments: Packets, "pieces of a message that had begun before this receiver";
         broken_messages: Messages, "fragmented messages given up: a piece lost or contradictory";
         missed_sqns: Sqns, "sequence numbers noticed as missing";

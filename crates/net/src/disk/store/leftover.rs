@@ -76,7 +76,7 @@ pub(super) fn tidy(
         let why = if is_in_place && is_superseded(directory, &leftover, current) {
             "the same files have arrived"
         } else if age > KEPT_TIME {
-            "nobody went on with it for 7 days"
+            "no transfer has continued it for 7 days"
         } else if !is_newest && kept_bytes.saturating_add(leftover.bytes) > KEPT_BYTES {
             "newer ones hold more than 10 GB together"
         } else {
