@@ -150,7 +150,7 @@ fn missing_text(joined: u32, missing: u32, refused: u64) -> String {
     let plural = if expected == 1 { "" } else { "s" };
     let mut text = format!("{joined} of {expected} receiver{plural} joined");
     if refused > 0 {
-        text += &format!("; one receiver was refused {refused} times");
+        text += &format!("; refusals of receivers: {refused}");
     }
     text
 }

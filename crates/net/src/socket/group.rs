@@ -145,9 +145,9 @@ impl Group {
                     "ff3x::/32 is source-specific: many networks deliver it only to receivers \
                      that write SOURCE@GROUP",
                 ),
-                (_, 0) => Some(
-                    "ff0x::/16 holds permanently assigned groups; ff1x::/16 is meant for others",
-                ),
+                (_, 0) => {
+                    Some("ff0x::/16 holds permanently assigned groups; for others use ff1x::/16")
+                }
                 _ => None,
             },
             _ => None,
