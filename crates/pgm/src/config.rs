@@ -86,8 +86,8 @@ macro_rules! parameters {
             /// Sets the parameter called `name` (`_` and `-` are the same) from its text form.
             ///
             /// # Errors
-            /// An unknown name, a text that is not of the parameter's form, or a value outside its
-            /// range: nothing was changed.
+            /// [`ConfigError`] for an unknown name, for a text that the parameter's form does not
+            /// allow, or for a value outside its range. The builder is then unchanged.
             pub fn set(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
                 match name.replace('-', "_").as_str() {
                     $(stringify!($name) => {
@@ -305,11 +305,11 @@ impl Config {
         ConfigBuilder { config: self }
     }
 
-    /// Sets one parameter from its text form and checks the whole again. To change several that
-    /// depend on each other, use a [`ConfigBuilder`].
+    /// Sets one parameter from its text form, then checks the whole configuration. To change
+    /// several that depend on each other, use a [`ConfigBuilder`].
     ///
     /// # Errors
-    /// See [`ConfigError`]: nothing was changed.
+    /// See [`ConfigError`]. The configuration is then unchanged.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
         let mut builder = self.to_builder();
         builder.set(name, text)?;
@@ -328,7 +328,7 @@ impl ConfigBuilder {
     /// Checks every range and the rules between parameters.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`] or [`ConfigError::Conflict`]; the text names the remedy.
+    /// [`ConfigError::OutOfRange`] or [`ConfigError::Conflict`]; the error's text names the remedy.
     pub fn build(self) -> Result<Config, ConfigError> {
         self.config.check_ranges()?;
         check_rules(&self.config)?;
@@ -344,13 +344,13 @@ pub enum ConfigError {
         /// The name as given.
         name: String,
     },
-    /// The text is not of the parameter's form.
+    /// The parameter's form does not allow the text.
     NotUnderstood {
         /// The parameter.
         name: &'static str,
         /// The text as given.
         text: String,
-        /// What would be understood.
+        /// The form that the parameter takes.
         expected: &'static str,
     },
     /// The value is outside the parameter's range.
@@ -409,7 +409,7 @@ impl Config {
         self.tx_window_bytes = self.object_window_bytes;
         let packets = u32::try_from(self.object_window_bytes / 256).unwrap_or(u32::MAX);
         self.tx_window_sqns = self.tx_window_sqns.min(packets.max(16));
-        // Blocks fill their packets.
+        // A block fills its packet, so messages cannot share one.
         self.pack = false;
         self
     }
@@ -437,7 +437,7 @@ fn check_rules(c: &Config) -> Result<(), ConfigError> {
     })
 }
 
-/// Messages that share packets need their mark, and room for their length.
+/// The rules for messages that share packets: they need their mark, and room for their length.
 fn row_rules(c: &Config) -> [Rule; 2] {
     [
         (
@@ -455,7 +455,7 @@ fn row_rules(c: &Config) -> [Rule; 2] {
     ]
 }
 
-/// Windows hold at least one packet, and times that bound each other are in order.
+/// The rules for windows, which hold at least one packet, and for times that bound each other.
 fn window_and_timer_rules(c: &Config) -> [Rule; 9] {
     [
         (
@@ -517,8 +517,8 @@ fn window_and_timer_rules(c: &Config) -> [Rule; 9] {
     ]
 }
 
-/// Parity groups have a size that the code supports, fit the windows, and have at most as much
-/// parity as members.
+/// The rules for parity groups: the code supports their size, they fit the windows, and they have
+/// at most as many parity packets as members.
 fn fec_rules(c: &Config) -> [Rule; 6] {
     let group = c.fec_group as usize;
     let two_groups = 2 * group * c.mtu;

@@ -1,7 +1,7 @@
 //! PGM (RFC 3208) as pure state machines: one source, or one receiver of many sources.
 //!
 //! A [`Source`] numbers messages, keeps them for repair, answers NAKs and announces its window; a
-//! [`Receiver`] finds gaps, asks for repairs and hands messages out in order or as they come. No
+//! [`Receiver`] finds gaps, asks for repairs and hands out messages, in order or as they arrive. No
 //! socket, clock, thread or lock is in here: bytes and times go in, bytes and deadlines come out
 //! (the contract is in the base crate). Packet formats are the wire crate's, reports and flow
 //! control the delivery crate's, sockets the net crate's.

@@ -20,7 +20,7 @@ impl Intervals {
         len: 0,
     };
 
-    /// The intervals of `list`, or `None` when they are more than [`Intervals::MAX`].
+    /// The intervals of `list`, or `None` for more than [`Intervals::MAX`].
     #[must_use]
     pub fn new(list: &[Duration]) -> Option<Self> {
         let mut intervals = Self::EMPTY;
@@ -41,7 +41,7 @@ impl Intervals {
 pub enum Timer {
     /// Follows measurements, mostly of the round trip and the size of the group.
     Auto,
-    /// Always this.
+    /// Always this time.
     Fixed(Duration),
 }
 

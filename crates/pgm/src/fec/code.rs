@@ -77,7 +77,7 @@ impl Code {
     }
 
     /// Collects the rows that a decoder has: every member except those in `lost` (in order), then
-    /// one parity packet for each lost one: rows `used`.
+    /// the parity rows `used`, one for each lost member.
     pub(super) fn basis(&self, lost: &[usize], used: &[usize], basis: &mut Vec<Support>) {
         let (mut there, mut absent) = (0..self.group_size, lost.iter().peekable());
         let members = std::iter::from_fn(|| {
@@ -120,7 +120,7 @@ impl Code {
 }
 
 /// A row that a decoder has: its point, and the logarithm of the product of its distances to all
-/// others that are there.
+/// other rows that the decoder has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Support {
     point: u8,

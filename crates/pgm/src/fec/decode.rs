@@ -1,4 +1,4 @@
-//! Lost members of a group from the others and from parity packets.
+//! Recovery of a group's lost members from its other members and its parity packets.
 
 use std::fmt;
 
@@ -40,10 +40,10 @@ impl Decoder {
 
     /// Recovers the lost members of a group: those that are `None` in `members`.
     ///
-    /// `members` are as many as the group has, which may be fewer than the code's group size when
-    /// OPT_CURR_TGSIZE said so. `parities` are payloads with their indexes, each index once; only
-    /// as many as are lost are looked at. `is_variable` is true when the parity packets said
-    /// OPT_VAR_PKTLEN.
+    /// `members` has one entry for each member of the group. These may be fewer than the code's
+    /// group size, when OPT_CURR_TGSIZE said so. `parities` are payloads with their indexes, each
+    /// index once; the decoder uses one for each lost member and ignores the rest. `is_variable` is
+    /// true when the parity packets said OPT_VAR_PKTLEN.
     ///
     /// **Errors**: [`Irreparable`], each a reason to wait for more parity or to distrust it.
     /// Whether parity packets are genuine cannot be checked here: garbage gives garbage, of lengths
@@ -112,7 +112,8 @@ impl Decoder {
         Ok(recovered)
     }
 
-    /// Finds what is lost and what replaces it; gives the length of the parity payloads.
+    /// Finds the lost members and the parity packets that replace them. Returns the length of the
+    /// parity payloads.
     fn plan(
         &mut self,
         code: &Code,
@@ -163,7 +164,7 @@ impl Decoder {
     }
 }
 
-/// The members that [`Decoder::decode`] found again.
+/// The members that [`Decoder::decode`] recovered.
 #[derive(Clone, Copy, Debug)]
 pub struct Recovered<'a> {
     lost: &'a [usize],
@@ -207,7 +208,7 @@ impl<'a> Recovered<'a> {
 pub enum Irreparable {
     /// More members are lost than there are parity packets, or than the decoder was made for.
     TooFewParities,
-    /// A parity packet's index stands twice, or is beyond the code.
+    /// Two parity packets have the same index, or an index is beyond the code.
     Index,
     /// Lengths contradict each other: the parity packets among themselves, a member longer than
     /// they are (or, in a group of fixed size, shorter), or a decoded length.

@@ -1,4 +1,4 @@
-//! Parity packets from the members of a group.
+//! Computes parity packets from the members of a group.
 
 use super::{Code, Combine, LENGTH_BYTES, Rows, stride};
 
@@ -17,7 +17,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// For at most `parities_max` parity packets at a time, over payloads of at most
+    /// An encoder for at most `parities_max` parity packets at a time, over payloads of at most
     /// `payload_bytes_max` bytes (at most 65,535, as their lengths are encoded in two bytes).
     #[must_use]
     pub fn new(combine: Combine, parities_max: usize, payload_bytes_max: usize) -> Self {
@@ -32,11 +32,11 @@ impl Encoder {
         }
     }
 
-    /// The parity packets `indexes` of a group, in their order, and whether the members' lengths
-    /// differ: then each parity payload ends with an encoded length, and its packet must say
+    /// Computes the parity packets `indexes` of a group, in their order. When the members' lengths
+    /// differ, each parity payload ends with an encoded length, and its packet must say
     /// OPT_VAR_PKTLEN.
     ///
-    /// `members` may be fewer than the group size: the rest count as empty.
+    /// `members` may be fewer than the group size: the missing ones count as empty.
     ///
     /// Deviation: the RFC gives the encoded length no byte order; ours is the network's, where
     /// OpenPGM writes that of its host.

@@ -1,8 +1,8 @@
 //! One group at a receiver: which of its packets arrived, and which can be recovered.
 //!
-//! It does not know numbers, sessions or times. In: members and parity packets, each once or more
-//! often. Out: the lost members with their OPT_FRAGMENT, as soon as there are as many packets as
-//! the group has members.
+//! It does not know numbers, sessions or times. In: members and parity packets, each once or
+//! repeatedly. Out: the lost members with their OPT_FRAGMENT, as soon as there are as many packets
+//! as the group has members.
 //!
 //! ```text
 //!   members 0 .. size-1   [x][x][ ][x][ ][x]        as soon as there are `size` of both:
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! A host that can forge data packets can forge parity packets, and the code cannot detect that. It
-//! does detect packets that contradict each other (lengths, sizes, options): then it trusts no
-//! parity of this group, the group is [`Group::is_barred`], and its members must be asked for one
-//! by one.
+//! does detect packets that contradict each other (lengths, sizes, options): then it bars the group
+//! ([`Group::is_barred`]), trusts no parity of it, and the receiver must ask for its members one by
+//! one.
 //!
 //! For the same reason, a bit error that no checksum detects in one packet of a group spreads to
 //! every member recovered with it.
@@ -37,7 +37,7 @@ pub struct Group {
     size: Option<usize>,
     /// Whether the parity packets say OPT_VAR_PKTLEN, and have an encoded OPT_FRAGMENT.
     shape: Option<(bool, bool)>,
-    /// Which rows of the code are there: members, then parity packets.
+    /// Which rows of the code have arrived: a bit for each member, then one for each parity packet.
     known: [u64; 4],
     is_barred: bool,
 }
@@ -89,8 +89,8 @@ impl Workspace {
 }
 
 impl Group {
-    /// Keeps member `at`; false when it is there already or cannot belong here. One that is longer
-    /// than any that can be recovered bars the group.
+    /// Keeps member `at`; false when the group has it already or it cannot belong here. A member
+    /// that is longer than any that the decoder can recover bars the group.
     pub fn add_member(
         &mut self,
         code: &Code,
@@ -111,8 +111,8 @@ impl Group {
         true
     }
 
-    /// Keeps a parity packet; false when it is there already, is of no use, or contradicts what is
-    /// there, which bars the group.
+    /// Keeps a parity packet; false when the group has it already, needs no more packets, or the
+    /// packet contradicts others, which bars the group.
     pub fn add_parity(&mut self, code: &Code, work: &Workspace, parity: &Parity<'_>) -> bool {
         let row = code.group_size() + parity.index.min(code.parities_max());
         let is_known = parity.index >= code.parities_max() || self.holds(row);
@@ -146,7 +146,7 @@ impl Group {
         self.bytes.capacity() + self.rows.capacity() * size_of::<Row>()
     }
 
-    /// Forgets the packets and keeps the memory, for another group.
+    /// Forgets the packets, and keeps the memory for another group.
     pub fn reset(&mut self) {
         let (mut rows, mut bytes) = (
             std::mem::take(&mut self.rows),
@@ -167,7 +167,7 @@ impl Group {
         self.is_full(code) && !self.rows.iter().any(|row| row.is_parity)
     }
 
-    /// How many packets are missing, counted from a full group as a parity NAK does.
+    /// Returns the number of missing packets, counted from a full group, as a parity NAK counts.
     #[must_use]
     pub fn lacking(&self, code: &Code) -> usize {
         code.group_size() - self.rows.len()
@@ -272,7 +272,7 @@ impl Group {
         });
     }
 
-    /// Gives the group up, and its memory back.
+    /// Gives up the group and frees its memory.
     pub fn bar(&mut self) {
         *self = Self {
             is_barred: true,

@@ -1,7 +1,8 @@
-//! The erasure code of RFC 3208: parity packets of a group, and lost members from them.
+//! The erasure code of RFC 3208: computes a group's parity packets, and recovers lost members with
+//! them.
 //!
-//! Sees payloads, numbers and the one option that belongs to payloads: the source and the receiver
-//! decide when a parity packet is asked for and sent. A group has k members (k a power of two up to
+//! It sees payloads, numbers and the one option that belongs to payloads. The receiver decides when
+//! to ask for parity, the source when to send it. A group has k members (k a power of two up to
 //! 128); parity packet j is row k + j of the code, up to n = 255 rows in all. Any k of the n give
 //! all k members back.
 //!
@@ -14,16 +15,16 @@
 //! The code is Rizzo's, which the RFC refers to: member i is the value of a polynomial at point i
 //! of 0, 1, a, a^2, .., parity j its value at point k + j, in GF(256) modulo 0x11D with a = 2. (A
 //! Vandermonde matrix multiplied by the inverse of its top k rows says the same.) Encoding and
-//! decoding are therefore one operation, Lagrange interpolation from the k points that are there to
+//! decoding are therefore one operation, Lagrange interpolation from the k points that are known to
 //! those that are wanted, and no matrix is ever inverted: see [`Code`].
 //!
 //! A group that the source cut short (OPT_CURR_TGSIZE) is encoded as if empty members followed, so
 //! that a source and a receiver need one code per session.
 //!
-//! The bytes are moved by a [`Combine`] function: [`combine`] here is portable; the `simd` crate
-//! has faster ones of the same type, which the owner of the session passes in.
+//! A [`Combine`] function does the arithmetic on payloads. [`combine`] here is portable; the `simd`
+//! crate has faster functions of the same type, which the session's owner passes in.
 //!
-//! Invariants: no allocation after construction; the same bytes whatever the kernel.
+//! Invariants: no allocation after construction; every [`Combine`] function gives the same bytes.
 //!
 //! **Spec**: RFC 3208 section 11 (Appendix A) and its reference 12.
 

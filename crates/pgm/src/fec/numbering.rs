@@ -59,7 +59,7 @@ impl Numbering {
     }
 
     /// Which parity packet of its group bears `sqn` and this option; `None` when the code has no
-    /// such packet, or the option says what its absence says.
+    /// such packet, or the option holds 0, which a packet says by having no option.
     #[must_use]
     pub fn parity_index(&self, sqn: Sqn, option: Option<ParityGrp>) -> Option<usize> {
         if option.is_some_and(|option| option.group == 0) {
@@ -73,17 +73,16 @@ impl Numbering {
     }
 
     /// The number of a parity NAK for the group that `sqn` lies in. `missing` counts from the size
-    /// of a full group, even when the group is known to be short; `None` for none, or more than
-    /// that.
+    /// of a full group, even when the group is known to be short; `None` when `missing` is 0 or
+    /// more than a full group.
     #[must_use]
     pub fn request(&self, sqn: Sqn, missing: u32) -> Option<Sqn> {
         let is_sound = (1..=self.group_size).contains(&missing);
         is_sound.then(|| Sqn(self.first_of(sqn).0 | (missing - 1)))
     }
 
-    /// How many parity packets the parity NAK `sqn` asks for in a group of `size` members: the
-    /// receiver that asked also counted what a short group lacks of a full one, which is not
-    /// needed.
+    /// Returns how many parity packets the parity NAK `sqn` asks for in a group of `size` members.
+    /// The receiver counted from a full group; what a short group lacks of that is subtracted.
     #[must_use]
     pub const fn requested(&self, sqn: Sqn, size: u32) -> u32 {
         let short_by = self.group_size.saturating_sub(size);

@@ -1,7 +1,8 @@
-//! Messages cut into several packets: where a piece belongs, and the one being put together.
+//! Messages cut into several packets: where each piece belongs, and the message that is being put
+//! together.
 //!
-//! Does not order anything: pieces come in sequence. In: one piece after the other. Out: the whole
-//! message, or how many packets of it must be given up.
+//! It does not order pieces: they come in sequence. In: one piece after the other. Out: the whole
+//! message, or the position where a message that was given up began.
 //!
 //! ```text
 //! sqn      41        42        43
@@ -93,7 +94,7 @@ impl Part {
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     buffer: Vec<u8>,
-    /// Bytes of the shared bound that the buffer takes, and whether they are the reserve's.
+    /// Bytes of the shared bound that the buffer takes, and whether they come from the reserve.
     borrowed: usize,
     has_reserve: bool,
     state: State,
@@ -116,9 +117,9 @@ enum State {
 /// What became of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// Taken; more pieces are to come.
+    /// Added; more pieces are to come.
     Taken,
-    /// Taken, and the message is complete.
+    /// Added, and the message is complete.
     Completed,
     /// It does not continue the current message; nothing changed.
     Stray,
@@ -218,7 +219,7 @@ impl Assembly {
         *self = Self::default();
     }
 
-    /// Gives the reserve back when the message that needed it was handed out or given up.
+    /// Gives back the reserve after the message that needed it was handed out or given up.
     pub(super) fn return_reserve(&mut self, store: &mut HeldStore) {
         if self.has_reserve && self.is_idle() {
             self.clear(store);
@@ -233,8 +234,8 @@ impl Assembly {
             && part.apdu_len == self.apdu_len
     }
 
-    /// Grows the buffer by doubling, up to what the message will need; from the reserve, which
-    /// holds the longest message, when nothing else is left.
+    /// Grows the buffer by doubling, up to what the message will need; takes the reserve, which has
+    /// room for the longest message, when the shared bound is reached.
     fn make_room(&mut self, store: &mut HeldStore, needed: usize, apdu_len: usize) -> bool {
         if needed <= self.borrowed {
             return true;

@@ -1,8 +1,8 @@
-//! What is missing from one receive window, as ranges, each with the state of its repair.
+//! The missing positions of one receive window, as ranges, each with the state of its repair.
 //!
-//! Does not know what was received: the window opens gaps and fills them. In: positions that are
-//! missing, arrive, are confirmed or are given up. Out: which to ask for again, and when to look
-//! next.
+//! It does not know what was received: the window opens gaps and fills them. In: positions that
+//! turn out missing, that arrive, that the source confirms, or that are given up. Out: the
+//! positions to ask for now, and when to look next.
 //!
 //! ```text
 //!            open                         .---- heard NAK ----.
@@ -20,9 +20,9 @@
 //!              fill() leaves the machine from any state, Lost included
 //! ```
 //!
-//! Invariants: the ranges are sorted, disjoint and not empty; there are at most `count_max` of
-//! them (and one more while a request is cut at its budget); no deadline but that of a `Lost`
-//! range lies before `wake`. The cost of one range does not depend on its length.
+//! Invariants: the ranges are sorted, disjoint and not empty; there are at most `count_max` of them
+//! (and one more while a request is cut at its budget); no deadline lies before `wake`, except that
+//! of a `Lost` range. The cost of one range does not depend on its length.
 //!
 //! **Spec**: RFC 3208 section 6.3 and its state diagram. Deviation: a heard NAK starts the longer
 //! of the two waits, because the text asks for NAK_RDATA_IVL where the diagram has NAK_RPT_IVL.
@@ -38,9 +38,9 @@ use super::timing::Timing;
 pub(super) struct Gaps {
     list: VecDeque<Gap>,
     count_max: usize,
-    /// No deadline lies before it.
+    /// No deadline lies before this time.
     wake: Instant,
-    /// No scan before it: [`Timing::scan_interval`] after the last one.
+    /// No scan happens before this time: [`Timing::scan_interval`] after the last scan.
     rested: Instant,
     /// The random back-off that gaps found at the same time share: when it was drawn, and its
     /// deadline.
@@ -56,11 +56,11 @@ pub(super) struct Gap {
     pub(super) end: u64,
     pub(super) due: Instant,
     pub(super) state: NakState,
-    /// When the newest part of it was missed.
+    /// When its newest part was found missing.
     pub(super) found: Instant,
-    /// NAKs that no NCF followed.
+    /// Times that we asked and no NCF followed.
     pub(super) ncf_tries: u16,
-    /// Confirmations that no data followed.
+    /// Times that the source confirmed and no data followed.
     pub(super) data_tries: u16,
     /// Times in a row that another receiver's NAK silenced ours.
     pub(super) silenced: u8,
@@ -71,11 +71,11 @@ pub(super) struct Gap {
 /// Where the repair of a range stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NakState {
-    /// Waiting a random time, in case it was only reordered or somebody else asks.
+    /// Waiting a random time, in case the packets were only reordered, or another receiver asks.
     BackOff,
-    /// Asked, by us or another; waiting for the source to confirm.
+    /// We or another receiver asked; waiting for the source to confirm.
     WaitNcf,
-    /// Confirmed; waiting for the data.
+    /// The source confirmed; waiting for the data.
     WaitData,
     /// Given up; waiting for its turn to be reported.
     Lost,
@@ -92,8 +92,8 @@ pub(super) struct Request<'a> {
     pub(super) limit: u64,
     /// Nothing is known from this position on: a gap that ends here is the last.
     pub(super) next: u64,
-    /// The first position that no receiver asked for before. Only its answer can be timed: for the
-    /// others an answer to an earlier NAK may be on its way.
+    /// The first position that no receiver asked for before. Only its answer can be timed: for any
+    /// other position, the answer to an earlier NAK may be on its way.
     pub(super) fresh: Option<u64>,
 }
 
@@ -114,15 +114,15 @@ impl Gaps {
         self.list.len() < self.count_max || self.list.back().is_some_and(|gap| gap.end == first)
     }
 
-    /// Notes that `first..end`, after everything known, is missing. Nothing happens for an empty
-    /// range; false when there is no room.
+    /// Notes that `first..end`, after everything known, is missing. False when there is no room; an
+    /// empty range changes nothing.
     pub(super) fn open(&mut self, first: u64, end: u64, now: Instant, due: Instant) -> bool {
         if first >= end {
             return true;
         }
         if let Some(last) = self.list.back_mut().filter(|last| last.end == first) {
-            // The last gap grows at its end. It was not asked for yet, or there is no room for
-            // another gap: in both cases its own timer is used.
+            // The last gap grows at its end. Either we have not asked for it yet, or there is no
+            // room for another gap. In both cases the new part shares the timer of the old.
             let waiting = last.state == NakState::BackOff && last.is_untried();
             let full = self.list.len() >= self.count_max;
             let last = self.list.back_mut().expect("the list has a last range");
@@ -169,7 +169,7 @@ impl Gaps {
         (gap.first <= position).then_some(index)
     }
 
-    /// True when taking `position` out of the range at `index` leaves no more ranges than allowed.
+    /// True when taking `position` out of the range at `index` leaves at most `count_max` ranges.
     pub(super) fn can_fill(&self, index: usize, position: u64) -> bool {
         let gap = &self.list[index];
         self.list.len() < self.count_max || position == gap.first || position + 1 == gap.end
@@ -190,8 +190,8 @@ impl Gaps {
         }
     }
 
-    /// The packet at `position` came and could not be kept: the source does answer, and asking
-    /// starts over.
+    /// Notes that the packet at `position` came and could not be kept. The source does answer, so
+    /// the tries are counted from 0 again.
     pub(super) fn answered(&mut self, position: u64, now: Instant) {
         if let Some(index) = self.locate(position) {
             let gap = &mut self.list[index];
@@ -228,7 +228,7 @@ impl Gaps {
         self.list.iter().map(Gap::len).sum()
     }
 
-    /// Number of missing positions in `first..end`.
+    /// Counts the missing positions in `first..end`.
     pub(super) fn missing_in(&self, first: u64, end: u64) -> u64 {
         let index = self.list.partition_point(|gap| gap.end <= first);
         let within = self.list.range(index..).take_while(|gap| gap.first < end);
@@ -237,13 +237,13 @@ impl Gaps {
             .sum()
     }
 
-    /// When the first gap at or after `position` was found.
+    /// Returns when the first gap that ends after `position` was found.
     pub(super) fn found_from(&self, position: u64) -> Option<Instant> {
         let index = self.list.partition_point(|gap| gap.end <= position);
         self.list.get(index).map(|gap| gap.found)
     }
 
-    /// False for a position that was asked for several times without an answer.
+    /// Returns false for a position that we asked for several times without an answer.
     pub(super) fn is_answered(&self, position: u64) -> bool {
         self.locate(position).is_none_or(|index| {
             let gap = &self.list[index];
@@ -251,8 +251,8 @@ impl Gaps {
         })
     }
 
-    /// Silences the gaps in `first..end` that were not asked for yet until `due`: they are asked
-    /// for with the rest.
+    /// Silences until `due` those gaps in `first..end` that we have not asked for yet: a request
+    /// for the others covers them too.
     pub(super) fn join(&mut self, first: u64, end: u64, due: Instant) {
         self.restate(first, end, |gap| {
             if gap.state == NakState::BackOff {
@@ -263,7 +263,7 @@ impl Gaps {
         });
     }
 
-    /// Gives up everything before `trail`; the number of positions newly given up.
+    /// Gives up everything before `trail`. Returns the number of positions that this gave up.
     pub(super) fn lose_before(&mut self, trail: u64) -> u64 {
         let mut lost = 0;
         let mut index = 0;
@@ -284,13 +284,13 @@ impl Gaps {
         lost
     }
 
-    /// The first `Lost` range, taken out, if it begins at `position`.
+    /// Takes out and returns the first range, if it is `Lost` and begins at `position`.
     pub(super) fn take_lost_at(&mut self, position: u64) -> Option<Gap> {
         self.list
             .pop_front_if(|gap| gap.first == position && gap.state == NakState::Lost)
     }
 
-    /// The first `Lost` range wherever it is, taken out.
+    /// Takes out and returns the first `Lost` range, wherever it begins.
     pub(super) fn take_lost(&mut self) -> Option<Gap> {
         if !self.has_lost {
             return None;
@@ -313,7 +313,8 @@ impl Gaps {
             .is_some_and(|gap| gap.first == position && gap.state == NakState::Lost)
     }
 
-    /// A deadline for gaps found at `now`: one random draw, shared by all found at the same time.
+    /// Returns the deadline for gaps found at `now`. All gaps found at the same time share one
+    /// random draw.
     pub(super) fn draw(&mut self, now: Instant, timing: &Timing, rng: &mut Rng) -> Instant {
         if self.draw.0 != now {
             self.draw = (now, now + timing.draw_back_off(rng));
@@ -321,7 +322,8 @@ impl Gaps {
         self.draw.1
     }
 
-    /// The source confirmed a NAK for `first..end`: silence until `due`, then ask again.
+    /// Notes that the source confirmed a NAK for `first..end`: we ask for it again at `due`, not
+    /// before.
     pub(super) fn confirm(&mut self, first: u64, end: u64, due: Instant) {
         self.restate(first, end, |gap| {
             gap.state = NakState::WaitData;
@@ -331,10 +333,11 @@ impl Gaps {
         });
     }
 
-    /// Another receiver asked for `first..end`: ours would be a duplicate until `due`.
+    /// Notes that another receiver asked for `first..end`: until `due`, our NAK would be a
+    /// duplicate.
     ///
-    /// Limits the suppressions in a row: a receiver that asks without end must not keep this one
-    /// from asking.
+    /// The number of times in a row is limited: a receiver that asks without end must not keep this
+    /// one from asking.
     pub(super) fn silence(&mut self, first: u64, end: u64, due: Instant) {
         self.restate(first, end, |gap| {
             gap.is_heard = true;
@@ -364,7 +367,8 @@ impl Gaps {
         self.wake
     }
 
-    /// Moves every range whose deadline has come one step on; the number of positions given up.
+    /// Takes one step with every range whose deadline has come. Returns the number of positions
+    /// given up.
     ///
     /// **Cost**: one step for each range, and no more often than every [`Timing::scan_interval`].
     pub(super) fn expire(
@@ -413,8 +417,9 @@ impl Gaps {
         }
     }
 
-    /// Applies `change` to what is missing of `first..end` and not lost. Where there is no room to
-    /// split a range, it stays as it is, which costs one NAK too many and loses nothing.
+    /// Applies `change` to what is missing of `first..end`, except what is lost. A range that would
+    /// have to be split without room for it stays unchanged: that costs one NAK too many and loses
+    /// nothing.
     fn restate(&mut self, first: u64, end: u64, mut change: impl FnMut(&mut Gap)) {
         let mut index = self.list.partition_point(|gap| gap.end <= first);
         while index < self.list.len() && self.list[index].first < end {
@@ -447,7 +452,7 @@ impl Gaps {
         self.list.insert(index + 1, rest);
     }
 
-    /// Merges the range at `index` into the one before it, if they differ in nothing.
+    /// Merges the range at `index` into the one before it, if both have the same state.
     fn merge_back(&mut self, index: usize) -> bool {
         let merges = index > 0 && self.list[index - 1].merges_with(&self.list[index]);
         if merges {
@@ -503,7 +508,8 @@ impl Gap {
         self.state == NakState::BackOff && self.due <= now
     }
 
-    /// What follows when the deadline has come; the number of positions given up.
+    /// Takes the step that follows when the deadline has come. Returns the number of positions
+    /// given up.
     fn step(
         &mut self,
         now: Instant,
@@ -538,7 +544,7 @@ impl Gap {
             NakState::Lost => return 0,
         };
         if self.first >= request.limit {
-            // It was deliberately not asked for, so no request failed.
+            // We did not ask, by intent, so no request failed.
             self.state = NakState::BackOff;
             self.due = again;
             return 0;
@@ -552,14 +558,14 @@ impl Gap {
         0
     }
 
-    /// Takes `next`, which begins where this ends, in.
+    /// Takes in `next`, which begins where this range ends.
     fn grow(&mut self, next: &Self) {
         self.end = next.end;
         self.found = self.found.max(next.found);
         self.is_heard |= next.is_heard;
     }
 
-    /// True when `next` begins where this ends and has the same timer state.
+    /// True when `next` begins where this range ends, and has the same timer state.
     fn merges_with(&self, next: &Self) -> bool {
         let lost = self.state == NakState::Lost && next.state == NakState::Lost;
         let same = self.state == next.state
@@ -583,10 +589,10 @@ impl Request<'_> {
 
 /// Times in a row that another receiver's NAKs may put off ours without the source confirming.
 const SILENCED_MAX: u8 = 4;
-/// Unanswered requests after which a packet is no longer asked for together with many others.
+/// From this many unanswered requests on, a packet counts as unanswered ([`Gaps::is_answered`]).
 const VAIN_NCF_TRIES: u16 = 2;
 const VAIN_DATA_TRIES: u16 = 4;
-/// Judgement: few enough that repairing them again and again costs a paused sender little.
+/// Judgement: so few packets that repairing them repeatedly costs a paused sender little.
 const TAIL_LEN_MAX: u64 = 8;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The groups of one session whose packets are kept so that lost ones can be recovered.
+//! The parity groups of one session whose packets are kept, so that lost members can be recovered.
 //!
-//! It does not know what is missing or asked for. In: members and parity packets as they come, the
-//! position up to which nothing is wanted any more. Out: lost members, once a group has enough
-//! packets.
+//! It does not know what is missing or asked for. In: members and parity packets as they come, and
+//! the position before which no packet is wanted any more. Out: lost members, once a group has
+//! enough packets.
 //!
 //! ```text
 //!   position   | group 16  | group 24  | group 32  | group 40 ...
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A group is opened by its first packet, when no packet of it was received before: packets that
-//! were received but not kept would be missing for ever. One that outgrows the memory, or whose
-//! packets contradict each other, is barred: it stays in the list, without packets, so that it is
+//! were received but not kept would be missing for ever. A group that outgrows the memory, or whose
+//! packets contradict each other, is barred: it stays in the list without packets, so that it is
 //! not opened again.
 //!
 //! Invariants: groups lie in the order of their positions; all memory, that of the decoder
@@ -46,7 +46,7 @@ struct Kept {
     group: Group,
 }
 
-/// A kept group, as a request for parity looks at it.
+/// What a request for parity needs to know of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// Not kept, or its parity is of no use.
@@ -66,8 +66,8 @@ impl Standing {
 }
 
 impl Groups {
-    /// For groups of `group_size` packets of at most `payload_bytes_max` bytes; `None` for another
-    /// size than the code has, or without room for the decoder.
+    /// Prepares to keep groups of `group_size` packets of at most `payload_bytes_max` bytes. `None`
+    /// when the code has no such size, or there is no room for the decoder.
     pub(super) fn new(
         store: &mut HeldStore,
         combine: Combine,
@@ -115,7 +115,7 @@ impl Groups {
         self.find(first).is_ok()
     }
 
-    /// How a group stands.
+    /// Says how the group that begins at `first` stands.
     pub(super) fn standing(&self, first: u64) -> Standing {
         match self.find(first) {
             Ok(index) if !self.list[index].group.is_barred() => {
@@ -126,8 +126,8 @@ impl Groups {
         }
     }
 
-    /// Begins to keep the group that begins at `first`, of which nothing was received before. False
-    /// when there is no memory for it.
+    /// Begins to keep the group that begins at `first`, and of which no packet was received before.
+    /// False when there is no memory for it.
     pub(super) fn open(&mut self, store: &mut HeldStore, first: u64) -> bool {
         let Err(index) = self.find(first) else {
             return true;
@@ -170,7 +170,8 @@ impl Groups {
     /// lost members can be recovered now.
     ///
     /// # Errors
-    /// A packet that is there already, or that contradicts others, which bars the group.
+    /// The reason to drop a packet that the group has already, or that contradicts others, which
+    /// bars the group.
     pub(super) fn add_parity(
         &mut self,
         store: &mut HeldStore,
@@ -196,8 +197,8 @@ impl Groups {
     }
 
     /// Calls `visit` with each lost member of the full group that begins at `first`: position,
-    /// payload, OPT_FRAGMENT. The group is closed then, or barred when its packets contradict each
-    /// other, which gives false.
+    /// payload, OPT_FRAGMENT. Then closes the group. When its packets contradict each other, bars
+    /// it instead and returns false.
     pub(super) fn recover(
         &mut self,
         store: &mut HeldStore,
@@ -239,7 +240,7 @@ impl Groups {
         }
     }
 
-    /// Takes a group out of the list; its memory is for the next.
+    /// Takes a group out of the list; its memory serves the next group.
     fn close(&mut self, store: &mut HeldStore, index: usize) {
         let Some(mut kept) = self.list.remove(index) else {
             return;
@@ -253,8 +254,8 @@ impl Groups {
         }
     }
 
-    /// Borrows what a group has grown by, or gives back what it shrank by. One that outgrows the
-    /// memory is barred.
+    /// Borrows from the store the bytes that a group has grown by, or gives back those it shrank
+    /// by. Bars a group that outgrows the memory.
     fn account(&mut self, store: &mut HeldStore, index: usize, before: usize) {
         let after = self.list[index].group.memory_bytes();
         if after <= before {
@@ -289,8 +290,8 @@ impl Groups {
 
 /// What an entry of the list takes.
 const KEPT_BYTES: usize = size_of::<Kept>();
-/// Empty groups whose memory is kept for reuse: as many as wait for parity at 1 % loss and 100,000
-/// packets a second.
+/// Empty groups whose memory is kept for reuse: about 16 groups wait for parity at 1 % loss and
+/// 100,000 packets a second.
 const SPARE_MAX: usize = 16;
 /// Memory that the decoder takes for each member besides its payload, rounded up.
 const ROW_BYTES: usize = 256;

@@ -1,9 +1,9 @@
 //! Where data waits that arrived before its turn: a shared store of pages, and a queue per session.
 //!
-//! Does not decide what to hold or when it is due. In: payloads in any order. Out: the lowest one,
-//! as a slice of its page. A page is filled from its beginning, never moved within, and free again
-//! when nothing in it is wanted any more, so that neither holding nor handing out allocates once
-//! the store has grown to what the session needs.
+//! It does not decide what to hold or when it is due. In: payloads in any order. Out: the payload
+//! with the lowest position, as a slice of its page. A page is filled from its beginning, never
+//! moved within, and free again when no payload in it is wanted any more. So neither holding nor
+//! handing out allocates once the store has grown to what the session needs.
 //!
 //! ```text
 //! queue    sqn 7 --.   sqn 9 --.   sqn 12 --.        sorted by position
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Part of the bound is a reserve for messages in pieces: one session at a time may take it, for
-//! one message, and only when the rest has no room. Whatever the others hold, that message can be
-//! put together and handed out, and the next session gets its turn. Without it, sessions that fill
-//! the store with each other's later pieces would all wait for ever.
+//! one message, and only when the rest has no room. Whatever other sessions hold, that message can
+//! be put together and handed out; then another session may take the reserve. Without the reserve,
+//! several sessions could fill the store with later pieces and all wait for ever.
 //!
 //! ```text
 //! bytes_max  [ pages and buffers of all sessions            | reserve: one session's buffer ]
@@ -38,9 +38,9 @@ pub(super) struct HeldStore {
     /// The bound of everything except the reserve.
     bytes_max: usize,
     page_bytes: usize,
-    /// What the session that has the reserve uses, not counted in `used_bytes`.
+    /// Bytes that the session with the reserve uses; `used_bytes` does not count them.
     reserve: Option<usize>,
-    /// A session was refused the reserve, and has not heard of room since.
+    /// A session was refused the reserve, and has not been told of room since.
     is_awaited: bool,
     has_news: bool,
 }
@@ -67,7 +67,7 @@ impl HeldStore {
         }
     }
 
-    /// The payload that an entry stands for. Stays intact until something is held again.
+    /// The payload of an entry. It stays intact until the next payload is held.
     #[inline]
     pub(super) fn payload(&self, entry: &Entry) -> &[u8] {
         let start = entry.offset as usize;
@@ -90,8 +90,8 @@ impl HeldStore {
     }
 
     /// Gives the reserve to a session that has borrowed `bytes`, which the reserve takes over.
-    /// False when another session has it; [`HeldStore::take_news`] is true when that one gives it
-    /// back.
+    /// False when another session has it; [`HeldStore::take_news`] is true once that session gives
+    /// it back.
     pub(super) fn take_reserve(&mut self, bytes: usize) -> bool {
         if self.reserve.is_some() {
             self.is_awaited = true;
@@ -102,12 +102,12 @@ impl HeldStore {
         true
     }
 
-    /// Takes `bytes` more of the reserve, which the caller has.
+    /// Takes `bytes` more of the reserve, which the calling session must have.
     pub(super) fn grow_reserve(&mut self, bytes: usize) {
         *self.reserve.get_or_insert(0) += bytes;
     }
 
-    /// Gives the reserve back, and all that was taken of it.
+    /// Gives back the reserve, with all that was taken of it.
     pub(super) fn return_reserve(&mut self) {
         self.reserve = None;
         self.tell();
@@ -159,7 +159,7 @@ impl HeldStore {
 #[derive(Debug)]
 pub(super) struct HeldQueue {
     entries: VecDeque<Entry>,
-    /// The page being filled, and how far.
+    /// The page that is being filled, and the bytes of it that are in use.
     page: Option<u32>,
     fill: usize,
     pages: usize,
@@ -252,8 +252,8 @@ impl HeldQueue {
         self.entries.front()
     }
 
-    /// Takes the entry with the lowest position out. Its payload stays readable in the store until
-    /// something is held again.
+    /// Takes out the entry with the lowest position. Its payload stays readable in the store until
+    /// the next payload is held.
     pub(super) fn pop(&mut self, store: &mut HeldStore) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         self.payload_bytes -= u64::from(entry.len);
@@ -290,12 +290,12 @@ impl HeldQueue {
         self.payload_bytes
     }
 
-    /// True when less than half of the session's pages are taken.
+    /// True when at most half of the session's pages are taken.
     pub(super) const fn has_room(&self) -> bool {
         self.pages * 2 <= self.pages_max
     }
 
-    /// Finds room for `bytes`; nothing is taken when there is none.
+    /// Takes room for `bytes`, and returns its page and offset; `None` when there is no room.
     fn place(&mut self, store: &mut HeldStore, bytes: usize) -> Option<(u32, usize)> {
         let step = bytes.max(ENTRY_BYTES_MIN);
         if let Some(page) = self.page.filter(|_| self.fill + step <= store.page_bytes) {

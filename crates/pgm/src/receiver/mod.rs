@@ -1,8 +1,8 @@
 //! The receiver: follows every sender of one group, asks for what is missing, hands data out.
 //!
 //! It does no input or output and reads no clock. In: [`Receiver::handle`] for each packet, with
-//! the time and where it came from. Out: data in place, as the verdict's range of the packet that
-//! was handled; everything else through [`Receiver::pop_ready`]; packets to send as runs.
+//! the time and where it came from. Out: data in place, as the range of the handled packet that the
+//! verdict gives; everything else through [`Receiver::pop_ready`]; packets to send as runs.
 //!
 //! ```text
 //! packet -> handle --+--> Verdict::Payload      in place, no copy
@@ -72,7 +72,7 @@ pub struct Receiver {
     ready: VecDeque<u32>,
     is_ready: Vec<bool>,
     drops: DropCounters,
-    /// Nothing is due before it.
+    /// Nothing is due before this time.
     wake: Instant,
     /// The sessions are not scanned again before this time, which bounds the work for very many
     /// sessions.
@@ -146,16 +146,16 @@ impl Receiver {
     /// The next packets to send, at most `budget`; [`Receiver::run_done`] must follow.
     ///
     /// # Panics
-    /// In debug builds, when it did not for the last run.
+    /// In debug builds, when `run_done` was not called for the last run.
     pub fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
         self.contract.tell_time(now);
         self.shared.outbox.poll_run(budget)
     }
 
-    /// Says what became of the run that was given last.
+    /// Notes what became of the last run from [`Receiver::poll_run`].
     ///
     /// # Panics
-    /// In debug builds, when none was; otherwise nothing happens then.
+    /// In debug builds, when there was no such run; in other builds the call then does nothing.
     pub fn run_done(&mut self, now: Instant, outcome: Outcome) {
         self.contract.tell_time(now);
         self.shared.outbox.run_done(outcome);
@@ -198,7 +198,8 @@ impl Receiver {
         (self.wake != Instant::NEVER).then_some(self.wake)
     }
 
-    /// Stops following a session, without an event. Its packets are dropped until it falls silent.
+    /// Stops following a session, without an event. The receiver drops its packets until it falls
+    /// silent.
     pub fn forget(&mut self, session: u32) {
         if let Some(peer) = self.peers.get_mut(session) {
             peer.retire(&mut self.shared.store);
@@ -207,13 +208,13 @@ impl Receiver {
         }
     }
 
-    /// Notes that the owner knows by other means, such as a connection, that the sender of
-    /// `session` is real. However little it has sent, no other session displaces it until it is
-    /// over. Nothing happens for a session that is unknown.
+    /// Notes that the sender of `session` is real, as the owner knows by other means, such as a
+    /// connection. However little it has sent, no other session displaces it until it is over. An
+    /// unknown session changes nothing.
     ///
-    /// Without this, a sender counts as real once it has sent a few data packets. One that has yet
-    /// to send its first, and whose heartbeats have become rare, would give way to a flood of
-    /// forged sessions, and what it sends then would be joined in the middle.
+    /// Without this, a sender counts as real once it has sent a few data packets. A flood of forged
+    /// sessions would displace a sender that has sent no data yet and whose heartbeats have become
+    /// rare. The receiver would then join that session in the middle.
     pub fn vouch(&mut self, session: u32) {
         if let Some(peer) = self.peers.get_mut(session) {
             peer.vouch();
@@ -222,8 +223,9 @@ impl Receiver {
     }
 
     /// Breaks a session off from this end: what was received is given out, what is missing is
-    /// reported as lost, and [`Ready::Reset`] comes last. Its packets are dropped from here on,
-    /// until it falls silent. False, and nothing happens, for a session that is over or unknown.
+    /// reported as lost, and [`Ready::Reset`] comes last. From then on the receiver drops its
+    /// packets, until it falls silent. False for a session that is over or unknown; nothing happens
+    /// then.
     pub fn abort(&mut self, session: u32) -> bool {
         let Some(peer) = self.peers.get_mut(session).filter(|peer| !peer.is_over()) else {
             return false;
@@ -233,8 +235,8 @@ impl Receiver {
         true
     }
 
-    /// The sender has said elsewhere than in packets that its session has ended. When nothing that
-    /// this end knows of is missing, that is as good as its last SPM.
+    /// Notes that the sender has ended its session, as it said by other means than packets. When
+    /// this end knows of no missing packet, that ends the session as the sender's last SPM would.
     pub fn conclude(&mut self, session: u32) {
         if let Some(peer) = self.peers.get_mut(session) {
             peer.conclude();
@@ -242,9 +244,9 @@ impl Receiver {
         }
     }
 
-    /// The position of a session; of one that is over, its last position until the number names
-    /// another. `None` for a session that is unknown, forgotten or expired. **Cost**: one step for
-    /// each missing range.
+    /// Returns how far a session has come. A session that is over keeps its last position until its
+    /// number names another session. `None` for a session that is unknown, forgotten or expired.
+    /// **Cost**: one step for each missing range.
     #[must_use]
     pub fn position(&self, session: u32) -> Option<Position> {
         let peer = self.peers.get(session)?;
@@ -264,8 +266,8 @@ impl Receiver {
         })
     }
 
-    /// True when the messages of a session are rows of messages ([`wire::pgm::Packed`]), as every
-    /// data packet of it says; the last one counts.
+    /// True when the messages of a session are rows of messages ([`wire::pgm::Packed`]), as each of
+    /// its data packets says; what the last packet said counts.
     #[inline]
     #[must_use]
     pub fn is_packed(&self, session: u32) -> bool {
@@ -309,7 +311,7 @@ impl Receiver {
         self.shared.store.used_bytes()
     }
 
-    /// Finds the session of `tsi`; fails when it is unknown or belongs to another address.
+    /// Finds the session of `tsi`; fails when the session is unknown or belongs to another address.
     fn known_session(&mut self, arrival: &Arrival, tsi: Tsi) -> Result<u32, DropReason> {
         let session = self.peers.find(tsi).ok_or(DropReason::UnknownSession)?;
         let peer = self.peers.get(session).ok_or(DropReason::UnknownSession)?;
@@ -341,7 +343,7 @@ impl Receiver {
         Ok(session)
     }
 
-    /// Makes room for a new session. Returns the number of the removed one, and whether it was
+    /// Removes a session to make room for a new one. Returns its number, and whether it was
     /// announced.
     fn evict(&mut self) -> Option<(u32, bool)> {
         let session = self.peers.evictable()?;
@@ -361,7 +363,7 @@ impl Receiver {
         }
     }
 
-    /// Lets sessions that wait for room try again, when there is some.
+    /// When there is room again, lets the sessions that wait for it try again.
     fn pass_on_room(&mut self) {
         if !self.shared.store.take_news() {
             return;
@@ -387,7 +389,7 @@ impl Receiver {
         }
     }
 
-    /// The next step of the first session that has one.
+    /// Takes the next step of the first session that has one.
     fn next_step(&mut self) -> Option<(u32, Step)> {
         while let Some(&session) = self.ready.front() {
             if let Some(peer) = self.peers.get_mut(session) {
@@ -403,7 +405,7 @@ impl Receiver {
         None
     }
 
-    /// The step in the owner's terms.
+    /// Turns a step into what the owner gets.
     fn present(&mut self, session: u32, step: Step) -> Ready<'_> {
         let counters = &mut self.shared.counters;
         match step {
@@ -463,5 +465,5 @@ impl Receiver {
     }
 }
 
-/// Pause between two scans of all sessions, for each session.
+/// Pause between two scans of all sessions: this long for each session.
 const SCAN_PAUSE: Duration = Duration::from_nanos(200);

@@ -1,7 +1,7 @@
 //! The packets that a receiver sends: NAKs and SPM requests, complete, in the order they were made.
 //!
-//! Does not decide when to ask. In: what to ask for, and from whom. Out: runs of equally long
-//! packets to one address. Bounded: when it is full, asking waits for its next turn.
+//! It does not decide when to ask. In: what to ask for, and from whom. Out: runs of packets of
+//! equal length to one address. It is bounded: when it is full, requests wait for their next turn.
 //!
 //! **Spec**: RFC 3208 sections 8.3, 9.3, 13.6. A NAK names the path NLA as the source's address,
 //! because OpenPGM's sources accept no other.
@@ -60,7 +60,8 @@ impl Outbox {
         self.naks(upstream, Flags::NONE, positions.map(Sqn::of))
     }
 
-    /// Asks the sender for parity: each number names a group and a count. The number of packets.
+    /// Asks the sender for parity: each number names a group and a count. Returns the number of
+    /// packets made.
     pub(super) fn parity_nak(&mut self, upstream: &Upstream, requests: &[Sqn]) -> u64 {
         self.naks(upstream, Flags::PARITY, requests.iter().copied())
     }
@@ -84,7 +85,8 @@ impl Outbox {
         packets
     }
 
-    /// Asks for an SPM: the neighbours hear it first and stay quiet, then the sender.
+    /// Asks for an SPM: first on the group with one hop, so that neighbours hear it and stay quiet,
+    /// then the sender itself.
     pub(super) fn spmr(&mut self, upstream: &Upstream) -> u64 {
         if self.memory.len() + 2 * SPMR_BYTES > BYTES_MAX {
             return 0;
@@ -96,7 +98,7 @@ impl Outbox {
         1
     }
 
-    /// The next packets to send: as many as are equally long, to one address, within `budget`.
+    /// Returns the next packets to send: those of equal length to one address, within `budget`.
     pub(super) fn poll_run(&mut self, budget: Budget) -> Option<Run<'_>> {
         Contract::poll_run(self.in_run == 0);
         let first = self.items.front()?;
@@ -127,7 +129,7 @@ impl Outbox {
         })
     }
 
-    /// Forgets what left, or will never leave.
+    /// Forgets packets that left, or that never will.
     pub(super) fn run_done(&mut self, outcome: Outcome) {
         Contract::run_done(self.in_run > 0);
         let done = match outcome {
@@ -198,8 +200,8 @@ impl Outbox {
     }
 }
 
-/// True for an address that NAKs may be sent to: unicast, of the group's family, and this host's
-/// own only when the sender is on this host too.
+/// True for an address that NAKs may be sent to: unicast, of the group's family, and a loopback
+/// address only when the sender's address is one too.
 pub(super) fn is_fit_for_naks(nla: IpAddr, group: IpAddr, source: IpAddr) -> bool {
     let broadcast = matches!(nla, IpAddr::V4(v4) if v4.is_broadcast());
     nla.is_ipv4() == group.is_ipv4()
@@ -217,5 +219,5 @@ const NAK_BYTES_MAX: usize = 16 + 4 + 2 * 20 + 4 + 4 + 4 * NakList::SQNS_MAX;
 
 const SPMR_BYTES: usize = 16;
 
-/// Bytes that wait at most: 400 full NAKs.
+/// Most bytes that wait: about 400 full NAKs.
 const BYTES_MAX: usize = 128 << 10;

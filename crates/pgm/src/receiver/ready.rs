@@ -7,9 +7,9 @@ use wire::pgm::{Mark, Tsi};
 
 /// Something that became ready since the owner last looked.
 ///
-/// For one session these come in this order: `Found` before anything else of it, then messages and
-/// losses by their positions, and last `Ended`, `Reset` or `Expired`. After one of those the number
-/// may name another session, which begins with `Found` again.
+/// For one session they come in this order: first `Found`, then messages and losses by their
+/// positions, and last `Ended`, `Reset` or `Expired`. After that last one the number may name
+/// another session, which begins with `Found` again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready<'a> {
     /// A message that had to wait: for earlier ones, for its other pieces, or for `Found`.
@@ -41,7 +41,7 @@ pub enum Ready<'a> {
         /// The address that its packets come from, and must keep coming from.
         source: IpAddr,
     },
-    /// An SPM told something new about a session of ours; only the latest is kept.
+    /// An SPM of a Towline source said something new with the mark. Only the latest mark is kept.
     Mark {
         /// The session.
         session: u32,
@@ -60,8 +60,8 @@ pub enum Ready<'a> {
         /// The session.
         session: u32,
     },
-    /// The sender broke the session off, or [`Receiver::abort`](super::Receiver::abort) did; what
-    /// was missing has been reported as lost.
+    /// The sender or [`Receiver::abort`](super::Receiver::abort) broke the session off; what was
+    /// missing has been reported as lost.
     Reset {
         /// The session.
         session: u32,
@@ -77,20 +77,20 @@ pub struct Position {
     pub source: IpAddr,
     /// Where NAKs go; none before the first SPM.
     pub path_nla: Option<IpAddr>,
-    /// What the last SPM said about the session, if it is one of ours.
+    /// The last mark in the session's SPMs, if its source is Towline.
     pub mark: Option<Mark>,
     /// The next position that was neither given out nor reported as lost; in `Mode::Arrival`, the
     /// lowest missing one. 0 before the first packet with a position.
     pub contiguous: u64,
     /// The highest position known to exist: `contiguous - 1` when there is nothing beyond.
     pub lead: u64,
-    /// The oldest position that the sender can still repair, as far as it has told.
+    /// The oldest position that the sender can still repair, as far as its packets have said.
     pub trail: u64,
     /// Positions missing before the lead.
     pub missing: u64,
     /// Payload bytes held until their turn.
     pub held_bytes: u64,
-    /// What arrived so far, and what did not at first.
+    /// The packets that arrived so far, and those that were missing at first.
     pub arrived: Arrived,
 }
 
@@ -131,6 +131,6 @@ pub enum Status {
     NoSender,
     /// Senders are known and nothing is missing.
     Waiting,
-    /// Repairs are under way; the next step is due then.
+    /// Repairs are under way; the next step is due at this time.
     TimerPending(Instant),
 }

@@ -1,4 +1,4 @@
-//! What a receiver is given at its beginning, and the limits and timers that follow from it.
+//! What the owner gives a receiver at its beginning, and the limits and timers that follow from it.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -24,11 +24,11 @@ pub enum Mode {
 pub struct ReceiverSetup {
     /// The order in which data is given out.
     pub mode: Mode,
-    /// The data-destination port: packets to another one are not ours.
+    /// The data-destination port: packets to another port are not for this receiver.
     pub destination_port: u16,
     /// The group that data is sent to, with the UDP port that NAKs go to as well. May be unicast.
     pub group: SocketAddr,
-    /// The interface that packets leave by until a sender was heard on another.
+    /// The interface that packets leave by, until a sender is heard on another interface.
     pub path: PathId,
     /// Determines every random choice.
     pub seed: u64,
@@ -45,7 +45,8 @@ pub(super) struct Limits {
     pub(super) page_bytes: usize,
     pub(super) pages_max: usize,
     pub(super) total_bytes: usize,
-    /// The longest payload that can be recovered by parity, and the memory for it for each sender.
+    /// The longest payload that parity can recover, and the bytes of memory that each sender may
+    /// take for parity.
     pub(super) payload_bytes_max: usize,
     pub(super) fec_bytes: usize,
     pub(super) parts: PartLimits,

@@ -1,4 +1,4 @@
-//! From a packet that arrived to the session it belongs to: checks, options, kind by kind.
+//! Checks each packet that arrived, reads its options, and gives it to its session, kind by kind.
 //!
 //! In: one packet. Out: a verdict, or the reason why the packet is dropped. What a session makes of
 //! its packet is in `peer`; which sessions there are is decided in the parent module.
@@ -249,7 +249,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// True when a NAK or NCF gives a number of parity packets instead of naming packets.
+    /// True when a NAK or NCF names a count of parity packets instead of packets; counts it then.
     fn count_parity(&mut self, header: &Header) -> bool {
         let is_parity = header.flags.contains(Flags::PARITY);
         self.shared.counters.parity_packets += u64::from(is_parity);

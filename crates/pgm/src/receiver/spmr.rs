@@ -1,6 +1,6 @@
 //! When to ask a new sender for an SPM: without one, no NAK may be sent.
 //!
-//! Does not make packets. In: heard requests, the SPM, time. Out: "ask".
+//! It does not make packets. In: requests of other receivers, the SPM, time. Out: when to ask.
 //!
 //! ```text
 //!            due: ask                        SPM, from anywhere
@@ -9,8 +9,8 @@
 //!    '---------------------'      '--> BackOff   Quiet
 //! ```
 //!
-//! The wait doubles from the configured number of retries on: a receiver never gives up asking,
-//! since giving up would lose data, but an unanswered one becomes quiet.
+//! From the configured number of retries on, the wait doubles. A receiver never gives up asking,
+//! since that would lose data, but one that gets no answer asks less often.
 //!
 //! **Spec**: RFC 3208 section 13.5. Deviation: the RFC does not end the repetition, nor slow it.
 
@@ -43,7 +43,7 @@ impl SpmRequest {
         tries: 0,
     };
 
-    /// A session without an SPM: it asks after a random wait.
+    /// The state of a session without an SPM: it asks after a random wait.
     pub(super) fn start(now: Instant, limits: &Limits, rng: &mut Rng) -> Self {
         Self {
             state: State::BackOff,
@@ -52,7 +52,7 @@ impl SpmRequest {
         }
     }
 
-    /// Another receiver asked: wait for the same answer.
+    /// Notes that another receiver asked: this one waits for the same answer.
     pub(super) fn heard(&mut self, now: Instant, limits: &Limits) {
         if self.state == State::BackOff {
             self.state = State::Waiting;
@@ -60,7 +60,7 @@ impl SpmRequest {
         }
     }
 
-    /// Moves on when the time has come. True when a request must be sent.
+    /// Takes the next step when its time has come. True when a request must be sent.
     pub(super) fn expire(&mut self, now: Instant, limits: &Limits, rng: &mut Rng) -> bool {
         if now < self.due {
             return false;
@@ -95,5 +95,5 @@ impl SpmRequest {
     }
 }
 
-/// How often the wait doubles at most.
+/// Most times that the wait doubles.
 const DOUBLINGS_MAX: u32 = 5;

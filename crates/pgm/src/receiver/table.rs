@@ -1,9 +1,9 @@
 //! The senders that a receiver knows, by session number and by TSI; their number is bounded.
 //!
-//! Does not judge packets. When the table is full, the sender that has shown least makes room: one
-//! that is over, or that sent only a few packets, and of those the one not heard of for longest. A
-//! sender that proved itself, or that the owner vouches for, is never displaced, so that a million
-//! forged TSIs cost a bounded table and no real session.
+//! It does not judge packets. When the table is full, the sender that has proved least makes room:
+//! a sender whose session is over, or that sent only a few packets; among these, the one that has
+//! been silent longest. A sender that proved itself, or that the owner vouches for, is never
+//! displaced, so that a million forged TSIs cost a bounded table and no real session.
 //!
 //! Invariants: `index` and `slots` agree; the evictable slots form one list, least recently heard
 //! first; a session number is the index of its slot.
@@ -87,10 +87,10 @@ impl PeerTable {
         u32::try_from(self.slots.len() - 1).ok()
     }
 
-    /// The session that must go first when there is no vacancy.
+    /// Returns the session that must go first when there is no vacancy.
     ///
-    /// A session that is over and was real goes after unproven ones. If it were forgotten too soon,
-    /// its last repairs would open it anew and its data would be given out twice.
+    /// An unproven session goes before a real one that is over. If a real one were forgotten too
+    /// soon, its last repairs would open it anew and its data would be given out twice.
     pub(super) fn evictable(&self) -> Option<u32> {
         let mut session = self.eldest;
         for _ in 0..EVICTION_STEPS_MAX {
@@ -148,7 +148,7 @@ impl PeerTable {
         self.slots.iter().filter_map(|slot| slot.peer.as_deref())
     }
 
-    /// One past the highest session number in use or free.
+    /// One past the highest session number that was ever in use.
     pub(super) fn end(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -182,7 +182,7 @@ impl PeerTable {
     }
 }
 
-/// Finished sessions passed over in search of an unproven one to evict.
+/// Most sessions looked at in search of an unproven one to evict.
 const EVICTION_STEPS_MAX: usize = 64;
 
 /// No slot.

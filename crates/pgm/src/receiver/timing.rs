@@ -18,9 +18,9 @@
 //!                                         min                            min ______--  max
 //! ```
 //!
-//! A lone receiver needs no suppression delay. Of a large group few draw early, whatever its size,
-//! and the first silences the rest: the number of NAKs for a packet that everybody lost grows with
-//! the logarithm of the group.
+//! A lone receiver needs no suppression delay. In a large group few receivers draw a short wait,
+//! whatever the group's size, and the first NAK silences the rest. So the number of NAKs for a
+//! packet that all receivers lost grows with the logarithm of the group's size.
 //!
 //! **Spec**: RFC 3208 section 6.3 (NAK_RB_IVL, NAK_RPT_IVL, NAK_RDATA_IVL); the truncated
 //! exponential back-off and its bound of four round trips are those of RFC 5401 section 3.2.3, the
@@ -45,30 +45,32 @@ pub(super) struct Timing {
     /// NAK_NCF_RETRIES and NAK_DATA_RETRIES.
     pub(super) ncf_tries_max: u16,
     pub(super) data_tries_max: u16,
-    /// Nothing is given up sooner.
+    /// Nothing is given up before this time has passed.
     pub(super) repair_time_max: Duration,
     /// Pause between two scans of all gaps, which bounds the work for very many gaps.
     pub(super) scan_interval: Duration,
-    /// What was set, and stays.
+    /// The timers that the configuration sets; they do not follow measurements.
     set: TimersSet,
     /// Receivers that the sender counts, or the number assumed.
     group_size: u32,
     /// Shortest time from a NAK to its confirmation; zero before the first.
     round_trip: Duration,
-    /// By how much confirmations come later than that.
+    /// By how much confirmations come later than the shortest one.
     confirmation_late: Duration,
-    /// The least of the samples since the round trip was last renewed, and their number.
+    /// The shortest sample since the round trip was last renewed, and the number of samples since
+    /// then.
     least: Duration,
     samples: u8,
     /// Mean time from a confirmation to its repair, and the mean by which repairs differ from it;
     /// `None` before the first repair.
     data: Option<(Duration, Duration)>,
-    /// Repairs in a row that came after the wait for them had ended, and the least late of them.
+    /// The number of repairs in a row that came after the wait for them had ended, and the shortest
+    /// time among them.
     late_repairs: u8,
     late_repair: Duration,
 }
 
-/// The timers that somebody set.
+/// The timers that the configuration sets.
 #[derive(Clone, Copy, Debug)]
 struct TimersSet {
     back_off_min: Timer,
@@ -118,12 +120,12 @@ impl Timing {
         self.follow();
     }
 
-    /// A confirmation came `sample` after the first NAK for its packet.
+    /// Notes that a confirmation came `sample` after the first NAK for its packet.
     ///
     /// A loss on the way makes a sample longer, never shorter, and longer timers make such samples
-    /// longer still: so the least of several samples is the round trip. A sample so long that the
-    /// NAK was repeated meanwhile is no round trip by itself (Karn): it only makes the next wait
-    /// longer, by no more than half.
+    /// longer still. So the shortest of several samples is the round trip. If the NAK was repeated
+    /// before the confirmation came, the sample is no round trip (Karn): it only makes the next
+    /// wait longer, by at most half.
     pub(super) fn confirmed_after(&mut self, sample: Duration) {
         let sample = sample.min(ROUND_TRIP_MAX);
         let is_repeated = sample > self.wait_ncf;
@@ -145,9 +147,9 @@ impl Timing {
         self.follow();
     }
 
-    /// A repair came `sample` after its confirmation. A longer time than the wait is mostly that of
-    /// a repair that was lost and asked for again, or of a host that stood still: the least of
-    /// several in a row counts, as they come when the source has much to repair.
+    /// Notes that a repair came `sample` after its confirmation. When that is longer than the wait,
+    /// mostly the repair was lost and asked for again, or a host stood still. When several in a row
+    /// are that late, the source has much to repair, and the shortest of them counts.
     pub(super) fn repaired_after(&mut self, sample: Duration) {
         let sample = sample.min(ROUND_TRIP_MAX);
         let is_late = sample > self.wait_data;
@@ -195,7 +197,7 @@ impl Timing {
         self.set_back_off(reordering, listening.max(nearby));
     }
 
-    /// Sets the shortest back-off and its random part, where the configuration does not.
+    /// Sets the shortest back-off and its random part, where the configuration does not set them.
     fn set_back_off(&mut self, min: Duration, spread: Duration) {
         let min = self.set.back_off_min.or(min);
         self.back_off_max = self.set.back_off_max.or(min + spread);
@@ -216,10 +218,10 @@ impl Timing {
         (self.back_off_min + wait).max(Duration::from_nanos(1))
     }
 
-    /// How long a NAK waits for its confirmation. On a long path, only the first NAK waits a whole
-    /// round trip. After an unanswered NAK, and for the last packets before a pause, NAKs do not
-    /// wait for each other: a packet whose repairs are lost too would otherwise be several round
-    /// trips late.
+    /// Returns how long a NAK waits for its confirmation. On a long path, only the first NAK waits
+    /// a whole round trip. After an unanswered NAK, and for the last packets before a pause, NAKs
+    /// do not wait for each other: a packet whose repairs are lost too would otherwise be several
+    /// round trips late.
     pub(super) fn wait_confirmed(&self, is_patient: bool) -> Duration {
         if is_patient || self.set.wait_ncf != Timer::Auto {
             return self.wait_ncf;
@@ -227,8 +229,8 @@ impl Timing {
         self.wait_ncf.min(WAIT_AGAIN_MAX)
     }
 
-    /// What is added to the back-off after asking `tries` times in vain, doubling from the second
-    /// time on: a source that cannot answer yet must not be flooded with NAKs.
+    /// Returns the time to add to the back-off after `tries` requests without an answer. It doubles
+    /// from the second on: NAKs must not flood a source that cannot answer yet.
     pub(super) fn patience(&self, tries: u16) -> Duration {
         let doublings = u32::from(tries.saturating_sub(1)).min(PATIENCE_DOUBLINGS_MAX);
         // On a long path the wait for a confirmation is long already: no more is added than on a
@@ -259,7 +261,7 @@ const E: u64 = 178_145;
 const GROUP_SIZE_ASSUMED: u32 = 128;
 /// A sender that claims more cannot make receivers wait longer.
 const GROUP_SIZE_MAX: u32 = 100_000;
-/// NAKs repeat after one wait plus at most this, or after two waits.
+/// The time added between NAKs is at most [`PATIENCE_MAX`], or one wait where that is longer.
 const PATIENCE_DOUBLINGS_MAX: u32 = 8;
 const PATIENCE_MAX: Duration = Duration::from_millis(150);
 /// Judgement: reordering on a LAN, and the most that is assumed on longer paths.
@@ -278,14 +280,14 @@ const WAIT_MIN: Duration = Duration::from_millis(1);
 const LISTENING_FEW: Duration = Duration::from_micros(100);
 const LISTENING_MANY: Duration = Duration::from_micros(500);
 const MANY_DOUBLINGS: u32 = 3;
-/// A little more than sources eliminate NAKs for.
+/// A little more than a source's longest elimination interval.
 const WAIT_AGAIN_MAX: Duration = Duration::from_millis(60);
-/// Late repairs in a row that are believed.
+/// After this many late repairs in a row, the wait grows to the shortest of them.
 const LATE_REPAIRS: u8 = 4;
-/// A longer round trip is believed when this many samples in a row were longer.
+/// A longer round trip counts when this many samples in a row were longer.
 const SAMPLES: u8 = 8;
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
-/// Longest pause between two scans of all gaps: the host's timers are as late as this anyway.
+/// Longest pause between two scans of all gaps: a host's timers are that late anyway.
 const SCAN_INTERVAL_MAX: Duration = Duration::from_micros(50);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! One sender's receive window: what is known to exist, what is missing, what was handed out.
 //!
-//! Does not touch payloads. In: positions of data, edges that the sender announces, repairs given
-//! up. Out: where a packet belongs, and what may be handed out next.
+//! It does not touch payloads. In: positions of data, edges that the sender announces, repairs
+//! given up. Out: where a packet belongs, and what may be handed out next.
 //!
 //! ```text
 //!        trail            base            confirmed     next                        base + span
@@ -16,12 +16,12 @@
 //! - `next`: one past the last position known to exist. All of `base..next` was received, except
 //!   for what [`Gaps`] lists.
 //! - `confirmed <= next`: what lies beyond was announced only once. A single forged or corrupt SPM
-//!   must not make a receiver give up what was never sent, so that an announcement that nobody
-//!   repeats and no data follows is withdrawn when its NAKs remain unanswered.
+//!   must not make a receiver report the loss of what was never sent. So an announcement is
+//!   withdrawn when nobody repeats it, no data follows it, and its NAKs remain unanswered.
 //! - A trail beyond `confirmed` is believed when a second packet announces it too, for the same
 //!   reason.
-//! - Nothing at or beyond `base + span` is tracked; what an SPM announces there is noted, and taken
-//!   up as `base` moves.
+//! - Nothing at or beyond `base + span` is tracked; what an SPM announces there is noted, and comes
+//!   into the window as `base` moves.
 //!
 //! **Spec**: RFC 3208 sections 3.4, 6.1 to 6.3.
 
@@ -50,9 +50,9 @@ pub(super) struct Window {
 /// Where a data packet belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The first position not heard of.
+    /// At the first unknown position.
     Next,
-    /// Beyond it: a gap opens.
+    /// Beyond the first unknown position: a gap opens.
     Ahead,
     /// In the gap with this index.
     Gap(usize),
@@ -77,7 +77,7 @@ impl Window {
         }
     }
 
-    /// The first position that was not handed out or given up.
+    /// The next position to hand out; in `Mode::Arrival`, the first that is missing.
     #[inline]
     pub(super) fn contiguous(&self) -> u64 {
         if self.is_sequence {
@@ -119,8 +119,8 @@ impl Window {
         }
     }
 
-    /// Notes that the data at `position`, which `place` found a place for, was received. A gap that
-    /// this opens is due at `due`.
+    /// Notes that the data at `position`, which `place` found a place for, was received. If this
+    /// opens a gap, its deadline is `due`.
     pub(super) fn take(&mut self, position: u64, place: Place, now: Instant, due: Instant) {
         match place {
             Place::Next => self.next = position + 1,
@@ -134,7 +134,8 @@ impl Window {
         self.confirmed = self.confirmed.max(position + 1);
     }
 
-    /// [`Window::take`] for the first position not heard of, which may be handed out at once.
+    /// Does what [`Window::take`] does for the first unknown position, which may be handed out at
+    /// once.
     #[inline]
     pub(super) fn take_next(&mut self, is_handed_out: bool) {
         self.next += 1;
@@ -154,10 +155,12 @@ impl Window {
         self.confirmed = self.confirmed.max(self.next.min(position + 1));
     }
 
-    /// The sender announced that everything before `end` was sent. True when a gap opened.
+    /// Takes the sender's announcement that everything before `end` was sent. True when a gap
+    /// opened.
     ///
-    /// Positions on which two announcements in a row agree are certain; those of one alone are
-    /// asked for, but not given up. With `is_certain` one is enough.
+    /// Positions that two announcements in a row cover are certain. The receiver asks for positions
+    /// that only one covers, but does not report them as lost. With `is_certain` one announcement
+    /// is enough.
     pub(super) fn announce(
         &mut self,
         end: u64,
@@ -176,7 +179,7 @@ impl Window {
         self.extend(end, now, due)
     }
 
-    /// Takes up what was noted beyond the window, when it has moved.
+    /// Extends the window to what was noted beyond it, as far as it has moved.
     pub(super) fn extend_to_noted(&mut self, now: Instant, due: Instant) -> bool {
         self.noted > self.next && self.extend(self.noted, now, due)
     }
@@ -201,8 +204,8 @@ impl Window {
     /// the number of positions given up.
     ///
     /// `certain` is one past what was known to exist before this packet ([`Window::confirmed`]): a
-    /// trail beyond it counts when a second packet in a row announces one too, up to the lower of
-    /// both.
+    /// trail beyond it counts only when the next packet announces such a trail too, and then the
+    /// lower of the two counts.
     pub(super) fn see_trail(&mut self, trail: u64, certain: u64) -> u64 {
         let told = if trail > certain {
             std::mem::replace(&mut self.claimed_trail, trail).min(trail)
@@ -242,8 +245,8 @@ impl Window {
         }
     }
 
-    /// Gives up everything that is missing up to what was announced: the session is over, so that
-    /// an announcement counts even if nobody repeated it.
+    /// Gives up everything that is missing up to what was announced: the session is over, so an
+    /// announcement counts even if nobody repeated it.
     pub(super) fn lose_all(&mut self) -> u64 {
         let lost = self.gaps.lose_before(self.next);
         let end = self.noted.max(self.announced.min(self.limit()));
@@ -255,8 +258,9 @@ impl Window {
         lost
     }
 
-    /// The sender says that nothing comes at or after `end`: positions beyond that were only
-    /// announced do not exist. False, and nothing changes, when data from beyond was received.
+    /// Ends the window at `end`, where the sender says that its data ends. Positions from `end` on
+    /// that were only announced do not exist. False when they are known to exist; nothing changes
+    /// then.
     pub(super) fn cut(&mut self, end: u64) -> bool {
         let holds = end >= self.confirmed;
         if holds && end < self.next {
@@ -278,13 +282,13 @@ impl Window {
         withdrawn
     }
 
-    /// How many positions of `first..end` were not received, known to exist or not.
+    /// Counts the positions of `first..end` that were not received, whether known to exist or not.
     pub(super) fn missing_of(&self, first: u64, end: u64) -> u64 {
         let known_end = end.min(self.next).max(first);
         (end - known_end) + self.gaps.missing_in(first, known_end)
     }
 
-    /// True while one packet's claim of a far trail awaits a second.
+    /// True while one packet has announced a trail beyond `confirmed`, and no second has.
     pub(super) const fn has_claim(&self) -> bool {
         self.claimed_trail != 0
     }

@@ -41,7 +41,7 @@ impl Limits {
             (config.apdu_bytes_max(), "apdu_bytes_max"),
             (pieces(config.fragments_max()), "fragments_max"),
             (pieces(sqns / 2), "tx_window_sqns"),
-            // Of a message of n bytes the ring takes n times tpdu / fragment_tsdu.
+            // A message of n bytes takes n times tpdu / fragment_tsdu bytes of the ring.
             (window / 2 * fragment_tsdu / tpdu, "tx_window_bytes"),
         ];
         let mut apdu = bounds[0];
@@ -53,7 +53,7 @@ impl Limits {
         Self {
             tsdu,
             fragment_tsdu,
-            // In a row its length comes before it.
+            // In a row, a message's length comes before the message.
             apdu: apdu.0.saturating_sub(row.min(4)),
             apdu_limit: apdu.1,
             burst_bytes: window / 4,

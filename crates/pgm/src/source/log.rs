@@ -60,8 +60,8 @@ impl TransmitLog {
         }
     }
 
-    /// Finds `len` bytes in one piece and numbers for `count` packets, evicting old packets below
-    /// `hold` as needed. The place stays free until [`TransmitLog::push`].
+    /// Finds `len` bytes in one piece, and numbers for `count` packets; evicts old packets below
+    /// `hold` as needed. Returns the offset. The place stays free until [`TransmitLog::push`].
     #[inline]
     pub(super) fn place(&mut self, len: usize, count: u64, hold: u64) -> Option<usize> {
         #[cfg(feature = "planted-bugs")]
@@ -98,8 +98,8 @@ impl TransmitLog {
         }
     }
 
-    /// Takes the packet of `len` bytes at `offset`, where [`TransmitLog::place`] found room, as the
-    /// newest. Gives its position.
+    /// Adds the packet of `len` bytes at `offset`, where [`TransmitLog::place`] found room, as the
+    /// newest. Returns its position.
     #[inline]
     pub(super) fn push(&mut self, offset: usize, len: usize) -> u64 {
         let position = self.lead;
@@ -108,7 +108,7 @@ impl TransmitLog {
             len: len as u32,
             repaired_at_ns: NEVER_REPAIRED,
         };
-        // Grows within its capacity, so that an idle session takes no memory for it.
+        // The index grows within its capacity, so that an idle session takes no memory for it.
         let slot = self.slot(position);
         match self.index.get_mut(slot) {
             Some(old) => *old = record,
@@ -120,8 +120,8 @@ impl TransmitLog {
         position
     }
 
-    /// Makes the newest packet, which is unsent, `len` bytes longer. There is room: the place that
-    /// it was given was longer.
+    /// Makes the newest packet, which is unsent, `len` bytes longer. There is room: `place` found
+    /// more than the packet took.
     #[inline]
     pub(super) fn grow(&mut self, len: usize) {
         debug_assert!(self.unsent < self.lead, "what was sent does not change");
@@ -160,8 +160,9 @@ impl TransmitLog {
         self.unsent_bytes = 0;
     }
 
-    /// The unsent packets that can leave as one run: back to back, of equal length, the last may be
-    /// shorter. At least one when anything is unsent, at most `datagrams` and `bytes` otherwise.
+    /// Returns the unsent packets that can leave as one run: back to back and of equal length,
+    /// except that the last may be shorter. They are at most `datagrams` packets and `bytes` bytes,
+    /// but at least one packet when anything is unsent.
     #[inline]
     pub(super) fn unsent_run(&self, bytes: usize, datagrams: usize) -> LogRun {
         let mut run = LogRun::default();
@@ -190,7 +191,7 @@ impl TransmitLog {
         run
     }
 
-    /// The first `count` unsent packets have left. Gives their bytes.
+    /// Notes that the first `count` unsent packets have left. Returns their bytes.
     pub(super) fn mark_sent(&mut self, count: usize) -> usize {
         let end = self.unsent + count as u64;
         assert!(end <= self.lead, "more packets were sent than are unsent");
@@ -202,7 +203,8 @@ impl TransmitLog {
         bytes
     }
 
-    /// Makes the stored packet a repair: type RDATA and the present trail, checksum to match.
+    /// Makes the stored packet a repair: gives it type RDATA, the present trail and the checksum
+    /// that matches.
     ///
     /// Only the header's own checksum is needed to find the new one, so the payload is not touched.
     /// **Panics** (bug): when the packet was not sent yet; it would never be ODATA then.
@@ -287,7 +289,7 @@ impl TransmitLog {
         self.unsent_bytes
     }
 
-    /// Ring bytes that the sent packets from `position` on take, with the gap at the ring's end.
+    /// Ring bytes that the sent packets from `position` on take, with the skip at the ring's end.
     #[inline]
     pub(super) fn span_bytes(&self, position: u64) -> usize {
         if position >= self.unsent {
@@ -342,7 +344,7 @@ pub(super) struct LogRun {
     pub(super) offset: usize,
     /// Bytes together.
     pub(super) len: usize,
-    /// Bytes of each but the last.
+    /// Bytes of each packet except the last.
     pub(super) segment: usize,
     /// Number of packets; 0 for none.
     pub(super) count: usize,

@@ -1,4 +1,5 @@
-//! The sending end of a PGM session, sans-IO: window, repairs, confirmations, SPMs, rate.
+//! The sending end of a PGM session, without input or output: window, repairs, confirmations, SPMs,
+//! rate.
 //!
 //! It does not open sockets, read clocks or judge receivers; its owner says with
 //! [`Source::set_hold`] what must stay repairable. In: messages ([`Source::offer`],
@@ -16,9 +17,9 @@
 //!   |  sent, can be repaired  |  waits  |    lead is one past the newest packet
 //! ```
 //!
-//! Order of sending (RFC 3208 section 5.1.3): NCF, SPM, then repairs within their share, those who
-//! ask by turns, then new data. The rate limit counts everything with IP and UDP headers and is
-//! never exceeded by more than one burst and the configured catch-up.
+//! Order of sending (RFC 3208 section 5.1.3): NCF, SPM, then repairs within their share, the
+//! receivers that ask taking turns, then new data. The rate limit counts everything with IP and UDP
+//! headers and is never exceeded by more than one burst and the configured catch-up.
 //!
 //! Invariants:
 //! - every position is sent as ODATA exactly once, in order, and from then on only as RDATA;
@@ -116,11 +117,11 @@ struct Pacers {
 /// What reporting receivers impose on the source.
 #[derive(Clone, Copy, Debug)]
 struct Reports {
-    /// Everything from this position on is kept.
+    /// The window keeps everything from this position on.
     hold: u64,
-    /// New data waits: those whom it is for are still to come.
+    /// New data waits, because the receivers that it is for have still to join.
     is_waiting: bool,
-    /// A packet is repaired once in this time.
+    /// A packet is repaired at most once in this time.
     elimination: Duration,
 }
 
@@ -128,7 +129,7 @@ struct Reports {
 #[derive(Debug)]
 struct Outgoing {
     pending: Pending,
-    /// The network had no room for the last one.
+    /// The network had no room for the last run.
     is_blocked: bool,
     /// An SPM or a confirmation.
     control: Vec<u8>,
@@ -146,7 +147,7 @@ pub struct SourceSetup {
     pub destination_port: u16,
     /// Where downstream packets go; a unicast address serves a single receiver.
     pub group: SocketAddr,
-    /// The address that receivers send NAKs to, and the network source of all packets.
+    /// The address that receivers send NAKs to, and from which all packets come.
     pub nla: IpAddr,
     /// The interface to leave by.
     pub path: PathId,
@@ -217,8 +218,9 @@ impl Source {
             counters: SourceCounters::default(),
             drops: DropCounters::default(),
         };
-        // Below 2^31: OpenPGM compares a new peer's first SPM with 0, and takes none from the upper
-        // half of the number space; without an SPM it then gives up what it misses.
+        // Below 2^31: OpenPGM compares a new peer's first SPM number with 0, so it ignores an SPM
+        // from the upper half of the number space. Without an SPM it gives up the packets that it
+        // misses.
         source.spm.sqn = Sqn(Rng::new(setup.seed).next_u32() >> 1);
         source.set_rate(config.rate().limit());
         source
@@ -243,18 +245,19 @@ impl Source {
         }
     }
 
-    /// The longest round trip to a receiver. The elimination interval and the first heartbeat
-    /// follow it where they are not set: a NAK that was under way when the repair left comes that
-    /// much later at most. Neither goes above 50 ms, or above a fixed `nak_rdata_interval`.
+    /// Sets the longest round trip to a receiver. The elimination interval and the first heartbeat
+    /// follow it, where the configuration does not set them: a NAK that was under way when the
+    /// repair left arrives within one round trip. The elimination interval stays at or below 50 ms,
+    /// and at or below a fixed `nak_rdata_interval`.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         let measured = (round_trip + ELIMINATION_SLACK).clamp(ELIMINATION_MIN, ELIMINATION_MAX);
         self.reports.elimination = elimination(&self.config, measured);
         self.spm.set_round_trip(round_trip);
     }
 
-    /// Keeps everything from `position` on in the window, even when the application must wait for
-    /// that, and holds new data within the flow window beyond it: flow control by receivers that
-    /// report. `None` lets the window move freely.
+    /// Keeps everything from `position` on in the window, even when the application must wait, and
+    /// sends new data only up to the flow window beyond `position`. This is flow control by
+    /// receivers that report. `None` lets the window move freely.
     pub const fn set_hold(&mut self, position: Option<u64>) {
         self.reports.hold = match position {
             Some(position) => position,
@@ -262,13 +265,14 @@ impl Source {
         };
     }
 
-    /// While `is_waiting`, nothing that is taken leaves: those whom it is for are still to come.
+    /// Makes new data wait in the window while `is_waiting`, because the receivers that it is for
+    /// have still to join.
     pub const fn set_waiting(&mut self, is_waiting: bool) {
         self.reports.is_waiting = is_waiting;
     }
 
     /// Notes that a run took `took` to hand over to the network: where the configuration does not
-    /// set the cork, it follows this time.
+    /// set the cork's span, it follows this time.
     pub fn run_took(&mut self, took: Duration) {
         self.cork.run_took(took);
     }
@@ -278,7 +282,7 @@ impl Source {
         self.cork.release(self.log.lead());
     }
 
-    /// When the cork lets waiting data leave: at once when the session ends.
+    /// Returns when the cork lets waiting data leave; once the session is closing, that is at once.
     fn cork_due(&self) -> Instant {
         if !matches!(self.closing, Closing::Open) {
             return Instant::ZERO;
@@ -287,8 +291,8 @@ impl Source {
         self.cork.due(unsent, lead, self.log.unsent_bytes())
     }
 
-    /// Changes what SPMs announce: rate in bytes a second, receivers counted, and the slot of the
-    /// one that limits the rate ([`Mark::NO_RECEIVER`] for none). Does nothing without a mark.
+    /// Changes what SPMs announce: rate in bytes a second, number of receivers, and the slot of the
+    /// receiver that limits the rate ([`Mark::NO_RECEIVER`] for none). Does nothing without a mark.
     pub const fn set_announced(&mut self, rate: u64, receiver_count: u32, limiting: u32) {
         if let Some(mark) = &mut self.setup.mark {
             mark.announced_rate = rate;
@@ -297,8 +301,8 @@ impl Source {
         }
     }
 
-    /// Takes no more data. When everything has been sent, SPMs carry OPT_FIN, three in quick
-    /// succession first, and NAKs are answered for `linger` more.
+    /// Takes no more data. When everything has been sent, SPMs carry OPT_FIN, the first three in
+    /// quick succession, and the source answers NAKs for `linger` longer.
     ///
     /// Deviation: the RFC keeps a closed session for TXW_SECS; this window is measured in bytes, so
     /// the time is a parameter of its own.
@@ -312,8 +316,8 @@ impl Source {
     }
 
     /// Breaks the session off: what was not sent never will be, and SPMs carry OPT_RST for
-    /// `linger`. `reason` is the application's own (6 bits, 0 unknown). NAKs are answered
-    /// meanwhile only with `repairs`.
+    /// `linger`. `reason` is the application's own (6 bits, 0 unknown). In that time the source
+    /// answers NAKs only with `repairs`.
     ///
     /// **Spec**: RFC 3208 section 9.8.2.
     pub fn abort(&mut self, now: Instant, reason: u8, repairs: bool) {
@@ -330,23 +334,23 @@ impl Source {
         }
         match self.closing {
             Closing::Open => self.closing = Closing::SENDING,
-            // The end was announced as a good one: the correction must leave at once.
+            // SPMs have announced a normal end: the correction must leave at once.
             Closing::Finished { .. } => self.spm.quicken(now, self.config.linger()),
             Closing::Sending { .. } | Closing::Over => {}
         }
         self.advance_closing(now);
     }
 
-    /// Shortens what is left of `linger` after [`Source::close`], when it is known that nobody is
-    /// left to ask for repairs.
+    /// Shortens what is left of `linger` after [`Source::close`], when the owner knows that no
+    /// receiver is left to ask for repairs.
     pub fn shorten_linger(&mut self, now: Instant, linger: Duration) {
         if let Closing::Finished { until } = &mut self.closing {
             *until = (*until).min(now + linger);
         }
     }
 
-    /// Lengthens what is left of `linger` after [`Source::close`] to `until`, when it is known that
-    /// somebody still lacks something.
+    /// Lengthens what is left of `linger` after [`Source::close`] to `until`, when the owner knows
+    /// that a receiver still lacks something.
     pub fn extend_linger(&mut self, until: Instant) {
         if let Closing::Sending { at_least: end } | Closing::Finished { until: end } =
             &mut self.closing
@@ -355,14 +359,15 @@ impl Source {
         }
     }
 
-    /// Does what is due at `now`. What there is to send then comes from `poll_run`.
+    /// Does what is due at `now`. [`Source::poll_run`] then gives what there is to send.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.tell_time(now);
         self.advance_closing(now);
     }
 
-    /// When `poll_run` or `handle_timeout` next has something to do; a time that has passed means
-    /// now. After [`base::Outcome::Blocked`], what was due before waits for room, not for a time.
+    /// Returns when `poll_run` or `handle_timeout` next has something to do; a time in the past
+    /// means now. After [`base::Outcome::Blocked`], what was already due waits for room, not for a
+    /// time.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let end = match self.closing {
@@ -408,7 +413,7 @@ impl Source {
         matches!(self.setup.mark, Some(mark) if mark.control_port != 0)
     }
 
-    /// True when new data waits that may leave: neither for company, nor for the rate, nor for the
+    /// True when new data may leave now: it waits for no further data, nor for the rate, nor for
     /// receivers.
     #[must_use]
     pub fn has_due(&self, now: Instant) -> bool {
@@ -468,7 +473,8 @@ impl Source {
         self.log.trail()
     }
 
-    /// The first packet that must stay: unsent, waiting for repair, or held by flow control.
+    /// The first packet that must stay in the window: unsent, waiting for repair, needed for
+    /// parity, or held by flow control.
     #[must_use]
     pub fn hold(&self) -> u64 {
         let unsent = self.log.unsent();
@@ -480,7 +486,7 @@ impl Source {
         edge.min(self.reports.hold).max(self.log.trail())
     }
 
-    /// The first packet that was never sent. TXW_LEAD on the wire is the one before.
+    /// The first packet that was never sent. TXW_LEAD on the wire is the packet before it.
     #[must_use]
     pub const fn unsent(&self) -> u64 {
         self.log.unsent()
@@ -528,7 +534,7 @@ impl Source {
         &self.drops
     }
 
-    /// Every call that takes the time begins with it.
+    /// Notes the time. Every call that takes the time begins with this.
     #[inline]
     #[track_caller]
     fn tell_time(&mut self, now: Instant) {
@@ -536,7 +542,7 @@ impl Source {
         self.now = now;
     }
 
-    /// New data waits, and not for the receivers to catch up.
+    /// True when new data waits and the flow window has room for it.
     fn has_sendable(&self) -> bool {
         self.log.unsent() < self.log.lead() && self.flow_room() > 0
     }
@@ -569,12 +575,12 @@ enum Closing {
     Open,
     /// No more data is taken; some is unsent.
     Sending {
-        /// NAKs are answered until then, however short `linger` is.
+        /// The source answers NAKs at least until this time, however short `linger` is.
         at_least: Instant,
     },
-    /// All was sent; SPMs carry OPT_FIN and NAKs are answered.
+    /// All was sent; SPMs carry OPT_FIN and the source answers NAKs.
     Finished {
-        /// When this ends.
+        /// When the source falls silent.
         until: Instant,
     },
     /// Silent.
@@ -592,9 +598,9 @@ impl Closing {
 pub enum Full {
     /// The window is held by unsent data, queued repairs or flow control: send, then try again.
     Window,
-    /// Longer than can ever be taken.
+    /// The message is longer than the source can ever take.
     TooLong {
-        /// The longest that is.
+        /// The longest message that it takes.
         max: usize,
     },
     /// The source was closed.
@@ -613,8 +619,9 @@ impl std::fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-/// The elimination interval that is set, or `measured`: then no longer than receivers wait for a
-/// repair, where that is set, as a NAK that they repeat is to be answered.
+/// Returns the elimination interval that is set, or `measured`. The latter is cut to
+/// `nak_rdata_interval`, where that is set: receivers repeat a NAK after that time, and the source
+/// must answer it.
 fn elimination(config: &Config, measured: Duration) -> Duration {
     let measured = measured.min(config.nak_rdata_interval().or(measured));
     config.elimination_interval().or(measured)
@@ -630,13 +637,13 @@ const IOVECS_MAX: usize = 128;
 const NCF_PART: u64 = 8;
 /// After a pause, confirmations worth this much time may leave at once.
 const NCF_BURST: Duration = Duration::from_millis(5);
-/// Elimination intervals that follow the round trip: the back-off of a LAN's whole group while it
-/// is unknown; then the round trip and the lateness of hosts.
+/// Elimination intervals that follow the round trip. While it is unknown: the back-off of a whole
+/// group on a LAN. Then: the round trip and this slack for the lateness of hosts.
 const ELIMINATION_START: Duration = Duration::from_millis(4);
 const ELIMINATION_SLACK: Duration = Duration::from_micros(500);
 const ELIMINATION_MIN: Duration = Duration::from_millis(1);
 /// Judgement: the longest time that one receiver with a long round trip can delay another's lost
-/// repair. On longer paths it costs one repair too many.
+/// repair. On paths with a longer round trip, one repair too many may be sent.
 const ELIMINATION_MAX: Duration = Duration::from_millis(50);
 /// SPMs take at most this part of a limited rate.
 const SPM_PART: u64 = 16;

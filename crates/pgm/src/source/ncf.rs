@@ -1,7 +1,7 @@
 //! NAK confirmations that wait to be sent: a short queue of complete TPDUs.
 //!
-//! It does not decide which NAK deserves one. Bounded: when it is full a confirmation is not made,
-//! which the receiver's own repetition of the NAK repairs.
+//! It does not decide which NAK to confirm. It is bounded: when it is full, no confirmation is
+//! made, and the receiver repeats its NAK.
 //!
 //! **Spec**: RFC 3208 sections 5.2, 9.3.4.
 
@@ -41,8 +41,8 @@ impl NcfQueue {
         true
     }
 
-    /// Puts the places of the first NCFs of equal length into `ranges`: at least one when there is
-    /// any, at most `datagrams` and `bytes` otherwise. The last may be shorter than the others.
+    /// Puts the places of the first NCFs of equal length into `ranges`: at most `datagrams` NCFs
+    /// and `bytes` bytes, but at least one NCF. The last may be shorter than the others.
     pub(super) fn collect(&self, bytes: usize, datagrams: usize, ranges: &mut Vec<Range<usize>>) {
         ranges.clear();
         let mut total = 0;
@@ -61,7 +61,7 @@ impl NcfQueue {
         }
     }
 
-    /// Takes the first NCF out; its length.
+    /// Takes out the first NCF, and returns its length.
     pub(super) fn pop(&mut self) -> Option<usize> {
         let len = usize::from(self.lens[self.front]);
         self.len = self.len.checked_sub(1)?;
@@ -77,7 +77,7 @@ impl NcfQueue {
         self.len == 0
     }
 
-    /// More than half full: NAKs come faster than confirmations may leave.
+    /// True when the queue is more than half full: NAKs come faster than confirmations may leave.
     pub(super) const fn is_storm(&self) -> bool {
         self.len > SLOTS / 2
     }

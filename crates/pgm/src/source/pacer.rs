@@ -39,14 +39,15 @@ impl Pacer {
         }
     }
 
-    /// Changes the limit; what was already sent still counts at the old one.
+    /// Changes the limit; what was already sent still counts at the old limit.
     pub(super) const fn set_rate(&mut self, rate: u64) {
         self.rate = rate;
         self.rounded = 0;
     }
 
-    /// Counts `bytes` that have just left. Rounded up to a nanosecond, which the next burst gets
-    /// back: the rate is reached, and exceeded by a nanosecond's worth at most.
+    /// Counts `bytes` that have just left. The time is rounded up to a nanosecond, and the next
+    /// burst gets the difference back. So the rate is reached, and exceeded by at most the bytes of
+    /// one nanosecond.
     pub(super) fn spend(&mut self, now: Instant, bytes: usize) {
         if self.rate == 0 {
             return;
@@ -61,7 +62,7 @@ impl Pacer {
         );
     }
 
-    /// Counts something that takes up `time` of its own.
+    /// Counts something that takes the time `time`, whatever its bytes.
     pub(super) fn spend_time(&mut self, now: Instant, time: Duration) {
         self.due = self.due.max(now - self.catch_up) + time;
     }
@@ -83,8 +84,8 @@ impl Pacer {
         self.rate
     }
 
-    /// How many packets of `packet_bytes` make a burst of `quantum`: at least 2, so that batches
-    /// survive low rates.
+    /// Returns how many packets of `packet_bytes` leave in one burst of the length `quantum`: at
+    /// least 2, so that a low rate still sends batches.
     #[inline]
     pub(super) fn burst_packets(&self, quantum: Duration, packet_bytes: usize) -> usize {
         if self.rate == 0 {

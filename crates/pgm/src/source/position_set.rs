@@ -1,8 +1,8 @@
 //! A set of positions that lie within one window of each other.
 //!
 //! It does not know packets, times or whose positions they are. In: positions that enter and leave.
-//! Out: the lowest from a position on. A position is in it at most once, so repeated requests do
-//! not make it grow.
+//! Out: the lowest position from a given one on. A position is in it at most once, so repeated
+//! requests do not make it grow.
 //!
 //! ```text
 //!   summary  1 bit per word     [..1...]
@@ -44,7 +44,7 @@ impl PositionSet {
         }
     }
 
-    /// Adds a position; false when it was there.
+    /// Adds a position; false when the set had it already.
     pub(super) fn insert(&mut self, position: u64) -> bool {
         let (word, bit) = self.locate(position);
         if self.words[word] & bit != 0 {
@@ -85,7 +85,7 @@ impl PositionSet {
         (self.len, self.oldest, self.end) = (0, u64::MAX, 0);
     }
 
-    /// True when the position is in it.
+    /// True when the set has the position.
     pub(super) fn contains(&self, position: u64) -> bool {
         let (word, bit) = self.locate(position);
         self.words[word] & bit != 0
@@ -98,7 +98,8 @@ impl PositionSet {
             let (word, _) = self.locate(at);
             let rest = self.words[word] >> (at % 64);
             if rest != 0 {
-                // Bits beyond the end belong to the window's beginning, one capacity lower.
+                // Bits at or beyond `end` stand for positions one capacity lower, at the window's
+                // beginning.
                 let found = at + u64::from(rest.trailing_zeros());
                 return (found < self.end).then_some(found);
             }

@@ -1,9 +1,11 @@
-//! Which packets wait to be repaired, and whose turn it is: each receiver that asks has a line.
+//! Which packets wait to be repaired, and in which order: each receiver that asks has a queue of
+//! its own, here called a line.
 //!
-//! It does not know packets, times or budgets. A receiver that asks for thousands has a line of its
-//! own, so another's few wait for one turn of it, not for all. A packet that several ask for stands
-//! in the line of each and leaves all of them when it is sent: a receiver that asks for little has
-//! it soon, even if it lies deep in another's line.
+//! It does not know packets, times or budgets. When one receiver asks for thousands of packets, the
+//! few that another asks for wait for one turn of the first, not for all its packets. A packet that
+//! several receivers ask for stands in the line of each, and leaves all lines when it is sent. So a
+//! receiver that asks for little gets its repair soon, even if the packet stands far back in
+//! another's line.
 //!
 //! ```text
 //!   waiting   [..123456789...........]   everything, once: what the window must keep
@@ -12,10 +14,10 @@
 //!   sent      1 2 | 6 | 3 4 | 5 7 | ...  turns of `turn_bytes`
 //! ```
 //!
-//! A line belongs to a network address and port while something stands in it; then the next
-//! receiver may have it. A receiver that comes when all are taken joins the shortest: forged
-//! addresses take lines, not memory. Within a line packets go in rounds of ascending position, so
-//! that a flood for old ones cannot starve new ones.
+//! A line belongs to one network address and port while a packet stands in it. When it is empty,
+//! another receiver may take it. A receiver that asks when all lines are taken shares the shortest,
+//! so forged addresses take lines but no memory. Within a line packets go in rounds of ascending
+//! position, so that a flood for old ones cannot starve new ones.
 //!
 //! Invariants: a position is in `waiting` exactly when it is in a line; all of them lie within one
 //! span of the capacity, which the transmit log's `hold` guarantees.
@@ -48,7 +50,7 @@ struct Line {
     round_end: u64,
 }
 
-/// One of the lines of a [`RepairQueue`], valid until the next is asked for.
+/// One of the lines of a [`RepairQueue`], valid until the next call of [`RepairQueue::line_of`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LineId(usize);
 
@@ -86,16 +88,17 @@ impl RepairQueue {
         LineId(index)
     }
 
-    /// Adds a position to a line; false when it waits already, in this line or another.
+    /// Adds a position to a line; false when the position waits already, in this line or another.
     pub(super) fn insert(&mut self, line: LineId, position: u64) -> bool {
         self.lines[line.0].set.insert(position);
         self.waiting.insert(position)
     }
 
-    /// The first position to repair next, where data is sent up to `unsent`; something waits.
+    /// Returns the position to repair next. Data was sent up to `unsent`, and at least one position
+    /// must wait.
     ///
-    /// A round ends at the positions that were unsent when it began: however fast NAKs for newer
-    /// packets come, the oldest packet, which holds the window, gets its turn.
+    /// A round ends at the first position that was unsent when the round began. So the oldest
+    /// packet, which holds the window, gets its turn however fast NAKs for newer packets come.
     pub(super) fn next(&mut self, unsent: u64) -> u64 {
         if self.lines[self.turn].set.is_empty() {
             self.pass_on();
@@ -111,12 +114,12 @@ impl RepairQueue {
         }
     }
 
-    /// The position after `position` in the line whose turn it is.
+    /// The next position after `position` in the line whose turn it is.
     pub(super) fn after(&self, position: u64) -> Option<u64> {
         self.lines[self.turn].set.next_from(position + 1)
     }
 
-    /// A position whose turn it was has been repaired.
+    /// Notes that `position`, from the line whose turn it is, has been repaired.
     pub(super) fn remove(&mut self, position: u64) {
         self.waiting.remove(position);
         for line in &mut self.lines {
@@ -125,7 +128,7 @@ impl RepairQueue {
         self.lines[self.turn].cursor = position + 1;
     }
 
-    /// `bytes` of repairs were sent; a turn ends with the run that takes it to `turn_bytes`.
+    /// Notes that `bytes` of repairs were sent. A turn ends with the run that reaches `turn_bytes`.
     pub(super) fn spend(&mut self, bytes: usize, turn_bytes: usize) {
         self.turn_spent += bytes;
         if self.turn_spent >= turn_bytes || self.lines[self.turn].set.is_empty() {
@@ -153,7 +156,7 @@ impl RepairQueue {
         self.waiting.contains(position)
     }
 
-    /// The lowest position, `u64::MAX` for none: what the window must not leave behind.
+    /// The lowest position that waits, `u64::MAX` for none. The window must keep it.
     #[inline]
     pub(super) const fn oldest(&self) -> u64 {
         self.waiting.oldest()
@@ -165,7 +168,7 @@ impl RepairQueue {
         self.waiting.is_empty()
     }
 
-    /// Gives the turn to the next line with something in it, if any.
+    /// Gives the turn to the next line that is not empty, if there is one.
     fn pass_on(&mut self) {
         self.turn_spent = 0;
         let others = (1..=LINES).map(|step| (self.turn + step) % LINES);
@@ -176,7 +179,7 @@ impl RepairQueue {
     }
 }
 
-/// Judgement: most receivers in trouble at the same time; further ones share lines.
+/// Judgement: as many receivers need many repairs at the same time; further receivers share lines.
 const LINES: usize = 16;
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Rows: several small messages in one packet, as long as the packet has not left.
+//! Rows: puts several small messages into one packet, as long as the packet has not left.
 //!
 //! ```text
 //!   log  ... | sent | unsent | unsent | header, options, length m, length m, ...  free |
 //!                                     ^at                                      ^head   ^end
 //! ```
 //!
-//! The newest record of the log grows by each message that fits, and gets its header and checksum
-//! when it is full or about to leave. A row waits no longer for further messages than any new data:
-//! a message that is offered alone leaves alone, with the next turn. A full row is filled up with
-//! padding, if that is short, so that rows are of one length and leave as one run.
+//! The newest record of the log grows by each message that fits. It gets its header and checksum
+//! when it is full or about to leave. A row waits no longer than other new data: a message that is
+//! offered alone leaves alone, with the next turn. A row that is almost full is padded, so that
+//! rows have equal length and leave as one run.
 //!
 //! Invariant: an open row is the newest record, unsent, and `end` lies within the place that the
 //! log gave for it.
@@ -31,7 +31,7 @@ pub(super) struct OpenRow {
     end: usize,
 }
 
-/// Where a message goes that was not taken yet.
+/// Where a message that the source has not taken yet will go.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowPlace {
     /// The record to begin, if the message does not continue the open one.
@@ -48,7 +48,8 @@ impl RowPlace {
 }
 
 impl Source {
-    /// Room for a message of `len` bytes in a row. Nothing is taken until `commit_in_row`.
+    /// Finds room for a message of `len` bytes in a row. The source takes nothing until
+    /// `commit_in_row`.
     pub(super) fn place_in_row(&mut self, len: usize) -> Result<RowPlace, Full> {
         let needed = Packed::span(len);
         if needed > self.limits.tsdu {
@@ -83,8 +84,8 @@ impl Source {
         })
     }
 
-    /// Takes the message of `len` bytes that was written where `place_in_row` said; the position of
-    /// its packet.
+    /// Takes the message of `len` bytes that the caller wrote where `place_in_row` said. Returns
+    /// the position of its packet.
     pub(super) fn commit_in_row(&mut self, place: &RowPlace, len: usize) -> u64 {
         let start = place.payload_at(len);
         let end = place.at + Packed::span(len);
@@ -111,7 +112,7 @@ impl Source {
         Ok(self.commit_in_row(&place, apdu.len()))
     }
 
-    /// Completes the open row: it is about to leave, or something else follows it.
+    /// Completes the open row, because it is about to leave or something else follows it.
     #[inline]
     pub(super) fn close_row(&mut self) {
         if let Some(row) = self.row.take() {

@@ -1,7 +1,7 @@
 //! What leaves next, and what becomes of it.
 //!
-//! A run is a peek: nothing changes until [`Source::run_done`] says how much of it left, except
-//! that repairs are turned into RDATA in place, which they stay after their first sending anyway.
+//! Giving out a run changes nothing until [`Source::run_done`] says how much of it left. The one
+//! exception: a packet to be repaired becomes RDATA in place, and stays so.
 //!
 //! ```text
 //!   poll_run:  rate limit reached? -> None
@@ -20,12 +20,13 @@ use super::{
 };
 
 impl Source {
-    /// The next run, as a peek: [`Source::run_done`] must follow before anything else is sent.
-    /// `None` when nothing is due; [`Source::next_timeout`] says when to ask again.
+    /// Returns the next run and changes nothing yet: [`Source::run_done`] must follow before
+    /// anything else is sent. `None` when nothing is due; [`Source::next_timeout`] says when to ask
+    /// again.
     ///
     /// # Panics
-    /// In debug builds, when [`Source::run_done`] was not called for the last one, or time goes
-    /// back.
+    /// In debug builds, when [`Source::run_done`] was not called for the last run, or when time
+    /// goes back.
     pub fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>> {
         Contract::poll_run(matches!(self.out.pending, Pending::None));
         self.tell_time(now);
@@ -53,7 +54,8 @@ impl Source {
         self.odata_run(limit)
     }
 
-    /// With parity: that of a group which is complete, then repairs of both kinds by turns.
+    /// Returns the next run of a source with parity: the parity of a complete group, then repairs
+    /// of both kinds by turns, then new data.
     fn repair_parity_or_odata_run(&mut self, now: Instant, limit: Budget) -> Option<Run<'_>> {
         while self.is_proactive_due() {
             if self.stage_parity(limit, true) {
@@ -73,10 +75,10 @@ impl Source {
         self.odata_run(limit)
     }
 
-    /// What became of the run that `poll_run` gave.
+    /// Notes what became of the run that `poll_run` gave.
     ///
     /// # Panics
-    /// In debug builds, when it gave none; otherwise nothing happens then.
+    /// In debug builds, when `poll_run` gave none; in other builds the call then does nothing.
     pub fn run_done(&mut self, now: Instant, outcome: Outcome) {
         Contract::run_done(!matches!(self.out.pending, Pending::None));
         self.tell_time(now);
@@ -218,7 +220,8 @@ impl Source {
         self.count_on_wire(now, 1, self.out.ranges[0].len());
     }
 
-    /// Gathers repairs of equal length, the last may be shorter, of the one whose turn it is.
+    /// Gathers repairs for the receiver whose turn it is, all of equal length, except that the last
+    /// may be shorter.
     fn repair_run(&mut self, limit: Budget) -> Run<'_> {
         self.out.ranges.clear();
         self.out.repaired.clear();
@@ -281,8 +284,8 @@ impl Source {
         self.spm.data_sent(now);
     }
 
-    /// Bytes after which another receiver's repairs have their turn: what a burst may hold, but no
-    /// more than half of the longest run.
+    /// Bytes after which the next receiver's repairs have their turn: those of one burst, but at
+    /// most half of the longest run.
     pub(super) fn repair_turn_bytes(&self) -> usize {
         let mtu = self.config.mtu();
         let quantum = self.config.pacing_quantum();
@@ -296,7 +299,7 @@ impl Source {
         if self.log.unsent() == self.log.lead() || room == 0 || self.cork_due() > self.now {
             return None;
         }
-        // All that waits, however many runs it makes.
+        // All data that waits now may leave, however many runs that takes.
         self.uncork();
         self.close_row();
         let segment = self.log.range(self.log.unsent()).len();
@@ -330,8 +333,8 @@ impl Source {
         self.cork.left(now, self.log.unsent());
     }
 
-    /// New packets that may leave before reporting receivers are further behind than the flow
-    /// window allows. The byte bound may be passed by one run.
+    /// Number of new packets that may leave before reporting receivers are further behind than the
+    /// flow window allows. One run may exceed the bound in bytes.
     #[inline]
     pub(super) fn flow_room(&self) -> usize {
         if self.reports.is_waiting {
@@ -372,7 +375,7 @@ impl Source {
     }
 }
 
-/// The run that was given out and not yet answered for.
+/// The run that was given out and waits for [`Source::run_done`].
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pending {
     /// None.

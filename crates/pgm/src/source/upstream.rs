@@ -8,12 +8,12 @@
 //!                                     \-> NCF with the same list
 //! ```
 //!
-//! Deviation: section 5.2 wants an NCF for any NAK. A packet never sent is left out of it: the NAK
-//! is stray or forged, or its receiver was misled, and the confirmation would make receivers wait
-//! for, or extend their windows to, data that does not exist. The rest of such a NAK is served: a
-//! receiver that heard of a false lead asks in one list for what it misses and for packets that do
-//! not exist. A NAK for packets that left the window is confirmed, and an SPM with the trail
-//! follows at once.
+//! Deviation: section 5.2 wants an NCF for any NAK. Here the NCF leaves out packets that were never
+//! sent. Such a NAK is stray or forged, or its receiver was misled; a confirmation would make
+//! receivers wait for data that does not exist, or extend their windows to it. The source serves
+//! the rest of the NAK: a receiver that heard of a false lead asks in one list for packets that it
+//! misses and for packets that do not exist. A NAK for packets that left the window is confirmed,
+//! and an SPM with the trail follows at once.
 //!
 //! **Spec**: RFC 3208 sections 5.2, 5.3, 8.3, 9.3.4, 13.4.
 
@@ -85,8 +85,8 @@ impl Source {
                 self.spm.request(now);
                 Ok(())
             }
-            // This source sends no POLL and elects no PGMCC receiver, so the packet cannot be meant
-            // for it.
+            // This source sends no POLL and elects no PGMCC receiver, so none of these packets can
+            // be meant for it.
             Body::Spm(_)
             | Body::Poll(_)
             | Body::Polr(_)
@@ -132,7 +132,7 @@ impl Source {
         Ok(())
     }
 
-    /// A NAK that names groups, and how many packets of each are missing.
+    /// Takes a NAK that names groups and the number of packets that each lacks.
     fn take_parity_nak(
         &mut self,
         now: Instant,
@@ -159,8 +159,8 @@ impl Source {
         Ok(())
     }
 
-    /// The source NLA and the group NLA of a NAK must be ours: it may be meant for another session
-    /// with the same identifier, or sent by someone who never saw our SPMs.
+    /// Checks that the source NLA and the group NLA of a NAK are ours. Otherwise the NAK is meant
+    /// for another session with the same identifier, or its sender never saw our SPMs.
     fn check_addresses(&self, nak: Nak) -> Result<(), DropReason> {
         if nak.source_nla == self.setup.nla && nak.group_nla == self.setup.group.ip() {
             Ok(())
@@ -169,7 +169,7 @@ impl Source {
         }
     }
 
-    /// Queues a repair; false when it is under way or cannot be made.
+    /// Queues a repair; false when it is queued already, was sent just now, or cannot be made.
     fn ask_repair(&mut self, now: Instant, line: LineId, position: u64) -> bool {
         if position < self.log.trail() {
             self.counters.nak_behind += 1;
@@ -196,8 +196,8 @@ impl Source {
         true
     }
 
-    /// Queues the NCF: the NAK again, list and all, travelling downstream. In a storm of NAKs, only
-    /// NAKs with new requests are confirmed.
+    /// Queues the NCF: a copy of the NAK with its list, for the receivers. In a storm of NAKs, the
+    /// source confirms only NAKs with new requests.
     fn confirm(&mut self, nak: Nak, flags: Flags, sqns: &[Sqn], is_news: bool) {
         if self.ncfs.is_storm() && !is_news {
             self.counters.ncf_suppressed += 1;
@@ -216,7 +216,7 @@ impl Source {
     }
 }
 
-/// Collects everything that a NAK asks for, and returns the number.
+/// Collects all sequence numbers that a NAK asks for, and returns how many.
 fn list_sqns(packet: &Packet<'_>, nak: Nak, sqns: &mut [Sqn]) -> Result<usize, DropReason> {
     let listed = packet.options().find_map(|option| match option {
         PgmOption::NakList(list) => Some(list),

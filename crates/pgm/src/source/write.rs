@@ -1,7 +1,7 @@
 //! How data enters the transmit log: copied, written in place, or in bursts.
 //!
-//! It does not send. A record is complete, header and checksum included, when it is committed; the
-//! trail in its header may lag behind when it leaves, which is harmless, because it is never too
+//! It does not send. A record is complete, header and checksum included, when it is committed; by
+//! the time it leaves, the trail in its header may be too low, which is harmless; it is never too
 //! high.
 //!
 //! **Spec**: RFC 3208 sections 8.2, 9.2.2, 9.6.2.
@@ -21,8 +21,8 @@ use super::{
 
 impl Source {
     /// Copies a message into the log, in one packet or, when longer than [`Source::max_tsdu`], in
-    /// several with OPT_FRAGMENT. Gives the position of its first packet, which with `pack` is
-    /// that of the messages before it as long as they fit and have not left.
+    /// several with OPT_FRAGMENT. Returns the position of its first packet. With `pack`, that is
+    /// the packet of the messages before it, if it still fits there and the packet has not left.
     ///
     /// **Cost**: one pass over the message, which copies and sums it; no allocation.
     ///
@@ -45,7 +45,8 @@ impl Source {
         Ok(self.commit_record(at, apdu.len(), sum, None))
     }
 
-    /// A writable payload of `len` bytes in the log. Nothing is taken until [`Slot::commit`].
+    /// Finds room in the log for a payload of `len` bytes, which the caller writes. The source
+    /// takes nothing until [`Slot::commit`].
     ///
     /// # Errors
     /// See [`Full`]; a payload has at most [`Source::max_tsdu`] bytes.
@@ -74,12 +75,12 @@ impl Source {
         })
     }
 
-    /// Room for `count` payloads of `len` bytes each, which leave in few runs: to read a file or a
-    /// frame straight into the log. Nothing is taken until a commit.
+    /// Finds room for `count` payloads of `len` bytes each, which leave in few runs: for reading a
+    /// file or a frame straight into the log. The source takes nothing until a commit.
     ///
     /// # Errors
-    /// See [`Full`]; a burst takes at most a quarter of the window, and nothing with `pack`: its
-    /// packets are not rows.
+    /// See [`Full`]; a burst takes at most a quarter of the window, and there is no burst with
+    /// `pack`, because packets of a burst are not rows.
     pub fn reserve_burst(&mut self, len: usize, count: usize) -> Result<Burst<'_>, Full> {
         if self.config.pack() {
             return Err(Full::TooLong { max: 0 });
@@ -115,7 +116,8 @@ impl Source {
         if count == 0 { 1 } else { count }
     }
 
-    /// A message in a row, or a row of one in several packets.
+    /// Takes a message into a row, or, when it is too long for one packet, as a row of one message
+    /// in several packets.
     fn offer_packed(&mut self, apdu: &[u8]) -> Result<u64, Full> {
         if apdu.len() <= self.longest_in_row() {
             return self.offer_in_row(apdu);
@@ -142,7 +144,7 @@ impl Source {
         Ok(())
     }
 
-    /// A message in several packets: all of them or none.
+    /// Takes a message in several packets: all of them or none.
     #[inline(never)]
     fn offer_fragments(&mut self, apdu: &[u8]) -> Result<u64, Full> {
         self.check_room()?;
@@ -171,8 +173,8 @@ impl Source {
         Ok(first)
     }
 
-    /// Refuses data when the source is closed or enough waits to be sent: a longer backlog would
-    /// take the place of the history from which repairs are made.
+    /// Refuses data when the source is closed, or when the backlog has reached its limit: a longer
+    /// one would take the place of sent packets from which repairs are made.
     #[inline]
     pub(super) fn check_room(&mut self) -> Result<(), Full> {
         if !matches!(self.closing, Closing::Open) {
@@ -187,7 +189,7 @@ impl Source {
         Ok(())
     }
 
-    /// There is no room before something has left, so nothing is corked.
+    /// Notes that there is no room until something has left, so corked data leaves at once.
     const fn refuse(&mut self) -> Full {
         self.counters.full += 1;
         self.uncork();
@@ -199,13 +201,14 @@ impl Source {
         self.place_many(len, 1)
     }
 
-    /// Room for `count` records of `bytes` together in one piece, and for their numbers.
+    /// Finds room in one piece for `count` records of `bytes` bytes together, and for their
+    /// numbers.
     #[inline]
     fn place_many(&mut self, bytes: usize, count: usize) -> Result<usize, Full> {
         let hold = self.hold();
         self.log.place(bytes, count as u64, hold).ok_or_else(|| {
             if hold == self.repairs.oldest() {
-                // The application waits for this repair, which comes with the next turn of its
+                // The application waits for this repair; it now comes with the next turn of its
                 // line.
                 self.repairs.hasten(hold);
             } else if let Some(parity) = &mut self.parity {
@@ -254,7 +257,7 @@ impl Source {
         self.log.push(at, head_len + tsdu_len)
     }
 
-    /// Writes what comes before the payload of the packet at `position`, into `head` of the log;
+    /// Writes header and options of the packet at `position` into the range `head` of the log;
     /// `tsdu` is the payload's length and sum.
     #[inline]
     pub(super) fn write_head(
@@ -323,7 +326,8 @@ impl Slot<'_> {
         &mut self.source.log.memory_mut()[self.at..self.at + self.len]
     }
 
-    /// Takes the payload as the next packet, or into one with others (`pack`); its position.
+    /// Takes the payload as the next packet, or into a packet with other messages (`pack`). Returns
+    /// the packet's position.
     ///
     /// **Cost**: one pass over the payload, for the checksum.
     #[inline]
@@ -365,13 +369,14 @@ impl Burst<'_> {
         &mut self.source.log.memory_mut()[start..start + self.len]
     }
 
-    /// Takes all payloads; the position of the first.
+    /// Takes all payloads. Returns the position of the first.
     pub fn commit(self) -> u64 {
         let count = self.count;
         self.commit_first(count)
     }
 
-    /// Takes the first `count` payloads (all when there are fewer); the position of the first.
+    /// Takes the first `count` payloads (all when there are fewer). Returns the position of the
+    /// first.
     pub fn commit_first(self, count: usize) -> u64 {
         let first = self.source.log.lead();
         for index in 0..count.min(self.count) {

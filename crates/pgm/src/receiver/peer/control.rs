@@ -1,4 +1,4 @@
-//! Control packets of one session: SPMs, NAK confirmations, and what other receivers ask for.
+//! Control packets of one session: SPMs, NAK confirmations, and requests of other receivers.
 //!
 //! **Spec**: RFC 3208 sections 6.2, 6.3 (NCFs and multicast NAKs), 9.7, 9.8, 13.5.
 
@@ -107,7 +107,7 @@ impl Peer {
         Ok(())
     }
 
-    /// The source confirmed NAKs for `nak` and `list`.
+    /// Takes an NCF: the source confirmed NAKs for `nak` and `list`.
     pub(in crate::receiver) fn ncf(
         &mut self,
         now: Instant,
@@ -172,16 +172,16 @@ impl Peer {
         }
     }
 
-    /// Another's NAK for `first..end` was heard: the next confirmation may answer that NAK, which
-    /// may have had the shorter path.
+    /// Stops timing a packet of `first..end`, for which another receiver's NAK was heard: the next
+    /// confirmation may answer that NAK, which may have had the shorter path.
     pub(super) fn take_no_time_of(&mut self, first: u64, end: u64) {
         self.asking
             .timed
             .take_if(|timed| !timed.is_confirmed && (first..end).contains(&timed.position));
     }
 
-    /// Another receiver asked for `nak` and `list`. Only packets that are known to be missing
-    /// matter: any host can send a NAK, so it proves nothing about what exists.
+    /// Takes another receiver's NAK for `nak` and `list`. It counts only for packets that are known
+    /// to be missing: any host can send a NAK, so a NAK does not prove that a packet exists.
     pub(in crate::receiver) fn heard_nak(
         &mut self,
         now: Instant,
@@ -195,7 +195,7 @@ impl Peer {
         });
     }
 
-    /// Another receiver asked for an SPM.
+    /// Takes another receiver's request for an SPM.
     pub(in crate::receiver) fn heard_spmr(&mut self, now: Instant, shared: &Shared) {
         self.spms.spmr.heard(now, &shared.limits);
     }
@@ -234,12 +234,12 @@ impl Peer {
         self.spms.scope_id = scope_of(arrival.source);
     }
 
-    /// The owner of this end wants no more of the session.
+    /// Breaks the session off, because the owner of this end wants no more of it.
     pub(in crate::receiver) fn abort(&mut self) {
         self.leave(Farewell::Reset);
     }
 
-    /// Ends with the last packet that is known of, unless one is missing.
+    /// Ends the session at the last known packet, unless a packet is missing.
     pub(in crate::receiver) fn conclude(&mut self) {
         if self.is_established && self.window.gaps.missing() == 0 {
             self.finish(self.window.next);
@@ -344,6 +344,6 @@ const fn scope_of(source: SocketAddr) -> u32 {
 
 /// The lowest port that an unprivileged sender can have.
 const UPSTREAM_PORT_MIN: u16 = 1024;
-/// This many SPMs in sequence with each other, but not with an earlier one, prove the earlier one
-/// wrong.
+/// When this many SPMs are in sequence with each other but not with an earlier SPM, the earlier one
+/// was wrong.
 const STALE_MAX: u8 = 8;

@@ -1,7 +1,7 @@
 //! Data packets of one sender: where each belongs, and whether it is given out now or held.
 //!
 //! The quick path for the next expected packet is [`Peer::take_next`] in the parent module; this
-//! is the way of every other one. In: one data packet. Out: a verdict; the window, the held data
+//! file handles every other packet. In: one data packet. Out: a verdict; the window, the held data
 //! and the message that is being put together change with it.
 
 use base::{DropReason, Instant, Verdict};
@@ -175,7 +175,7 @@ impl Peer {
         }
     }
 
-    /// Adds the next piece to its message, begins a message with it, or skips it.
+    /// Adds the next piece to the current message, begins a message with it, or skips it.
     fn keep_piece(
         &mut self,
         position: u64,
@@ -238,7 +238,8 @@ impl Peer {
         }
     }
 
-    /// Begins the window at this packet, if it has not begun or this packet came before its start.
+    /// Begins the window at this packet, if the window has not begun, or if this packet lies before
+    /// its start.
     fn begin_at_data(&mut self, now: Instant, data: &Incoming<'_>, shared: &mut Shared) {
         let position = if self.is_established {
             data.sqn.extend(self.window.next)
@@ -269,9 +270,9 @@ impl Peer {
         self.begin(start.max(oldest), shared);
     }
 
-    /// True for data that an SPM overtook on the network: the session begins with it, not after.
-    /// Only new data within [`OVERTAKEN_MAX`] counts; a repair for another receiver may be as old
-    /// as the window.
+    /// True for data that an SPM overtook on the network: the session begins with this data, not
+    /// after it. Only new data within [`OVERTAKEN_MAX`] counts; a repair for another receiver may
+    /// be as old as the window.
     fn is_overtaken_beginning(&self, position: u64, data: &Incoming<'_>) -> bool {
         let base = self.window.base;
         self.arrived.packets == 0
@@ -289,10 +290,10 @@ enum Kept {
     /// Handed out, or added to its message.
     InTurn,
     Held,
-    /// Useless, and held so that it is reported in its turn.
+    /// Useless; held, so that the loss is reported in its turn.
     Broken,
-    /// Next to give out and useless: reported, or part of a message that began before this receiver
-    /// joined.
+    /// Useless, and next to give out: either reported as lost, or part of a message that began
+    /// before this receiver joined.
     Skipped,
 }
 

@@ -1,4 +1,5 @@
-//! What became ready of one session, one thing at a time, in the order that the application sees.
+//! Hands out what is ready in one session, one thing at a time, in the order that the application
+//! sees.
 //!
 //! ```text
 //! replaced, found, mark -> messages and losses by position -> ended / reset / expired
@@ -67,8 +68,8 @@ impl Peer {
         self.due.assembly.bytes()
     }
 
-    /// The next held message, if nothing else can come first. The state behind it is examined only
-    /// after the last one.
+    /// Returns the next held message, if nothing else can come first. The rest of the session's
+    /// state is examined only after the last such message.
     #[inline]
     fn next_plain(&mut self, store: &mut HeldStore) -> Option<Entry> {
         let Notices {
@@ -115,7 +116,7 @@ impl Peer {
         data.or_else(|| self.farewell(store, counters))
     }
 
-    /// Hands out by position: the lowest held data, or the loss before it.
+    /// Returns the next step by position: the lowest held data, or the loss before it.
     fn step_in_sequence(
         &mut self,
         store: &mut HeldStore,
@@ -168,8 +169,8 @@ impl Peer {
                         self.advance(store);
                         return self.due.assembly.hand_out().map(Step::Apdu);
                     }
-                    // It is no loss: another session has the room, and gives it back. Only a
-                    // session that ends cannot wait.
+                    // This is no loss: another session has the room and will give it back. Only a
+                    // session that ends cannot wait for that.
                     Fit::NoRoom if !matches!(self.phase, Phase::Leaving(_)) => {
                         self.due.is_short = true;
                         return self.due.skip.take();
@@ -195,7 +196,7 @@ impl Peer {
         }
     }
 
-    /// Gives up the current message, if there is one, and skips the pieces that came.
+    /// Gives up the current message and skips the pieces of it that came. False when there is none.
     pub(super) fn abandon(&mut self, counters: &mut ReceiverCounters) -> bool {
         let Some(first) = self.due.assembly.abandon() else {
             return false;
@@ -256,7 +257,7 @@ impl Peer {
 pub(super) struct Skip(Option<(u64, u64)>);
 
 impl Skip {
-    /// Adds `first..end`, which follows what is there.
+    /// Adds `first..end`, which follows the positions that were skipped so far.
     pub(super) fn cover(&mut self, first: u64, end: u64) {
         let (start, _) = self.0.unwrap_or((first, end));
         self.0 = Some((start, end));

@@ -1,8 +1,8 @@
 //! One sender, as a receiver knows it: its window, what is held of it, and where it is in its life.
 //!
-//! Does not parse packets nor know other senders. In: one checked packet at a time. Out: a verdict,
-//! and through [`Peer::step`] what became ready. The files: the life of a session and the quick
-//! path here, all other data packets in `data.rs`, parity in `parity.rs`, control packets in
+//! It does not parse packets or know other senders. In: one checked packet at a time. Out: a
+//! verdict, and through [`Peer::step`] what became ready. The files: the life of a session and the
+//! quick path here, all other data packets in `data.rs`, parity in `parity.rs`, control packets in
 //! `control.rs`, what is handed out later in `drain.rs`, timers in `timer.rs`.
 //!
 //! ```text
@@ -67,12 +67,12 @@ pub(super) struct Shared {
     pub(super) store: HeldStore,
     pub(super) counters: ReceiverCounters,
     pub(super) outbox: Outbox,
-    /// Ranges of one request; kept for its memory.
+    /// Ranges of one request; kept so that its memory is reused.
     pub(super) ranges: Vec<(u64, u64)>,
     /// The ranges left after parity requests were split off, and those requests.
     pub(super) selective: Vec<(u64, u64)>,
     pub(super) requests: Vec<Sqn>,
-    /// What recovers payloads.
+    /// The function that recovers payloads.
     pub(super) combine: Combine,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Shared {
 pub(super) struct Peer {
     pub(super) tsi: Tsi,
     pub(super) session: u32,
-    /// The only address that this session's packets may come from.
+    /// The only IP address that this session's packets may come from.
     pub(super) source: IpAddr,
     way: Way,
     mode: Mode,
@@ -98,7 +98,7 @@ pub(super) struct Peer {
     arrived: Arrived,
     /// The owner knows the sender by other means than its packets.
     is_vouched_for: bool,
-    /// What it sends are rows of messages.
+    /// Its packets hold rows of messages.
     pub(super) is_packed: bool,
 }
 
@@ -109,10 +109,10 @@ struct Due {
     /// What was given up just before the window's base, or before the current message.
     skip: Skip,
     notices: Notices,
-    /// The piece that is due found no room: it waits for [`Peer::try_again`]. Until then nothing is
-    /// asked for, because nothing that comes could be kept.
+    /// The piece that is due found no room and waits for [`Peer::try_again`]. Until then the
+    /// session asks for nothing, because it could not keep what comes.
     is_short: bool,
-    /// Nothing was given out or lost yet: pieces of a message begun earlier are no loss.
+    /// Nothing was given out or lost yet: pieces of a message that began before are no loss.
     is_joining: bool,
 }
 
@@ -126,7 +126,7 @@ struct FromSpms {
     scope_id: u32,
     path: PathId,
     mark: Option<Mark>,
-    /// When to ask for one.
+    /// When to ask for an SPM.
     spmr: SpmRequest,
 }
 
@@ -137,7 +137,7 @@ struct Asking {
     timed: Option<Timed>,
     /// When the current turn of asking began, and how many positions it asked for.
     turn: (Instant, u64),
-    /// Held data found no room: only the oldest gap is asked for, at this pace.
+    /// There was no room to hold data: the session asks only for the oldest gap, at `pace`.
     is_starved: bool,
     pace: Pace,
 }
@@ -164,7 +164,7 @@ struct Notices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Nothing comes at or after this position.
+    /// The sender's data ends before this position.
     Ending(u64),
     /// Over as soon as what was received has been given out.
     Leaving(Farewell),
@@ -179,7 +179,7 @@ enum Farewell {
 }
 
 impl Peer {
-    /// A sender heard for the first time, at `source`.
+    /// The state of a sender that was heard for the first time, from `source`.
     pub(super) fn new(
         now: Instant,
         session: u32,
@@ -232,8 +232,8 @@ impl Peer {
         }
     }
 
-    /// Takes a plain packet if it is the next one of the stream and nothing stands in its way: its
-    /// position, and whether it is to be handed out.
+    /// Takes a plain packet if it is the next one of the stream and nothing stands in its way.
+    /// Returns its position, and whether to hand it out.
     #[inline]
     pub(super) fn take_next(
         &mut self,
@@ -302,12 +302,12 @@ impl Peer {
         self.phase == Phase::Over
     }
 
-    /// True for a session that is over and had proved to be real.
+    /// True for a session that is over and whose sender had proved to be real.
     pub(super) fn is_remembered(&self) -> bool {
         self.is_over() && self.arrived.packets >= PROVEN_DATA_PACKETS
     }
 
-    /// True when the session has shown enough to be kept when room is needed.
+    /// True when the sender has proved to be real, so that the session stays when room is needed.
     pub(super) fn is_proven(&self) -> bool {
         let enough = if self.spms.last_spm.is_some() {
             PROVEN_DATA_PACKETS
@@ -322,12 +322,13 @@ impl Peer {
         self.is_vouched_for = true;
     }
 
-    /// True when the application knows the session number as this sender's, and not as over.
+    /// True when the application takes the session number for one that runs: this sender's, or that
+    /// of the sender that it replaced.
     pub(super) fn is_announced(&self) -> bool {
         self.due.notices.replaced || (!self.due.notices.found && !self.is_over())
     }
 
-    /// Notes that the session number was another sender's, and that the application knows that one.
+    /// Notes that the application still knows the session number as another sender's.
     pub(super) fn replace_another(&mut self) {
         self.due.notices.replaced = true;
     }
@@ -399,7 +400,7 @@ impl Peer {
         }
     }
 
-    /// True when everything is in place for the session's last event.
+    /// True when the session ends and has received all that it waits for.
     fn is_leaving(&self) -> bool {
         match self.phase {
             Phase::Open | Phase::Over => false,
@@ -414,7 +415,8 @@ impl Peer {
         if self.asking.is_starved && self.held.has_room() && store.has_room() {
             self.asking.is_starved = false;
         }
-        // Each packet of a session that is not proven must move it in the list of evictable ones.
+        // A session that is not proven needs the long way: each of its packets moves it in the list
+        // of evictable sessions.
         let is_quiet = !self.due.notices.found
             && !self.due.notices.replaced
             && self.phase == Phase::Open
@@ -441,7 +443,7 @@ impl Peer {
 enum Way {
     /// Nothing: it can be handed out.
     HandOut,
-    /// To be held: earlier data is missing.
+    /// It is to be held: earlier data is missing.
     Hold,
     /// A closer look.
     Long,
@@ -450,6 +452,6 @@ enum Way {
 /// Positions begin one lap (2^32) up, so that subtraction never goes below zero.
 const FIRST_LAP: u64 = 1 << 32;
 
-/// Data packets after which a session is kept when room is needed, with and without an SPM.
+/// After this many data packets a session is kept when room is needed: with an SPM, and without.
 const PROVEN_DATA_PACKETS: u64 = 4;
 const PROVEN_DATA_PACKETS_WITHOUT_SPM: u64 = 16;

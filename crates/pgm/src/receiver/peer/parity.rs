@@ -1,7 +1,7 @@
-//! Parity of one session: whether it is offered, what is kept for it, what it recovers, and which
-//! requests name groups instead of packets.
+//! Parity of one session: whether it is offered, what is kept for it, what it recovers, and when a
+//! request names a group instead of packets.
 //!
-//! It does not know the code nor the memory (those are `groups.rs`), nor when to ask (`timer.rs`).
+//! It does not know the code or the memory (those are `groups.rs`), nor when to ask (`timer.rs`).
 //!
 //! ```text
 //!   SPM, SPM: the same offer --> groups are kept from the next whole one on
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Selective NAKs always work, so every problem with parity leads back to them: an offer that
-//! changes, a group begun before this receiver, one without memory, packets that contradict each
-//! other, requests that nobody answers.
+//! changes, a group that began before this receiver joined, a group that found no memory, packets
+//! that contradict each other, requests that nobody answers.
 //!
 //! Deviations: section 11.5 forbids selective NAKs for complete groups where parity is on demand;
 //! here they remain the fallback. NAKs for many packets of a group are not sent earlier than those
@@ -45,12 +45,12 @@ use crate::{
 pub(super) struct Offer {
     /// What the last SPM said.
     last: Option<ParityPrm>,
-    /// What is kept, while an offer stands.
+    /// The kept groups, while an offer stands.
     pub(super) groups: Option<Box<Groups>>,
     is_on_demand: bool,
     /// Parity may follow a group unasked, before the next group's packets.
     is_proactive: bool,
-    /// One past the lead of the last SPM, and how many data packets had come by then.
+    /// One past the lead of the last SPM, and the number of data packets that had come by then.
     told: (u64, u64),
     /// The first position of the last group, which an SPM said is short.
     short: Option<u64>,
@@ -73,15 +73,15 @@ pub(in crate::receiver) struct IncomingParity<'a> {
     pub(in crate::receiver) trail: Sqn,
     pub(in crate::receiver) is_repair: bool,
     pub(in crate::receiver) group: Option<wire::pgm::ParityGrp>,
-    /// All but the index.
+    /// The code's part of the packet; its index is not set yet.
     pub(in crate::receiver) parity: Parity<'a>,
 }
 
 impl Peer {
     /// Takes what an SPM says about parity, after its window was seen.
     ///
-    /// One SPM may be forged: an offer counts when two SPMs in a row make it, and ends when an SPM
-    /// makes another offer or none.
+    /// One SPM may be forged, so an offer counts when two SPMs in a row make it. It ends when an
+    /// SPM makes another offer or none.
     pub(super) fn see_offer(&mut self, end: Option<u64>, notes: &SpmNotes, shared: &mut Shared) {
         let is_agreed = self.offer.last == notes.parity;
         self.offer.last = notes.parity;
@@ -142,7 +142,7 @@ impl Peer {
         self.heard = now;
         let certain = self.window.confirmed();
         if end > self.window.next && !self.is_past_end(end - 1) {
-            // Parity follows its whole group.
+            // A group's parity follows all its members, so these were sent.
             let before = self.window.next;
             let due = self
                 .window
@@ -222,7 +222,7 @@ impl Peer {
         }
     }
 
-    /// Takes the lost members of a full group as if they had come.
+    /// Recovers the lost members of a full group, and takes them as if they had come.
     fn recover_group(&mut self, now: Instant, first: u64, shared: &mut Shared) {
         let Some(mut groups) = self.offer.groups.take() else {
             return;
@@ -241,7 +241,7 @@ impl Peer {
             };
             let content = match content_of(&data, &shared.limits) {
                 Content::Part(_) if self.mode == Mode::Arrival => Content::Broken,
-                // A bit error that no checksum detected: the member itself can still come.
+                // No checksum detected a bit error: the member itself can still come.
                 Content::Broken => return,
                 content => content,
             };
@@ -318,9 +318,9 @@ impl Peer {
         }
     }
 
-    /// The first position that is not asked for yet. The newest group is not complete, and once it
-    /// is, parity may repair it. The wait is bounded, because a sender that pauses or is slow may
-    /// leave the group open.
+    /// Returns the first position that must not be asked for yet: the newest group is not complete,
+    /// and once it is, parity may repair it. The wait is bounded, because a sender that pauses or
+    /// is slow may leave the group open.
     pub(super) fn parity_limit(&self, now: Instant) -> u64 {
         let Some(groups) = self
             .offer
@@ -346,7 +346,8 @@ impl Peer {
         if waits { first } else { u64::MAX }
     }
 
-    /// Moves what parity repairs better from `shared.ranges` into requests in `shared.requests`.
+    /// Turns those parts of `shared.ranges` that parity repairs better into requests for parity, in
+    /// `shared.requests`.
     pub(super) fn split_requests(&mut self, now: Instant, shared: &mut Shared) {
         shared.requests.clear();
         let is_wanted = self.offer.is_on_demand && !self.asking.is_starved && !self.due.is_short;
@@ -381,8 +382,8 @@ impl Peer {
         shared.selective.clear();
     }
 
-    /// How many parity packets to ask for, when parity is to repair `position` of the group that
-    /// begins at `group`.
+    /// Returns how many parity packets to ask for, when parity is to repair `position` of the group
+    /// that begins at `group`.
     fn parity_count(&self, group: u64, position: u64) -> Option<u32> {
         let groups = self.offer.groups.as_ref()?;
         let is_short = self.offer.short == Some(group);

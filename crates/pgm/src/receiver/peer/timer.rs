@@ -11,7 +11,7 @@ use crate::receiver::{Mode, gaps::Request, outbox::SQNS_A_NAK};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::receiver) enum Fate {
     Stays,
-    /// It was over and has been silent for long: it can be forgotten.
+    /// It was over, and silent for the whole expiry time: it can be forgotten.
     Forgotten,
 }
 
@@ -63,8 +63,8 @@ impl Peer {
         self.spms.path_nla.is_some() && !self.is_over()
     }
 
-    /// Times one packet at a time: begins with `fresh`, unless the one being timed is still
-    /// missing.
+    /// Begins to time `fresh`, unless the packet that is being timed is still missing: only one
+    /// packet is timed at a time.
     fn start_timing(&mut self, now: Instant, fresh: Option<u64>) {
         let is_missing = |timed: &Timed| self.window.gaps.locate(timed.position).is_some();
         if !self.asking.timed.as_ref().is_some_and(is_missing) {
@@ -93,8 +93,8 @@ impl Peer {
                     .pace
                     .at(now, self.window.base, self.asking.timing.wait_data)
         } else {
-            // Positions that were announced only once may be forged: asks for one list at a time
-            // until they are confirmed.
+            // Positions that were announced only once may be forged: the session asks for at most
+            // one list of them until they are confirmed.
             let certain = self.window.confirmed() + SQNS_A_NAK as u64;
             certain.min(self.parity_limit(now))
         };
@@ -132,9 +132,9 @@ impl Peer {
     }
 }
 
-/// How many packets, from the base on, a session without room for held data asks for. It can keep
-/// none after the first that is lost again, so it asks for twice as many as came in order last
-/// time, and a few more.
+/// How many packets, from the base on, a session without room for held data asks for. If one of
+/// them is lost again, it can keep none of those after it. So it asks for twice as many as came in
+/// order last time, and a few more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     since: Instant,
@@ -170,6 +170,7 @@ impl Default for Pace {
 const PACE_MIN: u64 = 4;
 
 /// Sequence numbers that one session asks for within one back-off, or within this time; the rest
-/// waits for the next. Bounds what a forged lead or a long stall of this host can make it send.
+/// waits for the next turn. This bounds how many NAKs a forged lead, or a long stall of this host,
+/// can cause.
 const SQNS_A_TURN: u64 = 64 * SQNS_A_NAK as u64;
 const TURN_MIN: Duration = Duration::from_millis(2);

@@ -1,4 +1,4 @@
-//! Parity at the source: the offer, what is asked for, what leaves and when.
+//! Parity at the source: what it offers, what receivers ask for, and what leaves when.
 //!
 //! It does not know the code (that is [`crate::fec`]) nor keep parity packets: they are computed
 //! from the log when they are due, which costs nothing while nothing is lost. Groups are numbered
@@ -55,12 +55,13 @@ pub(super) struct Parity {
     payload_bytes_max: usize,
     /// Groups in the log, at their number modulo the length.
     groups: Vec<Asked>,
-    /// Groups with parity to send because it was asked for.
+    /// Groups whose parity receivers asked for and that is still to be sent.
     wanted: RepairQueue,
-    /// Repairs of both kinds wait, and it is the turn of parity.
+    /// When repairs of both kinds wait, it is the turn of parity.
     has_turn: bool,
     share: Share,
-    /// The first group whose pro-active parity has not left, and how many of it have.
+    /// The first group whose pro-active parity has not all left, and how many of its parity packets
+    /// have.
     cursor: u64,
     cursor_sent: u32,
     /// The last group and its size, once that is known to be short.
@@ -70,7 +71,7 @@ pub(super) struct Parity {
     segment: usize,
 }
 
-/// What was asked of one group.
+/// What receivers asked of one group.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     group: u64,
@@ -78,7 +79,8 @@ struct Asked {
     next_index: u32,
     /// Parity packets that wait to be sent.
     pending: u32,
-    /// Parity packets sent within an elimination interval of each other, and when the last was.
+    /// Parity packets sent within an elimination interval of each other, and when the last one was
+    /// sent.
     recent: u32,
     sent_at: Instant,
     is_asked: bool,
@@ -109,7 +111,7 @@ enum Answer {
 }
 
 impl Parity {
-    /// As the configuration says, `None` when it says to offer none.
+    /// The parity that the configuration asks for; `None` when it asks for none.
     pub(super) fn new(config: &Config, limits: &Limits, log: &TransmitLog) -> Option<Box<Self>> {
         let numbering = Numbering::new(config.fec_group())?;
         let code = Code::new(config.fec_group() as usize)?;
@@ -135,18 +137,18 @@ impl Parity {
         }))
     }
 
-    /// Bytes that a parity packet takes beyond its longest member, whatever its options. Data
-    /// packets keep them free.
+    /// Most bytes by which a parity packet is longer than the longest member of its group. Data
+    /// packets leave these bytes free.
     pub(super) const BYTES_MAX: usize =
         4 + TGSIZE_BYTES + GROUP_BYTES + OPTION_BYTES + crate::fec::LENGTH_BYTES;
 
-    /// Uses another function for the payloads.
+    /// Computes payloads with another function from here on.
     pub(super) fn set_combine(&mut self, combine: Combine) {
         self.payloads = Encoder::new(combine, STAGED_MAX, self.payload_bytes_max);
         self.fragments = Encoder::new(combine, STAGED_MAX, FRAGMENT_BYTES);
     }
 
-    /// The options for SPMs: the offer, and at the end the size of the last group.
+    /// The options for SPMs: the offer, and at the end of the session the size of the last group.
     pub(super) fn spm_options(&self) -> [Option<PgmOption<'static>>; 2] {
         let offer = ParityPrm::new(
             !self.share.is_none(),
@@ -170,7 +172,7 @@ impl Parity {
         }
     }
 
-    /// Sends the parity of the group with this position next, when something waits for it.
+    /// Gives the next turn to the parity of the group that holds `position`.
     pub(super) fn hasten(&mut self, position: u64) {
         self.wanted
             .hasten(position / u64::from(self.numbering.group_size()));
@@ -189,8 +191,9 @@ impl Parity {
         }
     }
 
-    /// Packets that may leave as one run: parity comes before the next group, whose packets would
-    /// make receivers ask for it.
+    /// Returns how many packets may leave as one run. A run ends with its group, because the
+    /// group's parity must leave before the next group: packets of that would make receivers ask
+    /// for the parity.
     pub(super) fn run_room(&self, unsent: u64) -> usize {
         if self.share.count() == 0 {
             return usize::MAX;
@@ -199,7 +202,8 @@ impl Parity {
         (group_size - unsent % group_size) as usize
     }
 
-    /// Everything before `lead` was sent and nothing follows: the last group is short.
+    /// Notes that everything before `lead` was sent and nothing follows: the last group may be
+    /// short.
     pub(super) fn end(&mut self, trail: u64, lead: u64) {
         let group_size = u64::from(self.numbering.group_size());
         let (group, size) = (lead / group_size, lead % group_size);
@@ -239,7 +243,8 @@ impl Parity {
         self.has_turn = has_turn;
     }
 
-    /// The group whose parity is next, and how many packets of it; groups end before `end`.
+    /// Returns the group whose parity is next, and the number of its parity packets to send. No
+    /// group lies at or after `end`.
     fn next(&mut self, end: u64, is_proactive: bool) -> (u64, u32) {
         if is_proactive {
             return (self.cursor, self.share.count() - self.cursor_sent);
@@ -259,7 +264,7 @@ impl Parity {
         }
     }
 
-    /// Members of a group, when all of it was sent.
+    /// Returns the number of a group's members, when all of them were sent.
     fn size(&self, group: u64, unsent: u64) -> Option<u32> {
         let group_size = self.numbering.group_size();
         if (group + 1) * u64::from(group_size) <= unsent {
@@ -278,7 +283,7 @@ impl Parity {
         asked
     }
 
-    /// Notes that `need` parity packets of a group are asked for.
+    /// Notes that a receiver asks for `need` parity packets of a group.
     ///
     /// **Spec**: RFC 3208 section 11.4, "A source consolidates requests".
     fn want(&mut self, now: Instant, elimination: Duration, group: u64, need: u32) -> Answer {
@@ -301,8 +306,9 @@ impl Parity {
         answer
     }
 
-    /// Computes the next parity packets of a group, at most `count_max` and `bytes_max` but at
-    /// least one, all equally long. Returns how many, and how long each is.
+    /// Computes the next parity packets of a group, all of equal length: at most `count_max`
+    /// packets and `bytes_max` bytes, but at least one. Returns their number and the length of
+    /// each.
     fn stage(
         &mut self,
         log: &TransmitLog,
@@ -348,7 +354,8 @@ impl Parity {
         (staged, segment)
     }
 
-    /// Notes that `sent` parity packets of a group have left. True when none of it waits any more.
+    /// Notes that `sent` parity packets of a group have left. True when no parity of the group
+    /// waits any more.
     fn left(&mut self, now: Instant, elimination: Duration, batch: Batch, sent: usize) -> bool {
         let indexes = self.code.parities_max() as u32;
         let asked = self.asked(batch.group);
@@ -386,7 +393,7 @@ impl Source {
     }
 
     /// Takes a NAK for parity: `sqn` names a group and how many packets are missing. `None` when
-    /// the group was not sent yet, otherwise whether more is to be sent than before.
+    /// the group was not all sent yet; otherwise, whether more parity is to be sent than before.
     pub(super) fn ask_parity(&mut self, now: Instant, from: SocketAddr, sqn: Sqn) -> Option<bool> {
         let (trail, unsent) = (self.log.trail(), self.log.unsent());
         let parity = self.parity.as_deref_mut()?;
@@ -413,8 +420,8 @@ impl Source {
         Some(answer == Answer::Queued)
     }
 
-    /// Computes the next parity packets of one group; false when there is nothing to compute them
-    /// from, and the group is forgotten.
+    /// Computes the next parity packets of one group. False when the group has left the log; the
+    /// source forgets the group then.
     pub(super) fn stage_parity(&mut self, limit: Budget, is_proactive: bool) -> bool {
         let (trail, unsent) = (self.log.trail(), self.log.unsent());
         let quantum = self.config.pacing_quantum();
@@ -462,7 +469,7 @@ impl Source {
         })
     }
 
-    /// Parity packets of one group have left.
+    /// Notes that `sent` parity packets of one group have left.
     pub(super) fn parity_left(&mut self, now: Instant, batch: Batch, sent: usize) {
         let (turn_bytes, unsent) = (self.repair_turn_bytes(), self.log.unsent());
         let Some(parity) = self.parity.as_deref_mut() else {

@@ -1,7 +1,7 @@
 //! How many parity packets follow each group unasked: enough that most groups need no NAK.
 //!
-//! It does not know losses or receivers, only which groups were asked for although their parity
-//! had been sent. In: one note for each group sent, one for each group asked for. Out: a number.
+//! It does not know losses or receivers, only for which groups receivers asked although parity had
+//! been sent. In: one note for each group sent, one for each group asked for. Out: a number.
 //!
 //! ```text
 //!   of 64 groups, asked for     > 8        1 to 8       none, 8 times 64 groups in a row
@@ -13,7 +13,7 @@
 //!
 //! Invariant: the number lies between the two that were configured.
 
-/// The number of pro-active parity packets, which adapts.
+/// The number of pro-active parity packets for each group, which adapts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     count: u32,
@@ -22,12 +22,12 @@ pub(super) struct Share {
     /// Groups sent, and groups asked for, since the number was last looked at.
     sent: u32,
     asked: u32,
-    /// Times in a row that none was asked for.
+    /// Times in a row that receivers asked for none of [`GROUPS`] groups.
     quiet: u32,
 }
 
 impl Share {
-    /// From `min` on, and at most `max` when that is more.
+    /// A number that begins at `min`, its least value, and rises to at most `max`.
     pub(super) const fn new(min: u32, max: u32) -> Self {
         Self {
             count: min,
@@ -44,17 +44,17 @@ impl Share {
         self.count
     }
 
-    /// True when no group ever gets any.
+    /// True when no group ever gets pro-active parity.
     pub(super) const fn is_none(&self) -> bool {
         self.max == 0
     }
 
-    /// A group that had its parity was asked for, for the first time.
+    /// Notes that a receiver asked, as the first, for a group whose parity had been sent.
     pub(super) const fn group_asked(&mut self) {
         self.asked += 1;
     }
 
-    /// A group and its parity have left.
+    /// Notes that a group and its parity have left.
     pub(super) fn group_sent(&mut self) {
         self.sent += 1;
         if self.sent < GROUPS {
@@ -71,7 +71,7 @@ impl Share {
     }
 }
 
-/// Groups between two looks.
+/// The number may change after this many groups.
 const GROUPS: u32 = 64;
 const ASKED_MAX: u32 = GROUPS / 8;
 const QUIET_MAX: u32 = 8;
