@@ -7,8 +7,8 @@
 //!                 '--deadline--> BreakingOff --told often enough--> BrokenOff
 //!   break off --> Confirming --all who report have everything, or deadline--> BreakingOff
 //! ```
-//! A session is broken off when its owner had more to say and cannot: what was taken is delivered,
-//! and then receivers are told that the rest does not come.
+//! A session is broken off when its owner had more to send and cannot. The source delivers what it
+//! has taken, then tells receivers that the rest does not come.
 //!
 //! While a receiver that reports lacks something, or one that is expected is still to come, the
 //! source goes on to answer NAKs until the deadline, however short its linger is. It does not
@@ -25,15 +25,16 @@ use crate::parameters::{BREAK_OFF_SPMS, BREAK_OFF_TIME_MAX, CONFIRMED_LINGER, UN
 /// How the end of a session of messages came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Every reporting receiver was given everything or is gone, and the end was announced for as
-    /// long as it has to be.
+    /// Every reporting receiver was given everything or is gone, and the source announced the end
+    /// for the whole time that it has to.
     Confirmed,
-    /// As confirmed, except that the deadline cut the announcement short.
+    /// As `Confirmed`, except that the deadline cut the announcement short.
     Hurried,
-    /// Everything was sent and the end announced, but receivers that are expected did not come, or
-    /// come back for what they lacked, before the deadline.
+    /// Everything was sent and the end announced, but an expected receiver did not join, or did not
+    /// come back for what it lacked, before the deadline.
     Unconfirmed,
-    /// The deadline came first: what was not confirmed is broken off, and receivers were told.
+    /// The deadline came before all was confirmed: the source broke the session off and told
+    /// receivers.
     BrokenOff,
 }
 
@@ -42,26 +43,27 @@ pub enum Ended {
 pub(crate) enum Ending {
     /// Not begun.
     Open,
-    /// Everything is to be sent, and given to those who report.
+    /// The source sends everything, and reporting receivers have yet to be given all of it.
     Confirming {
         deadline: Instant,
-        /// The position after the last packet.
+        /// One past the position of the last packet.
         end: u64,
-        /// There was more to come.
+        /// The owner had more to send: the session is to be broken off.
         is_cut: bool,
-        /// Somebody reported when the end began. Receivers say good-bye when they have seen the
-        /// end: they count as those who confirm.
+        /// Receivers reported when the end began. They say good-bye once they have seen the end,
+        /// and still count as receivers that confirm.
         has_reporters: bool,
     },
-    /// Everything is confirmed; the end is announced to those who did not hear of it.
+    /// Everything is confirmed; the source announces the end to receivers that have not heard of
+    /// it.
     Announcing {
         deadline: Instant,
         /// Until then once somebody who does not report has asked for a repair.
         heard_until: Instant,
     },
-    /// Receivers are told that the rest does not come.
+    /// The source tells receivers that the rest does not come.
     BreakingOff {
-        /// What the source has counted when it is enough.
+        /// The source's count of SPMs at which it has told them often enough.
         spms: u64,
         until: Instant,
     },
@@ -69,8 +71,8 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// Begins the end, or brings the deadline of one that has begun nearer.
-    /// With `is_cut`, what was taken is delivered, and then the session is broken off.
+    /// Begins the end; if it has begun, brings its deadline nearer. With `is_cut`, the source
+    /// delivers what it has taken, then breaks the session off.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
@@ -198,7 +200,7 @@ impl Ending {
     }
 }
 
-/// True when everything was sent and nobody who reports lacks any of it.
+/// True when everything was sent and no reporting receiver lacks any of it.
 fn is_confirmed(end: u64, source: &Source, audience: &Audience) -> bool {
     #[cfg(feature = "planted-bugs")]
     if base::planted::is_planted(base::planted::Bug::ConfirmedTooEarly) {

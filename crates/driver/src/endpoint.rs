@@ -12,49 +12,51 @@ pub trait Endpoint {
     /// Handles an event of a control connection; `data` holds the bytes of [`LinkEvent::Data`].
     fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]);
 
-    /// The next thing to do on a control connection. A `Send` is followed by
-    /// [`Endpoint::link_sent`], an `Open` by [`Endpoint::link_opened`].
+    /// The next thing to do on a control connection. The loop answers a `Send` with
+    /// [`Endpoint::link_sent`] and an `Open` with [`Endpoint::link_opened`].
     fn poll_link(&mut self) -> Option<LinkCommand<'_>>;
 
-    /// The back end took `taken` bytes of the last `Send`; fewer than offered means "wait for
-    /// [`LinkEvent::Writable`]", and `poll_link` does not offer that link before.
+    /// Notes that the back end took `taken` bytes of the last `Send`. When it took fewer than
+    /// offered, `poll_link` does not offer that link again before [`LinkEvent::Writable`].
     fn link_sent(&mut self, link: LinkId, taken: usize);
 
-    /// The back end gave the connection that was asked for with `key` this number.
+    /// Notes the number that the back end gave to the connection that was opened with `key`.
     fn link_opened(&mut self, key: u32, link: LinkId);
 
-    /// The next run to send, as a peek.
+    /// Returns the next run to send; nothing changes until [`Endpoint::run_done`].
     fn poll_run(&mut self, now: Instant, budget: Budget) -> Option<Run<'_>>;
 
-    /// What became of the run that `poll_run` gave.
+    /// Notes what became of the run that `poll_run` gave.
     fn run_done(&mut self, now: Instant, outcome: Outcome);
 
-    /// A run took `took` to hand over, for endpoints that send differently where that is dear.
+    /// Notes that handing over a run took `took`: an endpoint may send in fewer calls where they
+    /// take long.
     fn run_took(&mut self, _took: Duration) {}
 
     /// When `handle_timeout` or `poll_run` next has something to do.
     fn next_timeout(&self) -> Option<Instant>;
 }
 
-/// The part of an endpoint that gives something to the application: into a sink of type `S`.
+/// The part of an endpoint that gives something to the application, through a sink of type `S`.
 pub trait Handle<S: ?Sized>: Endpoint {
     /// Handles one packet of a receive batch; all packets of a batch have the same `now`.
     fn handle(&mut self, now: Instant, arrival: &Arrival, tpdu: &[u8], sink: &mut S);
 
-    /// Called once a turn, after the batch, the control connections and the timers.
+    /// Gives the sink what has become ready. The loop calls it once a turn, after the batch, the
+    /// control connections and the timers.
     fn drain(&mut self, now: Instant, sink: &mut S);
 
     /// Does what is due at `now`.
     fn handle_timeout(&mut self, now: Instant, sink: &mut S);
 
-    /// True while the application takes nothing: the loop then leaves packets in the socket, which
-    /// is the back-pressure, and timers, reports and control connections go on.
+    /// True while the application takes nothing. The loop then leaves packets in the socket, which
+    /// is the back-pressure; timers, reports and control connections go on.
     fn is_full(&self, _sink: &S) -> bool {
         false
     }
 }
 
-/// What the reports tell of a packet stream that has come as far as `at`.
+/// What reports say about a packet stream of which the receiver has got as far as `at`.
 pub(crate) const fn stream_of(at: &Position, host_drops: u64, is_caught_up: bool) -> StreamState {
     StreamState {
         contiguous: at.contiguous,

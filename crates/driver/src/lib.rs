@@ -1,11 +1,11 @@
 //! The one run loop: receive a batch, handle it, serve control connections and timers, send runs.
 //!
 //! [`Driver`] is generic over [`base::Io`], so real sockets and the simulator execute the same
-//! loop, and over [`Endpoint`], what stands at this end of a session: a [`Publisher`] or
-//! [`Subscriber`] of messages, an [`ObjectSender`] or [`ObjectReceiver`] of files. The loop itself
-//! decides nothing. What a session is opened with (`opening`), how it ends (`ending`) and what
-//! passes between a source and its receivers (`steering`) is decided here, because it joins `pgm`
-//! and `delivery`, which do not know each other; everything else of the protocol is theirs.
+//! loop, and over [`Endpoint`], which is one end of a session: a [`Publisher`] or [`Subscriber`] of
+//! messages, an [`ObjectSender`] or [`ObjectReceiver`] of files. The loop itself decides nothing.
+//! This crate decides how a session begins (`opening`) and ends (`ending`), and what passes between
+//! a source and its receivers (`steering`), because these join `pgm` and `delivery`, which do not
+//! know each other. Everything else of the protocol is in those two crates.
 //!
 //! ```text
 //!   Io::recv --> batch --> Endpoint::handle --> sink (messages, events)

@@ -14,7 +14,7 @@ use crate::{Endpoint, Handle, Sending, opening, steering};
 /// pass has left.
 ///
 /// **Flow control**: new blocks wait for the slowest receiver that reports its position, within the
-/// source's flow window; repairs and the window itself are the source's.
+/// source's flow window; the source does repairs and keeps the window.
 #[derive(Debug)]
 pub struct ObjectSender<C> {
     source: Source,
@@ -23,9 +23,9 @@ pub struct ObjectSender<C> {
 }
 
 impl<C: Content> ObjectSender<C> {
-    /// Opens a session that sends `manifest`. `config` holds the owner's choices: what it says
-    /// about rates and report intervals is overwritten, as that follows from the protocol
-    /// parameters.
+    /// Opens a session that sends `manifest`. `config` holds the owner's choices, except rates and
+    /// report intervals: these follow from the protocol parameters, so what `config` says about
+    /// them is overwritten.
     #[must_use]
     pub fn open(
         sending: &Sending,
@@ -56,7 +56,7 @@ impl<C: Content> ObjectSender<C> {
         &self.transfer
     }
 
-    /// The manifest, to take events from or to cancel.
+    /// The manifest and its receivers, to take events from or to cancel.
     pub const fn transfer_mut(&mut self) -> &mut TransferSender<C> {
         &mut self.transfer
     }
@@ -66,12 +66,13 @@ impl<C: Content> ObjectSender<C> {
         self.source.drops()
     }
 
-    /// True when the outcome is final and everyone has been told.
+    /// True when the outcome is final and every receiver has been told.
     pub const fn is_over(&self) -> bool {
         self.transfer.is_closed() && self.is_closing
     }
 
-    /// Moves blocks from the manifest into the source's window while little waits there.
+    /// Moves blocks from the manifest into the source's window while fewer than
+    /// [`FILES_BACKLOG_BYTES`] bytes wait there.
     fn feed(&mut self, now: Instant) {
         while self.source.backlog_bytes() < FILES_BACKLOG_BYTES {
             let Some(block) = self.transfer.next_block(self.source.max_tsdu()) else {

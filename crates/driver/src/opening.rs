@@ -1,9 +1,9 @@
-//! How a session begins: everything that follows from its configuration, decided here alone.
+//! How a session begins: what follows from its configuration is decided here and nowhere else.
 //!
-//! The owner says where the session is and who takes part; the programs draw identifiers from the
-//! system, a simulation from its seed. Everything else is decided here, the same for both: whether
-//! the rate follows the receivers, how often receivers report, what the mark says, and which
-//! windows a sender of files has.
+//! The owner says where the session is and who takes part. Programs draw identifiers from the
+//! operating system, a simulation draws them from its seed. This file decides the rest, the same
+//! for both: whether the rate follows the receivers, how often receivers report, what the mark
+//! says, and which windows a sender of files has.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,7 +12,8 @@ use delivery::{AudienceConfig, Policy, RateConfig, SlowPolicy};
 use pgm::{Config, Mode, Rate, Receiver, ReceiverSetup, Source, SourceSetup, fec::Combine};
 use wire::pgm::{Gsi, Mark, Profile, Tsi};
 
-/// What tells a session from all others. Nobody off the path may be able to guess it.
+/// What distinguishes a session from all others. No host off the packets' path may be able to guess
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// The session's number in marks and control conversations.
@@ -21,12 +22,13 @@ pub struct Identity {
     pub tsi: Tsi,
     /// The first sequence number.
     pub first_sqn: u32,
-    /// For every other random choice.
+    /// The seed of every other random choice.
     pub seed: u64,
 }
 
 impl Identity {
-    /// Draws an identity for a session to this PGM port from 64 random bits at a time.
+    /// Draws an identity for a session to `destination_port`; each call of `random` gives 64 random
+    /// bits.
     ///
     /// # Errors
     /// What `random` fails with.
@@ -65,19 +67,19 @@ pub struct Sending {
     pub destination_port: u16,
     /// The sender's own address.
     pub own: IpAddr,
-    /// The TCP port on which receivers report; `None` when they are not asked to.
+    /// The TCP port on which receivers report; `None` when the sender asks for no reports.
     pub control_port: Option<u16>,
     /// The UDP port on which NAKs and SPMRs arrive where it is not the group's, which another
     /// sender of this host has. 0: the group's.
     pub upstream_port: u16,
     /// The identity of this end.
     pub identity: Identity,
-    /// What computes parity.
+    /// The function that computes parity.
     pub combine: Combine,
 }
 
 impl Sending {
-    /// The PGM source that marks its session with `profile`.
+    /// Makes the PGM source, which marks its session with `profile`.
     pub(crate) fn source(&self, profile: Profile, now: Instant) -> Source {
         let mut mark = Mark::new(profile, self.identity.session_id);
         mark.control_port = self.control_port.unwrap_or(0);
@@ -103,20 +105,20 @@ impl Sending {
 pub struct Receiving {
     /// Protocol parameters.
     pub config: Config,
-    /// Where data comes to.
+    /// The group that data is sent to.
     pub group: SocketAddr,
     /// The PGM data-destination port; mostly the group's UDP port.
     pub destination_port: u16,
     /// The receiver's own address.
     pub own: IpAddr,
-    /// For every random choice.
+    /// The seed of every random choice.
     pub seed: u64,
-    /// What recovers packets from parity.
+    /// The function that recovers packets from parity.
     pub combine: Combine,
 }
 
 impl Receiving {
-    /// The PGM receiver.
+    /// Makes the PGM receiver.
     pub(crate) fn receiver(&self, mode: Mode, now: Instant) -> Receiver {
         let setup = ReceiverSetup {
             mode,
@@ -132,27 +134,28 @@ impl Receiving {
     }
 }
 
-/// The settings of a message sender's audience that are not its owner's choice.
+/// Sets what the owner of a message sender does not choose for its audience.
 pub(crate) fn settle_audience(audience: &mut AudienceConfig, config: &Config) {
     audience.report_sqns = report_sqns(config, audience.expected);
     audience.rate = rate_control(config, audience.policy == Policy::Wait);
 }
 
-/// The settings of a transfer sender that are not its owner's choice.
+/// Sets what the owner of a transfer sender does not choose.
 pub(crate) fn settle_transfer(transfer: &mut delivery::TransferSenderConfig, config: &Config) {
     transfer.report_sqns = report_sqns(config, transfer.expected_count());
     transfer.rate = rate_control(config, transfer.slow == SlowPolicy::Wait);
 }
 
-/// With a rate that nobody set, and a sender that waits for its receivers, the rate follows their
-/// reports. By the other policies a receiver that is slow slows nobody down, whatever the reason.
+/// Lets the rate follow the receivers' reports, if the rate is not set and the sender waits for
+/// slow receivers. By the other policies a slow receiver slows down no other, so the rate does not
+/// follow reports.
 fn rate_control(config: &Config, waits: bool) -> Option<RateConfig> {
     (config.rate() == Rate::Auto && waits).then(RateConfig::default)
 }
 
-/// Packets after which a receiver reports at the latest: a quarter of the flow window, so that
-/// waiting for reports does not limit the rate; more with many receivers, so that their reports
-/// stay few.
+/// Number of packets after which a receiver reports at the latest: a quarter of the flow window, so
+/// that waiting for reports does not limit the rate. From 16 receivers on the number grows with
+/// theirs, so that reports stay few.
 fn report_sqns(config: &Config, receivers: u32) -> u32 {
     let in_bytes = config.flow_window_bytes() / 4 / config.mtu();
     let sqns = (config.flow_window_sqns() / 4).min(u32::try_from(in_bytes).unwrap_or(u32::MAX));

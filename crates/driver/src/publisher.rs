@@ -11,21 +11,22 @@ use wire::pgm::{Data, Profile};
 
 use crate::{Ended, Endpoint, Handle, Sending, ending::Ending, opening, steering};
 
-/// A source of messages whose window may be held back by the receivers that report.
+/// A source of messages whose window reporting receivers may hold back.
 #[derive(Debug)]
 pub struct Publisher {
     source: Source,
     audience: Audience,
     ending: Ending,
-    /// Bytes taken since runs were last asked for, with their PGM headers.
+    /// Bytes of messages and their PGM headers that were taken since runs were last asked for.
     fresh_bytes: usize,
-    /// Nothing leaves before those who are expected have joined.
+    /// Nothing leaves before the expected receivers have joined.
     keeps_for_expected: bool,
 }
 
 impl Publisher {
-    /// Opens a session. `audience` holds the owner's choices: what it says about rates and report
-    /// intervals is overwritten, as that follows from the protocol parameters.
+    /// Opens a session. `audience` holds the owner's choices, except rates and report intervals:
+    /// these follow from the protocol parameters, so what `audience` says about them is
+    /// overwritten.
     #[must_use]
     pub fn open(sending: &Sending, mut audience: AudienceConfig, now: Instant) -> Self {
         opening::settle_audience(&mut audience, &sending.config);
@@ -33,8 +34,8 @@ impl Publisher {
         Self::new(source, Audience::new(audience))
     }
 
-    /// Joins a source and its audience as they are: for those who vary what
-    /// [`Publisher::open`] decides.
+    /// Joins a source and its audience as they are, for callers that decide differently from
+    /// [`Publisher::open`].
     #[must_use]
     pub const fn new(source: Source, audience: Audience) -> Self {
         Self {
@@ -46,8 +47,8 @@ impl Publisher {
         }
     }
 
-    /// Keeps everything back until those who are expected have joined: they get it from the first
-    /// message on, also those who begin with the first packet that they hear.
+    /// Keeps everything back until the expected receivers have joined. So each gets all messages
+    /// from the first on, even a receiver that begins with the first packet that it hears.
     pub fn keep_for_expected(&mut self) {
         self.keeps_for_expected = true;
         self.follow_audience();
@@ -59,11 +60,11 @@ impl Publisher {
         self.source.set_waiting(self.keeps_for_expected);
     }
 
-    /// Takes one message into the transmit log; it leaves with the next turn. Gives the position
+    /// Takes one message into the transmit log; it leaves with the next turn. Returns the position
     /// of its first packet.
     ///
     /// # Errors
-    /// See [`Full`]: nothing was taken.
+    /// [`Full`] says why nothing was taken.
     #[inline]
     pub fn offer(&mut self, message: &[u8]) -> Result<u64, Full> {
         let first = self.source.offer(message)?;
@@ -71,11 +72,11 @@ impl Publisher {
         Ok(first)
     }
 
-    /// Takes one message of `len` bytes, at most one packet's worth, which `fill` writes where it
-    /// will be sent from.
+    /// Takes one message of `len` bytes that fits one packet; `fill` writes it into the transmit
+    /// log, from where it is sent.
     ///
     /// # Errors
-    /// See [`Full`]: nothing was taken.
+    /// [`Full`] says why nothing was taken.
     #[inline]
     pub fn offer_with(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), Full> {
         let mut slot = self.source.reserve(len)?;
@@ -85,43 +86,44 @@ impl Publisher {
         Ok(())
     }
 
-    /// True when a full run waits: one more message of `len` bytes would have to leave in a run of
-    /// its own, so a turn is worth its system calls now.
+    /// True when a full run waits: one more message of `len` bytes would not fit that run, so a
+    /// turn is worth its system calls now.
     #[inline]
     #[must_use]
     pub const fn has_full_run(&self, len: usize) -> bool {
         self.fresh_bytes + len + Data::HEAD_LEN > RunLimit::BYTES_MAX
     }
 
-    /// True when something waits that may leave at `now`.
+    /// True when data waits that may leave at `now`.
     #[inline]
     #[must_use]
     pub fn has_due(&self, now: Instant) -> bool {
         self.source.has_due(now)
     }
 
-    /// What waits for company leaves with the next run.
+    /// Flushes the cork: data that waits for more to share its run leaves with the next one.
     pub const fn uncork(&mut self) {
         self.source.uncork();
     }
 
-    /// Begins the end of the session in good order, or brings the deadline of one that has begun
-    /// nearer. Further turns send everything, wait until those who are expected have come and all
-    /// who report have it or are gone, and announce the end. What is not confirmed by the deadline
-    /// is broken off, and receivers are told. [`Publisher::ended`] says when that is done and how.
+    /// Begins the end of the session in good order; if it has begun, brings its deadline nearer.
+    /// Further turns send everything, wait until the expected receivers have joined and every
+    /// reporting receiver has everything or is gone, and announce the end. If the deadline comes
+    /// first, the source breaks off what is not confirmed and tells receivers so.
+    /// [`Publisher::ended`] says when and how this is done.
     pub fn close(&mut self, now: Instant, deadline: Instant) {
         self.ending
             .begin(now, deadline, false, &mut self.source, &self.audience);
     }
 
-    /// As [`Publisher::close`], but when everything was delivered, the session is broken off and
-    /// receivers are told so: its owner had more to say and cannot.
+    /// Ends the session as [`Publisher::close`] does, but when everything was delivered, breaks it
+    /// off and tells receivers so: its owner had more to send and cannot.
     pub fn break_off(&mut self, now: Instant, deadline: Instant) {
         self.ending
             .begin(now, deadline, true, &mut self.source, &self.audience);
     }
 
-    /// How the session has ended; `None` while it goes on or is being closed.
+    /// Says how the session has ended; `None` while it goes on or is being closed.
     #[must_use]
     pub const fn ended(&self) -> Option<Ended> {
         self.ending.ended()
@@ -175,7 +177,8 @@ impl Handle<()> for Publisher {
 
     fn handle_timeout(&mut self, now: Instant, (): &mut ()) {
         self.audience.handle_timeout(now);
-        // Before the source, which may be over otherwise while somebody lacks something.
+        // The ending goes before the source, which could otherwise be over while a receiver lacks
+        // something.
         self.ending
             .advance(now, &mut self.source, &mut self.audience);
         self.source.handle_timeout(now);
@@ -184,8 +187,9 @@ impl Handle<()> for Publisher {
 
 impl Endpoint for Publisher {
     fn handle_link(&mut self, now: Instant, link: LinkId, event: LinkEvent, data: &[u8]) {
-        // What left in the turn before may be reported already: a report beyond the lead is cut to
-        // it, and a receiver that has everything would stand behind until it reports again.
+        // Receivers may report already what left in the last turn. The audience cuts a report
+        // beyond the lead to the lead, so with an old lead a receiver that has everything would
+        // count as behind until its next report.
         self.audience.set_lead(self.source.unsent() - 1);
         self.audience.handle_link(now, link, event, data);
     }

@@ -1,14 +1,15 @@
-//! Between a source and its receivers, once a turn: where it stands, and what they want of it.
+//! What passes between a source and its receivers once a turn: how far the source is, and what the
+//! receivers want of it.
 
 use base::Instant;
 use delivery::{SourceState, Steering};
 use pgm::Source;
 use wire::pgm::Mark;
 
-/// Where `source` stands.
+/// Says how far `source` is.
 pub(crate) fn state_of(source: &Source, now: Instant) -> SourceState {
     let config = source.config();
-    // Whichever of the flow window's two bounds is reached first.
+    // The flow window has a bound in packets and one in bytes: the lower counts.
     let in_bytes = (config.flow_window_bytes() / config.mtu()) as u64;
     SourceState {
         lead: source.unsent() - 1,

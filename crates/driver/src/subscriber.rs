@@ -1,4 +1,5 @@
-//! The receiving end of message sessions: a PGM receiver, and the reports to senders that ask.
+//! The receiving end of message sessions: a PGM receiver, and its reports to senders that ask for
+//! them.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -19,7 +20,7 @@ pub trait MessageSink {
     /// one position.
     fn message(&mut self, session: u32, position: u64, data: &[u8]);
 
-    /// Something other than data, in its place between the messages.
+    /// An event other than data, in its place between the messages.
     fn event(&mut self, event: SessionEvent);
 
     /// True while the application takes nothing more. One more receive batch may follow.
@@ -43,15 +44,15 @@ pub enum SessionEvent {
     },
     /// Packets that cannot be repaired any more.
     Lost {
-        /// Whose.
+        /// The session that lost them.
         session: u32,
         /// Position of the first.
         first: u64,
         /// How many in a row.
         count: u64,
     },
-    /// The sender already has a receiver of this name, perhaps one that died silently: this one
-    /// keeps trying for a while, and is then admitted or refused.
+    /// The sender already has a receiver of this name, perhaps one that died silently. This
+    /// receiver keeps trying for a while; then the sender admits or refuses it.
     NameTaken {
         /// Whose.
         session: u32,
@@ -63,7 +64,7 @@ pub enum SessionEvent {
         /// Why.
         reason: Refusal,
     },
-    /// The sender closed its session and everything before was delivered or reported lost.
+    /// The sender closed its session, and everything before the end was delivered or reported lost.
     Ended {
         /// Whose.
         session: u32,
@@ -78,8 +79,9 @@ pub enum SessionEvent {
         /// Whose.
         session: u32,
     },
-    /// The sender gave this receiver up, and nothing more of its session is taken: what was missing
-    /// by then was reported lost, what came after is not counted. A new subscriber may join again.
+    /// The sender gave this receiver up, and the receiver takes nothing more of its session. What
+    /// was missing by then was reported lost; what the sender sent later is not counted. A new
+    /// subscriber may join again.
     Dropped {
         /// Whose.
         session: u32,
@@ -96,35 +98,35 @@ pub struct Subscriber {
     /// Sessions that were broken off because their senders gave this receiver up, and why.
     dropped: BTreeMap<u32, ErrorCode>,
     messages: u64,
-    /// Packets handled when the last turn ended, and what the kernel has dropped.
+    /// Packets handled when the last turn ended, and packets that the kernel has dropped.
     seen_packets: u64,
     host_drops: u64,
     leaving: Leaving,
 }
 
-/// How a subscriber that was closed has left.
+/// How a closed subscriber has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// Every sender was told, as far as this end knows: the last words are with the back end.
+    /// This end has told every sender, as far as it knows: its last messages are with the back end.
     Told,
-    /// A sender did not take the last words in time.
+    /// A sender did not take this end's last messages in time.
     TimedOut,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Leaving {
     No,
-    /// Senders are being told, until then.
+    /// This end tells the senders, until this time at the latest.
     Telling(Instant),
     Done(Left),
 }
 
 impl Subscriber {
-    /// How long telling the senders may take when a subscriber leaves.
+    /// The longest time that a leaving subscriber takes to tell the senders.
     pub const LEAVE_TIME_MAX: Duration = LEAVE_TIME_MAX;
 
-    /// Opens a session. With `reporter` it reports to senders that ask for it, unless the protocol
-    /// parameters allow nothing beyond PGM.
+    /// Opens a session. With `reporter`, it reports to senders that ask for reports, unless the
+    /// protocol parameters allow nothing beyond PGM.
     #[must_use]
     pub fn open(
         receiving: &Receiving,
@@ -155,8 +157,8 @@ impl Subscriber {
         self.reporter.as_ref()
     }
 
-    /// Packets that the kernel has dropped so far because a socket buffer was full; the owner knows
-    /// the count.
+    /// Packets that the kernel has dropped so far because a socket buffer was full; the owner
+    /// supplies the count.
     pub const fn set_host_drops(&mut self, packets: u64) {
         self.host_drops = packets;
     }
@@ -171,8 +173,8 @@ impl Subscriber {
         self.messages
     }
 
-    /// Begins to leave: every sender is told, and no longer waits for this receiver. Further turns
-    /// send that; [`Subscriber::left`] says when it is done and how. A second call changes nothing.
+    /// Begins to leave: this end tells every sender not to wait for it any longer. Further turns
+    /// send that; [`Subscriber::left`] says when and how it is done. A second call changes nothing.
     pub fn close(&mut self, now: Instant, deadline: Instant) {
         if !matches!(self.leaving, Leaving::No) {
             return;
@@ -183,7 +185,7 @@ impl Subscriber {
         }
     }
 
-    /// How this end has left; `None` while it takes part or is being closed.
+    /// Says how this end has left; `None` while it takes part or is being closed.
     #[must_use]
     pub const fn left(&self) -> Option<Left> {
         match self.leaving {
@@ -221,7 +223,7 @@ impl Subscriber {
                     mark,
                     source,
                 } => {
-                    // Reports go to the host that the packets and the NAKs belong to.
+                    // Reports go only to a host that both sends the packets and takes the NAKs.
                     let nla = self.receiver.position(session).and_then(|at| at.path_nla);
                     if let Some(reporter) = self.reporter.as_mut().filter(|_| nla == Some(source)) {
                         reporter.mark(now, session, source, &mark);
@@ -266,7 +268,7 @@ impl Subscriber {
         }
     }
 
-    /// Passes on what senders said over their control connections.
+    /// Acts on what senders said over their control connections.
     fn pop_said<S: MessageSink + ?Sized>(&mut self, sink: &mut S) {
         while let Some(event) = self.reporter.as_mut().and_then(Reporter::pop_event) {
             match event {
@@ -297,7 +299,8 @@ impl Subscriber {
     ) {
         self.dropped.remove(&session);
         if let Some(reporter) = &mut self.reporter {
-            // The last report tells what this turn has given out too: `drain` is still to come.
+            // The last report must count what this turn gave out too, because `drain` has not run
+            // yet.
             if let Some(at) = self.receiver.position(session) {
                 reporter.observe(now, session, &stream_of(&at, self.host_drops, false));
             }
@@ -307,8 +310,8 @@ impl Subscriber {
     }
 }
 
-/// Hands over a message, or those of a row; how many they were. A row that cannot be read to its
-/// end, which no sender of ours makes, is a packet lost.
+/// Hands over a message, or the messages of a row, and returns how many. A row that cannot be read
+/// to its end counts as a lost packet; no Towline sender makes such a row.
 #[inline]
 fn give<S: MessageSink + ?Sized>(
     session: u32,

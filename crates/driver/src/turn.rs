@@ -24,8 +24,8 @@ base::counters! {
 
 /// An endpoint on its input and output.
 ///
-/// A debug build names a back end that breaks its contract: a clock that goes back, or a run or a
-/// connection of which it takes more than it was given.
+/// A debug build panics when the back end breaks its contract: when its clock goes back, or when it
+/// takes more of a run or a connection's bytes than it was given.
 ///
 /// **Cost**: a turn makes no allocation; it makes one receive call, at most a few send calls
 /// and what the control connections need. It never blocks.
@@ -43,7 +43,7 @@ pub struct Driver<I, E> {
 }
 
 impl<I: Io, E: Endpoint> Driver<I, E> {
-    /// Puts `endpoint` on `io`, receiving into `batch`.
+    /// Drives `endpoint` over `io`, which receives into `batch`.
     pub fn new(mut io: I, endpoint: E, batch: RecvBatch) -> Self {
         let now = io.now();
         let counters = DriverCounters::default();
@@ -58,10 +58,10 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         }
     }
 
-    /// One turn: receive batch, handle, control connections, timers, drain, runs.
+    /// Makes one turn: receive batch, handle, control connections, timers, drain, runs.
     ///
     /// # Errors
-    /// When the back end is beyond use.
+    /// When the back end has a fault from which it cannot recover.
     pub fn turn<S: ?Sized>(&mut self, sink: &mut S) -> Result<Turn, IoFault>
     where
         E: Handle<S>,
@@ -85,7 +85,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
         })
     }
 
-    /// The time of a turn that begins.
+    /// Reads the time at the beginning of a turn.
     fn tick(&mut self) -> Instant {
         let (before, now) = (self.now, self.io.now());
         debug_assert!(
@@ -191,7 +191,7 @@ impl<I: Io, E: Endpoint> Driver<I, E> {
     }
 
     /// Sends what waits to be sent, and leaves what has arrived to the next turn: for a message
-    /// that must leave at once. Gives how many runs left.
+    /// that must leave at once. Returns how many runs left.
     pub fn send_ready(&mut self) -> u32 {
         let now = self.tick();
         self.send_runs(now)
@@ -240,7 +240,8 @@ impl Turn {
     pub const fn is_idle(&self) -> bool {
         self.buffers == 0
             && self.link_events == 0
-            // Of as many as one turn carries out, more may be left, and nothing would tell of them.
+            // A turn that carried out as many commands as it may can have left some undone, and no
+            // event would wake the loop for them.
             && self.link_commands < LINK_COMMANDS_MAX
             && (self.runs == 0 || self.blocked)
     }

@@ -12,7 +12,8 @@ use pgm::{Mode, Ready, Receiver};
 
 use crate::{Endpoint, Handle, Receiving, endpoint::stream_of};
 
-/// Receives the manifests of all senders of a group that its owner wants; or one, and ends.
+/// Receives from all senders of a group the manifests that its owner wants, or one manifest and
+/// then ends.
 #[derive(Debug)]
 pub struct ObjectReceiver<I: Intake> {
     receiver: Receiver,
@@ -24,7 +25,7 @@ pub struct ObjectReceiver<I: Intake> {
 }
 
 impl<S: Store + Debug> ObjectReceiver<TakeFirst<S>> {
-    /// Receives one manifest into `store`: of the first sender that admits this receiver.
+    /// Receives one manifest into `store`: that of the first sender that admits this receiver.
     #[must_use]
     pub fn single(
         receiving: &Receiving,
@@ -54,8 +55,8 @@ impl<I: Intake> ObjectReceiver<I> {
         }
     }
 
-    /// Packets that the kernel has dropped so far because a socket buffer was full; the owner knows
-    /// the count.
+    /// Packets that the kernel has dropped so far because a socket buffer was full; the owner
+    /// supplies the count.
     pub const fn set_host_drops(&mut self, packets: u64) {
         self.host_drops = packets;
     }
@@ -83,7 +84,7 @@ impl<I: Intake> ObjectReceiver<I> {
     fn pop_ready(&mut self, now: Instant) {
         while let Some(ready) = self.receiver.pop_ready() {
             match ready {
-                // What came before its session was found: the payload is whole all the same.
+                // This data came before its session was found; its payload is whole all the same.
                 Ready::Message { session, data, .. } => {
                     self.transfers.handle_block(now, session, data);
                 }
@@ -109,8 +110,8 @@ impl<I: Intake> ObjectReceiver<I> {
                     let last = last.map(|at| stream_of(&at, self.host_drops, false));
                     self.transfers.session_over(now, session, last);
                 }
-                // Nothing to do: the mark announces the session too, and lost blocks are asked for
-                // after the pass.
+                // Nothing to do: the mark announces the session too, and the receiver asks for lost
+                // blocks after the pass.
                 Ready::Found { .. } | Ready::Lost { .. } => {}
             }
         }
