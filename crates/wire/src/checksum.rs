@@ -1,8 +1,9 @@
 //! The Internet checksum: 16-bit one's complement sum, fast enough to add no time to a copy.
 //!
-//! Sums are kept in 64-bit *partials* in units of the host's byte order; only [`fold`] turns one
-//! into the 16-bit value that every host agrees on. Partials of byte strings that begin at even
-//! offsets of a packet add up to the partial of the whole packet; [`join`] handles odd offsets.
+//! Sums are kept as 64-bit *partials* of words in the host's byte order. Only [`fold`] turns a
+//! partial into the 16-bit value, which is the same on every host. Partials of byte strings that
+//! begin at even offsets of a packet add up to the partial of the whole packet; [`join`] handles
+//! odd offsets.
 //!
 //! ```text
 //! bytes --sum--> partial --(+ partial)--> fold --> u16 --!--> checksum field (0 is sent as 0xFFFF)
@@ -16,8 +17,8 @@
 #[inline]
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u64 {
-    // Whole words (losing carries) and their high halves: the sum of the low halves follows from
-    // both, and a loop this plain is one that the compiler turns into vectors by itself.
+    // Adds up the whole words (which loses carries) and their high halves; the sum of the low
+    // halves follows from both. The compiler turns a loop as plain as this into vectors by itself.
     let (words, rest) = bytes.as_chunks::<8>();
     let (mut whole, mut high) = (0_u64, 0_u64);
     for word in words {
@@ -28,9 +29,9 @@ pub fn sum(bytes: &[u8]) -> u64 {
     whole.wrapping_sub(high << 32) + high + sum_rest(rest)
 }
 
-/// Copies `src` into `dst` and gives the partial sum of the bytes.
+/// Copies `src` into `dst` and returns the partial sum of the bytes.
 ///
-/// Goes block by block, so that each byte is fetched from memory once.
+/// It goes block by block, so that each byte is fetched from memory once.
 ///
 /// **Panics** (bug): when the lengths differ.
 #[inline]
@@ -73,7 +74,7 @@ pub const fn fold(partial: u64) -> u16 {
 
 /// The checksum field's value for a packet whose bytes (with that field zero) have this partial.
 ///
-/// Zero is reserved for "no checksum", so that a computed zero becomes 0xFFFF.
+/// Zero is reserved for "no checksum", so a computed zero becomes 0xFFFF.
 #[inline]
 #[must_use]
 pub const fn finish(partial: u64) -> u16 {
@@ -82,7 +83,7 @@ pub const fn finish(partial: u64) -> u16 {
 
 /// The checksum after one 16-bit word of the packet changed from `old` to `new`.
 ///
-/// Gives what a full recomputation would. **Spec**: RFC 1624 equation 3.
+/// The result is that of computing the sum anew. **Spec**: RFC 1624 equation 3.
 #[inline]
 #[must_use]
 pub const fn adjust(check: u16, old: u16, new: u16) -> u16 {
@@ -134,8 +135,8 @@ const fn never_zero(check: u16) -> u16 {
     if check == 0 { 0xFFFF } else { check }
 }
 
-/// Bytes copied before they are summed: they stay in the first-level cache, and below the size
-/// from which the C library copies by string instructions, which are slow to start.
+/// Bytes that are copied before they are summed: so few that they stay in the first-level cache,
+/// and that the C library does not yet copy with string instructions, which are slow to start.
 const BLOCK: usize = 2048;
 
 #[cfg(test)]

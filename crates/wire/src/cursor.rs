@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::{Fault, ParseError, Sqn};
 
-/// Reads fields one after the other; each read names what is missing when the bytes end.
+/// Reads fields one after the other; when the bytes end, the error names what is missing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         self.u32().map(Sqn)
     }
 
-    /// An address without family, as many bytes as `afi` says.
+    /// Reads an address without family; its length follows from `afi`.
     pub(crate) fn address(&mut self, afi: u16) -> Result<IpAddr, ParseError> {
         match afi {
             AFI_IPV4 => self.take::<4>().map(IpAddr::from),
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// Takes what has not been read as read.
+    /// Skips all that has not been read.
     pub(crate) const fn skip_all(&mut self) {
         self.at = self.bytes.len();
     }

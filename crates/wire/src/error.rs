@@ -1,5 +1,5 @@
-//! Why bytes from outside could not be read: where, what was needed, what was there, what set
-//! the limit.
+//! Why bytes from outside could not be read: where they end or fail, how many were needed, how many
+//! there were, and what set the limit.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ pub struct ParseError {
     pub layer: &'static str,
     /// Where in the packet, in bytes from its start.
     pub offset: usize,
-    /// Bytes needed from `offset` on; the demanded value for a wrong length.
+    /// Bytes needed from `offset` on; for a wrong length, the value that it must have.
     pub needed: usize,
-    /// Bytes there from `offset` on; the value found for a wrong length.
+    /// Bytes there from `offset` on; for a wrong length, the value found.
     pub available: usize,
     /// What set the limit: the packet's end, or a length field of an outer layer.
     pub limited_by: &'static str,
@@ -39,7 +39,7 @@ pub enum Fault {
     UnknownType(u8),
     /// An address family that is neither IPv4 (1) nor IPv6 (2).
     AddressFamily(u16),
-    /// The options do not begin with OPT_LENGTH, or it comes a second time.
+    /// The options do not begin with OPT_LENGTH, or OPT_LENGTH comes a second time.
     OptionOrder(u8),
     /// The last option lacks the END bit, or an earlier one has it.
     OptionEnd,

@@ -1,7 +1,7 @@
 //! Bytes to typed headers and back: PGM packets and options, object blocks, control messages.
 //!
-//! This crate has no state, clock, socket or allocation on the receive path, and no way to panic
-//! on bytes from outside: reading gives a value or a [`ParseError`]. In: a datagram. Out: borrowed
+//! This crate has no state, clock, socket or allocation on the receive path, and no bytes from
+//! outside make it panic: reading gives a value or a [`ParseError`]. In: a datagram. Out: borrowed
 //! views and small `Copy` values; and the other way round.
 //!
 //! ```text

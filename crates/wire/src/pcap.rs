@@ -4,8 +4,8 @@
 //! | magic | major minor | zone | sigfigs | snaplen | linktype |
 //! | seconds | fraction | captured | on the wire | data ... |  and so on
 //! ```
-//! Read in both byte orders, with stamps in micro- or nanoseconds, and with the longer records of
-//! Kuznetzov's variant; written in little-endian order with nanoseconds.
+//! This code reads both byte orders, stamps in micro- or nanoseconds, and the longer records of
+//! Kuznetzov's variant. It writes little-endian order and nanoseconds.
 //!
 //! **Spec**: draft-ietf-opsawg-pcap.
 
@@ -31,19 +31,19 @@ pub struct Header {
     pub record_header_len: u8,
     /// `LINKTYPE_*`.
     pub link_type: u16,
-    /// No packet is longer.
+    /// Most bytes kept of a packet.
     pub snap_len: u32,
 }
 
 impl Decoder {
-    /// At the beginning of a file.
+    /// A decoder at the beginning of a file.
     #[must_use]
     pub const fn new() -> Self {
         Self { header: None }
     }
 
-    /// See [`TraceDecoder::step`](crate::trace_file::TraceDecoder::step). The header is given as
-    /// the block [`Block::Pcap`].
+    /// See [`TraceDecoder::step`](crate::trace_file::TraceDecoder::step). The header comes as the
+    /// block [`Block::Pcap`].
     #[inline]
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> (usize, Step<'a>) {
         let Some(header) = &self.header else {
@@ -55,7 +55,7 @@ impl Decoder {
         }
     }
 
-    /// The packet that `bytes` begin with, and the length of its record.
+    /// Returns the packet that `bytes` begin with, and the length of its record.
     #[inline]
     pub(crate) fn next_packet<'a>(&self, bytes: &'a [u8]) -> Option<(usize, Record<'a>)> {
         self.header.as_ref()?.record(bytes).ok()
@@ -94,7 +94,7 @@ impl Header {
         }
     }
 
-    /// The record that `bytes` begin with, and its length; or why there is none.
+    /// Reads the record that `bytes` begin with, and its length; or says why there is none.
     #[inline]
     fn record<'a>(&self, bytes: &'a [u8]) -> Result<(usize, Record<'a>), Step<'a>> {
         let header_len = usize::from(self.record_header_len);
@@ -174,11 +174,11 @@ impl Header {
     }
 }
 
-/// Appends one record of a file whose header is [`Header::new`]'s.
+/// Appends one record to a file whose header was made by [`Header::new`].
 #[inline]
 pub fn emit_record(out: &mut Vec<u8>, stamp_ns: u64, wire_len: u32, data: &[u8]) {
     let mut head = [0; 16];
-    // 32 bits of seconds, as the format has it: until 2106.
+    // The format has 32 bits for seconds, which last until 2106.
     let seconds = (stamp_ns / 1_000_000_000) as u32;
     let nanos = (stamp_ns % 1_000_000_000) as u32;
     let words = [seconds, nanos, data.len() as u32, wire_len];

@@ -1,7 +1,7 @@
-//! Sequence numbers: 32 bits on the wire that wrap, 64 bits inside that never do.
+//! Sequence numbers: 32 bits on the wire, which wrap; 64 bits inside the program, which never do.
 //!
-//! Does not know any window. In: a [`Sqn`] read from a packet. Out: a comparison with another, or
-//! the 64-bit position that it stands for near a known one.
+//! It does not know any window. In: a [`Sqn`] read from a packet. Out: a comparison with another,
+//! or the 64-bit position that it stands for near a known one.
 //!
 //! ```text
 //!  64-bit positions   ...  near - 2^31 ............ near ............ near + 2^31 - 1  ...
@@ -69,8 +69,8 @@ impl Sqn {
 
     /// The 64-bit position with these low 32 bits that is nearest to `near`.
     ///
-    /// **Shape**: in `near - 2^31 ..= near + 2^31 - 1`. Where that range leaves 64 bits at either
-    /// end, the nearest position that exists: the result never wraps.
+    /// **Shape**: the result lies in `near - 2^31 ..= near + 2^31 - 1`. Where that range does not
+    /// fit 64 bits, it is the nearest position that does: the result never wraps.
     #[inline]
     #[must_use]
     pub fn extend(self, near: u64) -> u64 {

@@ -1,14 +1,14 @@
 //! Files of captured packets, whichever of the two formats they have.
 //!
-//! [`TraceDecoder`] is a pull parser over bytes that its caller reads: it is shown what follows the
-//! part already consumed, and answers with one [`Step`] and the number of bytes that it took. It
-//! holds no data and needs no memory but a few words for each interface of the file.
+//! [`TraceDecoder`] is a pull parser over bytes that its caller reads. The caller shows it the
+//! bytes that follow those already taken; it answers with one [`Step`] and the number of bytes that
+//! it took. It holds no data, and needs only a few words of memory for each interface of the file.
 //!
 //! ```text
 //! read more --> | ... unread bytes ... |  --step--> (taken, Packet | Block | More | Damaged)
 //! ```
-//! Invariants: a step takes at least a byte or asks for more; it never takes more than it was
-//! shown; a file that is cut anywhere gives the records before the cut and then asks for more.
+//! Invariants: a step takes at least one byte or asks for more bytes; it never takes more than it
+//! was shown; a file that is cut gives the records before the cut, then asks for more.
 
 use std::{fmt, ops::ControlFlow};
 
@@ -20,15 +20,15 @@ use crate::{
 /// One captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Which of the file's interfaces saw it, from 0, counted through all sections.
+    /// Number of the interface that saw it, from 0, counted through all sections of the file.
     pub interface: u32,
     /// Its link type (`LINKTYPE_*`): 1 is Ethernet.
     pub link_type: u16,
-    /// When: nanoseconds since 1970; none in a simple packet block.
+    /// The time of capture, in nanoseconds since 1970; `None` in a simple packet block.
     pub stamp_ns: Option<u64>,
     /// Bytes that it had on the wire; more than `data` when it was cut.
     pub wire_len: u32,
-    /// What was kept of it.
+    /// The bytes that were kept of it.
     pub data: &'a [u8],
     /// What else the file says of it; empty in classic files.
     pub options: Options<'a>,
@@ -42,7 +42,7 @@ pub enum Step<'a> {
     /// Something else of a pcapng file, or the header of a classic one.
     Block(Block<'a>),
     /// The next step needs at least this many bytes, counted from the first shown. At the end of
-    /// the file: what is left is the beginning of a record that was cut.
+    /// the file this means that a record was cut, and its beginning is what is left.
     More(usize),
     /// These bytes are damaged; reading continues after them.
     Damaged(Damage),
@@ -55,9 +55,9 @@ pub enum Step<'a> {
 pub enum Damage {
     /// The file does not begin as any known format does.
     Magic(u32),
-    /// A record claims more bytes than any has.
+    /// A record claims more bytes than [`RECORD_LEN_MAX`].
     RecordLength(u32),
-    /// A block's length is below its least, no multiple of 4, or above what is allowed.
+    /// A block's length is too short for its type, not a multiple of 4, or above what is allowed.
     BlockLength(u32),
     /// A block's length at its end is not the one at its beginning.
     BlockEnd,
@@ -104,7 +104,7 @@ enum Format {
 }
 
 impl TraceDecoder {
-    /// At the beginning of a file.
+    /// A decoder at the beginning of a file.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -123,11 +123,11 @@ impl TraceDecoder {
         }
     }
 
-    /// Gives the packets that `bytes` begin with to `visit`, one after the other, until it breaks
-    /// off; how many bytes they were, and whether it did. What comes next, a packet or anything
-    /// else, is for [`TraceDecoder::step`].
+    /// Passes the packets that `bytes` begin with to `visit`, one after the other, until `visit`
+    /// breaks off. Returns how many bytes they were, and whether `visit` broke off.
+    /// [`TraceDecoder::step`] reads what comes next, a packet or anything else.
     ///
-    /// **Cost**: half of as many steps.
+    /// **Cost**: half of what as many calls of [`TraceDecoder::step`] cost.
     #[inline]
     pub fn packets<'a>(
         &self,
@@ -141,7 +141,7 @@ impl TraceDecoder {
         }
     }
 
-    /// The format's name, once a step has told it.
+    /// The format's name, once a step has read it.
     #[must_use]
     pub const fn format_name(&self) -> Option<&'static str> {
         match self.format {

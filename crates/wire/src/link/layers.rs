@@ -23,11 +23,11 @@ pub struct Ip {
     pub version: u8,
     /// What the packet carries, behind extension headers: 6 TCP, 17 UDP.
     pub protocol: u8,
-    /// Where its header begins; where it would, in a fragment that is not the first.
+    /// Where the transport header begins; in a fragment other than the first, where it would begin.
     pub transport: usize,
-    /// Part of a fragmented packet.
+    /// True for a part of a fragmented packet.
     pub is_fragment: bool,
-    /// A fragment other than the first: it has no transport header.
+    /// True for a fragment other than the first, which has no transport header.
     pub is_later_fragment: bool,
 }
 
@@ -43,9 +43,9 @@ impl Layers {
 
     /// Finds the headers of a packet of any link type (`LINKTYPE_*`): Ethernet, IP without anything
     /// in front (RAW, IPV4, IPV6), the loopback of other systems (NULL, LOOP), and Linux's "any"
-    /// (SLL, SLL2); none for others.
+    /// (SLL, SLL2). `None` for other link types.
     ///
-    /// **Cost**: as of [`Layers::parse`].
+    /// **Cost**: the same as [`Layers::parse`].
     #[must_use]
     #[inline]
     pub fn of(link_type: u16, packet: &[u8]) -> Option<Self> {
@@ -66,7 +66,8 @@ impl Layers {
         Some(Self::behind(packet, ether_type, network))
     }
 
-    /// With `ether_type` at `network`, tags in front of it.
+    /// Finds the headers behind `ether_type`, which says what begins at `network`; VLAN tags may
+    /// come first.
     #[inline]
     fn behind(frame: &[u8], ether_type: u16, network: usize) -> Self {
         let mut layers = Self {
@@ -136,7 +137,8 @@ impl Ip {
                 break;
             };
             let len = match ip.protocol {
-                // Hop-by-hop, routing, destination options: in units of 8 bytes beyond the first.
+                // Hop-by-hop, routing, destination options: their length counts units of 8 bytes
+                // after the first unit.
                 0 | 43 | 60 => 8 + usize::from(extension[1]) * 8,
                 44 => {
                     let offset = u16::from_be_bytes([extension[2], extension[3]]);
@@ -144,7 +146,7 @@ impl Ip {
                     ip.is_later_fragment |= offset & 0xFFF8 != 0;
                     8
                 }
-                // Authentication: in units of 4 bytes beyond the first two.
+                // Authentication: its length counts units of 4 bytes after the first two.
                 51 => 8 + usize::from(extension[1]) * 4,
                 _ => break,
             };
@@ -172,7 +174,7 @@ const IPV6: u16 = 0x86DD;
 /// `LINKTYPE_*`.
 const NULL: u16 = 0;
 const ETHERNET: u16 = 1;
-/// What BSDs and OpenBSD write for RAW.
+/// The numbers that BSDs and OpenBSD write for RAW.
 const RAW_BSD: u16 = 12;
 const RAW_OPENBSD: u16 = 14;
 const RAW: u16 = 101;

@@ -1,8 +1,8 @@
 //! Changing a frame's addresses and tags, with checksums that stay right.
 //!
 //! Addresses keep their length, and the checksums of IPv4, TCP, UDP and ICMPv6 follow by RFC 1624,
-//! so that a frame which was cut, or whose checksum was wrong, is as right or wrong as before. In a
-//! fragment that is not the first there is no transport checksum.
+//! so the checksum of a frame that was cut, or that was wrong before, stays as right or as wrong as
+//! it was. In a fragment that is not the first there is no transport checksum.
 //!
 //! **Spec**: RFC 1624, RFC 768 (a UDP checksum of zero means none, and stays).
 
@@ -12,7 +12,8 @@ use super::{Ip, Layers};
 use crate::checksum;
 
 /// Replaces `from` by `to` where it is the source or destination address of an IP packet, or a
-/// protocol address of an ARP packet; true when something was changed. Both must be of one family.
+/// protocol address of an ARP packet; true when this changed the frame. `from` and `to` must be of
+/// one family.
 ///
 /// **Cost**: tens of nanoseconds; no allocation.
 pub fn replace_address(frame: &mut [u8], from: IpAddr, to: IpAddr) -> bool {
@@ -38,7 +39,7 @@ pub fn replace_address(frame: &mut [u8], from: IpAddr, to: IpAddr) -> bool {
     }
 }
 
-/// Takes out all VLAN tags; gives the new length, which is that of the frame's first part.
+/// Takes out all VLAN tags; returns the new length: the bytes of `frame` beyond it are left over.
 pub fn remove_tags(frame: &mut [u8]) -> usize {
     let tags = usize::from(Layers::parse(frame).tags) * TAG_LEN;
     let len = frame.len() - tags;
@@ -48,7 +49,8 @@ pub fn remove_tags(frame: &mut [u8]) -> usize {
     len
 }
 
-/// Puts an 802.1Q tag in front of what follows the hardware addresses; a frame without them stays.
+/// Puts an 802.1Q tag in front of what follows the hardware addresses; a frame without hardware
+/// addresses stays as it is.
 pub fn insert_tag(frame: &mut Vec<u8>, tag_control: u16) {
     if frame.len() >= MACS_LEN {
         let [a, b] = tag_control.to_be_bytes();
@@ -56,7 +58,7 @@ pub fn insert_tag(frame: &mut Vec<u8>, tag_control: u16) {
     }
 }
 
-/// Both addresses of an IP header at `at`, and the checksums that cover them.
+/// Replaces `from` by `to` in the two addresses at `at`, and adjusts the checksums that cover them.
 fn replace(
     frame: &mut [u8],
     ip: &Ip,
@@ -81,7 +83,7 @@ fn replace(
     is_changed
 }
 
-/// Where the transport's checksum stands that covers the addresses, when the frame has one.
+/// Finds the transport checksum, which covers the addresses; `None` when the frame has none.
 fn transport_check(frame: &[u8], ip: &Ip) -> Option<usize> {
     if ip.is_later_fragment {
         return None;

@@ -1,4 +1,4 @@
-//! Super-packets (GSO) into the packets that the wire would carry.
+//! Cuts super-packets (GSO) into the packets that the wire would carry.
 //!
 //! ```text
 //! | Ethernet, tags | IP | TCP or UDP | payload ................................ |
@@ -21,9 +21,9 @@ pub enum SegmentKind {
     Udp,
 }
 
-/// Gives to `emit` the packets of `frame`, each with up to `payload_bytes` of payload; `buffer` is
-/// scratch space. Gives false, and no packet, when the frame is not what `kind` says or is cut
-/// short within its headers.
+/// Passes to `emit` the packets of `frame`, each with up to `payload_bytes` of payload; `buffer` is
+/// scratch space. Returns false, and passes no packet, when the frame is not what `kind` says or
+/// ends within its headers.
 ///
 /// **Cost**: one copy and one sum of the frame.
 pub fn segment(
@@ -57,9 +57,9 @@ pub fn segment(
     true
 }
 
-/// Fills in a checksum that was left to an adapter: the sum of everything from `start` on, which
-/// holds the pseudo header's sum in the two bytes `offset` behind `start`. False when these are
-/// not in the frame.
+/// Fills in a checksum that the sender left to its adapter: the sum of everything from `start` on.
+/// The two bytes `offset` behind `start` hold the sum of the pseudo header, and get the checksum.
+/// False when these two bytes are not in the frame.
 pub fn fill_checksum(frame: &mut [u8], start: usize, offset: usize) -> bool {
     let at = start + offset;
     if frame.len() < at + 2 {

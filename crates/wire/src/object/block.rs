@@ -17,9 +17,9 @@ use crate::ParseError;
 pub struct BlockHeader {
     /// What the bytes are.
     pub kind: BlockKind,
-    /// Reserved; sent as 0, ignored when received, kept by parse and emit.
+    /// Reserved; sent as 0 and ignored when received. `parse` and `to_bytes` keep them.
     pub flags: u8,
-    /// Which key the bytes are protected by; 0 without one.
+    /// Number of the key that protects the bytes; 0 for no key.
     pub key_epoch: u16,
     /// Which object they belong to.
     pub object: ObjectId,

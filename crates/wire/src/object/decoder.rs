@@ -1,8 +1,8 @@
 //! Finds messages in the byte stream of a control connection.
 //!
-//! In: pieces of any size, as the connection gives them. Out: whole messages. The buffer holds at
-//! most one unfinished frame and the last piece; a frame that claims to be longer than the limit is
-//! refused when its length is read, before any byte of it is kept.
+//! In: pieces of the stream, of any size. Out: whole messages. The buffer holds at most one
+//! unfinished frame and the last piece; the decoder refuses a frame that claims to be longer than
+//! the limit as soon as it reads the length.
 
 use std::fmt;
 
@@ -35,7 +35,8 @@ impl Decoder {
         self.body_len_max = body_len_max;
     }
 
-    /// Takes the next piece of the stream. Every message should be taken out before the next piece.
+    /// Takes the next piece of the stream. The caller should take out every message before it
+    /// pushes the next piece.
     pub fn push(&mut self, piece: &[u8]) {
         self.buffer.drain(..self.at);
         self.at = 0;
@@ -45,7 +46,7 @@ impl Decoder {
     /// The next whole message, or `None` until more bytes arrive.
     ///
     /// # Errors
-    /// When the stream cannot be followed further: the connection is to be closed.
+    /// When the stream cannot be read any further: the caller must close the connection.
     pub fn next_message(&mut self) -> Result<Option<Message<'_>>, StreamError> {
         match self.next_frame()? {
             Some(frame) if frame.is_tagged() => Err(StreamError::Tagged),
@@ -54,11 +55,11 @@ impl Decoder {
         }
     }
 
-    /// The next whole frame, or `None` until more bytes arrive: for callers that check its tag
-    /// first.
+    /// The next whole frame, or `None` until more bytes arrive: for callers that check the tag
+    /// before they read the message.
     ///
     /// # Errors
-    /// When the stream cannot be followed further: the connection is to be closed.
+    /// When the stream cannot be read any further: the caller must close the connection.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, StreamError> {
         let rest = &self.buffer[self.at..];
         let Some(&[l0, l1, l2, l3]) = rest.first_chunk::<4>() else {
@@ -82,7 +83,7 @@ impl Decoder {
 /// One frame of a control connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Header, body, and tag if it has one.
+    /// Header, body, and the tag, if there is one.
     bytes: &'a [u8],
 }
 
@@ -93,17 +94,18 @@ impl<'a> Frame<'a> {
         self.flags() & TAGGED != 0
     }
 
-    /// What the tag covers, header and body, and the tag; `None` without one.
+    /// Splits the frame into what the tag covers (header and body) and the tag; `None` without a
+    /// tag.
     #[must_use]
     pub fn split_tag(&self) -> Option<(&'a [u8], &'a [u8; TAG_LEN])> {
         let (covered, tag) = self.bytes.split_last_chunk::<TAG_LEN>()?;
         (self.is_tagged() && covered.len() >= FRAME_HEADER_LEN).then_some((covered, tag))
     }
 
-    /// The message. If the frame is tagged, believe it only after checking the tag.
+    /// Reads the message. If the frame is tagged, believe the message only after checking the tag.
     ///
     /// # Errors
-    /// When the stream cannot be followed further: the connection is to be closed.
+    /// When the stream cannot be read any further: the caller must close the connection.
     pub fn message(&self) -> Result<Message<'a>, StreamError> {
         let covered = match self.split_tag() {
             Some((covered, _)) => covered,
@@ -127,7 +129,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Tags the frame at the end of `out` that begins at `start`: `tag` is given what it covers.
+/// Tags the last frame of `out`, which begins at `start`: `tag` computes the tag from the bytes
+/// that it covers.
 ///
 /// **Panics** (bug): when no whole frame begins there.
 pub fn tag_frame(out: &mut Vec<u8>, start: usize, tag: impl FnOnce(&[u8]) -> [u8; TAG_LEN]) {
@@ -143,7 +146,7 @@ pub fn tag_frame(out: &mut Vec<u8>, start: usize, tag: impl FnOnce(&[u8]) -> [u8
 /// A tag stands behind the body.
 const TAGGED: u16 = 0x0002;
 
-/// Why a stream cannot be followed further.
+/// Why a stream cannot be read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamError {
     /// A frame claims more bytes than are allowed at this point.
@@ -153,14 +156,14 @@ pub enum StreamError {
         /// Allowed.
         max: usize,
     },
-    /// A message that must be understood and is not: the peer speaks a newer protocol.
+    /// A message of unknown kind that must not be skipped: the peer speaks a newer protocol.
     Unknown {
         /// Its kind.
         kind: u16,
     },
-    /// A message with a tag where none is expected, or too short for one.
+    /// A message with a tag where none is expected, or too short for its tag.
     Tagged,
-    /// A message whose fields are not as the format demands.
+    /// A message with a field that the format does not allow.
     Message(ParseError),
 }
 

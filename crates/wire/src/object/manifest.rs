@@ -1,8 +1,7 @@
 //! The manifest: what a transfer delivers, as the bytes of object 0.
 //!
-//! This file knows the layout only. Whether a list of entries is safe to create on a disk (`..`,
-//! links out of the tree, a file used as a directory) is decided where manifests are made and
-//! taken.
+//! This file knows the layout only. The code that makes and accepts manifests decides whether
+//! entries are safe to create on a disk (`..`, links out of the tree, a file used as a directory).
 //!
 //! ```text
 //! header, 40 bytes:  "TWLM" | version 1 | slab shift | flags u16 | entries u32 | reserved u32
@@ -11,8 +10,8 @@
 //!                    | mtime seconds i64 | mtime nanoseconds u32 | size u64 | path | target
 //! ```
 //!
-//! Invariant: `parse` walks every entry once and checks that they end exactly at the last byte, so
-//! iterating afterwards cannot fail.
+//! Invariant: `parse` walks every entry once and checks that the entries end exactly at the last
+//! byte, so iterating over them afterwards cannot fail.
 
 use std::iter::FusedIterator;
 
@@ -77,11 +76,10 @@ impl<'a> ManifestRef<'a> {
         EntryRef::read(&mut Reader::new(bytes.get(at..).unwrap_or_default()))
     }
 
-    /// Appends a whole manifest; the header's entry count is taken from `entries`.
+    /// Appends a whole manifest; the header's entry count is the number of `entries`.
     ///
-    /// **Panics** (bug): when a path or target is longer than 65,535 bytes, a nanosecond is not
-    /// below a thousand million or there are more than 2^32 - 1 entries. Manifests are checked
-    /// first.
+    /// **Panics** (bug): when a path or target is longer than 65,535 bytes, nanoseconds are not
+    /// below 1,000,000,000, or there are more than 2^32 - 1 entries. Callers check manifests first.
     pub fn emit<'e>(
         out: &mut Vec<u8>,
         header: &ManifestHeader,
@@ -103,7 +101,7 @@ impl<'a> ManifestRef<'a> {
 /// What precedes the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManifestHeader {
-    /// A slab, the unit of hashing, has two to this power bytes; 20 to 30.
+    /// A slab, the unit of hashing, has 2^`slab_shift` bytes; the shift is 20 to 30.
     pub slab_shift: u8,
     /// Whether what a receiver has besides is surplus: [`ManifestHeader::INCOMPLETE`] and others.
     /// Bits that are not known are ignored.
@@ -112,7 +110,8 @@ pub struct ManifestHeader {
     pub entry_count: u32,
     /// Bytes of all regular files together.
     pub content_bytes: u64,
-    /// The sender's identity: stable over restarts, so that an unchanged tree keeps its manifest.
+    /// The sender's identity: it stays the same over restarts, so that an unchanged tree keeps its
+    /// manifest.
     pub identity: [u8; 16],
 }
 
@@ -171,11 +170,11 @@ pub struct EntryRef<'a> {
     pub mode: u16,
     /// When the contents were last modified.
     pub mtime: Mtime,
-    /// Bytes of a file; 0 for the rest.
+    /// Bytes of a file; 0 for directories and links.
     pub size: u64,
-    /// Path below the tree's root, components separated by `/`; any bytes but NUL.
+    /// Path below the tree's root, components separated by `/`; any bytes except NUL.
     pub path: &'a [u8],
-    /// Where a symbolic link points; empty for the rest.
+    /// Where a symbolic link points; empty for files and directories.
     pub target: &'a [u8],
 }
 

@@ -8,7 +8,7 @@
 //! * [`ManifestRef`]: the contents of object 0, the sorted list of what a transfer delivers.
 //!
 //! All numbers are big-endian. Every parser checks bounds and gives a
-//! [`ParseError`](crate::ParseError); none panics and none allocates more than the bytes it was
+//! [`ParseError`](crate::ParseError); no parser panics, and none allocates more bytes than it was
 //! given.
 //!
 //! **Spec**: `docs/src/protocol.md`; version [`VERSION`].

@@ -102,7 +102,7 @@ pub(super) fn emit_text(out: &mut Vec<u8>, text: &str, max: usize) {
     out[at..at + 2].copy_from_slice(&len.to_be_bytes());
 }
 
-/// The bytes end before the field does.
+/// The error for bytes that end before the field does.
 #[cold]
 pub(super) const fn short(
     layer: &'static str,
@@ -120,7 +120,7 @@ pub(super) const fn short(
     }
 }
 
-/// The field is whole and holds what the format does not allow.
+/// The error for a field that is whole but holds a value that the format forbids.
 #[cold]
 pub(super) const fn forbidden(layer: &'static str, offset: usize, value: u64) -> ParseError {
     ParseError {

@@ -3,7 +3,7 @@
 use super::Options;
 use crate::pcap;
 
-/// One block that is no packet.
+/// One block other than a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block<'a> {
     /// The header of a classic file, which takes the place of section and interface.
@@ -14,7 +14,7 @@ pub enum Block<'a> {
     Interface(Interface<'a>),
     /// What an interface counted.
     Statistics(Statistics<'a>),
-    /// Any other: names, secrets, journal entries, somebody's own, and types that are not known.
+    /// Any other block: names, secrets, journal entries, custom blocks, and unknown types.
     Other {
         /// Its type.
         kind: u32,
@@ -32,7 +32,7 @@ pub struct Section<'a> {
     pub is_big_endian: bool,
     /// Version of the format.
     pub version: (u16, u16),
-    /// Bytes of the section; none when its writer did not know.
+    /// Bytes of the section; `None` when its writer did not know.
     pub len: Option<u64>,
     /// Hardware, operating system, application, comments.
     pub options: Options<'a>,
@@ -45,7 +45,7 @@ pub struct Interface<'a> {
     pub index: u32,
     /// `LINKTYPE_*`.
     pub link_type: u16,
-    /// Packets are cut to this; 0 for no limit.
+    /// Packets are cut to this many bytes; 0 for no limit.
     pub snap_len: u32,
     /// Name, description, filter, comments.
     pub options: Options<'a>,
@@ -56,7 +56,7 @@ pub struct Interface<'a> {
 pub struct Statistics<'a> {
     /// The interface's number in the file.
     pub interface: u32,
-    /// When: nanoseconds since 1970.
+    /// The time of counting, in nanoseconds since 1970.
     pub stamp_ns: u64,
     /// The counters: `STATS_*`.
     pub options: Options<'a>,

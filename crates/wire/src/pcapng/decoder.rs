@@ -11,7 +11,7 @@ use crate::trace_file::{Damage, RECORD_LEN_MAX, Record, Step};
 pub struct Decoder {
     is_big_endian: bool,
     has_begun: bool,
-    /// Interfaces of earlier sections.
+    /// Number of interfaces in earlier sections.
     earlier: u32,
     interfaces: Vec<Described>,
 }
@@ -35,7 +35,7 @@ enum Scale {
 }
 
 impl Decoder {
-    /// At the beginning of a file.
+    /// A decoder at the beginning of a file.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -86,8 +86,8 @@ impl Decoder {
         (size, step.unwrap_or_else(Step::Damaged))
     }
 
-    /// The packet that `bytes` begin with, and the length of its block; `None` unless that is a
-    /// whole and undamaged enhanced packet block, the common kind.
+    /// The packet that `bytes` begin with, and the length of its block; `None` unless they begin
+    /// with a whole, undamaged enhanced packet block, the common kind.
     #[inline]
     pub(crate) fn next_packet<'a>(&self, bytes: &'a [u8]) -> Option<(usize, Record<'a>)> {
         let head = bytes.first_chunk::<8>()?;
@@ -222,7 +222,8 @@ impl Decoder {
         })))
     }
 
-    /// A packet of the first interface, without stamp; its length is limited by the snap length.
+    /// Reads a simple packet block: a packet of the first interface, without stamp, cut to the snap
+    /// length.
     fn simple<'a>(&self, body: &'a [u8]) -> Result<Step<'a>, Damage> {
         let (fixed, rest) = body.split_at_checked(4).ok_or(Damage::BlockContents)?;
         let described = self.interface(0)?;
@@ -272,7 +273,7 @@ impl Decoder {
 }
 
 impl Described {
-    /// Saturates at both ends of what nanoseconds since 1970 can say.
+    /// Converts a stamp to nanoseconds since 1970; saturates at both ends of 64 bits.
     #[inline]
     fn nanos(&self, ticks: u64) -> u64 {
         let ns = match self.scale {
@@ -292,14 +293,14 @@ fn is_block_len(size: usize) -> bool {
 }
 
 impl Scale {
-    /// From the option's byte: a power of ten, or of two when its highest bit is set.
+    /// Reads the option's byte: the unit is a power of ten, or of two when the highest bit is set.
     const fn new(resolution: u8) -> Self {
         let exponent = resolution & 0x7F;
         match (resolution & 0x80 != 0, exponent) {
             (true, bits) => Self::Binary(bits),
             (false, 0..=9) => Self::Multiply(10_u64.pow(9 - exponent as u32)),
             (false, 10..=28) => Self::Divide(10_u64.pow(exponent as u32 - 9)),
-            // A unit so fine that no 64-bit count of it reaches a nanosecond.
+            // The unit is so fine that no 64-bit count of it reaches a nanosecond.
             (false, _) => Self::Multiply(0),
         }
     }
@@ -308,5 +309,5 @@ impl Scale {
 const BLOCK_LEN_LEAST: usize = 12;
 /// Resolution of stamps when none is given.
 const MICROSECONDS: u8 = 6;
-/// The bit by which custom blocks that are not to be copied differ.
+/// The bit that marks custom blocks that must not be copied.
 const UNCOPIED: u32 = 0x4000_0000;

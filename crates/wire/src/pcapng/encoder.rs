@@ -6,7 +6,7 @@ use super::{
     STATS_DELIVERED, STATS_DROPPED, STATS_RECEIVED, STATS_SYSTEM_DROPPED,
 };
 
-/// Appends blocks to a buffer; it holds no state, as the format has none.
+/// Appends blocks to a buffer. It holds no state, because the format needs none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Encoder;
 
@@ -28,11 +28,11 @@ pub struct SectionText<'a> {
 pub struct InterfaceText<'a> {
     /// `LINKTYPE_*`.
     pub link_type: u16,
-    /// Packets are cut to this; 0 for no limit.
+    /// Packets are cut to this many bytes; 0 for no limit.
     pub snap_len: u32,
     /// Its name.
     pub name: &'a str,
-    /// How it was captured from.
+    /// How packets were captured from it.
     pub description: &'a str,
     /// The filter, in its own language.
     pub filter: &'a str,
@@ -44,11 +44,11 @@ pub struct PacketNotes<'a> {
     /// The flags word: direction in the lower two bits (1 in, 2 out), kind of reception in the next
     /// three.
     pub flags: Option<u32>,
-    /// Packets lost between this and the one before.
+    /// Packets lost between the packet before and this one.
     pub drops: Option<u64>,
     /// A remark.
     pub comment: Option<&'a str>,
-    /// Options of another file's packet, whose remarks stay with this one.
+    /// Options of a packet from another file: its remarks are kept with this packet.
     pub carried: Options<'a>,
 }
 
@@ -133,8 +133,8 @@ impl Encoder {
             (Some(_), false) => 8,
         };
         let len = 28 + data.len() + padding + options_len + 4;
-        // Padding, the flags with the end of the options, and the length: all that most packets
-        // have.
+        // The tail of most packets has only padding, the flags with the end of the options, and the
+        // length.
         let mut tail = [0; 3 + 12 + 4];
         let mut tail_len = padding + options_len;
         if let Some(flags) = notes.flags {
@@ -239,7 +239,7 @@ fn pad(out: &mut Vec<u8>, start: usize) {
     out.extend_from_slice(&[0; 3][..missing]);
 }
 
-/// A text longer than an option may be is cut, at a character.
+/// Appends a text option. A text that is too long for an option is cut between two characters.
 fn text_option(out: &mut Vec<u8>, code: u16, text: &str) {
     if !text.is_empty() {
         let end = text.floor_char_boundary(OPTION_LEN_MAX);

@@ -33,7 +33,7 @@ impl<'a> Options<'a> {
         self.iter().find(|option| option.code == code)
     }
 
-    /// The options in order; the first that does not fit ends them.
+    /// The options in order; an option that does not fit into the bytes ends them.
     pub fn iter(&self) -> impl Iterator<Item = OptionField<'a>> + use<'a> {
         let is_big_endian = self.is_big_endian;
         let mut rest = self.bytes;
@@ -60,7 +60,7 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// Their bytes as they are, and whether these are big-endian: what [`Options::new`] takes.
+    /// The options' bytes, and whether they are big-endian: the arguments of [`Options::new`].
     #[must_use]
     pub const fn as_bytes(&self) -> (&'a [u8], bool) {
         (self.bytes, self.is_big_endian)
@@ -73,7 +73,7 @@ impl<'a> Options<'a> {
         self.bytes.is_empty()
     }
 
-    /// True when there is none.
+    /// True when there is no option.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
@@ -97,13 +97,13 @@ pub struct OptionField<'a> {
 }
 
 impl OptionField<'_> {
-    /// As text; bytes that are no UTF-8 are replaced.
+    /// The value as text; bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(self.value).into_owned()
     }
 
-    /// As a number of 32 bits.
+    /// The value as a number of 32 bits; `None` when it is too short.
     #[must_use]
     pub fn u32(&self) -> Option<u32> {
         let bytes = *self.value.first_chunk()?;
@@ -114,7 +114,7 @@ impl OptionField<'_> {
         })
     }
 
-    /// As a number of 64 bits.
+    /// The value as a number of 64 bits; `None` when it is too short.
     #[must_use]
     pub fn u64(&self) -> Option<u64> {
         let bytes = *self.value.first_chunk()?;

@@ -1,8 +1,8 @@
-//! Values to bytes: one way out for every packet.
+//! Turns values into bytes: every packet is made here.
 //!
 //! Fills in what follows from the rest: type, PRESENT and NETWORK flags, OPT_LENGTH, END, TSDU
-//! length, checksum. Does not reorder options: network-significant ones come first and our own
-//! mark last, as RFC 3208 section 9.1 wants, because the caller lists them so.
+//! length, checksum. It does not reorder options: the caller lists network-significant options
+//! first and our own mark last, as RFC 3208 section 9.1 demands.
 //!
 //! ```text
 //! Addressing + Flags + Body + options + TSDU  --emit-->         a whole packet, appended
@@ -27,7 +27,7 @@ pub struct Addressing {
 }
 
 impl Addressing {
-    /// For packets from the source of `tsi` to receivers at `data_destination_port`.
+    /// The addressing of packets from the source of `tsi` to receivers at `data_destination_port`.
     #[must_use]
     pub const fn downstream(tsi: Tsi, data_destination_port: u16) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Addressing {
         }
     }
 
-    /// For packets from a receiver at `data_destination_port` to the source of `tsi`.
+    /// The addressing of packets from a receiver at `data_destination_port` to the source of `tsi`.
     #[must_use]
     pub const fn upstream(tsi: Tsi, data_destination_port: u16) -> Self {
         Self {
@@ -142,7 +142,8 @@ fn emit_any_head(
         .copy_from_slice(&checksum::finish(sum).to_be_bytes());
 }
 
-/// The hot path: the checksum comes from the fields, so that nothing written is read back.
+/// The fast path: computes the checksum from the fields, so that it reads back nothing that it
+/// wrote.
 #[inline]
 fn emit_plain_data(head: &mut [u8], mut header: Header, data: Data, tsdu_sum: u64) {
     let head = head
@@ -156,9 +157,9 @@ fn emit_plain_data(head: &mut [u8], mut header: Header, data: Data, tsdu_sum: u6
 }
 
 impl Packet<'_> {
-    /// Appends the packet again, made anew from what was read.
+    /// Makes the packet anew from what was read, and appends it.
     ///
-    /// The same bytes, except for what the format reserves (sent as zero) and the checksum (made).
+    /// The bytes are the same, except for reserved bits (sent as zero) and the checksum (computed).
     pub fn emit(&self, out: &mut Vec<u8>) {
         let header = self.header();
         let addressing = Addressing {

@@ -29,7 +29,7 @@ pub struct Header {
     pub kind: PacketType,
     /// Presence and significance of options, parity.
     pub flags: Flags,
-    /// As on the wire; 0 means that the sender made none.
+    /// The checksum as on the wire; 0 means that the sender made none.
     pub checksum: u16,
     /// The data source's identifier, in both directions.
     pub gsi: Gsi,
@@ -42,7 +42,7 @@ impl Header {
     pub const LEN: usize = 16;
     /// Where the checksum lies.
     pub const CHECKSUM_AT: usize = 6;
-    /// Where the type lies: what a repair changes from ODATA to RDATA.
+    /// Where the type lies, which a repair changes from ODATA to RDATA.
     pub const TYPE_AT: usize = 4;
 
     /// Reads the header at the beginning of `tpdu`.
@@ -66,7 +66,7 @@ impl Header {
         })
     }
 
-    /// Writes the header with its checksum as it stands.
+    /// Writes the header; its checksum field stays as it is.
     #[inline]
     pub fn emit(&self, out: &mut [u8; Self::LEN]) {
         self.write(&mut Writer::new(out));
@@ -83,7 +83,7 @@ impl Header {
         writer.u16(self.tsdu_len);
     }
 
-    /// The sum of the header's 16-bit words, the checksum counted as it stands.
+    /// The sum of the header's 16-bit words, including the checksum field.
     #[inline]
     pub(super) const fn word_sum(&self) -> u32 {
         let [a, b, c, d, e, f] = self.gsi.0;
@@ -244,7 +244,7 @@ impl fmt::Display for PacketType {
     }
 }
 
-/// The flags byte of the common header, numbered as the field has it.
+/// The flags byte of the common header, with bits numbered as all implementations number them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u8);
 
@@ -255,7 +255,7 @@ impl Flags {
     pub const PRESENT: Self = Self(0x01);
     /// At least one option concerns network elements.
     pub const NETWORK: Self = Self(0x02);
-    /// A parity packet over data of several lengths; only together with parity.
+    /// A parity packet over data of several lengths; set only together with [`Flags::PARITY`].
     pub const VAR_PKTLEN: Self = Self(0x40);
     /// A parity packet, or a NAK or NCF that counts packets of a transmission group.
     pub const PARITY: Self = Self(0x80);

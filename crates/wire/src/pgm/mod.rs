@@ -1,7 +1,7 @@
 //! PGM on the wire: every packet type and option of RFC 3208, PGMCC's, and our own SPM option.
 //!
-//! Holds no state and decides nothing: what a receiver or source makes of a packet is in the pgm
-//! crate. In: one TPDU (UDP payload or IP payload, the same bytes). Out: [`Packet`], a view that
+//! It holds no state and decides nothing: the pgm crate decides what a receiver or source does with
+//! a packet. In: one TPDU (UDP payload or IP payload, the same bytes). Out: [`Packet`], a view that
 //! was checked as a whole; its getters cannot fail. The other way: [`emit()`].
 //!
 //! ```text
@@ -11,9 +11,9 @@
 //!                                      \___ only when PRESENT is set ___/ data types only
 //! ```
 //!
-//! Where the RFC and what the field sends disagree (flag bits, parity flags, option lengths), the
-//! file of the header or option concerned says which one it follows. Reserved fields are ignored
-//! on receipt and sent as zero.
+//! Where implementations differ from the RFC (flag bits, parity flags, option lengths), the file of
+//! that header or option says which it follows. Reserved fields are ignored on receipt and sent as
+//! zero.
 //!
 //! **Spec**: RFC 3208 sections 8, 9, 11.8, 12.7, 14.7, 15.4; draft-ietf-rmt-bb-pgmcc.
 

@@ -21,8 +21,8 @@ use crate::{
 /// The body of NAK, NNAK and NCF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nak {
-    /// The missing packet; for parity, the transmission group with the count less one in the low
-    /// bits.
+    /// The missing packet; for parity, the first number of the transmission group, with the count
+    /// less one in the low bits.
     pub sqn: Sqn,
     /// The data source's unicast address.
     pub source_nla: IpAddr,

@@ -1,7 +1,7 @@
 //! A whole packet: checked once, read as often as wanted.
 //!
-//! Does not look at the checksum unless asked ([`verify_checksum`]), and does not judge whether an
-//! option belongs to this type of packet: the state machines do.
+//! It does not look at the checksum unless asked ([`verify_checksum`]). Whether an option belongs
+//! to this type of packet is for the state machines to judge.
 //!
 //! **Invariant**: everything a getter needs was checked by [`Packet::parse`].
 
@@ -25,10 +25,11 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Checks and reads a whole packet. `tpdu` is the UDP payload, all of it.
+    /// Checks and reads a whole packet. `tpdu` is the whole UDP payload.
     ///
     /// **Errors**: version or type unknown; too short for its body; the option chain or an option
-    /// malformed; the TSDU length not exactly what is left; data in a packet that carries none.
+    /// malformed; a TSDU length that differs from the bytes that are left; data in a packet type
+    /// that carries none.
     ///
     /// **Cost**: about 10 ns for a data packet without options; no allocation.
     #[inline]
@@ -37,8 +38,7 @@ impl<'a> Packet<'a> {
         if !header.kind.is_data() {
             return Self::parse_any(tpdu, header);
         }
-        // The fast path recognises what nearly all packets are: data without options, or a
-        // fragment.
+        // The fast path handles nearly all packets: data without options, or a fragment.
         let (options_at, tsdu_at) = if !header.flags.contains(Flags::PRESENT) {
             (Data::HEAD_LEN, Data::HEAD_LEN)
         } else if Options::is_lone_fragment(tpdu.get(Data::HEAD_LEN..).unwrap_or_default()) {
@@ -98,7 +98,7 @@ impl<'a> Packet<'a> {
         &self.header
     }
 
-    /// What stands between header and options.
+    /// The fields between header and options.
     #[inline]
     #[must_use]
     pub const fn body(&self) -> Body {
@@ -155,7 +155,7 @@ impl fmt::Display for Packet<'_> {
     }
 }
 
-/// What stands between the common header and the options, by packet type.
+/// The fields between the common header and the options, by packet type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Source path message.
@@ -259,9 +259,9 @@ impl fmt::Display for Body {
 pub enum ChecksumState {
     /// It matches.
     Good,
-    /// The sender made none, which is allowed except for data.
+    /// The sender made no checksum, which is allowed except for data.
     Absent,
-    /// It does not match, or there is no room for one.
+    /// It does not match, or the packet is too short to have one.
     Bad,
 }
 

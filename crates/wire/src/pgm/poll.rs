@@ -31,9 +31,9 @@ pub struct Poll {
     pub sub_type: u16,
     /// Where replies go: the interface that the POLL left by.
     pub path_nla: IpAddr,
-    /// Replies are delayed at random up to this many microseconds.
+    /// Receivers delay their replies at random by up to this many microseconds.
     pub back_off_us: u32,
-    /// Random bits: receivers that match them under `mask` reply.
+    /// Random bits: receivers whose own random bits match them under `mask` reply.
     pub random: u32,
     /// Which bits of `random` count.
     pub mask: u32,

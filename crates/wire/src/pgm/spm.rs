@@ -19,7 +19,7 @@ use crate::{
 /// The body of an SPM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spm {
-    /// The SPM's own number, in a space apart from that of the data.
+    /// The SPM's own number, counted apart from the numbers of data packets.
     pub sqn: Sqn,
     /// The oldest data that can still be repaired.
     pub trail: Sqn,

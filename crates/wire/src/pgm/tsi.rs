@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gsi(pub [u8; 6]);
 
-/// A transport session identifier: one source's one stream.
+/// A transport session identifier: it names one stream of one source.
 ///
 /// **Spec**: RFC 3208 section 3.1. Printed as six decimals and the port, separated by dots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

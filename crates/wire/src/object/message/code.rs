@@ -1,4 +1,5 @@
-//! Numbers that stand for reasons. Unknown ones are kept, so that a newer peer's reason is shown.
+//! Numbers that stand for reasons. Unknown numbers are kept, so that a newer peer's reason can be
+//! shown.
 
 use std::fmt;
 

@@ -6,9 +6,9 @@
 //!         flags bit 1: the last 32 bytes of the body are a tag under the connection's key
 //! ```
 //!
-//! A body is the fields of its struct in order of declaration. Bytes behind the last known field
-//! are skipped: a later minor version may append fields. The greeting states a range of versions,
-//! so that two ends that share none part with a clear reason.
+//! A body is the fields of its struct in order of declaration. A reader skips bytes behind the last
+//! known field, because a later minor version may append fields. The greeting states a range of
+//! versions, so that two ends with no version in common part with a clear reason.
 //!
 //! ```text
 //!   receiver                                   sender
@@ -41,19 +41,20 @@ pub use ranges::{RangeList, Ranges};
 pub enum Message<'a> {
     /// A receiver says who it is; the first message on a connection.
     Hello(Hello<'a>),
-    /// The sender shows that it has the key, and asks the receiver to show it too, by a tagged
+    /// The sender shows that it has the key, and asks the receiver to show the key too, by a tagged
     /// greeting.
     Challenge(Challenge),
-    /// The sender takes it in.
+    /// The sender admits the receiver.
     Welcome(Welcome),
     /// The sender refuses the receiver; the connection closes.
     Refused {
-        /// For the program.
+        /// The reason for the program.
         reason: Refusal,
-        /// For a person.
+        /// The reason for a person.
         text: &'a str,
     },
-    /// What the receiver holds of an object already; it also says "I have the manifest".
+    /// What the receiver already holds of an object. The message also says that the receiver has
+    /// the manifest.
     Have(RangeList<'a>),
     /// What the receiver lacks of an object after a pass.
     Need(RangeList<'a>),
@@ -64,11 +65,11 @@ pub enum Message<'a> {
         /// Which pass.
         pass: u32,
     },
-    /// The seals object exists now: its length and hash.
+    /// The sender has made the seals object; the message tells its length and hash.
     Seals(Seals),
     /// A piece of an object for this receiver alone.
     Block(Block<'a>),
-    /// Where the receiver stands in the packet stream.
+    /// How far the receiver is in the packet stream.
     Pos(Pos),
     /// How far the receiver is with the objects.
     Progress(Progress),
@@ -89,7 +90,7 @@ pub enum Message<'a> {
     Unknown {
         /// Its number.
         kind: u16,
-        /// It must not be skipped.
+        /// True when a reader must not skip it.
         is_critical: bool,
     },
 }
@@ -107,7 +108,8 @@ pub struct Hello<'a> {
     pub session_id: u64,
     /// What it is called in reports; unique among the receivers of a session.
     pub name: &'a str,
-    /// With a key: random bytes from which this connection's keys are derived. None without a key.
+    /// With a key: random bytes from which this connection's keys are derived. `None` without a
+    /// key.
     pub nonce: Option<[u8; NONCE_LEN]>,
 }
 
@@ -121,7 +123,7 @@ pub struct Challenge {
 /// The sender's answer to a greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The protocol version both will speak.
+    /// The protocol version that both ends will speak.
     pub version: u8,
     /// The receiver's number in this session, as in the mark's limiting receiver.
     pub slot: u32,
@@ -137,7 +139,7 @@ pub struct Welcome {
     pub report_sqns: u32,
     /// Bytes of the manifest; 0 in a session of messages.
     pub manifest_bytes: u64,
-    /// Content is on its way already: fetch the manifest over this connection.
+    /// Content is on its way already, so the receiver must fetch the manifest over this connection.
     pub is_late: bool,
 }
 
@@ -191,7 +193,8 @@ macro_rules! numbers {
 numbers! {
     /// A receiver's position in the packet stream, its losses and its delays.
     Pos {
-        /// The next position that its application has not been given; low 32 bits as on the wire.
+        /// The next position that its application has not been given; its low 32 bits are the
+        /// sequence number.
         contiguous: u64,
         /// The highest position it knows to exist.
         lead: u64,
@@ -199,17 +202,17 @@ numbers! {
         held: u64,
         /// Bytes that arrive per second, headers included.
         rate: u64,
-        /// Time that packets spent queued above the least seen, in microseconds.
+        /// Time that packets spend in queues beyond the least time seen, in microseconds.
         queue_delay_us: u32,
         /// Packets that its kernel dropped because a socket buffer was full.
         host_drops: u64,
         /// Positions lost for good.
         lost: u64,
-        /// Positions that were missed, each once.
+        /// Positions that were missing at first, each counted once.
         naks: u64,
         /// Transmission time in the last mark received, in the sender's clock.
         echo_us: u64,
-        /// How long ago that mark arrived.
+        /// How long ago that mark arrived, in microseconds.
         echo_age_us: u32,
     }
 }
@@ -227,7 +230,7 @@ numbers! {
         repairs_asked: u64,
         /// Repairs received.
         repairs_got: u64,
-        /// Blocks not taken because the store was behind.
+        /// Blocks that the receiver did not take because its disk was behind.
         store_waits: u64,
     }
 }
@@ -255,14 +258,14 @@ numbers! {
     DoneNumbers {
         /// Bytes of content in place.
         bytes: u64,
-        /// Packets that were lost on the way and repaired, or fetched later.
+        /// Packets that were lost on the way, then repaired or fetched later.
         lost: u64,
         /// Repairs asked for.
         repairs_asked: u64,
         /// Repairs received.
         repairs_got: u64,
-        /// From the first content that came, or from the greeting when none had to, to the last
-        /// rename, in nanoseconds.
+        /// Time up to the last rename, in nanoseconds: from the first content that came, or from
+        /// the greeting when no content had to come.
         time_ns: u64,
     }
 }

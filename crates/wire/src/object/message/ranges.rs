@@ -1,14 +1,14 @@
-//! Lists of byte ranges: what a receiver holds or lacks, split over messages.
+//! Lists of byte ranges: what a receiver holds or lacks. A long list takes several messages.
 
 use super::{FRAME_HEADER_LEN, Message, ObjectId, RANGES_MAX, Range, Reader, forbidden};
 use crate::ParseError;
 
-/// One message's worth of ranges of one object.
+/// Ranges of one object, at most as many as fit one message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RangeList<'a> {
-    /// The pass that is answered; 0 before the first.
+    /// The pass that this answers; 0 before the first pass.
     pub pass: u32,
-    /// Whose bytes.
+    /// The object that the ranges belong to.
     pub object: ObjectId,
     /// No further list belongs to this answer.
     pub is_last: bool,
@@ -66,8 +66,8 @@ impl<'a> RangeList<'a> {
 impl<'a> Ranges<'a> {
     /// Encodes at most [`RANGES_MAX`] ranges from the front of `ranges` into `scratch`.
     ///
-    /// The ranges must be ascending and must not touch; an iterator left with more goes into
-    /// further messages.
+    /// The ranges must be ascending and must not touch; when the iterator has more, the rest goes
+    /// into further messages.
     pub fn encode(scratch: &'a mut Vec<u8>, ranges: &mut impl Iterator<Item = Range<u64>>) -> Self {
         scratch.clear();
         for range in ranges.take(RANGES_MAX) {

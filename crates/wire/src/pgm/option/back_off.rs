@@ -18,7 +18,7 @@ use crate::{
 pub struct NakBackOffInterval {
     /// The interval, in microseconds.
     pub interval_us: u32,
-    /// The poll that it was found by; 0 when it was not, and may be used at once.
+    /// The poll that found the interval; 0 when no poll did, and receivers may use it at once.
     pub poll_sqn: Sqn,
 }
 

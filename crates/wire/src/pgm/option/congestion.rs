@@ -52,7 +52,7 @@ impl fmt::Display for Loads {
 /// A congestion report. Only in NAKs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cr {
-    /// Which of the values below are reported.
+    /// Which of the loads below are reported.
     pub loads: Loads,
     /// The point in the data to which the report refers.
     pub reference: Sqn,

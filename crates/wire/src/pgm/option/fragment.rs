@@ -1,6 +1,6 @@
 //! OPT_FRAGMENT: where the TSDU lies in a message that is longer than one packet.
 //!
-//! Deviation: the RFC's text says 12 bytes, its own diagram and everybody else 16.
+//! Deviation: the RFC's text says 12 bytes; its own diagram and all implementations have 16.
 //!
 //! **Spec**: RFC 3208 section 9.2.
 

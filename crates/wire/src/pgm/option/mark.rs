@@ -1,7 +1,7 @@
 //! Our own option: says in every SPM what kind of session this is and how to report on it.
 //!
-//! A private option, ignored by other implementations (OPX "ignore", not network-significant,
-//! last in its chain). Option type 0x6E may belong to others too: only the magic makes it ours.
+//! A private option, ignored by other implementations (OPX "ignore", not network-significant, last
+//! in its chain). Others may use option type 0x6E too: only the magic makes the option ours.
 //!
 //! ```text
 //!  0       4         5         6          8          10             12                16
@@ -15,10 +15,11 @@
 //! ```
 //!
 //! Versions: the high half of the byte is the major version. Every version keeps the first eight
-//! bytes as they are, and one major version only ever appends: a receiver reads a longer option of
-//! its major version, and of another major version just enough to refuse it by name. What was
-//! reserved is 0 from those who know no meaning for it, and they read over it: the upstream port
-//! needs no version of its own.
+//! bytes as they are, and minor versions only append fields. So a receiver can read a longer option
+//! of its own major version. Of another major version it reads just enough to refuse it by its
+//! number.
+//! Ends that know no meaning for a reserved field write 0 there and read over it: so the upstream
+//! port needs no version of its own.
 
 use std::fmt;
 
@@ -28,26 +29,27 @@ use crate::{
     cursor::{Reader, Writer},
 };
 
-/// What a session of ours says about itself.
+/// What a session of a Towline source says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Major version in the high four bits, minor in the low; [`Mark::VERSION`] to send.
     pub version: u8,
     /// How the data is to be read.
     pub profile: Profile,
-    /// Features without which the session cannot be followed; an unknown bit is a refusal.
+    /// Features without which the session cannot be followed; a receiver refuses a session with an
+    /// unknown bit.
     pub required: u16,
     /// Features that may be ignored.
     pub optional: u16,
     /// The sender's TCP port for reports; 0 when it takes none.
     pub control_port: u16,
-    /// Receivers that the sender counts.
+    /// Number of receivers that the sender counts.
     pub receiver_count: u32,
     /// A random number of this session, the same on every path and control connection.
     pub session_id: u64,
     /// The sender's clock when this SPM was made, in microseconds from an origin of its own.
     pub tx_time_us: u64,
-    /// The rate the sender goes at, in bytes per second including headers; 0 is unlimited.
+    /// The rate at which the sender sends, in bytes a second with headers; 0 for no limit.
     pub announced_rate: u64,
     /// The receiver that limits the rate, by its slot; [`Mark::NO_RECEIVER`] when none does.
     pub limiting_receiver: u32,
@@ -96,8 +98,8 @@ impl Mark {
         self.version & 0x0F
     }
 
-    /// True for the major version that this crate reads; otherwise only version, profile and
-    /// required features mean anything.
+    /// True for the major version that this crate reads. In a mark of another major version only
+    /// version, profile and required features have a meaning.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         self.major() == Self::VERSION >> 4
@@ -105,8 +107,8 @@ impl Mark {
 
     /// Checks that an end that knows the features in `known` can follow this session.
     ///
-    /// **Errors**: why not, in the order version, profile, features. The other fields of a mark of
-    /// another major version mean nothing.
+    /// **Errors**: the first of version, profile and features that does not fit. In a mark of
+    /// another major version, the other fields have no meaning.
     pub const fn check(&self, known: u16) -> Result<(), Refusal> {
         if !self.is_known() {
             return Err(Refusal::Version(self.version));
@@ -125,7 +127,7 @@ impl Mark {
         value.len() >= Self::PREFIX_LEN && value.starts_with(&Self::MAGIC.to_be_bytes())
     }
 
-    /// What every version keeps: magic, version, profile, required features.
+    /// Bytes that every version keeps: magic, version, profile, required features.
     const PREFIX_LEN: usize = 8;
 }
 
@@ -263,10 +265,10 @@ impl fmt::Display for Profile {
     }
 }
 
-/// Why a session of ours cannot be followed.
+/// Why a receiver cannot follow a session of a Towline source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Another major version; the whole byte is here.
+    /// Another major version; this is the whole version byte.
     Version(u8),
     /// A profile that does not exist in this version.
     Profile(u8),

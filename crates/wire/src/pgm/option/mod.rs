@@ -10,9 +10,9 @@
 //! `total` counts OPT_LENGTH itself; E is set on the last option and on no other; at most 16
 //! options follow OPT_LENGTH. Each option has a file of its own (small relatives share one).
 //!
-//! Deviation: F ("encoded") is 0x04 by the RFC, OpenPGM sets 0x08; both are read as F, but in data
-//! packets with parity only: OpenPGM leaves whatever was in its memory in the third byte of other
-//! packets' options.
+//! Deviation: F ("encoded") is 0x04 by the RFC, OpenPGM sets 0x08; both are read as F, but only in
+//! data packets with parity: in options of other packets, OpenPGM leaves old memory in the third
+//! byte.
 //!
 //! **Spec**: RFC 3208 section 9.
 
@@ -81,7 +81,8 @@ macro_rules! options {
         pub enum PgmOption<'a> {
             $(#[doc = $help] $variant($($body)+),)+
             $(#[doc = $bare_help] $bare,)+
-            /// In a parity packet: an option of the data packets, encoded like their payload.
+            /// An option of a parity packet that encodes this option of the data packets, as its
+            /// payload encodes theirs.
             Encoded(RawOption<'a>),
             /// An option that a network element neutralised (type 0x7F).
             Invalid(RawOption<'a>),
@@ -90,7 +91,7 @@ macro_rules! options {
         }
 
         impl<'a> PgmOption<'a> {
-            /// Reads what `raw` means; its value begins `base` bytes into the packet.
+            /// Reads `raw`, whose value begins `base` bytes into the packet.
             fn parse(raw: RawOption<'a>, parity: bool, base: usize) -> Result<Self, ParseError> {
                 if parity && raw.is_encoded() {
                     return Ok(Self::Encoded(raw));
@@ -217,7 +218,7 @@ impl PgmOption<'_> {
     }
 }
 
-/// An option by its bytes, whatever it means.
+/// The bytes of an option, whatever it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawOption<'a> {
     /// The type code, without the END bit.
@@ -240,7 +241,7 @@ impl<'a> RawOption<'a> {
     /// The U bit of the fourth byte: the data packet had no such option.
     pub const ENCODED_NULL: u8 = 0x80;
 
-    /// True when F is set, at its place in the RFC or in OpenPGM's.
+    /// True when F is set, at the RFC's place or at OpenPGM's.
     #[must_use]
     pub const fn is_encoded(&self) -> bool {
         self.bits & 0x0C != 0
@@ -292,7 +293,7 @@ impl fmt::Display for RawOption<'_> {
 pub struct Options<'a> {
     /// What is left of the chain, after OPT_LENGTH.
     chain: &'a [u8],
-    /// A data packet with parity, so that F has its meaning.
+    /// True in a data packet with parity, where F has its meaning.
     parity: bool,
 }
 
@@ -312,7 +313,7 @@ impl<'a> Options<'a> {
 
     /// Checks the whole chain at the start of `bytes`, which begin `base` bytes into the packet.
     ///
-    /// Gives the length of the chain: where the data begins.
+    /// Returns the length of the chain, behind which the data begins.
     pub(super) fn check(bytes: &[u8], header: &Header, base: usize) -> Result<usize, ParseError> {
         let total = chain_len(bytes, base)?;
         let mut walk = Walk {
@@ -360,13 +361,14 @@ impl<'a> Iterator for Options<'a> {
     fn next(&mut self) -> Option<PgmOption<'a>> {
         let (raw, rest) = split_option(self.chain)?;
         self.chain = rest;
-        // The chain was checked; an option that cannot be read would be shown by its bytes.
+        // The chain was checked, so this cannot fail; an option that could not be read would appear
+        // as unknown.
         let option = PgmOption::parse(raw, self.parity, RawOption::HEADER_LEN);
         Some(option.unwrap_or(PgmOption::Unknown(raw)))
     }
 }
 
-/// One checked pass over a chain.
+/// One pass over a chain that checks it.
 struct Walk<'a> {
     chain: &'a [u8],
     base: usize,
@@ -426,7 +428,7 @@ const fn has_parity_data(header: &Header) -> bool {
     header.kind.is_data() && header.flags.contains(Flags::PARITY)
 }
 
-/// Splits the first option off; `None` when there is none or its length does not fit.
+/// Splits off the first option; `None` when there is none or its length does not fit.
 #[inline]
 fn split_option(chain: &[u8]) -> Option<(RawOption<'_>, &[u8])> {
     let [kind, len, bits, specific, ..] = *chain else {
@@ -442,7 +444,7 @@ fn split_option(chain: &[u8]) -> Option<(RawOption<'_>, &[u8])> {
     Some((raw, &chain[usize::from(len)..]))
 }
 
-/// Reads OPT_LENGTH and gives the bytes of the whole chain, itself included.
+/// Reads OPT_LENGTH and returns the bytes of the whole chain, OPT_LENGTH included.
 fn chain_len(bytes: &[u8], base: usize) -> Result<usize, ParseError> {
     let mut reader = Reader::new(bytes, base, "OPT_LENGTH", "the packet's end");
     let first = reader;

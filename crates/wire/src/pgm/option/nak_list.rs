@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct NakList<'a>(Entries<'a>);
 
-/// Either as they came off the wire or as a sender holds them.
+/// The entries as they came off the wire, or as the sender of a list holds them.
 #[derive(Clone, Copy)]
 enum Entries<'a> {
     Wire(&'a [[u8; 4]]),
@@ -25,7 +25,7 @@ impl<'a> NakList<'a> {
     /// Most sequence numbers in one list.
     pub const SQNS_MAX: usize = 62;
 
-    /// A list to send, ascending; the sequence number in the packet's body is not repeated in it.
+    /// Makes a list to send from ascending numbers, without the one in the packet's body.
     ///
     /// **Panics** (bug): with more than [`NakList::SQNS_MAX`] entries.
     #[must_use]

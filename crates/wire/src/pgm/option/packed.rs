@@ -1,8 +1,8 @@
 //! Our own option in data packets: what they carry is not one message but a row of them.
 //!
 //! A private option, OPX "discard": a receiver that does not know it must not take the row for one
-//! message. Option type 0x6D may belong to others too: only the magic makes it ours. A message of
-//! one packet or more, its length before it, is a row of one.
+//! message. Others may use option type 0x6D too: only the magic makes the option ours. A single
+//! message with its length before it, in one packet or several, is a row of one message.
 //!
 //! ```text
 //!   option                      message (TSDU, or the whole of a message in fragments)
@@ -30,7 +30,8 @@ impl Packed {
     /// "TWPK": distinguishes our option from another with the same type.
     pub const MAGIC: u32 = 0x5457_504B;
 
-    /// Instead of a length: the rest of the row is ignored. No length begins with this byte.
+    /// Stands instead of a length where the rest of the row is padding. No length begins with this
+    /// byte.
     pub const PADDING: u8 = 0xFF;
 
     /// Bytes before a message of `len` bytes in a row.
@@ -41,7 +42,7 @@ impl Packed {
     }
 
     /// Bytes that a message of `len` bytes takes in a row, its length included: at least eight, so
-    /// that a row of tiny messages does not take many times its size at the receiver.
+    /// that a row of tiny messages does not need many times its size in the receiver's memory.
     #[inline]
     #[must_use]
     pub const fn span(len: usize) -> usize {
@@ -52,7 +53,7 @@ impl Packed {
     /// Writes the length of a message; `out` has [`Packed::length_len`] bytes.
     ///
     /// # Panics
-    /// When `out` has another length, or `len` is 2^30 or more: no message is that long.
+    /// When `out` has another length, or `len` is 2^30 or more; no message is that long.
     #[inline]
     pub fn write_length(out: &mut [u8], len: usize) {
         if let ([out], 0..SHORT_END) = (&mut *out, len) {
@@ -64,8 +65,8 @@ impl Packed {
         out.copy_from_slice(&(len | 1 << 31).to_be_bytes());
     }
 
-    /// The first message of a row, and the row behind it; `None` at the row's end, and for a row
-    /// that is cut off: [`Packed::is_end`] tells these apart.
+    /// Splits a row into its first message and the rest; `None` at the row's end and for a row that
+    /// is cut off. [`Packed::is_end`] tells these two apart.
     #[inline]
     #[must_use]
     pub fn split(row: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -119,7 +120,7 @@ impl<'a> Contents<'a> for Packed {
     }
 }
 
-/// An end that does not know the option is to discard the packet (RFC 3208 section 9).
+/// A receiver that does not know the option must discard the packet (RFC 3208 section 9).
 const OPX_DISCARD: u8 = 0x02;
 
 impl fmt::Display for Packed {

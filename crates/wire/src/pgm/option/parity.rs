@@ -1,7 +1,7 @@
 //! OPT_PARITY_PRM, OPT_PARITY_GRP, OPT_CURR_TGSIZE: forward error correction.
 //!
 //! Deviation: in OPT_PARITY_PRM the RFC (and Wireshark) put pro-active at 0x02 and on-demand at
-//! 0x01; OpenPGM has them the other way round. [`ParityPrm`] keeps the bits, and the reader says
+//! 0x01; OpenPGM has them the other way round. [`ParityPrm`] keeps the bits, and the caller says
 //! which reading it wants.
 //!
 //! **Spec**: RFC 3208 section 11.8.
@@ -41,13 +41,13 @@ impl ParityPrm {
         }
     }
 
-    /// True when parity is sent without being asked for.
+    /// True when the source sends parity without being asked for it.
     #[must_use]
     pub const fn is_proactive(&self, reading: ParityReading) -> bool {
         self.flags & reading.masks().0 != 0
     }
 
-    /// True when parity NAKs are answered.
+    /// True when the source answers parity NAKs.
     #[must_use]
     pub const fn is_on_demand(&self, reading: ParityReading) -> bool {
         self.flags & reading.masks().1 != 0
@@ -57,17 +57,18 @@ impl ParityPrm {
 /// Which bit of OPT_PARITY_PRM means what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ParityReading {
-    /// As the RFC writes: pro-active 0x02, on-demand 0x01.
+    /// The RFC's: pro-active is 0x02, on-demand 0x01.
     Rfc,
-    /// As OpenPGM has it: pro-active 0x01, on-demand 0x02.
+    /// OpenPGM's: pro-active is 0x01, on-demand 0x02.
     OpenPgm,
-    /// Either bit means both: for peers of unknown make. Sets both bits when sending either.
+    /// For peers of an unknown implementation: either bit means both, and both bits are set when
+    /// sending either.
     #[default]
     Lax,
 }
 
 impl ParityReading {
-    /// The bits for pro-active and for on-demand.
+    /// Returns the bits for pro-active and for on-demand.
     const fn masks(self) -> (u8, u8) {
         match self {
             Self::Rfc => (0x02, 0x01),

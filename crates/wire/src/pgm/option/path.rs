@@ -1,7 +1,7 @@
 //! OPT_REDIRECT and OPT_PATH_NLA: addresses that NAKs may go to.
 //!
-//! Deviation: the RFC's text gives OPT_REDIRECT 4 + NLA bytes; its diagram, which is followed
-//! here, adds the address family. OPT_PATH_NLA has no family field: its length tells.
+//! Deviation: the RFC's text gives OPT_REDIRECT 4 + NLA bytes; its diagram, which is followed here,
+//! adds the address family. OPT_PATH_NLA has no family field: the family follows from its length.
 //!
 //! **Spec**: RFC 3208 sections 9.5 and 15.4.4.
 

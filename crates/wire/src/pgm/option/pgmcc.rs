@@ -62,7 +62,7 @@ impl fmt::Display for PgmccData {
 pub struct Feedback {
     /// The sender's time stamp, sent back; in milliseconds of the sender's clock.
     pub echo_ms: u32,
-    /// The smoothed loss: 0xFFFF stands for all.
+    /// The smoothed loss rate; 0xFFFF means that all packets are lost.
     pub loss: u16,
     /// The reporting receiver's address.
     pub own_nla: IpAddr,
