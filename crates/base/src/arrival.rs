@@ -1,4 +1,4 @@
-//! How packets enter: where each came from, and the batch of buffers they are received into.
+//! How packets enter: where each came from, and the batch of buffers that a receive call fills.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -9,17 +9,19 @@ pub struct PathId(pub u8);
 /// Which of a session's sockets received a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Socket {
-    /// Bound to the multicast group: downstream data and control, and what peers multicast.
+    /// Bound to the multicast group: it receives downstream data and control, and what peers
+    /// multicast.
     #[default]
     Group,
-    /// Bound to a local address: what receivers send upstream to a source, and unicast data.
+    /// Bound to a local address: it receives what receivers send upstream to a source, and unicast
+    /// data.
     Upstream,
 }
 
-/// Where and how one datagram arrived. The same for all segments of one GRO buffer.
+/// Where and how one datagram arrived. All segments of one GRO buffer share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The path (interface) it came through; replies leave through the same one.
+    /// The path (interface) it came through; replies leave through the same path.
     pub path: PathId,
     /// Which socket took it.
     pub socket: Socket,
@@ -42,7 +44,8 @@ impl Arrival {
     }
 }
 
-/// One received buffer: `len` bytes holding datagrams of `segment` bytes each, the last shorter.
+/// One received buffer: `len` bytes that hold datagrams of `segment` bytes each; the last may be
+/// shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram {
     /// Bytes received.
@@ -66,8 +69,8 @@ pub struct RecvBatch {
 }
 
 impl RecvBatch {
-    /// A batch of `slots` buffers of `slot_bytes` bytes. With GRO, 2-4 of 65,535 bytes; without,
-    /// 32-64 of the largest datagram.
+    /// A batch of `slots` buffers of `slot_bytes` bytes. Sensible sizes: with GRO, 2 to 4 buffers
+    /// of 65,535 bytes; without it, 32 to 64 buffers for the largest datagram.
     #[must_use]
     pub fn new(slots: usize, slot_bytes: usize) -> Self {
         Self {
@@ -125,7 +128,7 @@ impl RecvBatch {
 
     /// Copies one datagram into the next free buffer: for relays, simulations and tests.
     ///
-    /// Gives false, and takes nothing, when no buffer is free or it is too long for one.
+    /// False when no buffer is free or the datagram is too long for one; nothing is copied then.
     pub fn push_copy(&mut self, arrival: Arrival, bytes: &[u8]) -> bool {
         if self.filled.len() == self.slots || bytes.len() > self.slot_bytes {
             return false;

@@ -1,8 +1,9 @@
-//! What the owner of a sans-IO type has promised, watched in debug builds.
+//! Checks in debug builds what the owner of a sans-IO type has promised.
 
 use crate::Instant;
 
-/// Names the misuse of a sans-IO type by a panic. In release builds it is empty and does nothing.
+/// Panics when a sans-IO type is misused, and says how. In release builds it is empty and does
+/// nothing.
 #[derive(Debug, Default)]
 pub struct Contract {
     #[cfg(debug_assertions)]
@@ -10,10 +11,10 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// The owner says that it is `now`.
+    /// Notes the time that the owner gives, which must not go back.
     ///
     /// # Panics
-    /// In debug builds, when it said a later time before.
+    /// In debug builds, when the owner gave a later time before.
     #[inline]
     #[track_caller]
     #[cfg_attr(
@@ -40,7 +41,7 @@ impl Contract {
     /// Notes that the owner asks for the next run; the last one must have been answered.
     ///
     /// # Panics
-    /// In debug builds, when it has not.
+    /// In debug builds, when it was not answered.
     #[inline]
     #[track_caller]
     pub fn poll_run(is_answered: bool) {
@@ -50,10 +51,10 @@ impl Contract {
         );
     }
 
-    /// Notes that the owner answers for a run; one must have been given out.
+    /// Notes that the owner answers for a run, which must have been given out.
     ///
     /// # Panics
-    /// In debug builds, when none was.
+    /// In debug builds, when none was given out.
     #[inline]
     #[track_caller]
     pub fn run_done(was_given: bool) {

@@ -9,7 +9,7 @@ pub enum Unit {
     Packets,
     /// Bytes of payload unless the help text says otherwise.
     Bytes,
-    /// Messages as the application hands them over or takes them.
+    /// Messages that the application hands over or takes.
     Messages,
     /// Happenings that are none of the above.
     Events,

@@ -19,9 +19,10 @@ pub enum LinkEvent {
     },
     /// A connection we dialled is open.
     Opened,
-    /// Bytes arrived; they are in the buffer that was handed in.
+    /// Bytes arrived; they are in the buffer given to [`Io::link_event`].
     Data,
-    /// The connection has room to send again after [`Io::link_send`] took less than it was given.
+    /// The connection has room to send again, after [`Io::link_send`] took fewer bytes than it was
+    /// given.
     Writable,
     /// The connection is over: closed by the peer, reset, or never established.
     Closed,
@@ -37,8 +38,9 @@ pub struct RunLimit {
 }
 
 impl RunLimit {
-    /// The most bytes of any run. Longer ones are segmented in software although the interface
-    /// could (measured at 65,504), and GRO on the way in keeps within 65,535 with headers.
+    /// The most bytes of any run. The kernel segments longer runs in software even where the
+    /// interface could do it (measured at 65,504 bytes), and GRO at the receiver keeps within
+    /// 65,535 bytes with headers.
     pub const BYTES_MAX: usize = 65_000;
 }
 
@@ -57,13 +59,14 @@ impl fmt::Display for IoFault {
 
 impl std::error::Error for IoFault {}
 
-/// What the run loop needs from the world. Nothing but [`Io::wait`] blocks.
+/// What the run loop needs from the world. Only [`Io::wait`] blocks.
 pub trait Io {
     /// The monotonic clock.
     fn now(&mut self) -> Instant;
 
-    /// Receives what is there into the batch's free buffers; the number of buffers filled, 0 when
-    /// nothing is there. Transient errors (EINTR, ICMP-provoked) are counted inside, not returned.
+    /// Receives what has arrived into the batch's free buffers. Returns the number of buffers
+    /// filled, 0 when nothing has arrived. The back end counts transient errors (EINTR, those
+    /// caused by ICMP) and does not return them.
     ///
     /// # Errors
     /// When the sockets are beyond use.
@@ -82,12 +85,12 @@ pub trait Io {
     /// `data` (at most 64 KiB a call).
     fn link_event(&mut self, data: &mut Vec<u8>) -> Option<(LinkId, LinkEvent)>;
 
-    /// Queues bytes on a control connection; the number taken, less than all when its bounded queue
-    /// is full ([`LinkEvent::Writable`] follows), 0 when it is closed.
+    /// Queues bytes on a control connection. Returns the number taken: fewer than given when its
+    /// bounded queue is full ([`LinkEvent::Writable`] follows), 0 when the connection is closed.
     fn link_send(&mut self, link: LinkId, bytes: &[u8]) -> usize;
 
-    /// Pauses reading a control connection, or resumes it. While it is paused, the peer's end fills
-    /// and its sender waits; a connection that breaks is reported nevertheless.
+    /// Pauses reading a control connection, or resumes it. While it is paused, the buffers fill and
+    /// the peer must wait. The back end still reports a connection that breaks.
     fn link_pause(&mut self, link: LinkId, is_paused: bool);
 
     /// Closes a control connection after what is queued has been sent.

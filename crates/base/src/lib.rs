@@ -24,10 +24,10 @@
 //!    packet streams is asked for and done within the turn instead, until it gives `None`.
 //! 8. Sleep until `next_timeout()`, a packet or an event of a connection.
 //!
-//! A debug build names misuse of it: see [`Contract`].
+//! A debug build panics when the contract is broken: see [`Contract`].
 //!
 //! Nothing inside reads a clock, sleeps, spawns, locks, allocates per packet or depends on hash
-//! order; everything is bounded by configuration, and reaching a bound is an event and a counter.
+//! order; configuration bounds everything, and reaching a bound is an event and a counter.
 #![forbid(unsafe_code)]
 
 mod arrival;

@@ -1,8 +1,8 @@
-//! Parameters, declared once: what a number is for, its default, its range, how it is set and where
-//! it comes from. Reference pages and command line flags are made from these rows.
+//! Parameters, declared once: each row says what a number is for, its default, its range, how it is
+//! set and where it comes from. Reference pages and command line flags follow from these rows.
 //!
-//! `pgm` builds its configuration from rows of its own macro; everybody else declares constants by
-//! [`parameters!`](crate::parameters!). Both kinds of row are a [`Parameter`].
+//! `pgm` builds its configuration from rows of its own macro; all other crates declare constants
+//! with [`parameters!`](crate::parameters!). Both kinds of row are a [`Parameter`].
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::quantity::{self, BYTE_RATE_FORM, DURATION_FORM, SIZE_FORM};
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// In `snake_case`, where flags and TOML keys may use `-` for `_`; of a constant its name.
+    /// The name in `snake_case`; flags and TOML keys may use `-` for `_`. For a constant, its own
+    /// name.
     pub name: &'static str,
     /// The text form that it is read from, in words.
     pub form: &'static str,
@@ -54,7 +55,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// By the flag of `flags`; without one it is fixed.
+    /// Set by the flag in `flags`; fixed when that is empty.
     #[must_use]
     pub const fn by_flag(flags: &[&'static str]) -> Self {
         match flags {
@@ -66,7 +67,7 @@ impl Setting {
 
 /// One kind of value.
 pub trait Value: Copy {
-    /// What ends of a range are made of.
+    /// The type of a range's two ends.
     type Bound: Copy;
     /// The text form, in words that complete "is not ...".
     const FORM: &'static str;
@@ -81,10 +82,10 @@ pub trait Value: Copy {
     fn range(low: Self::Bound, high: Self::Bound) -> String;
 }
 
-/// Declares constants that are rows of the table, and `PARAMETERS`, the list of the rows.
+/// Declares constants that are rows of the table, and `PARAMETERS`, the list of these rows.
 ///
-/// A row is `NAME: type = value, unit, role, source, help;`. After the role may stand `set by` and
-/// the flag that sets it; without one it is fixed.
+/// A row is `NAME: type = value, unit, role, source, help;`. `set by` and a flag may follow the
+/// role; without them the parameter is fixed.
 #[macro_export]
 macro_rules! parameters {
     ($(

@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-/// What can be done wrong.
+/// The bugs that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// A receiver whose NAK was not confirmed never asks again.
@@ -32,8 +32,8 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// Those that the swarm must find. [`Bug::RepairsInOneLine`] breaks no promise of a single run:
-    /// it costs time, which a test of its own measures.
+    /// The bugs that the swarm must find. [`Bug::RepairsInOneLine`] breaks no promise of a single
+    /// run: it costs time, which a test of its own measures.
     pub const ALL: [Self; 9] = [
         Self::NakNotRepeated,
         Self::PlainComparison,

@@ -10,16 +10,18 @@
 //!   `2MB`, `2MiB`, and so on up to `T`.
 //! - [`byte_rate`], whose unit must be written: `12MB/s`, `12MBps`, `1GiB/s`; in bits `100M`,
 //!   `100Mbit`, `100Mbit/s`, `100Mbps`, `100Mb/s`; and `0`.
-//! - [`bit_rate`], in bits a second where no unit is written: as before, and `1000000`.
-//! - [`count`]: `500`, `40k`, `1.5M`, `2G`, also as `40k/s`.
+//! - [`bit_rate`], in bits a second where no unit is written: as for [`byte_rate`], and also
+//!   `1000000`.
+//! - [`count`]: `500`, `40k`, `1.5M`, `2G`, and the same with `/s`, as in `40k/s`.
 //! - [`Chance`]: `5%`, `0.1%`, `1/1000`, `0.05`.
 //!
 //! `k` and `K` are 1,000 and `Ki` is 1,024, likewise the larger ones. A letter without a unit means
-//! bits in a rate, as networks count, and bytes in a size. A plain number in a rate of bytes is
-//! refused: it would be bits to one reader and bytes to another.
+//! bits in a rate, as networks count, and bytes in a size. [`byte_rate`] refuses a plain number:
+//! one reader would take it for bits and another for bytes.
 //!
-//! **Invariant**: reading is exact. A text that is no whole number of base units (nanoseconds,
-//! bytes, bits a second) is refused, and what the `_text` functions write reads back the same.
+//! **Invariant**: reading is exact. A text that does not give a whole number of base units
+//! (nanoseconds, bytes, bits a second) is refused, and what the `_text` functions write reads back
+//! as the same value.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -101,7 +103,8 @@ pub fn byte_rate_text(bytes_per_second: u64) -> String {
     written(bytes_per_second.into(), &units).unwrap_or_else(|| "0".to_owned())
 }
 
-/// Reads a rate as bits a second: as [`byte_rate`], and a plain number is bits a second.
+/// Reads a rate as bits a second: the same texts as [`byte_rate`], and a plain number, which is
+/// bits a second.
 ///
 /// # Errors
 /// Any other text, or a fraction of a bit a second.
@@ -115,10 +118,10 @@ pub fn bit_rate(text: &str) -> Result<u64, QuantityError> {
     rate.ok_or_else(|| QuantityError::new(text, BIT_RATE_FORM))
 }
 
-/// Reads how many, or how many a second: `500`, `40k`, `1.5M`, `40k/s`.
+/// Reads a count, or a count a second: `500`, `40k`, `1.5M`, `40k/s`.
 ///
 /// # Errors
-/// Any other text, or a fraction of one.
+/// Any other text, or a number that is not whole.
 pub fn count(text: &str) -> Result<u64, QuantityError> {
     let count = Decimal::split(text.trim()).and_then(|(number, unit)| {
         let prefix = unit.strip_suffix("/s").unwrap_or(unit);
@@ -166,8 +169,8 @@ impl Chance {
         self.numerator == 0
     }
 
-    /// Draws once. A chance of 0 draws nothing from `rng`, so that an unused fault does not shift
-    /// another's draws.
+    /// Draws once. A chance of 0 draws nothing from `rng`, so that a fault with chance 0 does not
+    /// shift the draws of other faults.
     pub const fn draw(self, rng: &mut Rng) -> bool {
         !self.is_never() && rng.chance(self.numerator, self.denominator)
     }
@@ -200,7 +203,7 @@ impl FromStr for Chance {
 
 impl fmt::Display for Chance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A percentage of `places` decimals, where one gives the fraction exactly.
+        // Prints a percentage with the fewest decimals that give the fraction exactly.
         for places in 0..=PERCENT_PLACES_MAX {
             let scale = 10_u128.pow(places);
             let scaled = u128::from(self.numerator) * 100 * scale;
@@ -270,7 +273,7 @@ impl Decimal {
         let (number, mut rest) = text.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let (whole, fraction) = (whole.replace('_', ""), fraction.replace('_', ""));
-        // At most 36 digits and an exponent of 36 keep what follows within 128 bits.
+        // At most 36 digits and an exponent of 36 keep the products below within 128 bits.
         if whole.len() + fraction.len() > DIGITS_MAX {
             return None;
         }
@@ -292,7 +295,7 @@ impl Decimal {
         rest.is_empty().then_some(number)
     }
 
-    /// The product, where it is a whole number of 64 bits.
+    /// Returns the product, if it is a whole number of at most 64 bits.
     fn times(self, factor: u128) -> Option<u64> {
         let product = self.digits.checked_mul(factor)?;
         let power = 10_u128.checked_pow(self.exponent.unsigned_abs())?;
@@ -304,7 +307,7 @@ impl Decimal {
         u64::try_from(whole?).ok()
     }
 
-    /// The quotient, where it is a probability.
+    /// Returns the quotient, if it is a probability.
     fn over(self, denominator: u64) -> Option<Chance> {
         let power = 10_u128.checked_pow(self.exponent.unsigned_abs())?;
         let denominator = u128::from(denominator);
@@ -328,7 +331,8 @@ impl Decimal {
     }
 }
 
-/// Splits an exponent such as `e6` or `E-3` from what follows; no unit begins like that.
+/// Splits an exponent such as `e6` or `E-3` from what follows; no unit begins with such an
+/// exponent.
 fn exponent_of(text: &str) -> Option<(&str, &str)> {
     let power = text.strip_prefix(['e', 'E'])?;
     let sign = usize::from(power.starts_with(['+', '-']));
@@ -338,7 +342,7 @@ fn exponent_of(text: &str) -> Option<(&str, &str)> {
     (digits > 0).then(|| power.split_at(sign + digits))
 }
 
-/// The sum of `1h30m`, largest unit first, or plain seconds.
+/// Reads a sum such as `1h30m`, largest unit first, or plain seconds.
 fn nanoseconds(text: &str) -> Option<u64> {
     let (number, mut rest) = Decimal::split(text)?;
     if rest.is_empty() {
@@ -396,7 +400,7 @@ fn bits_factor(unit: &str) -> Option<u128> {
     prefix_factor(prefix.unwrap_or(unit))
 }
 
-/// `value` in the largest of `units` (ascending) that divides it; none for 0.
+/// `value` in the largest of `units` (ascending) that divides it; `None` for 0.
 fn written(value: u128, units: &[(&str, u128)]) -> Option<String> {
     let fits = |(_, factor): &&(&str, u128)| value.is_multiple_of(*factor);
     let (name, factor) = units.iter().rev().find(fits)?;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 /// A small fast generator (xoshiro256**, Blackman and Vigna 2018), seeded by SplitMix64.
 ///
-/// Not for secrets: identifiers that must be unpredictable are drawn from the operating system and
-/// handed in. No floats, so that a run repeats exactly on every machine.
+/// It is not for secrets: the owner draws identifiers that must be unpredictable from the operating
+/// system, and passes them in. It uses no floating-point numbers, so that a run repeats exactly on
+/// every machine.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: [u64; 4],

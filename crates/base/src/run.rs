@@ -7,9 +7,10 @@ use crate::PathId;
 /// Consecutive datagrams to one destination, borrowed from their owner's memory.
 ///
 /// **Shape**: `ranges` are byte ranges of `memory`; their concatenation is cut into datagrams of
-/// `segment` bytes, only the very last may be shorter. No datagram spans two ranges: every range
-/// but the last is a multiple of `segment` long. A back-to-back log gives one range; repairs gather
-/// several. The bytes are complete: a back end copies or sends them and changes nothing.
+/// `segment` bytes, of which only the last may be shorter. No datagram spans two ranges: the length
+/// of every range except the last is a multiple of `segment`. A back-to-back log gives one range;
+/// repairs gather several. The bytes are complete: a back end copies or sends them and changes
+/// nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// The interface to leave by.
@@ -18,7 +19,7 @@ pub struct Run<'a> {
     pub to: SocketAddr,
     /// Time to live (hop limit) for this run when it is not the session's own (SPMR: 1).
     pub hops: Option<u8>,
-    /// Bytes of each datagram but the last.
+    /// Bytes of each datagram except the last.
     pub segment: usize,
     /// What `ranges` point into.
     pub memory: &'a [u8],
@@ -58,10 +59,10 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How much the driver wants in the next run.
+/// The most that the driver takes in the next run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Bytes in one run; the first datagram is given even when it alone is longer.
+    /// Bytes in one run; a longer datagram makes a run of its own.
     pub bytes: usize,
     /// Datagrams in one run; at least 1.
     pub datagrams: usize,
@@ -70,16 +71,17 @@ pub struct Budget {
 /// What became of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The first `datagrams` of the run left; fewer than all when the socket filled on the way.
+    /// The first `datagrams` of the run left; fewer than all when the socket became full.
     Sent {
         /// Datagrams handed to the network, from the front.
         datagrams: usize,
     },
     /// Nothing left: the socket is full, try again later.
     Blocked,
-    /// Nothing left: a datagram is longer than the path takes.
+    /// Nothing left: a datagram is longer than the path allows.
     TooBig,
-    /// Nothing left and the back end will not take it: counted there; treat it as lost on the way.
+    /// Nothing left, and the back end refuses the run and counts it. The owner treats it as lost on
+    /// the way.
     Failed,
 }
 
