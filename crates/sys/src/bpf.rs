@@ -1,8 +1,8 @@
-//! The kernel's own programs (bpf(2)): tables, programs written down instruction by instruction,
-//! and links that hold a program to an interface. Only what a redirection of frames needs.
+//! The kernel's own programs (bpf(2)): tables, programs written instruction by instruction, and
+//! links that attach a program to an interface. It has only what a redirection of frames needs.
 //!
-//! Tables, programs and links are descriptors: they go away with the last one, also when the
-//! process is killed.
+//! Tables, programs and links are descriptors: each goes away with the last descriptor of it, also
+//! when the process is killed.
 //!
 //! **Spec**: include/uapi/linux/bpf.h, Documentation/bpf/standardization/instruction-set.rst.
 
@@ -63,7 +63,8 @@ impl Map {
         })
     }
 
-    /// One value of `bytes` bytes, zeros at first, that [`Map::mapping`] shows.
+    /// A table of one value of `bytes` bytes, at first zero, which [`Map::mapping`] maps into
+    /// memory.
     ///
     /// # Errors
     /// EPERM without CAP_BPF, EINVAL before Linux 5.5.
@@ -77,7 +78,7 @@ impl Map {
         })
     }
 
-    /// The memory of a shared value, of `bytes` bytes.
+    /// Maps the memory of a shared value of `bytes` bytes.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -88,7 +89,7 @@ impl Map {
     /// Puts the descriptor of a socket in its place.
     ///
     /// # Errors
-    /// EINVAL for a socket that is not one for frames.
+    /// EINVAL for a socket that is not an XDP socket.
     pub(crate) fn put(&self, key: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
         let value = socket.as_raw_fd();
         let request = MapUpdate {
@@ -115,7 +116,7 @@ impl AsFd for Map {
     }
 }
 
-/// Makes the kernel check a program for interfaces, and gives its descriptor.
+/// Makes the kernel check a program for interfaces, and returns its descriptor.
 ///
 /// # Errors
 /// EPERM without CAP_BPF and CAP_NET_ADMIN in the first user namespace; EINVAL or EACCES for a
@@ -141,7 +142,7 @@ pub(crate) fn load(program: &[Instruction], flags: u32) -> io::Result<OwnedFd> {
     bpf(PROGRAM_LOAD, &request).and_then(owned)
 }
 
-/// Puts a program on an interface for as long as the descriptor that is given lives.
+/// Puts a program on an interface until the returned descriptor is closed.
 ///
 /// # Errors
 /// EBUSY or EEXIST when there is another program; EINVAL before Linux 5.9; what the driver says.

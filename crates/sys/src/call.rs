@@ -44,7 +44,8 @@ pub(crate) fn set_option<T: Copy>(
     Ok(())
 }
 
-/// Reads a socket option that is an array of integers; those the kernel does not give are zero.
+/// Reads a socket option that is an array of integers; integers that the kernel does not give are
+/// zero.
 pub(crate) fn int_options<const N: usize>(
     fd: BorrowedFd<'_>,
     level: c_int,

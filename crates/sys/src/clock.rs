@@ -14,7 +14,7 @@ pub fn monotonic() -> Instant {
     Instant::from_nanos(nanos(ClockId::Monotonic))
 }
 
-/// The kernel's tick, which bounds how exactly a call waits for long: 1 to 10 ms.
+/// The kernel's tick, which bounds how exactly a long wait ends: 1 to 10 ms.
 ///
 /// **Source**: clock_getres(2), `CLOCK_MONOTONIC_COARSE`.
 #[must_use]
@@ -41,8 +41,8 @@ pub fn thread_cpu() -> Duration {
     Duration::from_nanos(nanos(ClockId::ThreadCPUTime))
 }
 
-/// How late the kernel may wake the calling thread from a timed wait. The default of 50 us makes
-/// short waits overshoot by 75-90 us; 1 ns brings that to 22-26 us.
+/// Sets how late the kernel may wake the calling thread from a timed wait. The default of 50 us
+/// makes short waits overshoot by 75-90 us; 1 ns brings that to 22-26 us.
 ///
 /// # Errors
 /// When the kernel refuses (it never has a reason to).

@@ -28,8 +28,8 @@ use crate::{
     stamp,
 };
 
-/// Gives a datagram socket its only peer: what others send is not delivered, and an ICMP answer
-/// "nobody listens there" becomes the next call's `ECONNREFUSED`.
+/// Gives a datagram socket its only peer: the kernel does not deliver what others send, and when an
+/// ICMP message says that nobody listens there, the next call fails with `ECONNREFUSED`.
 ///
 /// # Errors
 /// `ENETUNREACH`, `EHOSTUNREACH` without a route.
@@ -55,10 +55,10 @@ pub fn send_to(fd: BorrowedFd<'_>, to: &RawAddress, bytes: &[u8]) -> io::Result<
 }
 
 /// Sends each of `datagrams`, up to [`message::MANY_MAX`] of them, to the peer in one call, without
-/// waiting for room. Gives how many left.
+/// waiting for room. Returns how many left.
 ///
 /// # Errors
-/// As [`send`], when already the first did not leave.
+/// As [`send`], when even the first did not leave.
 ///
 /// **Cost**: one system call, no allocation.
 pub fn send_many(fd: BorrowedFd<'_>, datagrams: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -66,7 +66,7 @@ pub fn send_many(fd: BorrowedFd<'_>, datagrams: &[IoSlice<'_>]) -> io::Result<us
 }
 
 /// Sends `bytes` to the peer as datagrams of `segment` bytes each (UDP GSO), the last one shorter
-/// where they do not divide; all or none, without waiting for room.
+/// where `segment` does not divide the length. It sends all or none, and does not wait for room.
 ///
 /// # Errors
 /// As [`send`]; `EINVAL` for a segment that does not fit the path's MTU or too many of them, `EIO`
@@ -79,11 +79,11 @@ pub fn send_segments(fd: BorrowedFd<'_>, bytes: &[u8], segment: u16) -> io::Resu
     message::send_one(fd, None, &[piece], control.as_bytes(), flags)
 }
 
-/// Receives one datagram; what does not fit is lost. With `blocking` it waits as long as
-/// [`set_blocking`] said, otherwise not at all.
+/// Receives one datagram; what does not fit is lost. With `blocking` it waits at most for the limit
+/// of [`set_blocking`], otherwise not at all.
 ///
 /// # Errors
-/// `EAGAIN` when nothing is there or came; `ECONNREFUSED` when an ICMP answer is.
+/// `EAGAIN` when no datagram has come; `ECONNREFUSED` when an ICMP answer has.
 pub fn receive(fd: BorrowedFd<'_>, bytes: &mut [u8], blocking: bool) -> io::Result<usize> {
     let (len, _) = recv(fd, bytes, receive_flags(blocking))?;
     Ok(len)
@@ -97,7 +97,7 @@ fn receive_flags(blocking: bool) -> RecvFlags {
     }
 }
 
-/// Receives one datagram without waiting, with whether it came in fragments. That is known only
+/// Receives one datagram without waiting, and says whether it came in fragments. That is known only
 /// after [`crate::UdpSocket::set_fragment_report`].
 ///
 /// # Errors
@@ -115,7 +115,7 @@ pub fn receive_pieces(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize
     Ok((len, is_in_pieces))
 }
 
-/// As [`receive`], with who sent it.
+/// Receives one datagram as [`receive`] does, and its sender into `from`.
 ///
 /// # Errors
 /// As [`receive`].
@@ -143,8 +143,8 @@ pub fn set_blocking(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<()> {
     Ok(sockopt::set_socket_timeout(fd, Timeout::Recv, limit)?)
 }
 
-/// Waits until something is there to receive, an error to collect, or `limit` has passed; true
-/// unless the time has passed or a signal came.
+/// Waits until there is a datagram to receive or an error to collect, at most `limit`. False when
+/// the limit has passed or a signal came.
 ///
 /// # Errors
 /// Never in practice.
@@ -154,7 +154,7 @@ pub fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
     wait(fd, PollFlags::IN, limit)
 }
 
-/// As [`wait_readable`], until there is room to send.
+/// Waits as [`wait_readable`] does, until there is room to send.
 ///
 /// # Errors
 /// Never in practice.

@@ -7,8 +7,8 @@
 //! One receive is under way at a time, so that datagrams come in their order. Shared memory shows
 //! whether it is done: a spinning thread makes no system call until a datagram is there.
 //!
-//! Memory that the kernel may still write to is reached by raw pointers only, and freed when its
-//! request has completed. If a request does not complete at drop, its memory is leaked.
+//! Only raw pointers reach memory that the kernel may still write to; it is freed when its request
+//! has completed. If a request has not completed after the wait at drop, its memory is leaked.
 //!
 //! **Source**: `io_uring(7)`; Linux 5.11 for waits with a time limit.
 
@@ -34,7 +34,7 @@ pub struct DatagramRing {
     /// What the last receive gave, until the caller takes it.
     received: Option<io::Result<usize>>,
     sending: Vec<Request>,
-    /// Those of `sending` that are not under way.
+    /// Indexes of the requests of `sending` that are not under way.
     free: Vec<usize>,
     /// The error of a send, until the caller takes it.
     failed: Option<io::Error>,
@@ -43,7 +43,7 @@ pub struct DatagramRing {
 /// Memory of one request, at one place until it is done.
 struct Request(NonNull<Parts>);
 
-/// What a request's pointers lead to.
+/// The memory that a request's pointers point to.
 struct Parts {
     header: msghdr,
     vector: iovec,
@@ -72,8 +72,8 @@ impl DatagramRing {
     /// `ENOSYS` on old kernels, `EPERM` where `kernel.io_uring_disabled` or a filter of system
     /// calls says so.
     pub fn new(from: BorrowedFd<'_>, to: BorrowedFd<'_>, room_bytes: usize) -> io::Result<Self> {
-        // Completions that wait for this thread are shown by a flag instead of an interrupt to its
-        // processor, which costs more than a round trip: Linux 5.19.
+        // From Linux 5.19 on, a flag shows completions that wait for this thread. Otherwise the
+        // kernel interrupts its processor, which costs more than a round trip.
         let ring = IoUring::builder()
             .setup_coop_taskrun()
             .setup_taskrun_flag()
@@ -116,11 +116,11 @@ impl DatagramRing {
         Ok(len)
     }
 
-    /// Sends a datagram, to the peer of a connected socket without `to`.
+    /// Sends a datagram to `to`, or, without it, to the peer of a connected socket.
     ///
     /// # Errors
-    /// `WouldBlock` when all earlier ones are still under way; else what this or an earlier send
-    /// failed with.
+    /// `WouldBlock` when the ring's requests are all still under way; otherwise the error of this
+    /// or of an earlier send.
     pub fn send(&mut self, to: Option<&RawAddress>, bytes: &[u8]) -> io::Result<()> {
         self.collect();
         if let Some(error) = self.failed.take() {
@@ -142,13 +142,13 @@ impl DatagramRing {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Whether a datagram, or an error of a receive, is there; reads only shared memory.
+    /// True when a datagram or an error of a receive has come; reads only shared memory.
     pub fn has_received(&mut self) -> bool {
         self.collect();
         self.received.is_some()
     }
 
-    /// Waits until a datagram or an error is there, at most `limit`.
+    /// Waits until a datagram or an error has come, at most `limit`.
     ///
     /// # Errors
     /// Never in practice.
@@ -190,7 +190,7 @@ impl DatagramRing {
         pushed.map_err(|_| io::ErrorKind::WouldBlock.into())
     }
 
-    /// Looks at what has completed.
+    /// Takes in the requests that have completed.
     fn collect(&mut self) {
         while let Some(entry) = self.completion() {
             let result = match entry.result() {
@@ -222,7 +222,7 @@ impl DatagramRing {
         self.ring.completion().next()
     }
 
-    /// Whether the kernel may still touch a request's memory.
+    /// True when the kernel may still touch a request's memory.
     fn is_under_way(&self) -> bool {
         self.is_receiving || self.free.len() < self.sending.len()
     }
@@ -288,7 +288,7 @@ impl Request {
         Ok(self.point(name_len, bytes.len()))
     }
 
-    /// Sets the pointers anew; a name of no bytes is none.
+    /// Sets the pointers anew; with `name_len` 0 the message has no address.
     fn point(&mut self, name_len: libc::socklen_t, room_len: usize) -> *mut msghdr {
         let parts = self.parts();
         parts.vector.iov_base = parts.room.as_mut_ptr().cast();
@@ -305,14 +305,14 @@ impl Request {
         &raw mut parts.header
     }
 
-    /// Only of a request that is not under way.
+    /// The request's memory; to be called only for a request that is not under way.
     fn parts(&mut self) -> &mut Parts {
         // SAFETY: the memory was allocated by `new` and is freed by `free` alone, which takes the
         // request; the callers fill only requests of which the kernel has no pointer any more.
         unsafe { self.0.as_mut() }
     }
 
-    /// Only of a request that is not under way.
+    /// Frees the memory; to be called only for a request that is not under way.
     fn free(self) {
         // SAFETY: it came out of a box in `new`, is freed once as `self` is taken, and the kernel
         // has no pointer to it any more.
@@ -324,10 +324,10 @@ impl Request {
 const ENTRIES: u32 = 64;
 /// Sends under way at a time.
 const SENDS_MAX: usize = 16;
-/// Marks of the requests that are no sends.
+/// Marks of the requests other than sends.
 const RECEIVE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
-/// How long an end waits for what is under way, and how often.
+/// How long one wait at drop lasts for requests under way, and the most such waits.
 const CANCEL_TIME: Duration = Duration::from_millis(50);
 const ROUNDS_MAX: usize = 20;
 

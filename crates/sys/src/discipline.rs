@@ -1,4 +1,4 @@
-//! How the kernel's wall clock is kept right, as the daemon that does it has told the kernel.
+//! How the kernel's wall clock is kept right, as the daemon that keeps it has told the kernel.
 
 use std::io;
 
@@ -8,23 +8,24 @@ use crate::call::check;
 /// <https://man7.org/linux/man-pages/man2/adjtimex.2.html>
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discipline {
-    /// A daemon says that it is synchronised.
+    /// True when a daemon says that the clock is synchronised.
     pub is_synchronised: bool,
-    /// The bound of its error that the daemon states, which grows while it is silent; nanoseconds.
+    /// The bound of the clock's error that the daemon states, in nanoseconds; it grows while the
+    /// daemon is silent.
     pub error_ns_max: u64,
-    /// Its estimate of the error, in nanoseconds.
+    /// The daemon's estimate of the error, in nanoseconds.
     pub error_ns_estimated: u64,
-    /// What is still to be corrected, in nanoseconds.
+    /// The correction that is still to be made, in nanoseconds.
     pub offset_ns: i64,
-    /// How fast the clock is made to run, in thousandths of a millionth.
+    /// By how much the clock is made to run faster, in parts per billion.
     pub frequency_ppb: i64,
-    /// International atomic time less UTC, in seconds; 0 when nobody has set it.
+    /// International atomic time less UTC, in seconds; 0 when no program has set it.
     pub tai_offset_s: i32,
-    /// A leap second is to come.
+    /// True when a leap second is to come.
     pub has_leap: bool,
 }
 
-/// Asks the kernel; changes nothing.
+/// Asks the kernel how its clock is kept; changes nothing.
 ///
 /// # Errors
 /// Never in practice.
@@ -46,7 +47,7 @@ pub fn read() -> io::Result<Discipline> {
         } else {
             offset.saturating_mul(1_000)
         },
-        // Parts in a million, with 16 bits behind the point.
+        // The kernel gives parts per million, with 16 binary places.
         frequency_ppb: found.freq.saturating_mul(1_000) >> 16,
         tai_offset_s: found.tai,
         has_leap: found.status & (libc::STA_INS | libc::STA_DEL) != 0,

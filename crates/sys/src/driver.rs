@@ -22,7 +22,7 @@ pub struct DriverCounters {
 }
 
 impl DriverCounters {
-    /// Asks the driver of `interface` for the names of its counters, of which there may be none.
+    /// Asks the driver of `interface` for the names of its counters, which may be none.
     ///
     /// # Errors
     /// EOPNOTSUPP for a driver without counters, ENODEV when there is no such interface.
@@ -49,12 +49,13 @@ impl DriverCounters {
     /// # Errors
     /// ENODEV when the interface is gone.
     ///
-    /// **Cost**: a system call, and what the driver makes of it: microseconds to milliseconds.
+    /// **Cost**: a system call, which takes microseconds to milliseconds, depending on the driver.
     pub fn read(&self) -> io::Result<Vec<u64>> {
         if self.names.is_empty() {
             return Ok(Vec::new());
         }
-        // A header of 8 bytes, then the counters; the driver is asked for as many as it announced.
+        // A header of 8 bytes, then the counters; the request is for as many counters as the driver
+        // announced.
         let mut words = vec![0_u64; 1 + self.names.len()];
         words[0] = join(READ_COUNTERS, self.names.len() as u32);
         self.request(&mut words)?;
@@ -131,7 +132,7 @@ const READ_SIZES: u32 = 0x37;
 const COUNTERS: u32 = 1;
 /// `ETH_GSTRING_LEN`.
 const NAME_LEN: usize = 32;
-/// Large adapters have some thousands.
+/// Large adapters have a few thousand.
 const NAMES_MAX: usize = 65_536;
 
 #[cfg(test)]

@@ -39,8 +39,8 @@ impl FilterProgram {
         })
     }
 
-    /// What the program returns for a frame of `wire_len` bytes of which `frame` is there: 0 to
-    /// reject it, otherwise how much of it to keep.
+    /// Runs the program on a frame of `wire_len` bytes whose captured part is `frame`. Returns 0 to
+    /// reject it, otherwise how many bytes of it to keep.
     ///
     /// **Cost**: about two nanoseconds an instruction; no allocation.
     #[inline]
@@ -108,7 +108,7 @@ struct Library {
     free: Free,
     close: Close,
     run: Run,
-    /// Older versions of the compiler keep its state in variables of the library's.
+    /// Older versions of the compiler keep their state in the library's global variables.
     one_at_a_time: Mutex<()>,
     /// The functions are valid while this value lives.
     _loaded: libloading::Library,
@@ -186,7 +186,7 @@ impl Library {
     }
 }
 
-/// Loaded once; `None` where there is none.
+/// The library, loaded once; `None` where the machine has none.
 static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
 
 const NAMES: [&str; 3] = ["libpcap.so.1", "libpcap.so.0.8", "libpcap.so"];

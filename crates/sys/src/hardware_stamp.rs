@@ -1,8 +1,8 @@
 //! Makes a network device stamp packets by its own clock, which it does only on request.
 //!
-//! The setting is the device's: it holds for every program. [`HardwareStamping`] puts the former
-//! one back when it is dropped; a process that is killed leaves the device stamping, which costs it
-//! next to nothing.
+//! The setting belongs to the device and holds for every program. [`HardwareStamping`] restores the
+//! former setting when it is dropped. A process that is killed leaves the device stamping, which
+//! costs the device next to nothing.
 //!
 //! Source: Documentation/networking/timestamping.rst of the kernel, section 3;
 //! <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/net_tstamp.h>
@@ -20,7 +20,7 @@ use crate::call::check;
 /// What a device can stamp by its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampAbilities {
-    /// Every packet that it sends, when asked.
+    /// True when it can stamp every packet that it sends.
     pub stamps_sent: bool,
     /// True when it stamps every packet that it receives; devices that stamp only PTP do not count.
     pub stamps_all_received: bool,
@@ -28,7 +28,7 @@ pub struct StampAbilities {
     pub clock: Option<u32>,
 }
 
-/// A device that stamps, until this is dropped.
+/// A device that stamps packets until this value is dropped.
 #[derive(Debug)]
 pub struct HardwareStamping {
     device: Device,
@@ -48,7 +48,7 @@ impl HardwareStamping {
         if !can.stamps_sent || !can.stamps_all_received {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // Drivers that cannot tell their setting are put back to the one they begin with.
+        // A driver that cannot say its setting is put back to the one that it begins with.
         let former = device.config().unwrap_or(Config::OFF);
         if former == Config::ALL {
             let former = None;
@@ -59,7 +59,8 @@ impl HardwareStamping {
             device,
             former: Some(former),
         };
-        // A driver may grant less than it was asked for; the drop then puts the former back.
+        // A driver may grant less than it was asked for; dropping `stamping` then restores the
+        // former setting.
         if granted.sent != Config::ALL.sent || granted.received != Config::ALL.received {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -76,7 +77,7 @@ impl Drop for HardwareStamping {
     }
 }
 
-/// What the device of `interface` can stamp.
+/// Asks what the device of `interface` can stamp.
 ///
 /// # Errors
 /// `ENODEV` when there is no such interface, `EOPNOTSUPP` when its kernel does not know.
@@ -120,7 +121,7 @@ impl Device {
         Ok(config)
     }
 
-    /// Sets the device, and gives what the driver made of it.
+    /// Sets the device, and returns the setting that the driver granted.
     fn set(&self, mut config: Config) -> io::Result<Config> {
         self.request(SET_CONFIG, &mut config)?;
         Ok(config)

@@ -8,8 +8,8 @@ use rustix::{
     rand::{GetRandomFlags, getrandom},
 };
 
-/// Fills `bytes` from the system's generator of unpredictable numbers. Early in the boot of a
-/// machine it waits until there is enough to draw from.
+/// Fills `bytes` from the system's generator of unpredictable numbers. While a machine boots, it
+/// waits until the generator is ready.
 ///
 /// # Errors
 /// When a sandbox forbids the call.
@@ -23,7 +23,7 @@ pub fn random(mut bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// 64 bits that nobody can predict.
+/// Draws 64 unpredictable bits.
 ///
 /// # Errors
 /// As [`random`].
@@ -50,8 +50,9 @@ pub fn resident_bytes() -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Allows this process up to `wanted` open descriptors, as far as its hard limit permits; gives the
-/// limit that holds. Not for libraries: a program that uses `select` breaks beyond 1,024.
+/// Allows this process up to `wanted` open descriptors, as far as its hard limit permits; returns
+/// the limit that then holds. Libraries must not call it: a program that uses `select` breaks
+/// beyond 1,024 descriptors.
 ///
 /// # Errors
 /// When a sandbox forbids the call.

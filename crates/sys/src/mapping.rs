@@ -21,12 +21,13 @@ pub(crate) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps the `len` bytes of the ring that `fd` was given.
+    /// Maps the `len` bytes of the ring that belongs to `fd`.
     pub(crate) fn new(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         Self::at(fd, len, 0)
     }
 
-    /// Maps the `len` bytes at `offset` of what `fd` stands for: a multiple of the page.
+    /// Maps `len` bytes of what `fd` stands for, from `offset` on, which is a multiple of the page
+    /// size.
     pub(crate) fn at(fd: BorrowedFd<'_>, len: usize, offset: u64) -> io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
@@ -49,7 +50,7 @@ impl Mapping {
 
     /// The 32-bit word at `offset`, which the kernel changes concurrently.
     ///
-    /// **Panics** (bug): when it is not inside or not aligned.
+    /// **Panics** (bug): when the word is not inside the mapping or not aligned.
     #[inline]
     pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(
@@ -65,7 +66,7 @@ impl Mapping {
 
     /// The 64-bit word at `offset`, which the kernel changes concurrently.
     ///
-    /// **Panics** (bug): when it is not inside or not aligned.
+    /// **Panics** (bug): when the word is not inside the mapping or not aligned.
     #[inline]
     pub(crate) fn long_word(&self, offset: usize) -> &AtomicU64 {
         assert!(
@@ -81,7 +82,7 @@ impl Mapping {
 
     /// The bytes from `offset` on.
     ///
-    /// **Panics** (bug): when they are not inside.
+    /// **Panics** (bug): when they are not inside the mapping.
     ///
     /// # Safety
     /// Until the slice is gone, neither the kernel nor another reference writes these bytes: the
@@ -101,7 +102,7 @@ impl Mapping {
 
     /// The bytes from `offset` on, to be written.
     ///
-    /// **Panics** (bug): when they are not inside.
+    /// **Panics** (bug): when they are not inside the mapping.
     ///
     /// # Safety
     /// Until the slice is gone nobody else reads or writes these bytes, the kernel included.
@@ -119,8 +120,8 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 
-    /// Makes the processor fetch the line at `offset`, which is going to be read; does nothing when
-    /// that is outside.
+    /// Makes the processor fetch the line at `offset`, which will be read soon; does nothing when
+    /// `offset` is outside the mapping.
     #[inline]
     pub(crate) fn prefetch(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -133,7 +134,7 @@ impl Mapping {
         }
     }
 
-    /// Where it begins: a multiple of the page.
+    /// The address where the mapping begins, a multiple of the page size.
     pub(crate) fn address(&self) -> u64 {
         self.start.as_ptr().addr() as u64
     }

@@ -31,7 +31,7 @@ impl Default for Control {
 }
 
 impl Control {
-    /// None at all.
+    /// No control message.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Control {
 }
 
 /// Sends the concatenation of `pieces` as one message, or as many datagrams when `control` asks for
-/// segmentation. Gives the bytes sent; a datagram socket sends all or nothing.
+/// segmentation. Returns the bytes sent; a datagram socket sends all or nothing.
 ///
 /// # Errors
 /// The errno of `sendmsg`.
@@ -94,7 +94,8 @@ pub fn send(
     send_one(fd, Some(to), pieces, control.as_bytes(), libc::MSG_NOSIGNAL)
 }
 
-/// As [`send`], with any control messages and flags; without `to`, to a connected socket's peer.
+/// Sends as [`send`] does, with any control messages and flags; without `to`, to the peer of a
+/// connected socket.
 #[inline]
 pub(crate) fn send_one(
     fd: BorrowedFd<'_>,
@@ -110,7 +111,7 @@ pub(crate) fn send_one(
 }
 
 /// Sends each of `datagrams` as a message of its own, up to [`MANY_MAX`] of them, in one call.
-/// Gives how many left.
+/// Returns how many left.
 ///
 /// # Errors
 /// The errno of `sendmmsg`, which is that of the first datagram.
@@ -126,7 +127,7 @@ pub fn send_many(
     send_each(fd, Some(to), datagrams, control, libc::MSG_NOSIGNAL)
 }
 
-/// As [`send_many`], to the peer of a connected socket without `to`, with any flags.
+/// Sends as [`send_many`] does, with any flags; without `to`, to the peer of a connected socket.
 #[inline]
 pub(crate) fn send_each(
     fd: BorrowedFd<'_>,
@@ -157,16 +158,16 @@ pub(crate) fn send_each(
     Ok(usize::try_from(sent).unwrap_or(0))
 }
 
-/// Empties a socket's error queue, whose reports keep it from going quiet in a poll set. Gives how
-/// many there were, at most `reports_max`.
+/// Takes up to `reports_max` reports out of a socket's error queue, and returns how many there
+/// were. While a report waits there, a poll set reports the socket as ready.
 pub fn discard_errors(fd: BorrowedFd<'_>, reports_max: usize) -> usize {
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
     let take = |_: &usize| receive_one(fd, &mut [], None, &mut [], flags).is_ok();
     (0..reports_max).take_while(take).count()
 }
 
-/// Receives one message: its bytes, its sender into `from`, and its control messages. Gives the
-/// lengths of the first and the last.
+/// Receives one message: its bytes, its sender into `from`, and its control messages. Returns the
+/// lengths of the bytes and of the control messages.
 #[inline]
 pub(crate) fn receive_one(
     fd: BorrowedFd<'_>,
@@ -250,12 +251,12 @@ impl Inbox {
         }
     }
 
-    /// Receives, one message into each buffer; gives how many. The details of the n-th are in
-    /// [`Inbox::message`] until the next call.
+    /// Receives one message into each buffer, and returns how many came. Until the next call,
+    /// [`Inbox::message`] has the details of each.
     ///
-    /// With `blocking` the first message is waited for as long as [`crate::datagram::set_blocking`]
-    /// said. The thread sleeps in the socket itself: waking up runs less of the kernel than with a
-    /// set of descriptors to look through.
+    /// With `blocking` it waits for the first message, at most for the limit of
+    /// [`crate::datagram::set_blocking`]. The thread sleeps in the socket itself: waking it takes
+    /// less work in the kernel than with a set of descriptors.
     ///
     /// # Errors
     /// The errno of `recvmmsg`; `WouldBlock` when nothing is there, `Interrupted` when a signal
@@ -328,7 +329,7 @@ impl Inbox {
         Ok(received)
     }
 
-    /// The details of the `index`-th message of the last [`Inbox::receive`].
+    /// The details of message `index` of the last [`Inbox::receive`].
     ///
     /// **Panics** (bug): when `index` is past the inbox's size.
     #[must_use]
@@ -370,9 +371,10 @@ pub struct Received {
     pub destination: Option<IpAddr>,
     /// Index of the interface it arrived by, when packet information was asked for.
     pub interface: Option<u32>,
-    /// Socket buffers dropped since the socket was made, when asked for and not zero.
+    /// Socket buffers dropped since the socket was made, when that was asked for and the count is
+    /// not zero.
     pub overflow: Option<u32>,
-    /// It was longer than the buffer; the rest is lost.
+    /// True when it was longer than the buffer; the rest is lost.
     pub is_truncated: bool,
 }
 
@@ -415,7 +417,7 @@ impl Received {
     }
 }
 
-/// Messages that one call sends or receives at most.
+/// The most messages that one call sends or receives.
 pub const MANY_MAX: usize = 64;
 
 /// Segment size and hop limit: two messages of a header and up to eight bytes.
@@ -427,7 +429,7 @@ const HEADER_BYTES: usize = aligned(size_of::<cmsghdr>());
 const LEVEL_OFFSET: usize = offset_of!(cmsghdr, cmsg_level);
 const KIND_OFFSET: usize = offset_of!(cmsghdr, cmsg_type);
 
-// The length is the first field; where a C library has it shorter than a word, padding follows.
+// The length is the first field. Where a C library makes it shorter than a word, padding follows.
 const _: () = assert!(offset_of!(cmsghdr, cmsg_len) == 0);
 const _: () = assert!(LEVEL_OFFSET == size_of::<usize>() && KIND_OFFSET == LEVEL_OFFSET + 4);
 const _: () = assert!(offset_of!(libc::in_pktinfo, ipi_ifindex) == 0);

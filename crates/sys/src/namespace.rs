@@ -1,9 +1,9 @@
-//! Network, name, mount and user namespaces: hosts without machines, and root's rights over them
-//! without root.
+//! Network, name, mount and user namespaces: they make hosts without machines, and give root's
+//! rights over these without being root.
 //!
 //! A network namespace, or one for the host's name or for mounts, is held by a descriptor alone, so
-//! it disappears with its last holder, even when that is killed. A thread enters one for good
-//! ([`run_in`] uses a thread of its own); a command starts in one ([`CommandExt::namespace`]).
+//! it disappears with its last holder, even when that process is killed. A thread enters one for
+//! good ([`run_in`] uses a thread of its own); a command starts in one ([`CommandExt::namespace`]).
 //!
 //! A user namespace makes an ordinary user root over new network namespaces. The kernel lets only
 //! a process with a single thread create one: at the very start of `main`
@@ -59,7 +59,7 @@ impl Namespace {
         })
     }
 
-    /// Makes a namespace in which this machine is called `name` (64 bytes at most). The calling
+    /// Makes a namespace in which this machine has the name `name` (64 bytes at most). The calling
     /// thread stays where it is.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Namespace {
         };
         on_own_thread(|| {
             unshare(UnshareFlags::NEWNS)?;
-            // Mounts of others still come in, and none goes out.
+            // Mounts made outside still appear here; mounts made here do not appear outside.
             let inwards = MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM;
             mount_change("/", inwards)?;
             mount("tmpfs", at, "tmpfs", flags, options.as_c_str())?;
@@ -102,7 +102,7 @@ impl Namespace {
         })
     }
 
-    /// What tells this namespace from all others on the machine.
+    /// The identity of this namespace, different from all others on the machine.
     ///
     /// # Errors
     /// When the descriptor cannot be examined; not expected.
@@ -126,7 +126,7 @@ impl AsFd for Namespace {
 pub enum Access {
     /// Everything.
     ReadWrite,
-    /// Nothing is changed.
+    /// Only reading.
     ReadOnly,
 }
 
@@ -137,8 +137,8 @@ pub struct NamespaceId {
     inode: u64,
 }
 
-/// Runs `body` on a thread of its own inside these namespaces and gives what it gives. A panic in
-/// `body` goes on in the caller.
+/// Runs `body` on a thread of its own inside these namespaces and returns its result. A panic in
+/// `body` continues in the caller.
 ///
 /// # Errors
 /// When the process may not enter a namespace.
@@ -157,7 +157,7 @@ pub fn run_in<T: Send>(
     })
 }
 
-/// Where and as what a command starts.
+/// Settings of a command: the namespaces that it starts in, and its end.
 pub trait CommandExt {
     /// Starts the command inside `namespace`; call it once for each kind.
     fn namespace(&mut self, namespace: &Namespace) -> &mut Self;
@@ -264,7 +264,8 @@ impl Refusal {
         }
     }
 
-    /// A child can hand one number to its parent through a failed spawn: step and error in one.
+    /// Packs step and error into one number: a child can hand only one to its parent through a
+    /// failed spawn.
     fn into_io(self) -> io::Error {
         let step = match self.step {
             Step::Start => 0,
@@ -307,11 +308,11 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Kills every process that is in one of these network namespaces, this one excepted, and waits
-/// until all have ended, two seconds each at most. The number killed.
+/// Kills every process in one of these network namespaces except this process, and waits at most
+/// two seconds for each to end. Returns the number of processes killed.
 ///
-/// Only processes whose namespace this user may examine are found; those that this process started
-/// always are.
+/// It finds only processes whose namespace this user may examine; those that this process started
+/// are always among them.
 #[must_use]
 pub fn end_processes_in(namespaces: &[NamespaceId]) -> usize {
     let own = std::process::id();
@@ -330,7 +331,8 @@ pub fn end_processes_in(namespaces: &[NamespaceId]) -> usize {
         if !is_in(pid, namespaces) {
             continue;
         }
-        // The descriptor pins the process, so that checking again rules a reused number out.
+        // The descriptor belongs to one process, so checking again rules out that the number was
+        // reused.
         if let Some(process) = open_process(pid)
             && is_in(pid, namespaces)
             && pidfd_send_signal(&process, Signal::KILL).is_ok()
@@ -394,7 +396,7 @@ fn become_root(maps: &IdMaps) -> Result<(), Refusal> {
 
 fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
     let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    // These files take a text whole or not at all.
+    // These files take a text either whole or not at all.
     rustix::io::write(file, text).map(drop)
 }
 
@@ -416,7 +418,7 @@ fn on_own_thread<T: Send>(body: impl FnOnce() -> io::Result<T> + Send) -> io::Re
 
 /// How long a process that was killed may take to end.
 const END_LIMIT: Duration = Duration::from_secs(2);
-/// No error number of Linux reaches it.
+/// Larger than any error number of Linux.
 const STEP_FACTOR: i32 = 100_000;
 const PROBE_PASSED: i32 = 9 * STEP_FACTOR;
 

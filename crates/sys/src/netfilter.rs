@@ -1,6 +1,7 @@
 //! Which chains of netfilter rules incoming packets pass.
 //!
-//! It names them and changes nothing. The kernel does not report what a chain does with a packet.
+//! It names the chains and changes nothing. The kernel does not report what a chain does with a
+//! packet.
 
 use std::fs;
 
@@ -13,12 +14,12 @@ pub struct Chain {
     pub table: String,
     /// Its name.
     pub name: String,
-    /// True when it drops what no rule of it decides about.
+    /// True when it drops packets that none of its rules decides about.
     pub drops_by_default: bool,
 }
 
-/// The chains of this network namespace that incoming packets pass: hooks prerouting and input.
-/// Tables of the older iptables are named without their chains.
+/// The chains of this network namespace that incoming packets pass: hooks prerouting and input. Of
+/// tables of the older iptables it names only the table.
 ///
 /// # Errors
 /// When the kernel has no nf_tables, or does not let this user look.

@@ -6,7 +6,7 @@
 //!   basic:     system | device | system | device ...   as above, but around the whole call
 //! ```
 //! Of several readings the one with the shortest time between its two system readings counts; half
-//! of that time bounds its error. Nothing is set.
+//! of that time bounds its error. It sets neither clock.
 //!
 //! Source: <https://github.com/torvalds/linux/blob/v6.1/include/uapi/linux/ptp_clock.h>
 
@@ -26,8 +26,8 @@ pub struct PhcOffset {
     /// The device's clock less the system's wall clock, in nanoseconds. A device that keeps
     /// international atomic time is ahead by the leap seconds.
     pub offset_ns: i64,
-    /// How far that may be wrong, in nanoseconds: half the time between the two system readings.
-    /// Zero where the hardware latches both.
+    /// How far the difference may be wrong, in nanoseconds: half the time between the two system
+    /// readings. Zero where the hardware latches both.
     pub error_ns_max: u64,
     /// How it was read.
     pub method: PhcMethod,
@@ -36,11 +36,12 @@ pub struct PhcOffset {
 /// How the two clocks were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PhcMethod {
-    /// Both at one moment, by the hardware (`PTP_SYS_OFFSET_PRECISE`).
+    /// The hardware latched both at one moment (`PTP_SYS_OFFSET_PRECISE`).
     Precise,
-    /// Around the device's register (`PTP_SYS_OFFSET_EXTENDED`).
+    /// The system clock right before and after reading the device's register
+    /// (`PTP_SYS_OFFSET_EXTENDED`).
     Extended,
-    /// Around the whole call (`PTP_SYS_OFFSET`).
+    /// The system clock before and after the whole call (`PTP_SYS_OFFSET`).
     Basic,
 }
 
@@ -50,7 +51,7 @@ pub enum PhcMethod {
 /// # Errors
 /// `EACCES` for users who may not read the device; `ENOTTY` when it is no such clock.
 ///
-/// **Cost**: up to three system calls, and 25 readings of the device: some 10 to 100 us.
+/// **Cost**: up to three system calls, and 25 readings of the device: about 10 to 100 us.
 pub fn offset(device: &Path) -> io::Result<PhcOffset> {
     use std::os::fd::AsFd as _;
     let file = File::open(device)?;
@@ -114,7 +115,7 @@ fn of_basic(times: &[Time]) -> Option<PhcOffset> {
     shortest(triples.flatten(), PhcMethod::Basic)
 }
 
-/// The reading with the least time around it.
+/// Picks the reading with the least time between its two system readings.
 fn shortest(
     triples: impl Iterator<Item = (i128, i128, i128)>,
     method: PhcMethod,
@@ -138,7 +139,7 @@ struct Time {
 }
 
 impl Time {
-    /// `None` for one that was not filled in, or is none.
+    /// The time in nanoseconds; `None` when it was not filled in or makes no sense.
     fn nanos(&self) -> Option<i128> {
         let is_sound = self.seconds >= 0 && self.nanos < 1_000_000_000;
         let ns = i128::from(self.seconds) * 1_000_000_000 + i128::from(self.nanos);

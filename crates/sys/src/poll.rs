@@ -60,7 +60,7 @@ pub struct Ready {
     pub readable: bool,
     /// Room to write, or an error to collect by writing.
     pub writable: bool,
-    /// An error or hang-up; of a UDP socket also reports waiting in its error queue.
+    /// An error or hang-up; for a UDP socket also reports that wait in its error queue.
     pub faulty: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Epoll {
     fd: OwnedFd,
-    // rustix has this structure with a pointer in it, which would keep a set on its thread.
+    // rustix's own structure has a pointer in it, so a set could not move to another thread.
     events: Vec<libc::epoll_event>,
     has_pwait2: bool,
 }
@@ -86,7 +86,7 @@ impl Epoll {
         })
     }
 
-    /// Adds a descriptor. It must be removed before it is closed if it was duplicated.
+    /// Adds a descriptor. A descriptor that was duplicated must be removed before it is closed.
     ///
     /// # Errors
     /// When the descriptor cannot be polled, is in the set already, or memory is short.
@@ -104,7 +104,7 @@ impl Epoll {
         Ok(epoll::modify(&self.fd, fd, data, interest.flags())?)
     }
 
-    /// Takes a descriptor out.
+    /// Removes a descriptor.
     ///
     /// # Errors
     /// When the descriptor is not in the set.
@@ -112,8 +112,8 @@ impl Epoll {
         Ok(epoll::delete(&self.fd, fd)?)
     }
 
-    /// Waits up to `timeout` (`None`: for ever; zero: only looks) and gives what is ready.
-    /// A signal ends the wait early with nothing ready.
+    /// Waits up to `timeout` (`None`: for ever; zero: only looks) and returns what is ready. A
+    /// signal ends the wait early with nothing ready.
     ///
     /// # Errors
     /// Never in practice; kept because the kernel's interface allows it.
@@ -165,8 +165,8 @@ impl Epoll {
         check_len(count as isize)
     }
 
-    /// To the nanosecond. By system call number: rustix uses this call only in builds that no
-    /// kernel before Linux 5.11 runs, and has no fallback then.
+    /// Waits to the nanosecond. It makes the call by its number, because rustix uses it only in
+    /// builds for Linux 5.11 and later, and then has no fallback.
     fn wait_exactly(&mut self, timeout: Duration) -> io::Result<usize> {
         let timeout = timespec(timeout);
         let capacity = c_int::try_from(self.events.len()).unwrap_or(c_int::MAX);
@@ -215,7 +215,7 @@ impl TimerFd {
         Ok(Self(timerfd_create(TimerfdClockId::Monotonic, flags)?))
     }
 
-    /// Readable from `deadline` on (at once when it has passed); `None` unsets it.
+    /// Makes the timer readable from `deadline` on, at once when that has passed; `None` unsets it.
     ///
     /// # Errors
     /// Never in practice.
@@ -248,7 +248,7 @@ impl AsFd for TimerFd {
 pub struct WakeFd(OwnedFd);
 
 impl WakeFd {
-    /// One that is not raised.
+    /// A wake-up that is not raised.
     ///
     /// # Errors
     /// When the process is out of descriptors.

@@ -9,8 +9,8 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
 
-/// Gives up every capability of this process for good: of the calling thread, and of threads that
-/// it starts from here on. What is open stays open.
+/// Gives up every capability of this process for good: the calling thread loses them, and so do
+/// threads that it starts later. Open files stay open.
 ///
 /// # Errors
 /// Never in practice: dropping privileges is always allowed.
@@ -38,8 +38,8 @@ fn keep(kept: CapabilitySet) -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
-/// Makes this process one of the user called `name`, in that user's groups, for good. What is open
-/// stays open.
+/// Makes this process run as the user called `name`, in that user's groups, for good. Open files
+/// stay open.
 ///
 /// # Errors
 /// `NotFound` when there is no such user; EPERM without `CAP_SETUID` and `CAP_SETGID`.
@@ -48,7 +48,7 @@ pub fn become_user(name: &str) -> io::Result<()> {
     let in_c = CString::new(name).map_err(|_| not_found())?;
     let user = User::from_name(name)?.ok_or_else(not_found)?;
     initgroups(&in_c, user.gid)?;
-    // The C library does both for every thread.
+    // The C library makes both calls for every thread.
     setgid(user.gid)?;
     Ok(setuid(user.uid)?)
 }

@@ -10,8 +10,8 @@ use rustix::{
 
 use crate::call::check;
 
-/// Puts the calling thread into the real-time class SCHED_FIFO: it runs until it waits, before
-/// every ordinary thread.
+/// Puts the calling thread into the real-time class SCHED_FIFO: it then runs before every ordinary
+/// thread until it waits.
 ///
 /// # Errors
 /// `EPERM` without CAP_SYS_NICE and beyond `ulimit -r`; `EINVAL` for a priority outside 1 to 99.
@@ -53,7 +53,7 @@ pub fn set_cpu(cpu: u32) -> io::Result<()> {
 /// Processors that this process may use, in order.
 ///
 /// # Errors
-/// When the machine has more than a set of 1,024.
+/// When the machine has more than 1,024 processors.
 pub fn cpus() -> io::Result<Vec<u32>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU)
@@ -62,8 +62,8 @@ pub fn cpus() -> io::Result<Vec<u32>> {
         .collect())
 }
 
-/// How long real-time threads may run of each period, in nanoseconds as `(runtime, period)`;
-/// `None` when they may run always, or when the kernel does not say.
+/// How long real-time threads may run in each period, as `(runtime, period)` in nanoseconds; `None`
+/// when they may always run, or when the kernel does not say.
 #[must_use]
 pub fn realtime_limit_ns() -> Option<(u64, u64)> {
     let read = |name: &str| -> Option<i64> {
@@ -75,9 +75,9 @@ pub fn realtime_limit_ns() -> Option<(u64, u64)> {
     (runtime < period).then_some((ns(runtime)?, ns(period)?))
 }
 
-/// Keeps in memory what this process holds: none of its pages is fetched while it measures. What
-/// it allocates later is not locked, for a limit would then make that allocation fail; call it
-/// again when memory has grown.
+/// Locks the memory that this process has, so that no page has to be fetched while it measures.
+/// Memory that it allocates later is not locked, because a limit would then make allocations fail;
+/// call it again when memory has grown.
 ///
 /// # Errors
 /// `EPERM` or `ENOMEM` without CAP_IPC_LOCK beyond `ulimit -l`.

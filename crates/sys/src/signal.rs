@@ -45,12 +45,12 @@ enum Meaning {
 
 static REQUEST: OnceLock<Request> = OnceLock::new();
 
-/// Takes SIGINT and SIGTERM over. The first sets the flag that is returned; those that follow it
-/// within `repeat` are the same request; one that comes later ends the process with `exit_code`,
-/// without another word.
+/// Handles SIGINT and SIGTERM from now on. The first signal sets the flag that is returned. Signals
+/// that follow it within `repeat` belong to the same request. A later signal ends the process at
+/// once with `exit_code`.
 ///
-/// A blocking call that waits is ended by each of them as the kernel has it; others go on.
-/// A second call returns the flag of the first.
+/// Each signal ends a blocking call if the kernel does not restart it after a signal. A second call
+/// of this function returns the flag of the first.
 ///
 /// # Errors
 /// When the kernel refuses (it never has a reason to).

@@ -23,7 +23,7 @@ use libc::{c_int, c_uint};
 
 use crate::{call::set_option, message};
 
-/// When a packet passed, in nanoseconds; by whichever clocks there are.
+/// When a packet passed, in nanoseconds; by each clock that stamped it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamps {
     /// The kernel's, of CLOCK_REALTIME.
@@ -81,8 +81,9 @@ pub enum Origin {
     Other(u8),
 }
 
-/// Turns stamping on for a socket: every packet it receives is stamped, and those sent by
-/// [`send_stamped`]. Hardware stamps come only where the device was told to make them.
+/// Turns stamping on for a socket: the kernel then stamps every packet that the socket receives,
+/// and those that [`send_stamped`] sends. There are hardware stamps only where the device was told
+/// to make them.
 ///
 /// # Errors
 /// On kernels before 3.17, and for sockets that cannot.
@@ -99,7 +100,7 @@ pub fn disable(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &0_u32)
 }
 
-/// Sends to the peer of a connected socket and has this one packet stamped on its way.
+/// Sends to the peer of a connected socket and makes the kernel stamp this packet on its way.
 ///
 /// # Errors
 /// The errno of `sendmsg`.
@@ -114,7 +115,7 @@ pub fn send_stamped(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     message::send_one(fd, None, &[IoSlice::new(bytes)], &control, flags)
 }
 
-/// Receives one datagram without waiting, with the times when it came.
+/// Receives one datagram without waiting, and returns the times when it came.
 ///
 /// # Errors
 /// `WouldBlock` when nothing is there; `ECONNREFUSED` and the like for ICMP errors.
@@ -123,7 +124,7 @@ pub fn receive_stamped(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usiz
     Ok((len, parse_arrival(&control)))
 }
 
-/// Receives one datagram without waiting, with its control messages; behind them are zeros.
+/// Receives one datagram without waiting, with its control messages; zeros follow these.
 pub(crate) fn receive_with_control(
     fd: BorrowedFd<'_>,
     bytes: &mut [u8],
@@ -143,8 +144,8 @@ pub fn parse_arrival(control: &[u8]) -> Stamps {
     stamps.map_or_else(Stamps::default, |(_, _, data)| parse_stamps(data))
 }
 
-/// Takes the next report out of the error queue; `None` when it is empty. What a report was about
-/// beyond our own packets' stamps and errors is skipped.
+/// Takes the next report out of the error queue; `None` when it is empty. It skips messages that
+/// are neither a stamp of our own packets nor an error.
 ///
 /// # Errors
 /// Never in practice.
@@ -212,7 +213,8 @@ fn parse_stamps(data: &[u8]) -> Stamps {
     }
 }
 
-/// The `struct timespec` that `data` begins with, in nanoseconds; `None` for none, which is zero.
+/// The `struct timespec` that `data` begins with, in nanoseconds; `None` for zero, which means no
+/// time.
 pub(crate) fn parse_time(data: &[u8]) -> Option<u64> {
     let number = |at: usize| Some(u64::from_ne_bytes(*data.get(at..)?.first_chunk()?));
     let ns = number(0)?
@@ -237,7 +239,7 @@ fn parse_offender(data: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Level, kind and content of each control message, as far as they are whole.
+/// Level, kind and content of each control message, up to the first that is not whole.
 pub(crate) fn control_messages(mut bytes: &[u8]) -> impl Iterator<Item = (c_int, c_int, &[u8])> {
     std::iter::from_fn(move || {
         let header = bytes.get(..HEADER_BYTES)?;

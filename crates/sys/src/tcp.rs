@@ -22,12 +22,12 @@ use crate::{
     call::{int_option, set_option},
 };
 
-/// Starts to connect, after `prepare` has set what shall hold from the first packet on. The stream
-/// becomes writable when that has succeeded or failed: [`TcpStream::take_error`] reports a failure,
-/// once, and [`TcpStream::peer_addr`] success.
+/// Starts to connect, after `prepare` has set options that must hold from the first packet on. The
+/// stream becomes writable when the connect has succeeded or failed: [`TcpStream::take_error`]
+/// reports a failure, once, and [`TcpStream::peer_addr`] success.
 ///
 /// # Errors
-/// Those known at once: no route, no descriptors; and those of `prepare`.
+/// Errors that are known at once (no route, no descriptors), and those of `prepare`.
 pub fn connect(
     to: SocketAddr,
     prepare: impl FnOnce(&TcpStream) -> io::Result<()>,
@@ -75,14 +75,14 @@ pub fn set_silence_limit(stream: &TcpStream, limit: Duration) -> io::Result<()> 
     )?)
 }
 
-/// Bounds how long a lost segment goes unnoticed when nothing follows it: it is sent again
-/// `resend_min` after a round trip, where the kernel's own least is 200 ms. What arrives is
-/// acknowledged within `ack_max`, where the kernel's own bound is 40 ms and more. `resend_min` has
-/// to exceed the `ack_max` of the other end, or segments are sent twice; nothing else goes wrong
-/// then. Both are counted in ticks of the kernel, and each has to be two of them: 8 ms where it has
-/// 250 a second. A listener's connections inherit both.
+/// Bounds how long a lost segment goes unnoticed when nothing follows it. The kernel sends it again
+/// `resend_min` after a round trip (its own least value is 200 ms), and acknowledges what arrives
+/// within `ack_max` (its own bound is 40 ms or more). `resend_min` must exceed the `ack_max` of the
+/// other end; otherwise segments are sent twice, and nothing else goes wrong. The kernel counts
+/// both in its ticks, and each must be at least two ticks: 8 ms at 250 ticks a second. A listener's
+/// connections inherit both.
 ///
-/// What the kernel does not take stays as it is: kernels before Linux 6.15 know neither.
+/// A kernel that does not know these options ignores them: Linux before 6.15 knows neither.
 ///
 /// `TCP_RTO_MIN_US` and `TCP_DELACK_MAX_US` of include/uapi/linux/tcp.h.
 pub fn set_prompt_resend(socket: &impl AsFd, resend_min: Duration, ack_max: Duration) {
@@ -93,7 +93,7 @@ pub fn set_prompt_resend(socket: &impl AsFd, resend_min: Duration, ack_max: Dura
     }
 }
 
-/// What the kernel has made of [`set_prompt_resend`]: `resend_min` and `ack_max`.
+/// The `resend_min` and `ack_max` that the kernel granted to [`set_prompt_resend`].
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 6.15.

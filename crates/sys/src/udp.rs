@@ -54,11 +54,12 @@ impl Family {
     }
 }
 
-/// What happens to a datagram longer than the path takes.
+/// What happens to a datagram that is longer than the path allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathMtu {
-    /// Refused here (`EMSGSIZE`) when longer than the interface's MTU, dropped on the way when
-    /// longer than the path's; what ICMP claims about the path is not believed.
+    /// The kernel refuses it (`EMSGSIZE`) when it is longer than the interface's MTU; a router
+    /// drops it when it is longer than the path's. The kernel ignores what ICMP says about the
+    /// path.
     Probe,
     /// Cut into fragments.
     Fragment,
@@ -102,7 +103,7 @@ impl UdpSocket {
     }
 
     /// Lets several sockets bind the same group and port; each gets every datagram. On a unicast
-    /// address the last one bound takes all, so it is never set there.
+    /// address the socket bound last gets every datagram, so it must not be set there.
     ///
     /// # Errors
     /// Never in practice.
@@ -127,8 +128,8 @@ impl UdpSocket {
         }
     }
 
-    /// Blocks this source in a group that was joined. When that is an address of this host and no
-    /// other socket here is in the group, its packets do not even loop back.
+    /// Blocks `source` in a group that was joined. When it is an address of this host and no other
+    /// socket here is in the group, its packets do not even loop back.
     ///
     /// # Errors
     /// `EADDRNOTAVAIL` when the group was not joined; `ENOBUFS` beyond `net.ipv4.igmp_max_msf`.
@@ -137,8 +138,8 @@ impl UdpSocket {
         self.set(self.family.level(), libc::MCAST_BLOCK_SOURCE, &request)
     }
 
-    /// Whether groups that *other* sockets of this host joined are delivered here too. The kernel's
-    /// default is yes.
+    /// Sets whether the socket also gets packets of groups that only *other* sockets of this host
+    /// joined. The kernel's default is yes.
     ///
     /// # Errors
     /// For IPv6 on kernels before 4.20.
@@ -150,7 +151,7 @@ impl UdpSocket {
         }
     }
 
-    /// Which interface multicast leaves by, and (IPv4) with which source address.
+    /// Sets the interface that multicast leaves by and, for IPv4, its source address.
     ///
     /// # Errors
     /// When there is no such interface or address.
@@ -169,7 +170,7 @@ impl UdpSocket {
         }
     }
 
-    /// Hop limit of multicast.
+    /// Sets the hop limit of multicast.
     ///
     /// # Errors
     /// Never in practice.
@@ -181,15 +182,15 @@ impl UdpSocket {
         )
     }
 
-    /// Hop limit of unicast.
+    /// Sets the hop limit of unicast.
     ///
     /// # Errors
-    /// For zero.
+    /// When `hops` is zero.
     pub fn set_unicast_hops(&self, hops: u8) -> io::Result<()> {
         self.set_by_family(libc::IP_TTL, libc::IPV6_UNICAST_HOPS, hops.into())
     }
 
-    /// Whether members on this host receive the multicast sent here.
+    /// Sets whether members on this host receive what this socket sends to a group.
     ///
     /// # Errors
     /// Never in practice.
@@ -201,7 +202,7 @@ impl UdpSocket {
         )
     }
 
-    /// The byte that holds DSCP (upper six bits) and ECN (lower two).
+    /// Sets the byte that holds DSCP (upper six bits) and ECN (lower two).
     ///
     /// # Errors
     /// `PermissionDenied` where a priority needs CAP_NET_ADMIN.
@@ -209,7 +210,7 @@ impl UdpSocket {
         self.set_by_family(libc::IP_TOS, libc::IPV6_TCLASS, class.into())
     }
 
-    /// What happens to datagrams longer than the path takes.
+    /// Sets what happens to datagrams that are longer than the path allows.
     ///
     /// # Errors
     /// Never in practice.
@@ -223,8 +224,8 @@ impl UdpSocket {
         self.set_by_family(libc::IP_MTU_DISCOVER, libc::IPV6_MTU_DISCOVER, value)
     }
 
-    /// Asks for a receive buffer of `bytes`, beyond `net.core.rmem_max` when privileged. Gives what
-    /// was granted, in the same measure.
+    /// Asks for a receive buffer of `bytes`, beyond `net.core.rmem_max` when privileged. Returns
+    /// what the kernel granted, in the same measure.
     ///
     /// # Errors
     /// Never in practice; a clipped buffer is a smaller grant, not an error.
@@ -240,8 +241,8 @@ impl UdpSocket {
         self.buffer(libc::SO_RCVBUF)
     }
 
-    /// Asks for a send buffer of `bytes`, beyond `net.core.wmem_max` when privileged. Gives what
-    /// was granted, in the same measure.
+    /// Asks for a send buffer of `bytes`, beyond `net.core.wmem_max` when privileged. Returns what
+    /// the kernel granted, in the same measure.
     ///
     /// # Errors
     /// Never in practice; a clipped buffer is a smaller grant, not an error.
@@ -249,8 +250,8 @@ impl UdpSocket {
         self.set_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
     }
 
-    /// Whether received messages report how many socket buffers were dropped because the socket was
-    /// full.
+    /// Sets whether received messages report how many socket buffers were dropped because the
+    /// socket was full.
     ///
     /// # Errors
     /// Never in practice.
@@ -258,9 +259,9 @@ impl UdpSocket {
         self.set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &c_int::from(on))
     }
 
-    /// Whether a send fails with `ENOBUFS` when the interface's own queue drops it; without this
-    /// the kernel reports such a drop as sent. ICMP errors then wait in the socket's error queue,
-    /// which [`crate::message::discard_errors`] empties.
+    /// Sets whether a send fails with `ENOBUFS` when the interface's own queue drops it; without
+    /// this the kernel reports such a drop as sent. ICMP errors then wait in the socket's error
+    /// queue, which [`crate::message::discard_errors`] empties.
     ///
     /// # Errors
     /// Never in practice.
@@ -268,7 +269,7 @@ impl UdpSocket {
         self.set_by_family(libc::IP_RECVERR, libc::IPV6_RECVERR, on.into())
     }
 
-    /// Whether received messages tell destination address and interface.
+    /// Sets whether received messages report destination address and interface.
     ///
     /// # Errors
     /// Never in practice.
@@ -276,7 +277,7 @@ impl UdpSocket {
         self.set_by_family(libc::IP_PKTINFO, libc::IPV6_RECVPKTINFO, on.into())
     }
 
-    /// Whether [`crate::datagram::receive_pieces`] learns that a datagram came in fragments.
+    /// Sets whether [`crate::datagram::receive_pieces`] learns that a datagram came in fragments.
     ///
     /// # Errors
     /// On kernels before 4.10.
@@ -284,7 +285,7 @@ impl UdpSocket {
         self.set_by_family(libc::IP_RECVFRAGSIZE, libc::IPV6_RECVFRAGSIZE, on.into())
     }
 
-    /// Whether the kernel may hand over several datagrams of one flow as one message.
+    /// Sets whether the kernel may hand over several datagrams of one flow as one message.
     ///
     /// # Errors
     /// On kernels before 5.0.
@@ -292,7 +293,7 @@ impl UdpSocket {
         self.set(libc::SOL_UDP, libc::UDP_GRO, &c_int::from(on))
     }
 
-    /// Whether the kernel knows UDP segmentation (4.18). A route may still refuse it.
+    /// True when the kernel knows UDP segmentation (Linux 4.18). A route may still refuse it.
     #[must_use]
     pub fn has_gso(&self) -> bool {
         int_option(self.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
@@ -315,7 +316,8 @@ impl UdpSocket {
         self.family
     }
 
-    /// Privileged first; the kernel doubles what it is given, and reads back the doubled value.
+    /// Tries the privileged option first. The kernel doubles the value that it is given, and reads
+    /// back the doubled value.
     fn set_buffer(&self, force: c_int, plain: c_int, bytes: usize) -> io::Result<usize> {
         let value = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
         if self.set(libc::SOL_SOCKET, force, &value).is_err() {

@@ -1,9 +1,9 @@
 //! Files beneath one directory, so that no name from the network can lead out of it.
 //!
 //! [`Directory`] is the only way in: names are relative, without `..`, and no symbolic link on the
-//! way is followed, also when someone puts one there at the wrong moment. The kernel checks that
-//! (`openat2`, `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`); where it is too old or a sandbox forbids
-//! the call, components are opened one by one, with the same effect.
+//! way is followed, even when another process puts one there at the wrong moment. The kernel checks
+//! that (`openat2`, `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`); where it is too old or a sandbox
+//! forbids the call, components are opened one by one, with the same effect.
 //!
 //! ```text
 //! "a/b/file" ──> open "a/b" beneath, no links ──> operation on "file" in it, not following it
@@ -36,11 +36,11 @@ use crate::call::check;
 mod status;
 pub use status::{FileTime, Kind, Space, Status, creation_mask, effective_user};
 
-/// A directory that everything is done beneath.
+/// A directory; its operations reach only what is beneath it.
 #[derive(Debug)]
 pub struct Directory(OwnedFd);
 
-/// What happens when the new name is taken.
+/// What a rename does when the new name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The rename fails with `AlreadyExists`; checked by the kernel in one step.
@@ -50,7 +50,7 @@ pub enum Taken {
 }
 
 impl Directory {
-    /// Opens a directory anywhere; links in `path` are followed, for it is the user's own choice.
+    /// Opens a directory anywhere; it follows links in `path`, because the user chose the path.
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory` or `PermissionDenied`.
@@ -136,9 +136,9 @@ impl Directory {
         Ok(symlinkat(target, parent, &name)?)
     }
 
-    /// Gives what is called `from` here the name `to` beneath `destination`, in one step. Neither
-    /// name is followed when it is a link. Filesystems that cannot refuse a taken name (NFS) give
-    /// files the new name before they take the old one away; directories they do not rename then.
+    /// Renames `from` beneath this directory to `to` beneath `destination`, in one step. It follows
+    /// neither name when that is a link. Where a filesystem cannot refuse a taken name (NFS), a
+    /// file gets its new name before it loses the old one, and renaming a directory fails.
     ///
     /// # Errors
     /// `AlreadyExists` by [`Taken::Refuse`]; `CrossesDevices` when the two are on different
@@ -157,7 +157,7 @@ impl Directory {
             Taken::Replace => RenameFlags::empty(),
         };
         match renameat_with(&old_parent, &old, &new_parent, &new, flags) {
-            // The filesystem renames, but not with a condition.
+            // The filesystem can rename, but not on condition that the name is free.
             Err(Errno::INVAL | Errno::NOSYS) if taken == Taken::Refuse => {
                 link_over(old_parent.as_fd(), &old, new_parent.as_fd(), &new)
             }
@@ -189,8 +189,8 @@ impl Directory {
     pub fn set_mode_of(&self, path: &Path, mode: u32) -> io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
         let (at, flags) = (parent.as_fd().as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
-        // The C library does it through `/proc` where the kernel cannot; rustix refuses the flag.
-        // SAFETY: `name` is a live nul-terminated string, only read; `parent` is open.
+        // Where the kernel cannot do this, the C library does it through `/proc`; rustix refuses
+        // the flag. SAFETY: `name` is a live nul-terminated string, only read; `parent` is open.
         check(unsafe { libc::fchmodat(at, name.as_ptr(), mode, flags) })?;
         Ok(())
     }
@@ -203,7 +203,7 @@ impl Directory {
         self.unlink(path, AtFlags::REMOVEDIR)
     }
 
-    /// What is at `path`, not following a link there.
+    /// Returns the status of what is at `path`; does not follow a link there.
     ///
     /// # Errors
     /// `NotFound`, or a link on the way.
@@ -212,8 +212,8 @@ impl Directory {
         Status::at(parent.as_fd(), &name)
     }
 
-    /// Whether this process, by the rights it acts with, may read what is at `path`, not following
-    /// a link there. Cheaper than opening it; only opening it is certain.
+    /// Checks whether this process, with its effective rights, may read what is at `path`; does not
+    /// follow a link there. This is cheaper than opening it, but only opening it is certain.
     ///
     /// # Errors
     /// `PermissionDenied` when it may not; `NotFound`, or a link on the way.
@@ -228,17 +228,17 @@ impl Directory {
     /// Where the link at `path` points.
     ///
     /// # Errors
-    /// `InvalidInput` when it is no link.
+    /// `InvalidInput` when it is not a link.
     pub fn read_link(&self, path: &Path) -> io::Result<std::path::PathBuf> {
         let (parent, name) = self.parent_of(path)?;
         status::read_link(parent.as_fd(), &name)
     }
 
-    /// Sets when the contents of what is at `path` were last modified, of a link itself. The access
-    /// time stays.
+    /// Sets the modification time of what is at `path`, for a link that of the link itself. The
+    /// access time stays.
     ///
     /// # Errors
-    /// When it is not ours.
+    /// When it belongs to another user.
     pub fn set_modified(&self, path: &Path, modified: FileTime) -> io::Result<()> {
         let (parent, name) = self.parent_of(path)?;
         status::set_modified(parent.as_fd(), &name, modified)
@@ -249,14 +249,15 @@ impl Directory {
     /// # Errors
     /// When it cannot be read.
     pub fn names(&self) -> io::Result<Vec<std::ffi::OsString>> {
-        // Through the descriptor, so that it is this directory whatever its name is by now.
+        // Reads through the descriptor, so that it is this directory even if it was renamed.
         let through = format!("/proc/self/fd/{}", self.0.as_raw_fd());
         std::fs::read_dir(through)?
             .map(|entry| entry.map(|entry| entry.file_name()))
             .collect()
     }
 
-    /// Writes this directory's own entries to the disk: after a rename, before it is reported.
+    /// Writes this directory's own entries to the disk: call it after a rename and before reporting
+    /// that.
     ///
     /// # Errors
     /// When the disk fails.
@@ -267,7 +268,7 @@ impl Directory {
     /// Writes everything on this directory's filesystem to the disk: one call for many files.
     ///
     /// # Errors
-    /// When the disk failed, since Linux 5.8 also when it did so earlier.
+    /// When the disk fails; since Linux 5.8 also when it failed before.
     pub fn sync_filesystem(&self) -> io::Result<()> {
         Ok(syncfs(&self.0)?)
     }
@@ -285,7 +286,8 @@ impl Directory {
         Ok(unlinkat(parent, &name, flags)?)
     }
 
-    /// Opening never waits (as it would for a pipe's other end), and what is opened is checked.
+    /// Opens a regular file. Opening never waits, as it would for a pipe's other end, and the kind
+    /// of what was opened is checked.
     fn regular(&self, path: &Path, flags: OFlags) -> io::Result<File> {
         let fd = self.beneath(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, 0)?;
         let file = File::from(fd);
@@ -331,7 +333,7 @@ impl Directory {
             return Err(unusable(path));
         }
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        // The call refuses a mode where no file is made.
+        // The call refuses a mode unless it makes a file.
         let mode = Mode::from_raw_mode(mode);
         if !OPENAT2_IS_MISSING.load(Ordering::Relaxed) {
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | more;
@@ -370,8 +372,8 @@ impl AsFd for Directory {
     }
 }
 
-/// Takes disk space for `bytes` bytes of a file, which gets that length: so that a full disk is
-/// found before anything is received.
+/// Takes disk space for `bytes` bytes of a file, which gets that length: so that a full disk shows
+/// before data arrives.
 ///
 /// # Errors
 /// `StorageFull`, `FileTooLarge` or `QuotaExceeded`; `Unsupported` where the filesystem cannot.
@@ -425,8 +427,8 @@ fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-/// Renames a file unless the new name is taken, as [`Taken::Refuse`], in two steps: in between it
-/// has both names.
+/// Renames a file unless the new name is taken, as [`Taken::Refuse`] demands, in two steps: between
+/// them the file has both names.
 fn link_over(
     old_at: BorrowedFd<'_>,
     old: &CStr,
@@ -437,7 +439,7 @@ fn link_over(
     Ok(unlinkat(old_at, old, AtFlags::empty())?)
 }
 
-/// Learnt at the first call. A race only repeats the attempt.
+/// Set by the first call that fails. A race only repeats the attempt.
 static OPENAT2_IS_MISSING: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]

@@ -22,9 +22,9 @@ pub struct Status {
     pub kind: Kind,
     /// Permission bits, including set-user-id and the like.
     pub mode: u32,
-    /// Number of the user whose it is.
+    /// Number of the user who owns it.
     pub owner: u32,
-    /// Length in bytes; of a link, that of its text.
+    /// Length in bytes; for a link, the length of its text.
     pub bytes: u64,
     /// When the contents were last modified.
     pub modified: FileTime,
@@ -63,16 +63,17 @@ pub struct FileTime {
 pub struct Space {
     /// Bytes that this user may still write.
     pub available_bytes: u64,
-    /// Files that may still be made; some filesystems do not limit them and say 0 of 0.
+    /// Files that may still be made; a filesystem without such a limit says 0, and 0 for
+    /// `total_files`.
     pub available_files: u64,
     /// Files there can be in all.
     pub total_files: u64,
 }
 
 impl Status {
-    /// True when `user` owns the file and has kept the right to read it: an owner's own bits, not
-    /// the group's nor an access list, decide for the owner. Proves nothing about the directories
-    /// above it, nor about network filesystems.
+    /// True when `user` owns the file and has kept the right to read it: for the owner, only the
+    /// owner's bits decide, not the group's or an access list. This proves nothing about the
+    /// directories above the file or about network filesystems.
     #[must_use]
     pub const fn is_readable_by_owner(&self, user: u32) -> bool {
         self.owner == user && self.mode & OWNER_READS != 0
@@ -123,7 +124,7 @@ pub(super) fn check_readable(directory: BorrowedFd<'_>, name: &CStr) -> io::Resu
     Ok(accessat(directory, name, Access::READ_OK, flags)?)
 }
 
-/// The user by whose rights this process opens files.
+/// The user with whose rights this process opens files.
 #[must_use]
 pub fn effective_user() -> u32 {
     geteuid().as_raw()
@@ -134,7 +135,7 @@ pub fn effective_user() -> u32 {
 /// **Cost**: reads a file of `/proc`; the call that returns the mask would change it.
 ///
 /// # Errors
-/// When `/proc` does not tell (before Linux 4.7).
+/// When `/proc` does not say (before Linux 4.7).
 pub fn creation_mask() -> io::Result<u32> {
     let text = std::fs::read_to_string("/proc/self/status")?;
     let mask = text.lines().find_map(|line| line.strip_prefix("Umask:"));

@@ -15,7 +15,7 @@ pub struct Address {
     pub index: u32,
     /// The address itself.
     pub ip: IpAddr,
-    /// Leading bits that are the network's.
+    /// Number of leading bits that name the network.
     pub prefix: u8,
     /// The other end of a point-to-point link.
     pub peer: Option<IpAddr>,
@@ -26,7 +26,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads the payload of an `RTM_NEWADDR` message; none when it holds no address.
+    /// Reads the payload of an `RTM_NEWADDR` message; `None` when it holds no address.
     ///
     /// # Errors
     /// When the payload ends early.
@@ -133,7 +133,8 @@ impl Rtnetlink {
         Ok(addresses.into_iter().flatten().collect())
     }
 
-    /// Gives a link an address, with no duplicate address detection; having it already is fine.
+    /// Gives a link an address, with no duplicate address detection; succeeds also when the link
+    /// has it already.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, or when there is no such link.

@@ -7,15 +7,15 @@ use super::{NetlinkError, Request, Rtnetlink, socket::flag};
 pub struct TokenBucket {
     /// Bytes a second, with the link header; below 4 GiB.
     pub bytes_per_s: u32,
-    /// Sent in one go after a pause, in bytes: one packet at least. GSO runs that are longer are
-    /// segmented.
+    /// Bytes that may leave at once after a pause: at least one packet. The kernel segments longer
+    /// GSO runs.
     pub burst_bytes: u32,
     /// Bytes that may wait; packets beyond are dropped.
     pub queue_bytes: u32,
 }
 
 impl Rtnetlink {
-    /// Makes the link send through `bucket`, which replaces what it had.
+    /// Makes the link send through `bucket`, which replaces the queue that it had.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, or when the kernel lacks `sch_tbf`.

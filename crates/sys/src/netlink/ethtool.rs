@@ -43,18 +43,18 @@ impl Ethtool {
         Ok(Self { socket, family })
     }
 
-    /// Switches the feature of that name (as `ethtool -k` prints it) of a link on or off.
+    /// Switches the feature called `name` (as `ethtool -k` prints it) of a link on or off.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN, or when the device has no such feature. A feature that the driver
-    /// keeps as it is is no error: ask [`Ethtool::is_active`].
+    /// Without CAP_NET_ADMIN, or when the device has no such feature. It is no error when the
+    /// driver leaves a feature unchanged: [`Ethtool::is_active`] tells.
     pub fn set_feature(&mut self, index: u32, name: &str, on: bool) -> Result<(), NetlinkError> {
         let mut request = Request::new(self.family, 0);
         request.fixed(&header(FEATURES_SET));
         request.nested(FEATURES_HEADER, |device| {
             device.number(HEADER_DEVICE_INDEX, index);
         });
-        // A bit that is named without its value flag is to be cleared; bits not named stay.
+        // A bit that is named without its value flag is cleared; bits that are not named stay.
         request.nested(FEATURES_WANTED, |set| {
             set.nested(BITSET_BITS, |bits| {
                 bits.nested(BITSET_BITS_BIT, |bit| {
@@ -71,11 +71,11 @@ impl Ethtool {
             .map_err(|error| error.during(format!("switch {name} {word} on interface {index}")))
     }
 
-    /// Bits a second that a link carries, as its driver has it; none where that is not known, as of
-    /// a link that is down. A virtual cable names a rate that it does not keep to.
+    /// Bits a second that a link carries, as its driver says; `None` where the driver does not
+    /// know, as for a link that is down. A virtual cable names a rate that it does not keep.
     ///
     /// # Errors
-    /// When the link does not exist, or its driver has no such thing as a speed.
+    /// When the link does not exist, or its driver has no speed.
     pub fn speed_bits(&mut self, index: u32) -> Result<Option<u64>, NetlinkError> {
         let mut request = Request::new(self.family, 0);
         request.fixed(&header(LINK_MODES_GET));
@@ -98,7 +98,7 @@ impl Ethtool {
         Ok(speed)
     }
 
-    /// Receive queues of a link that are in use; none where the driver does not say.
+    /// Receive queues of a link that are in use; `None` where the driver does not say.
     ///
     /// # Errors
     /// When the link does not exist, or its driver knows nothing of queues.
@@ -141,7 +141,7 @@ impl Ethtool {
             .map_err(|error| error.during(format!("use {queues} queues of interface {index}")))
     }
 
-    /// True when the feature of that name works on a link at this moment.
+    /// True when the feature called `name` is on at this moment.
     ///
     /// # Errors
     /// When the link does not exist.

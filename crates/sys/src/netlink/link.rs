@@ -33,7 +33,7 @@ pub struct Link {
     /// Receive queues that it was made with, of which not all may be in use; 1 when the kernel does
     /// not say.
     pub receive_queues: u32,
-    /// Number of the XDP program that sits on it, if there is one.
+    /// Number of the XDP program on it, if there is one.
     pub program: Option<u32>,
     /// The bridge or bond it belongs to.
     pub master: Option<u32>,
@@ -97,7 +97,7 @@ impl Link {
         Ok(link)
     }
 
-    /// True when packets pass at this moment.
+    /// True when packets can pass at this moment.
     ///
     /// The flags alone do not tell: a link that was just made counts as running until the kernel
     /// has looked at its carrier.
@@ -215,9 +215,9 @@ pub struct Veth<'a> {
     pub peer_name: &'a str,
     /// The network namespace of the other end.
     pub peer_namespace: BorrowedFd<'a>,
-    /// The number of this end; the next that is free when none.
+    /// The number of this end; with `None`, the next free one.
     pub index: Option<u32>,
-    /// Largest IP packet in bytes, for both ends; the kernel's 1500 when none.
+    /// Largest IP packet in bytes, for both ends; with `None`, the kernel's 1500.
     pub mtu: Option<u32>,
 }
 
@@ -306,7 +306,7 @@ impl Rtnetlink {
         })
     }
 
-    /// Makes a link a port of the bridge `master`, or of none.
+    /// Makes a link a port of the bridge `master`; with `None`, of no bridge.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, or when one of the two does not exist.

@@ -1,4 +1,5 @@
-//! The netlink codec: requests are written, replies and attributes are read. No system calls.
+//! The netlink codec: it writes requests, and reads replies and attributes. It makes no system
+//! calls.
 //!
 //! Bytes from the kernel -> [`Replies`] -> [`Reply`] -> [`Attributes`] -> [`Attribute`], each step
 //! checked against the bytes that are there, so a malformed buffer is an error and never a panic.
@@ -116,7 +117,8 @@ pub struct Reply<'a> {
     pub payload: &'a [u8],
 }
 
-/// The messages in one received buffer, in order; ends after the first malformed one.
+/// The messages in one received buffer, in order; the iteration ends after the first malformed
+/// message.
 #[derive(Clone, Debug)]
 pub struct Replies<'a> {
     rest: &'a [u8],
@@ -262,7 +264,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Splits off a fixed-size header; attributes follow at the next multiple of four.
+/// Splits off a fixed-size header; attributes follow at the next multiple of four bytes.
 pub(super) fn fixed<'a, const N: usize>(
     bytes: &'a [u8],
     what: &'static str,

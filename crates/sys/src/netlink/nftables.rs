@@ -5,7 +5,7 @@
 //! ```text
 //! iifname NAME  l4proto udp  numgen random mod OF < LOST  counter  drop
 //! ```
-//! Replacing it is one transaction, so that no packet passes in between.
+//! Replacing the rule is one transaction, so that no packet passes between two rules.
 
 use super::{
     Attributes, NetlinkError, NetlinkSocket, Protocol, Request,
@@ -60,8 +60,8 @@ impl RandomLoss {
             .map_err(|error| error.during("stop losing packets"))
     }
 
-    /// Packets (GSO runs that arrived whole count as one) dropped since the rule was set; none when
-    /// there is no rule.
+    /// Packets dropped since the rule was set; `None` when there is no rule. A GSO run that arrived
+    /// whole counts as one packet.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -150,7 +150,7 @@ fn rule(interface: &str, lost: u32, of: u32) -> Request {
             draw.attribute(NUMGEN_MODULUS, &of.to_be_bytes());
             draw.attribute(NUMGEN_TYPE, &NUMGEN_RANDOM.to_be_bytes());
         });
-        // The draw is in host order and comparison is bytewise.
+        // The draw is in host order, but the comparison goes byte by byte from the highest.
         expression(list, "byteorder", |swap| {
             swap.attribute(SWAP_FROM, &REGISTER)
                 .attribute(SWAP_TO, &REGISTER);

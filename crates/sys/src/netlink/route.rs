@@ -14,17 +14,17 @@ use super::{
 pub struct Route {
     /// True for IPv6.
     pub is_ipv6: bool,
-    /// Where it leads; none for the default route.
+    /// Where it leads; `None` for the default route.
     pub destination: Option<IpAddr>,
     /// Leading bits of the destination that must match.
     pub prefix: u8,
-    /// The next router; none when the destination is on the link.
+    /// The next router; `None` when the destination is on the link.
     pub gateway: Option<IpAddr>,
-    /// The link that packets leave by; none for routes that refuse.
+    /// The link that packets leave by; `None` for routes that refuse.
     pub interface: Option<u32>,
     /// The source address that the kernel prefers.
     pub source: Option<IpAddr>,
-    /// The smaller wins.
+    /// Of two routes, the kernel takes the one with the smaller metric.
     pub metric: u32,
     /// Routing table: 254 main, 255 local.
     pub table: u32,
@@ -78,7 +78,7 @@ impl Route {
         Ok(route)
     }
 
-    /// Several next hops share the traffic; the first stands for the route.
+    /// Reads the first of several next hops that share the traffic; it stands for the route.
     fn read_first_hop(&mut self, hops: &[u8]) -> Result<(), Malformed> {
         // struct rtnexthop: length u16, flags u8, hops u8, interface i32.
         let (header, _) = fixed::<8>(hops, "route next hop")?;
@@ -91,7 +91,7 @@ impl Route {
         Ok(())
     }
 
-    /// True for the route that everything without a better one takes.
+    /// True for the default route of the main table.
     #[must_use]
     pub const fn is_default(&self) -> bool {
         self.prefix == 0 && matches!(self.kind, RouteKind::Unicast) && self.table == TABLE_MAIN
@@ -185,7 +185,8 @@ impl Rtnetlink {
         route.ok_or_else(|| NetlinkError::missing(what()))
     }
 
-    /// Adds a route to `destination/prefix` by a link, in the main table; having it is fine.
+    /// Adds a route to `destination/prefix` by a link, in the main table; succeeds also when it
+    /// exists already.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, or when the link does not exist or is down.

@@ -54,8 +54,8 @@ impl NetlinkSocket {
         let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
         let fd = socket_with(AddressFamily::NETLINK, kind, flags, number)
             .map_err(|errno| NetlinkError::os("open a netlink socket", errno))?;
-        // Reasons in words, and acknowledgements without a copy of the request; both are optional
-        // comforts of newer kernels, so a refusal changes nothing.
+        // Asks for reasons in words, and for acknowledgements without a copy of the request. Only
+        // newer kernels have these, and the code works without them, so a refusal is ignored.
         for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
             let on: libc::c_int = 1;
             let _refused = set_option(fd.as_fd(), libc::SOL_NETLINK, option, &on);
@@ -81,8 +81,8 @@ impl NetlinkSocket {
         Ok(())
     }
 
-    /// Asks for all objects of a kind; `visit` gets each of them. A dump that a change interrupted
-    /// is repeated from the start, so `restart` is called before each attempt.
+    /// Asks for all objects of a kind; `visit` gets each of them. When a change interrupts the
+    /// dump, it begins again; `restart` is called before each attempt.
     ///
     /// # Errors
     /// What the kernel answered, or that the tables changed faster than they could be read.
@@ -161,7 +161,7 @@ impl NetlinkSocket {
         for reply in Replies::new(&self.buffer[..len]) {
             let reply = reply?;
             if reply.sequence != sequence {
-                // Left over from a request that ended early.
+                // This reply is left over from a request that ended early.
                 continue;
             }
             progress.interrupted |= reply.flags & flag(libc::NLM_F_DUMP_INTR) != 0;

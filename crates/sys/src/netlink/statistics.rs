@@ -1,4 +1,4 @@
-//! What an interface has counted since it exists: `struct rtnl_link_stats64`.
+//! What an interface has counted since it was made: `struct rtnl_link_stats64`.
 
 use super::{
     Attributes, Malformed, NetlinkError, Request, Rtnetlink,
@@ -16,17 +16,17 @@ pub struct LinkStatistics {
     pub rx_bytes: u64,
     /// Sent, in bytes.
     pub tx_bytes: u64,
-    /// Damaged on arrival.
+    /// Received packets that were damaged.
     pub rx_errors: u64,
-    /// Could not be sent.
+    /// Packets that could not be sent.
     pub tx_errors: u64,
-    /// Thrown away by the kernel before anybody saw them.
+    /// Received packets that the kernel threw away before any program saw them.
     pub rx_dropped: u64,
-    /// Thrown away on the way out.
+    /// Packets thrown away on the way out.
     pub tx_dropped: u64,
-    /// No room in the adapter's queue (part of `rx_errors` for some drivers).
+    /// Packets without room in the adapter's queue (part of `rx_errors` for some drivers).
     pub rx_fifo: u64,
-    /// No room in the adapter (not part of `rx_packets`).
+    /// Packets without room in the adapter (not part of `rx_packets`).
     pub rx_missed: u64,
 }
 
@@ -37,7 +37,7 @@ impl LinkStatistics {
         self.rx_dropped + self.rx_missed + self.rx_fifo
     }
 
-    /// What was counted since `earlier`; zero where a counter was reset since.
+    /// The counts since `earlier`; zero for a counter that was reset since then.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -5,7 +5,7 @@
 //!                          \__ next offset ____/
 //! ```
 //! A block is released when the next packet does not fit or when its retire time has passed, so a
-//! lone packet waits up to that long: never measure delays through this ring.
+//! lone packet waits up to the retire time: never measure delays through this ring.
 
 use std::{
     io,
@@ -31,7 +31,7 @@ pub struct BlockRingSpec {
 /// A receiving ring of blocks.
 #[derive(Debug)]
 pub struct BlockRing {
-    // Before the socket: what is mapped goes first.
+    // Stands before the socket, so that the mapping is dropped first.
     mapping: Mapping,
     socket: PacketSocket,
     block_bytes: usize,
@@ -40,7 +40,8 @@ pub struct BlockRing {
 }
 
 impl BlockRing {
-    /// Gives `socket` its ring. To be bound afterwards, so that no packet comes before the ring.
+    /// Gives `socket` its ring. The caller binds the socket afterwards, so that no packet comes
+    /// before the ring.
     ///
     /// # Errors
     /// ENOMEM when the kernel has no room for that many blocks; EINVAL for a block size that is no
@@ -163,8 +164,9 @@ impl Block<'_> {
             let header = unsafe { ring.mapping.bytes(start, HEADER_LEN) };
             let (header, next_offset) = parse(header);
             *next = start.saturating_add(next_offset);
-            // The kernel wrote it on another processor: without the hint, reading each packet waits
-            // for its header to arrive from there. Packets of one load are of one size, mostly.
+            // The kernel wrote the header on another processor: without the hint, reading each
+            // packet waits for it to arrive from there. The place is a guess: packets of one load
+            // mostly have one size.
             let ahead = next.saturating_add(next_offset.saturating_mul(AHEAD));
             ring.mapping.prefetch(ahead);
             ring.mapping.prefetch(ahead.saturating_add(64));
@@ -174,19 +176,20 @@ impl Block<'_> {
         std::iter::from_fn(visit)
     }
 
-    /// Packets not taken yet.
+    /// Number of packets not taken yet.
     #[must_use]
     pub const fn remaining(&self) -> u32 {
         self.remaining
     }
 
-    /// The kernel has dropped packets since it was asked last.
+    /// True when the kernel has dropped packets since its counters were last read.
     #[must_use]
     pub const fn is_losing(&self) -> bool {
         self.is_losing
     }
 
-    /// It was released because its time had passed, not because it was full.
+    /// True when the kernel released the block because its time had passed, not because it was
+    /// full.
     #[must_use]
     pub const fn is_timed_out(&self) -> bool {
         self.is_timed_out
@@ -232,7 +235,7 @@ const FIRST_PACKET: usize = 16;
 const ADDRESS: usize = 48;
 const HEADER_LEN: usize = ADDRESS + 20;
 const FRAME_BYTES: u32 = 2048;
-/// Packets between the one that is given and the one that is fetched.
+/// How many packets ahead of the returned one the hint fetches.
 const AHEAD: usize = 3;
 
 const _: () = {

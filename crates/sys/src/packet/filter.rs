@@ -14,7 +14,7 @@ pub struct FilterOp {
     pub operand: u32,
 }
 
-/// The filter that keeps every packet, cut to `bytes`: 0 rejects everything.
+/// The filter that keeps every packet, cut to `bytes`: with 0, it rejects every packet.
 #[must_use]
 pub const fn keep_all(bytes: u32) -> [FilterOp; 1] {
     [FilterOp {
@@ -25,7 +25,7 @@ pub const fn keep_all(bytes: u32) -> [FilterOp; 1] {
     }]
 }
 
-/// Bytes kept of a packet that is rejected and to be counted: fewer than any frame has.
+/// Bytes kept of a packet that is rejected but must be counted: fewer than any frame has.
 pub const STUB_LEN: u32 = 2;
 
 /// `BPF_RET | BPF_K`.

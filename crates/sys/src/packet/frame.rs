@@ -20,7 +20,7 @@ pub struct RawPacket<'a> {
     pub direction: Direction,
     /// What is known of its checksums.
     pub checksum: Checksum,
-    /// What the kernel left to be done to it, when the socket asks for the virtio header.
+    /// What the kernel left for an adapter to do, when the socket asks for the virtio header.
     pub offload: Option<Offload>,
     /// True when a VLAN tag was put back.
     pub is_tag_restored: bool,
@@ -41,11 +41,11 @@ pub enum StampSource {
 pub enum Direction {
     /// For this machine.
     Host,
-    /// For everybody.
+    /// For all stations of the link.
     Broadcast,
     /// For a group.
     Multicast,
-    /// For somebody else; seen because of promiscuous mode.
+    /// For another machine; seen because of promiscuous mode.
     OtherHost,
     /// Sent by this machine.
     Outgoing,
@@ -90,14 +90,14 @@ impl Checksum {
 /// `struct virtio_net_hdr`: what an adapter was to do to the packet before it goes on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offload {
-    /// To be cut into packets, and how.
+    /// How it is to be cut into packets; `None` when it is not to be cut.
     pub gso: Option<GsoKind>,
-    /// Bytes of payload in each packet but the last.
+    /// Bytes of payload in each packet except the last.
     pub segment_bytes: u16,
-    /// Bytes of all headers, a tag that was put back not counted; 0 when the kernel does not say.
+    /// Bytes of all headers, without a tag that was put back; 0 when the kernel does not say.
     pub header_bytes: u16,
-    /// Where the sum begins, in the packet as it is given out, and where, from there, it belongs:
-    /// when it is to be filled in.
+    /// When a checksum is to be filled in: the offset in `data` where the sum begins, and the
+    /// offset from there to the checksum.
     pub checksum: Option<(u16, u16)>,
 }
 
@@ -145,7 +145,7 @@ impl Offload {
 }
 
 impl Offload {
-    /// The same, for a frame that a tag of `bytes` was put back into.
+    /// Adjusts the offsets for a frame into which a tag of `bytes` bytes was put back.
     pub(super) fn moved_by(mut self, bytes: u16) -> Self {
         self.checksum = self
             .checksum
@@ -170,8 +170,8 @@ pub(super) struct RingHeader {
 }
 
 impl RingHeader {
-    /// The packet whose header begins at `start` and whose room ends at `end` of the mapping; its
-    /// bytes are moved apart where a VLAN tag belongs. `None` when the header points outside.
+    /// The packet whose header begins at `start` and whose room ends at `end` of the mapping; this
+    /// moves its bytes apart where a VLAN tag belongs. `None` when the header points outside.
     ///
     /// # Safety
     /// The bytes from `start` to `end` were released by the kernel and stay so for `'a`, and this

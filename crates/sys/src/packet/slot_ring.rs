@@ -12,7 +12,7 @@ use crate::mapping::Mapping;
 /// A receiving ring of slots.
 #[derive(Debug)]
 pub struct SlotRing {
-    // Before the socket: what is mapped goes first.
+    // Stands before the socket, so that the mapping is dropped first.
     mapping: Mapping,
     socket: PacketSocket,
     slot_bytes: usize,
@@ -22,7 +22,7 @@ pub struct SlotRing {
 
 impl SlotRing {
     /// Gives `socket` a ring of at least `bytes` bytes whose slots hold frames of `frame_bytes`;
-    /// longer ones are cut. To be bound afterwards.
+    /// longer frames are cut. The caller binds the socket afterwards.
     ///
     /// # Errors
     /// ENOMEM when the kernel has no room for it.
@@ -63,7 +63,7 @@ impl SlotRing {
         self.socket.take_drops()
     }
 
-    /// The socket, to be bound and asked.
+    /// The socket beneath the ring: to bind it, and to ask for its counters.
     #[must_use]
     pub const fn socket(&self) -> &PacketSocket {
         &self.socket
@@ -98,7 +98,7 @@ pub struct SlotGuard<'r> {
 impl SlotGuard<'_> {
     /// The packet in the slot; `None` when the kernel's header makes no sense.
     ///
-    /// It takes the guard by exclusive reference because a VLAN tag is put back in place; a second
+    /// It takes the guard by exclusive reference because it puts a VLAN tag back in place; a second
     /// call gives `None`.
     #[must_use]
     pub fn packet(&mut self) -> Option<RawPacket<'_>> {
@@ -106,7 +106,7 @@ impl SlotGuard<'_> {
         // SAFETY: the slot was released by the kernel and goes back only when `self` is dropped.
         let bytes = unsafe { mapping.bytes_mut(self.start, HEADER_LEN) };
         let header = parse(bytes);
-        // A length that no packet has marks the slot as visited.
+        // An offset that no packet has marks the slot as visited.
         bytes[MAC..MAC + 2].fill(0);
         let end = self.start + self.ring.slot_bytes;
         // SAFETY: as above, and once only, see the mark.

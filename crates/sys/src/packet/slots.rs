@@ -1,11 +1,11 @@
-//! Makes a ring of slots, the same way in both directions.
+//! Makes a ring of slots for either direction.
 
 use std::{io, os::fd::BorrowedFd};
 
 use crate::{call::set_option, mapping::Mapping};
 
 /// Gives the socket a ring of at least `bytes` bytes and `slots_least` slots of `slot_bytes`, a
-/// power of two; `direction` is `PACKET_RX_RING` or `PACKET_TX_RING`. Gives its memory and the
+/// power of two; `direction` is `PACKET_RX_RING` or `PACKET_TX_RING`. Returns its memory and the
 /// number of slots.
 ///
 /// # Errors

@@ -51,7 +51,7 @@ pub enum Stamping {
     /// By the kernel, as the packet enters it.
     #[default]
     Software,
-    /// By the adapter where it does; [`StampSource`] tells for each packet.
+    /// By the adapter where it can; [`StampSource`] says so for each packet.
     Hardware,
 }
 
@@ -76,12 +76,12 @@ impl Fanout {
     }
 }
 
-/// What the kernel has counted since it was asked last.
+/// What the kernel has counted since it was last asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketDrops {
     /// Packets that passed the filter, dropped ones included.
     pub seen: u32,
-    /// Of these, packets for which there was no room.
+    /// Packets among these for which there was no room.
     pub dropped: u32,
     /// How often a ring of blocks was full.
     pub freezes: u32,
@@ -101,17 +101,17 @@ impl PacketSocket {
     }
 
     /// Makes the kernel describe with each packet what an adapter was to do to it (GSO, checksum),
-    /// and lets packets be sent that way. To be called before a ring is made.
+    /// and lets packets be sent that way. Call it before making a ring.
     ///
     /// # Errors
-    /// When the kernel does not know it.
+    /// When the kernel does not know the option.
     pub fn set_offload(&mut self, on: bool) -> io::Result<()> {
         self.option(libc::PACKET_VNET_HDR, c_int::from(on))?;
         self.has_offload = on;
         Ok(())
     }
 
-    /// Leaves out what this machine sends. Halves the load where only arrivals matter.
+    /// Leaves out packets that this machine sends. This halves the load where only arrivals matter.
     ///
     /// # Errors
     /// Before Linux 4.20.
@@ -122,7 +122,7 @@ impl PacketSocket {
     /// Sends around the queueing discipline: no queue, and hidden from other taps of the device.
     ///
     /// # Errors
-    /// When the kernel does not know it.
+    /// When the kernel does not know the option.
     pub fn set_queue_bypass(&self, on: bool) -> io::Result<()> {
         self.option(libc::PACKET_QDISC_BYPASS, c_int::from(on))
     }
@@ -151,7 +151,7 @@ impl PacketSocket {
     }
 
     /// Makes the kernel keep only packets that `program` returns a length for, cut to that length.
-    /// Those it rejects are counted nowhere.
+    /// Rejected packets are counted nowhere.
     ///
     /// # Errors
     /// EINVAL for a program that the kernel does not accept.
@@ -173,7 +173,8 @@ impl PacketSocket {
     /// Binds to an interface; packets flow from here on.
     ///
     /// # Errors
-    /// ENODEV when there is no such interface, ENETDOWN never: a socket may wait for it.
+    /// ENODEV when there is no such interface, but never ENETDOWN: a socket may wait for the
+    /// interface to come up.
     pub fn bind(&self, interface: u32, packets: Packets) -> io::Result<()> {
         let protocol = match packets {
             Packets::All => (libc::ETH_P_ALL as u16).to_be(),
@@ -182,7 +183,7 @@ impl PacketSocket {
         Ok(bind(&self.fd, &RawAddress::of_link(interface, protocol))?)
     }
 
-    /// Makes the interface receive what is addressed to others, until the socket is closed.
+    /// Makes the interface receive also frames for other machines, until the socket is closed.
     ///
     /// # Errors
     /// When the interface does not exist.
@@ -215,8 +216,8 @@ impl PacketSocket {
         )
     }
 
-    /// Begins a group of sockets that share the interface's packets; gives its number, which no
-    /// other group of the network namespace has. To be called after [`PacketSocket::bind`].
+    /// Begins a group of sockets that share the interface's packets; returns its number, which no
+    /// other group of the network namespace has. Call it after [`PacketSocket::bind`].
     ///
     /// # Errors
     /// Before Linux 4.12.
@@ -238,8 +239,8 @@ impl PacketSocket {
         self.option(libc::PACKET_FANOUT, value.cast_signed())
     }
 
-    /// What the kernel counted since the last call, which sets its counters to zero: one reader
-    /// only, often enough for 32 bits.
+    /// Returns what the kernel counted since the last call, and sets its counters to zero. Only one
+    /// reader may call it, often enough that 32 bits do not overflow.
     ///
     /// # Errors
     /// Never in practice.
@@ -254,7 +255,7 @@ impl PacketSocket {
         })
     }
 
-    /// The error that the kernel has noted for the socket, such as ENETDOWN, and clears.
+    /// Returns the error that the kernel has noted for the socket, such as ENETDOWN, and clears it.
     ///
     /// # Errors
     /// Never in practice.
@@ -262,7 +263,8 @@ impl PacketSocket {
         Ok(socket_error(&self.fd)?.err().map(io::Error::from))
     }
 
-    /// Sets the bytes that wait in the kernel without a ring; gives what the kernel grants.
+    /// Sets how many bytes may wait in the kernel when there is no ring; returns what the kernel
+    /// grants.
     ///
     /// # Errors
     /// Never in practice.
@@ -271,7 +273,7 @@ impl PacketSocket {
         if sockopt::set_socket_recv_buffer_size_force(&self.fd, wanted).is_err() {
             sockopt::set_socket_recv_buffer_size(&self.fd, wanted)?;
         }
-        // The kernel counts its own overhead as much again.
+        // The kernel doubles the number, for its own overhead.
         Ok(sockopt::socket_recv_buffer_size(&self.fd)? / 2)
     }
 
@@ -283,7 +285,8 @@ impl PacketSocket {
         self.option(libc::PACKET_AUXDATA, c_int::from(on))
     }
 
-    /// Receives one packet into `buffer`; `None` when there is none. Without a ring only.
+    /// Receives one packet into `buffer`; `None` when none has come. Only for a socket without a
+    /// ring.
     ///
     /// # Errors
     /// ENETDOWN when the interface went down; receiving goes on once it is up again.
@@ -323,8 +326,8 @@ impl PacketSocket {
         }
     }
 
-    /// Waits until there is room to send, at most `limit`; false when that has passed. No thread
-    /// waits between calls, so the kernel wakes none for each frame that has left.
+    /// Waits until there is room to send, at most `limit`; false when the limit has passed. No
+    /// thread waits between calls, so the kernel wakes none for each frame that has left.
     ///
     /// # Errors
     /// When the wait is refused; a signal is no error.
@@ -332,7 +335,7 @@ impl PacketSocket {
         datagram::wait(self.as_fd(), PollFlags::OUT, limit)
     }
 
-    /// Options that every receiving ring has: room in front for a tag.
+    /// Sets the options that every receiving ring needs: the version, and room for a tag in front.
     pub(super) fn prepare_ring(&self, version: c_int) -> io::Result<()> {
         self.option(libc::PACKET_VERSION, version)?;
         self.option(libc::PACKET_RESERVE, RESERVE.cast_signed())

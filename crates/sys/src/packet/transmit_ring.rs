@@ -6,8 +6,9 @@
 //! A slot is free again when neither of the two bits is set; stamps may set others.
 //!
 //! Each frame has a virtio header in front, which tells the kernel how much of it to copy into the
-//! packet itself: all of it, up to a limit. Without that it would attach the ring's pages, which a
-//! virtual cable copies into pages of its own: a tenth of what a small frame costs.
+//! packet itself: all of it, up to a limit. Otherwise the kernel would attach the ring's pages, and
+//! a virtual cable would copy these into pages of its own, which is a tenth of what a small frame
+//! costs.
 
 use std::{
     io,
@@ -26,17 +27,18 @@ use crate::mapping::Mapping;
 /// A sending ring (TPACKET_V2: version 3 brings nothing to this side).
 #[derive(Debug)]
 pub struct TransmitRing {
-    // Before the socket: what is mapped goes first.
+    // Stands before the socket, so that the mapping is dropped first.
     mapping: Mapping,
     socket: PacketSocket,
     slot_bytes: usize,
     slots: usize,
-    /// The next to be written.
+    /// The next slot to be written.
     at: usize,
     /// Frames written since the last flush.
     untold: usize,
     refused: u64,
-    /// The refused one among the frames whose fate is unknown when the kernel refuses one.
+    /// The place of the frame that the kernel refused, among the frames written since the last
+    /// flush.
     refused_at: Option<usize>,
 }
 
@@ -78,8 +80,8 @@ impl TransmitRing {
         Some(TransmitSlot { ring: self, start })
     }
 
-    /// Makes the kernel send what was written; gives the bytes it took. It may take less than all:
-    /// call again when the socket is writable.
+    /// Makes the kernel send what was written; returns the bytes that it took. When it did not take
+    /// all, call again once the socket is writable.
     ///
     /// # Errors
     /// EMSGSIZE or EINVAL for a frame that the interface does not take (the frame is skipped and
@@ -106,32 +108,32 @@ impl TransmitRing {
         }
     }
 
-    /// True when the kernel has not taken, or not finished, all that was written.
+    /// True while the kernel has yet to take or to finish a frame that was written.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         (0..self.slots).any(|slot| self.status(slot) & BUSY != 0)
     }
 
-    /// Frames written since the kernel took the last.
+    /// Frames written since the kernel last took all.
     #[must_use]
     pub const fn waiting(&self) -> usize {
         self.untold
     }
 
-    /// Frames that the kernel refused: wrong for the interface.
+    /// Frames that the kernel refused, because they are wrong for the interface.
     #[must_use]
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// The frame that was refused since the last call: its place, from 0, among those that were
-    /// [`TransmitRing::waiting`] before the flush.
+    /// Returns the place of the frame that was refused since the last call: counted from 0 among
+    /// those that were [`TransmitRing::waiting`] before the flush.
     pub const fn take_refused(&mut self) -> Option<usize> {
         self.refused_at.take()
     }
 
-    /// Of the frames that are [`TransmitRing::waiting`], those that the kernel has not begun with:
-    /// the last ones.
+    /// How many of the frames that are [`TransmitRing::waiting`] the kernel has not begun with.
+    /// These are the last of them.
     #[must_use]
     pub fn untaken(&self) -> usize {
         let untold = self.untold.min(self.slots);
@@ -142,7 +144,7 @@ impl TransmitRing {
         (1..=untold).take_while(is_untaken).count()
     }
 
-    /// Takes back the frames that the kernel has not begun with, and says how many they were.
+    /// Takes back the frames that the kernel has not begun with, and returns how many they were.
     pub fn take_back(&mut self) -> usize {
         let untaken = self.untaken();
         for _ in 0..untaken {
@@ -166,13 +168,14 @@ impl TransmitRing {
         self.slot_bytes - DATA
     }
 
-    /// The socket, to be bound and waited for.
+    /// The socket beneath the ring: to bind it, and to wait for room.
     #[must_use]
     pub const fn socket(&self) -> &PacketSocket {
         &self.socket
     }
 
-    /// The kernel stops at a frame that it refuses, and would for ever: those behind it move up.
+    /// Takes a refused frame out by moving up those behind it; the kernel would stop at it for
+    /// ever.
     fn skip_refused(&mut self) {
         let first = self.at + self.slots - self.untold.min(self.slots);
         let is_refused =
@@ -203,7 +206,7 @@ impl TransmitRing {
         self.refused += 1;
     }
 
-    /// The last frame that was written has not been taken.
+    /// True when the kernel has not taken the last frame that was written.
     fn has_waiting(&self) -> bool {
         let last = (self.at + self.slots - 1) % self.slots;
         self.status(last) & libc::TP_STATUS_SEND_REQUEST != 0
@@ -255,7 +258,8 @@ impl TransmitSlot<'_> {
         header[COPIED..COPIED + 2].copy_from_slice(&copied.to_ne_bytes());
         let word = ring.mapping.word(self.start + LEN);
         word.store((len + OFFLOAD_LEN) as u32, Ordering::Relaxed);
-        // The frame before its status, for a kernel that looks from another processor.
+        // The frame must be written before its status, for a kernel that looks from another
+        // processor.
         fence(Ordering::Release);
         let status = ring.mapping.word(self.start);
         status.store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
@@ -267,7 +271,7 @@ impl TransmitSlot<'_> {
 const BUSY: u32 = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_SENDING;
 /// Where `tp_len` is in a slot.
 const LEN: usize = 4;
-/// Where what is sent begins in its slot: the header's length, aligned to 16.
+/// Where the bytes to send begin in a slot: the header's length, aligned to 16.
 const HEADER: usize = 32;
 /// Where the frame begins, behind its virtio header.
 const DATA: usize = HEADER + OFFLOAD_LEN;

@@ -9,8 +9,8 @@
 //!                 \-- no socket: to the host    \-> socket of queue 1      chunk back: fill ring
 //! ```
 //!
-//! Invariants: program, tables and sockets live by their descriptors alone, so that nothing stays
-//! behind, not even of a process that is killed; a chunk of the shared memory is either with the
+//! Invariants: program, tables and sockets live by their descriptors alone, so nothing stays
+//! behind, not even from a process that is killed; a chunk of the shared memory is either with the
 //! kernel (in the fill ring, or being filled), or with us (in the RX ring), never both; what the
 //! kernel says of a chunk is checked against the memory before it is used.
 //!

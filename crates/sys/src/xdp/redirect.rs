@@ -6,8 +6,8 @@
 //! redirect to sockets[queue], or to the host ---none-> take the stamp off, count as passed
 //! count as redirected, for the queue
 //! ```
-//! Counting in the program is what lets an account close: the sockets count only what they drop,
-//! and nothing else counts what they were given.
+//! The program counts, so that the sum of all counts can be checked: the sockets count only what
+//! they drop, and nothing else counts the frames that they were given.
 
 use std::{
     io,
@@ -26,14 +26,14 @@ use crate::{
 pub enum XdpMode {
     /// In the driver, before the kernel makes its own packet of the frame.
     Native,
-    /// Behind the driver, for each packet that the kernel has made: works with every driver.
+    /// Behind the driver, on each packet that the kernel has made; this works with every driver.
     Generic,
 }
 
 /// The program with its tables, and its hold on an interface.
 #[derive(Debug)]
 pub struct XdpRedirect {
-    // First, so that no frame is redirected once the rest goes.
+    // Dropped first, so that no frame is redirected while the rest is dropped.
     link: Option<OwnedFd>,
     program: OwnedFd,
     sockets: Map,
@@ -54,7 +54,7 @@ impl XdpRedirect {
         let bytes = (queues + 1).checked_mul(LINE_BYTES).ok_or_else(too_many)?;
         let (sockets, counters) = (Map::sockets(queues)?, Map::shared(bytes)?);
         let instructions = program(&sockets, &counters, queues);
-        // Frames in several pieces take Linux 5.18; without it the driver refuses a large MTU.
+        // Frames in several pieces need Linux 5.18; before it, the driver refuses a large MTU.
         let program =
             bpf::load(&instructions, HAS_PIECES).or_else(|_too_old| bpf::load(&instructions, 0))?;
         Ok(Self {
@@ -70,8 +70,8 @@ impl XdpRedirect {
     /// Until sockets are added, frames go on to the host.
     ///
     /// # Errors
-    /// EBUSY or EEXIST when another program is there; EOPNOTSUPP, ERANGE and others, from the
-    /// driver, of [`XdpMode::Native`].
+    /// EBUSY or EEXIST when another program is there; for [`XdpMode::Native`] also EOPNOTSUPP,
+    /// ERANGE and others from the driver.
     pub fn attach(&mut self, interface: u32, mode: XdpMode) -> io::Result<()> {
         let flags = match mode {
             XdpMode::Native => IN_DRIVER,
@@ -81,10 +81,10 @@ impl XdpRedirect {
         Ok(())
     }
 
-    /// From here on frames of `queue` go to `socket`, which is bound to that queue.
+    /// Sends frames of `queue` to `socket` from here on; the socket must be bound to that queue.
     ///
     /// # Errors
-    /// E2BIG for a queue beyond those that there are.
+    /// E2BIG for a queue that the program was not made for.
     pub fn add(&self, queue: u32, socket: &XdpSocket) -> io::Result<()> {
         self.sockets.put(queue, socket.as_fd())
     }
@@ -94,7 +94,7 @@ impl XdpRedirect {
         self.link = None;
     }
 
-    /// Frames that were redirected to sockets, those that the sockets dropped included.
+    /// Frames that the program redirected to sockets, including those that the sockets dropped.
     #[must_use]
     pub fn redirected(&self) -> u64 {
         (0..self.queues).map(|queue| self.counter(queue)).sum()
@@ -149,7 +149,7 @@ fn program(sockets: &Map, counters: &Map, queues: u32) -> Vec<Instruction> {
         set(2, 1),
         count(1, 2),
         exit(),
-        // To the host: as it came.
+        // To the host, as the frame came.
         copy(1, 6),
         set(2, STAMP_LEN),
         call(ADJUST_META),
@@ -197,7 +197,7 @@ const fn shift_left(to: u8, bits: i32) -> Instruction {
     Instruction::new(0x67, to, 0, 0, bits)
 }
 
-/// `*(u64 *)r_to += r_from`, as one with regard to all processors.
+/// `*(u64 *)r_to += r_from`, atomic among all processors.
 const fn count(to: u8, from: u8) -> Instruction {
     Instruction::new(0xdb, to, from, 0, 0)
 }
@@ -217,7 +217,7 @@ const fn call(function: i32) -> Instruction {
     Instruction::new(0x85, 0, 0, 0, function)
 }
 
-/// Ends; r0 is what becomes of the frame.
+/// Ends the program; r0 says what becomes of the frame.
 const fn exit() -> Instruction {
     Instruction::new(0x95, 0, 0, 0, 0)
 }

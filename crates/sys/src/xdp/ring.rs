@@ -1,5 +1,6 @@
-//! The two rings of a socket: descriptors of frames that came, and chunks for those to come. One
-//! side writes the producer's index, the other the consumer's; both only grow, modulo 2^32.
+//! The two rings of a socket: descriptors of frames that came, and chunks for frames to come. One
+//! side writes the producer's index, the other side the consumer's index; both only grow, modulo
+//! 2^32.
 
 use std::{
     io,
@@ -17,7 +18,7 @@ pub(super) struct Descriptor {
     /// Offset of its first byte in the socket's memory.
     pub(super) at: u64,
     pub(super) len: u32,
-    /// More of the same frame follows in the next one.
+    /// True when the frame goes on in the next descriptor.
     pub(super) goes_on: bool,
 }
 
@@ -25,9 +26,9 @@ pub(super) struct Descriptor {
 #[derive(Debug)]
 pub(super) struct ReceiveRing {
     ring: Ring,
-    /// Of the next descriptor that is read.
+    /// The index of the next descriptor to read.
     at: u32,
-    /// The kernel's index as it was looked at last.
+    /// The kernel's index when it was last read.
     end: u32,
 }
 
@@ -44,7 +45,7 @@ struct Ring {
     producer_at: usize,
     consumer_at: usize,
     entries_at: usize,
-    /// Linux 5.4.
+    /// Only from Linux 5.4 on.
     flags_at: Option<usize>,
     mask: u32,
 }
@@ -64,20 +65,21 @@ impl ReceiveRing {
         })
     }
 
-    /// Descriptors that can be read, of those that were there at the last refreshment.
+    /// Number of descriptors to read, as of the last [`ReceiveRing::refresh`].
     #[inline]
     pub(super) const fn len(&self) -> u32 {
         self.end.wrapping_sub(self.at)
     }
 
-    /// As [`ReceiveRing::len`], with those that have come since.
+    /// Reads the kernel's index again, and returns the number of descriptors to read.
     #[inline]
     pub(super) fn refresh(&mut self) -> u32 {
         self.end = self.ring.producer().load(Ordering::Acquire);
         self.len()
     }
 
-    /// The descriptor `ahead` of the next; to be asked for only below [`ReceiveRing::len`].
+    /// Reads the descriptor that lies `ahead` after the next; `ahead` must be below
+    /// [`ReceiveRing::len`].
     #[inline]
     pub(super) fn peek(&self, ahead: u32) -> Descriptor {
         let slot = self.at.wrapping_add(ahead) & self.ring.mask;
@@ -99,7 +101,7 @@ impl ReceiveRing {
         self.at = self.at.wrapping_add(1);
     }
 
-    /// Gives the places of what was read back to the kernel.
+    /// Gives the places of the descriptors that were read back to the kernel.
     #[inline]
     pub(super) fn release(&self) {
         self.ring.consumer().store(self.at, Ordering::Release);
@@ -117,7 +119,7 @@ impl FillRing {
         Ok(Self { ring, at: 0 })
     }
 
-    /// Puts a chunk in. There is room for all that there are.
+    /// Puts a chunk in. The ring has room for all chunks.
     #[inline]
     pub(super) fn push(&mut self, chunk: u64) {
         let slot = (self.at & self.ring.mask) as usize;
@@ -127,13 +129,13 @@ impl FillRing {
         self.at = self.at.wrapping_add(1);
     }
 
-    /// Gives what was put in to the kernel.
+    /// Gives the kernel the chunks that were put in.
     #[inline]
     pub(super) fn submit(&self) {
         self.ring.producer().store(self.at, Ordering::Release);
     }
 
-    /// True when the driver sleeps until it is woken because there are chunks.
+    /// True when the driver sleeps for want of chunks and must be woken.
     #[inline]
     pub(super) fn wants_call(&self) -> bool {
         let flags = self.ring.flags_at.map(|at| self.ring.mapping.word(at));

@@ -30,12 +30,13 @@ pub struct XdpSpec {
     /// Bytes of one chunk: 2048 or 4096. A frame that is longer than [`XdpSpec::room`] takes
     /// several.
     pub chunk_bytes: u32,
-    /// Chunks, at least 1: as many pieces of frames can wait.
+    /// Number of chunks, at least 1: so many pieces of frames can wait.
     pub chunks: u32,
 }
 
 impl XdpSpec {
-    /// Bytes of a frame that one chunk holds: the kernel keeps some in front to itself.
+    /// Bytes of a frame that one chunk holds: the kernel keeps the first bytes of a chunk for
+    /// itself.
     #[must_use]
     pub const fn room(&self) -> u32 {
         self.chunk_bytes - HEADROOM
@@ -51,11 +52,11 @@ impl XdpSpec {
 /// How frames come into the shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpCopy {
-    /// The adapter writes them there; takes a driver that can, and a native program.
+    /// The adapter writes them there; this needs a driver that can, and a native program.
     Zero,
-    /// The kernel copies them; frames longer than a chunk in pieces. From Linux 6.6.
+    /// The kernel copies them; it cuts frames longer than a chunk into pieces. From Linux 6.6 on.
     InPieces,
-    /// The kernel copies them; frames longer than a chunk are dropped.
+    /// The kernel copies them; it drops frames longer than a chunk.
     Whole,
 }
 
@@ -64,7 +65,7 @@ pub enum XdpCopy {
 pub struct XdpFrame<'a> {
     /// From its first link-layer byte to its last, tags in place.
     pub data: &'a [u8],
-    /// When the program saw it: nanoseconds of CLOCK_MONOTONIC. None where the driver leaves no
+    /// When the program saw it: nanoseconds of CLOCK_MONOTONIC. `None` where the driver leaves no
     /// room in front of a frame.
     pub stamp_ns: Option<u64>,
 }
@@ -76,8 +77,8 @@ pub struct XdpDrops {
     pub dropped: u64,
     /// Frames for which there was no place in the RX ring.
     pub ring_full: u64,
-    /// How often the kernel looked for a chunk and found none; with copies, these are among the
-    /// dropped.
+    /// How often the kernel looked for a chunk and found none; when the kernel copies, `dropped`
+    /// counts these frames too.
     pub fill_ring_empty: u64,
 }
 
@@ -86,7 +87,7 @@ pub struct XdpDrops {
 pub struct XdpSocket {
     receive: ReceiveRing,
     fill: FillRing,
-    // The kernel pins the pages itself; they are unmapped last anyway.
+    // The kernel pins the pages itself; the fields still unmap them last.
     socket: OwnedFd,
     memory: Mapping,
     spec: XdpSpec,
@@ -119,7 +120,7 @@ impl XdpSocket {
         // Either ring has room for every chunk, so a frame is dropped only when no chunk is free.
         let entries = spec.chunks.next_power_of_two();
         set_xdp_umem_fill_ring_size(&socket, entries)?;
-        // Nothing is sent; the kernel wants it nonetheless.
+        // The socket sends nothing, but the kernel demands this ring.
         set_xdp_umem_completion_ring_size(&socket, 2)?;
         set_xdp_rx_ring_size(&socket, entries)?;
         let offsets = xdp_mmap_offsets(&socket)?;
@@ -143,9 +144,9 @@ impl XdpSocket {
     /// Binds to a receive queue of an interface.
     ///
     /// # Errors
-    /// EOPNOTSUPP or EINVAL when driver or kernel do not know this way of copying: make another
-    /// socket then; EBUSY when the queue has another socket, or had one a moment ago; EINVAL when
-    /// there is no such queue.
+    /// EOPNOTSUPP or EINVAL when the driver or the kernel does not know this way of copying, and
+    /// another socket must be made; EBUSY when the queue has another socket, or had one a moment
+    /// ago; EINVAL when there is no such queue.
     pub fn bind(&self, interface: u32, queue: u32, copy: XdpCopy) -> io::Result<()> {
         use SocketAddrXdpFlags as Flags;
         let copy = match copy {
@@ -158,8 +159,8 @@ impl XdpSocket {
         Ok(bind(&self.socket, &address)?)
     }
 
-    /// Gives up to `limit` frames to `visit`, in order, until there are none or it breaks off; a
-    /// frame that was given is gone. Says how many were given.
+    /// Passes up to `limit` frames to `visit`, in order, until there is none left or `visit` breaks
+    /// off. Each frame is passed once. Returns how many were passed.
     ///
     /// # Errors
     /// When a driver that sleeps cannot be woken.
@@ -214,8 +215,8 @@ impl XdpSocket {
         })
     }
 
-    /// The error that the kernel has noted for the socket, such as ENETDOWN when its interface is
-    /// gone, and clears.
+    /// Returns the error that the kernel has noted for the socket, such as ENETDOWN when its
+    /// interface is gone, and clears it.
     ///
     /// # Errors
     /// Never in practice.
@@ -223,7 +224,7 @@ impl XdpSocket {
         Ok(socket_error(&self.socket)?.err().map(io::Error::from))
     }
 
-    /// How often a look found every chunk in use: the next frame was, or would have been, dropped.
+    /// How often a read found every chunk in use, so that the kernel had to drop the next frame.
     #[must_use]
     pub const fn times_full(&self) -> u64 {
         self.times_full
@@ -235,8 +236,8 @@ impl XdpSocket {
         &self.spec
     }
 
-    /// Gives the next frame to `visit`, and its chunks to the fill ring. Says how many chunks it
-    /// had, 0 when its last piece is not there, and whether `visit` broke off.
+    /// Passes the next frame to `visit`, and its chunks to the fill ring. Returns how many chunks
+    /// it had (0 when its last piece has not come), and whether `visit` broke off.
     #[inline]
     fn give_one(&mut self, visit: &mut dyn FnMut(&XdpFrame<'_>) -> ControlFlow<()>) -> (u32, bool) {
         let first = self.receive.peek(0);
@@ -244,7 +245,8 @@ impl XdpSocket {
             return self.give_long(visit);
         }
         if self.receive.len() > 1 {
-            // Another processor usually wrote it: it is fetched while this one is handled.
+            // Another processor usually wrote the next frame: it is fetched while this one is
+            // handled.
             let next = self.receive.peek(1).at as usize;
             self.memory.prefetch(next.saturating_sub(STAMP_BYTES));
             self.memory.prefetch(next);
@@ -260,7 +262,7 @@ impl XdpSocket {
         (1, is_enough)
     }
 
-    /// As [`XdpSocket::give_one`], of a frame in several pieces.
+    /// Does what [`XdpSocket::give_one`] does for a frame in several pieces.
     #[cold]
     fn give_long(
         &mut self,
@@ -289,7 +291,7 @@ impl XdpSocket {
         (last + 1, visit(&XdpFrame { data, stamp_ns }).is_break())
     }
 
-    /// The bytes of a frame, when they are inside of the memory.
+    /// Checks that a frame's bytes lie inside the memory, and returns their place.
     #[inline]
     fn place(&self, at: u64, len: u32) -> Option<(usize, usize)> {
         let (at, len) = (usize::try_from(at).ok()?, len as usize);
@@ -297,8 +299,8 @@ impl XdpSocket {
         (is_inside && at >= STAMP_BYTES).then_some((at, len))
     }
 
-    /// The stamp in front of the frame at `at`, which is then taken off, so that one that is not
-    /// written is known.
+    /// Takes the stamp in front of the frame at `at` and clears it, so that a frame without a stamp
+    /// does not show an old one.
     #[inline]
     fn take_stamp(&self, at: usize) -> Option<u64> {
         // SAFETY: the eight bytes in front of a frame are in the same chunk (the kernel keeps 256
@@ -322,7 +324,7 @@ impl XdpSocket {
         self.fill.submit();
     }
 
-    /// Tells a driver that sleeps that there are chunks again.
+    /// Wakes a sleeping driver, because there are chunks again.
     fn wake(&self) -> io::Result<()> {
         match recv(&self.socket, &mut [0_u8; 0], RecvFlags::DONTWAIT) {
             Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NETDOWN | Errno::NOBUFS) => Ok(()),
