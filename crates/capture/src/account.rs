@@ -26,7 +26,8 @@ impl Unit {
 /// What a source lost, since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Packets that reached the source, including those that it dropped; none when it cannot know.
+    /// Packets that reached the source, including those that it dropped; `None` when it cannot
+    /// know.
     pub seen: Option<u64>,
     /// Packets for which the ring (or the socket's buffer) had no room.
     pub ring: u64,
@@ -63,35 +64,35 @@ pub struct Account {
     pub received: u64,
     /// Frames that the filter rejected.
     pub filtered: u64,
-    /// Frames that were in the ring when a limit had been reached.
+    /// Frames that were still in the ring when a limit was reached.
     pub unread: u64,
     /// Frames that passed the filter.
     pub passed: u64,
-    /// Of these, several packets of the wire in one piece.
+    /// Frames among these that are several packets of the wire in one piece.
     pub super_frames: u64,
     /// Super-packets that could not be cut up and were delivered whole.
     pub uncut_super_frames: u64,
-    /// What the sink was given and has kept, in [`Account::unit`].
+    /// Packets that the sink was given and has kept, in [`Account::unit`].
     pub delivered: u64,
     /// Bytes of these.
     pub delivered_bytes: u64,
-    /// Of the delivered, those that are not whole.
+    /// Delivered packets that are not whole.
     pub cut: u64,
-    /// Given to the sink, which could not keep them: full disk, device down.
+    /// Packets that the sink was given and could not keep: full disk, device down.
     pub unwritten: u64,
     /// Bytes of these.
     pub unwritten_bytes: u64,
-    /// Packets that super-packets were cut up into, beyond one for each.
+    /// Packets made by cutting up super-packets, not counting the first of each.
     pub pieces: u64,
     /// What the source lost.
     pub losses: Losses,
-    /// What `delivered`, `cut` and `unwritten` count; all else is in frames as captured.
+    /// What `delivered`, `cut` and `unwritten` count; all other counts are in frames as captured.
     pub unit: Unit,
-    /// The same by interface, in the order of their numbers in the sink.
+    /// The same counts by interface, in the order of their numbers in the sink.
     pub interfaces: Vec<InterfaceAccount>,
     /// What interfaces and their drivers lost, by their own names for it.
     pub named_losses: Vec<(String, u64)>,
-    /// The same, second for second; of the last day.
+    /// The same counts for each second of the last day.
     pub seconds: Vec<Second>,
     /// Seconds before those, which are in the sums alone.
     pub seconds_unlisted: u64,
@@ -119,7 +120,7 @@ pub struct Unwritten {
     pub packets: u64,
     /// Their bytes, as many as were given.
     pub bytes: u64,
-    /// Of the packets, those that were not whole.
+    /// Packets among these that were not whole.
     pub cut: u64,
 }
 
@@ -151,7 +152,7 @@ impl UnwrittenList {
         sum.cut += more.cut;
     }
 
-    /// Everything since it was taken last.
+    /// Takes everything that was added since the last call.
     pub(crate) fn take(&mut self) -> Vec<Unwritten> {
         std::mem::take(&mut self.0)
     }
@@ -172,13 +173,13 @@ pub struct Second {
     pub delivered: u64,
     /// Bytes delivered.
     pub delivered_bytes: u64,
-    /// Of the delivered, those that are not whole.
+    /// Delivered packets that are not whole.
     pub cut: u64,
-    /// Given to the sink, which could not keep them.
+    /// Packets that the sink was given and could not keep.
     pub unwritten: u64,
     /// Rejected by the filter.
     pub filtered: u64,
-    /// Left in the ring when a limit had been reached.
+    /// Left in the ring when a limit was reached.
     pub unread: u64,
     /// No room in the ring.
     pub ring: u64,
@@ -189,7 +190,7 @@ pub struct Second {
 }
 
 impl Account {
-    /// Packets that the kernel says it gave to us or dropped, less those that we know of: 0 when
+    /// Packets that the kernel says it gave us or dropped, less those that the account has: 0 when
     /// the account closes. `None` for a source that does not count.
     #[must_use]
     pub fn residual(&self) -> Option<i128> {
@@ -206,22 +207,22 @@ impl Account {
         given - i128::from(self.delivered) - i128::from(self.unwritten)
     }
 
-    /// True when all that is known of where packets went adds up.
+    /// True when both residuals are 0: the account has every packet.
     #[must_use]
     pub fn closes(&self) -> bool {
         self.residual().is_none_or(|left| left == 0) && self.sink_residual() == 0
     }
 
-    /// Packets that were lost because the ring was full, by the interface, by the sink, or with a
-    /// damaged record. A file that is damaged at its end may have lost more, of which only the
-    /// bytes are known: [`Losses::lost_bytes`].
+    /// Packets that were lost: the ring was full, the interface or the sink dropped them, or their
+    /// record was damaged. A file that is damaged at its end may have lost more packets; only their
+    /// bytes are known ([`Losses::lost_bytes`]).
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.losses.ring + self.losses.interface + self.losses.damaged + self.unwritten
     }
 
-    /// True unless it is certain that nothing was lost: also when a file lost bytes at its end,
-    /// which may be any number of packets, and when the account does not close.
+    /// True unless it is certain that nothing was lost. So it is also true when a file lost bytes
+    /// at its end, which may be any number of packets, or when the account does not close.
     #[must_use]
     pub fn is_lossy(&self) -> bool {
         self.lost() + self.losses.lost_bytes > 0 || !self.closes()
@@ -273,7 +274,8 @@ impl Account {
         }
     }
 
-    /// Notes that the sink could not keep what it had been given: it was not delivered after all.
+    /// Notes that the sink could not keep what it had been given: those packets no longer count as
+    /// delivered.
     pub(crate) fn take_out(&mut self, interface: usize, unwritten: &Unwritten) {
         self.delivered -= unwritten.packets;
         self.delivered_bytes -= unwritten.bytes;
@@ -331,14 +333,14 @@ impl Second {
         sum
     }
 
-    /// Packets that were lost in it.
+    /// Packets that were lost in this second.
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.ring + self.interface + self.damaged + self.unwritten
     }
 }
 
-/// The counters that go by the second, in the order of [`FIELDS`].
+/// The counters that are kept for each second, in the order of [`FIELDS`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals([u64; FIELDS.len()]);
 
@@ -373,7 +375,7 @@ const FIELDS: [Field; 9] = [
     |second| &mut second.damaged,
 ];
 
-/// A day of seconds is kept: 4 MiB.
+/// The seconds of one day, which take 4 MiB.
 const SECONDS_MAX: usize = 86_400;
 
 /// Adds up counters of 32 bits that the kernel sets to zero when they are read.

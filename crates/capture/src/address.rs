@@ -17,9 +17,8 @@ pub enum SourceAddress {
     Xdp(String),
     /// `gen:SPEC`: frames made on the spot.
     Generated(GeneratorSpec),
-    /// `pcap:FILE`, `pcapng:FILE`, or a file's name that ends so or has a `/`; `-` is standard
-    /// input. Either format is read
-    /// whichever was named.
+    /// `pcap:FILE`, `pcapng:FILE`, or a file's name that ends in one of these or has a `/`; `-` is
+    /// standard input. Either format is read, whichever the address names.
     File(PathBuf),
 }
 
@@ -39,7 +38,7 @@ pub enum SinkAddress {
 }
 
 impl SourceAddress {
-    /// True for an interface, whose packets come when they do.
+    /// True for an interface, where packets come at their own times.
     #[must_use]
     pub const fn is_live(&self) -> bool {
         matches!(
@@ -48,8 +47,8 @@ impl SourceAddress {
         )
     }
 
-    /// The interface whose packets are taken away from the host, when they are: all that arrives at
-    /// it, while the source is open.
+    /// The interface whose packets this source takes away from the host while it is open, if it
+    /// does so: all packets that arrive there.
     #[must_use]
     pub fn taken(&self) -> Option<&str> {
         match self {
@@ -62,7 +61,7 @@ impl SourceAddress {
 }
 
 impl SinkAddress {
-    /// The name of the interface that packets leave by, when it is one.
+    /// The name of the interface that packets leave by, if the sink is an interface.
     #[must_use]
     pub fn interface(&self) -> Option<&str> {
         match self {
@@ -71,8 +70,8 @@ impl SinkAddress {
         }
     }
 
-    /// The same for one of several workers with a file each: the worker's number stands before the
-    /// ending.
+    /// Returns the address for one of several workers that each have a file: the worker's number
+    /// stands before the file name's ending.
     #[must_use]
     pub fn numbered(&self, number: usize) -> Self {
         let file = |path: &PathBuf| {
@@ -181,7 +180,7 @@ impl fmt::Display for SinkAddress {
     }
 }
 
-/// A name that the kernel would give an interface, and no packed file's.
+/// True for a name that an interface can have and that is not a packed file's.
 fn is_interface_name(text: &str) -> bool {
     let is_packed = text.ends_with(".gz") || text.ends_with(".zst");
     let is_long = text.len() > INTERFACE_NAME_MAX;

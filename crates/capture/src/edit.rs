@@ -1,4 +1,4 @@
-//! Changes to packets before they are sent again: addresses, tags; checksums stay right.
+//! Changes to packets before they are sent again: addresses and tags. Checksums stay right.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ pub struct Edits {
     pub to: Option<[u8; 6]>,
     /// The hardware address that packets are sent from.
     pub from: Option<[u8; 6]>,
-    /// IP (and ARP) addresses, old and new, wherever they stand; pairs of one family.
+    /// IP (and ARP) addresses, old and new, wherever they stand; each pair is of one family.
     pub addresses: Vec<(IpAddr, IpAddr)>,
     /// VLAN tags.
     pub tag: TagEdit,
@@ -43,13 +43,13 @@ impl Edits {
 #[derive(Debug)]
 pub struct Editor {
     edits: Edits,
-    /// Which of the addresses were met.
+    /// Which of the old addresses some packet had.
     met: Vec<bool>,
     room: Vec<u8>,
 }
 
 impl Editor {
-    /// One that changes what `edits` say.
+    /// An editor that makes the changes in `edits`.
     #[must_use]
     pub fn new(edits: Edits) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Editor {
         }
     }
 
-    /// The addresses to change that no packet had.
+    /// The old addresses that no packet had.
     pub(crate) fn unmet(&self) -> impl Iterator<Item = IpAddr> {
         let addresses = self.edits.addresses.iter().zip(&self.met);
         addresses
@@ -81,7 +81,8 @@ impl Editor {
             *met |= replace_address(room, *old, *new);
         }
         if self.edits.tag != TagEdit::Keep {
-            // Each time those that a parser follows; a frame may have any number.
+            // Each round removes the tags that the parser follows; a frame may have any number of
+            // tags.
             while let len = remove_tags(room)
                 && len < room.len()
             {

@@ -1,5 +1,5 @@
-//! Which packets are kept: a filter in tcpdump's language, run on each packet as it is captured,
-//! its VLAN tags in place; what it rejects is counted.
+//! Which packets are kept: a filter in tcpdump's language, run on each captured packet with its
+//! VLAN tags in place. Rejected packets are counted.
 
 use sys::{
     FilterProgram,
@@ -48,7 +48,7 @@ impl Filter {
         })
     }
 
-    /// Compiles it for packets of `link_type` (`LINKTYPE_*`) too.
+    /// Compiles the filter for packets of `link_type` (`LINKTYPE_*`) too.
     ///
     /// # Errors
     /// When it makes no sense for these, or libpcap does not know them.
@@ -82,10 +82,11 @@ impl Filter {
         programs.find(|compiled| compiled.link_type == link_type)
     }
 
-    /// The same for the kernel to run: it keeps `snap_len` bytes of an accepted packet, and so few
-    /// of a rejected one that their number shows the rejection. A packet whose VLAN tag the kernel
-    /// has taken out is kept, as the program was made for packets with their tags. `None` when the
-    /// program cannot be changed so, or was not compiled for `link_type`.
+    /// Returns the program for the kernel to run. It keeps `snap_len` bytes of an accepted packet,
+    /// and [`STUB_LEN`] bytes of a rejected one, which shows the rejection. It keeps every packet
+    /// whose VLAN tag the kernel has taken out, because the filter was made for packets with their
+    /// tags. `None` when the program cannot be changed like this, or was not compiled for
+    /// `link_type`.
     pub(crate) fn for_kernel(&self, link_type: u16, snap_len: u32) -> Option<Vec<FilterOp>> {
         let keep = |op: &FilterOp| match (op.code, op.operand) {
             (RETURN, 0) => Some(FilterOp {
@@ -121,7 +122,7 @@ impl Filter {
         Some([head.to_vec(), body].concat())
     }
 
-    /// What it was compiled from.
+    /// The text that the filter was compiled from.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -136,8 +137,7 @@ impl Compiled {
     }
 }
 
-/// Files have numbers of their own for some link types (`LINKTYPE_*`), which libpcap calls by
-/// others (`DLT_*`) when it compiles.
+/// Files number some link types (`LINKTYPE_*`) differently from libpcap's compiler (`DLT_*`).
 const fn library_number(link_type: u16) -> u16 {
     match link_type {
         // ATM, and IP without anything in front.
@@ -147,8 +147,8 @@ const fn library_number(link_type: u16) -> u16 {
     }
 }
 
-/// Tried for filters that make no sense for Ethernet: IEEE 802.11 bare and with radiotap in front,
-/// RAW, SLL.
+/// Link types to try for filters that make no sense for Ethernet: IEEE 802.11 bare and with
+/// radiotap in front, RAW, SLL.
 const OTHER_LINK_TYPES: [u16; 4] = [105, 127, 101, 113];
 
 /// `BPF_RET | BPF_K`, and the class of all returns.

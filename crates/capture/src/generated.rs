@@ -1,5 +1,5 @@
-//! Frames with a sequence number: made by `gen:`, and checked where they arrive, so that what
-//! vanished without being counted is known too.
+//! Frames with a sequence number: made by `gen:`, and checked where they arrive, so that frames
+//! which were lost without being counted show too.
 //!
 //! ```text
 //! | Ethernet 14 | IPv4 20 | UDP 8 | mark u32 | flow u16 | sequence u64 | filling |
@@ -27,15 +27,15 @@ pub enum Sizes {
 pub struct GeneratorSpec {
     /// Bytes of a frame.
     pub sizes: Sizes,
-    /// Frames a second; none for as many as are taken.
+    /// Frames a second; `None` for as many as the sink takes.
     pub rate: Option<u64>,
-    /// Frames; none for endless.
+    /// Number of frames; `None` for no end.
     pub count: Option<u64>,
     /// Flows (UDP source ports), taken in turn.
     pub flows: u16,
     /// Destination of the frames.
     pub to: [u8; 6],
-    /// Draws the sizes.
+    /// The seed for drawing the sizes.
     pub seed: u64,
 }
 
@@ -55,7 +55,7 @@ impl Default for GeneratorSpec {
 impl FromStr for GeneratorSpec {
     type Err = CaptureError;
 
-    /// `size=60,rate=10k,count=1000000,flows=4,to=02:00:00:00:00:02,seed=1`, each where wanted.
+    /// `size=60,rate=10k,count=1000000,flows=4,to=02:00:00:00:00:02,seed=1`, each part optional.
     fn from_str(text: &str) -> Result<Self, CaptureError> {
         let mut spec = Self::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -122,7 +122,7 @@ impl Sizes {
         }
     }
 
-    /// One of them.
+    /// Draws one of the sizes.
     #[inline]
     fn draw(&self, random: &mut Rng) -> u16 {
         match self {
@@ -142,7 +142,7 @@ impl Sizes {
     }
 }
 
-/// `150000`, `150k`, `1.5M`: at least 1, and few enough for nanoseconds to tell them apart.
+/// `150000`, `150k`, `1.5M`: at least 1, and so few that frames are nanoseconds apart.
 fn rate(text: &str) -> Option<u64> {
     let rate = quantity::count(text).ok()?;
     (1..=1_000_000_000_000).contains(&rate).then_some(rate)
@@ -172,7 +172,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// At the first frame.
+    /// A generator at the first frame.
     #[must_use]
     pub fn new(spec: GeneratorSpec) -> Self {
         let mut frame = vec![0; usize::from(spec.sizes.most())];
@@ -197,7 +197,7 @@ impl Generator {
         self.spec.count.is_some_and(|count| self.sequence >= count)
     }
 
-    /// The next frame; none when all are made.
+    /// The next frame; `None` when all are made.
     pub fn next_frame(&mut self) -> Option<&[u8]> {
         if self.is_over() {
             return None;
@@ -259,7 +259,7 @@ impl Default for SequenceCheck {
 }
 
 impl SequenceCheck {
-    /// Looks at one frame, which may be any.
+    /// Looks at one frame; others than generated ones are ignored.
     pub fn look(&mut self, frame: &[u8]) {
         let Some(head) = frame.get(..MARK + 14) else {
             return;
@@ -273,7 +273,7 @@ impl SequenceCheck {
             .get(..ETHERNET + ip_len)
             .filter(|frame| frame.len() > MARK)
         else {
-            // Cut short: the number is there, the sum cannot be checked.
+            // The frame was cut: it has its number, but its sum cannot be checked.
             self.note(sequence(head));
             return;
         };
@@ -284,8 +284,8 @@ impl SequenceCheck {
         }
     }
 
-    /// Adds what another worker saw of the same source, when each flow goes to one worker. A number
-    /// that is late in the sum may have come in order at its worker.
+    /// Adds what another worker saw of the same source, when each flow goes to one worker. The sum
+    /// of two workers' late frames may count frames that came in order at their worker.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -354,12 +354,12 @@ const MARK: usize = PORTS + 8;
 const UDP: u8 = 17;
 const MARK_WORD: u32 = 0x546f_776c;
 const FIRST_PORT: u16 = 20_000;
-/// The least that Ethernet sends, without check sequence.
+/// The shortest Ethernet frame, without check sequence.
 const FRAME_BYTES_LEAST: u16 = 60;
 const FRAME_BYTES_MOST: u16 = 9_014;
 /// Frames that come later than this behind a later one count as duplicates.
 const WINDOW: u64 = 65_536;
-/// So that the sum of many is far from its end.
+/// So small that the sum of many weights cannot overflow.
 const WEIGHT_MOST: u32 = 1_000_000;
 const FORM: &str = "write gen:size=60-1514,rate=N,count=N,flows=N,to=MAC,seed=N, with only the \
      keys that are wanted; a size is 60 to 9014 bytes, or sizes by weight as 60*7+570*4+1514";

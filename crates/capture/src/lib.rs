@@ -14,9 +14,10 @@
 //!   unwritten or left unread, and [`Account::residual`] is the difference: 0;
 //! - every packet that passed the filter, a super-packet as its pieces, is delivered or unwritten:
 //!   [`Account::sink_residual`] is 0, in total and by interface and second;
-//! - counters have 64 bits, and the kernel's 32-bit ones are read at least once a second;
-//! - a packet borrows its source's memory; nothing is copied between source and sink but into the
-//!   sink's own buffer.
+//! - counters have 64 bits, and the session reads the kernel's 32-bit counters at least once a
+//!   second;
+//! - a packet borrows its source's memory; between source and sink, a packet is copied only into
+//!   the sink's own buffer.
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 

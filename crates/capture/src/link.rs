@@ -16,16 +16,16 @@ pub(crate) struct LinkCounters {
     driver: Option<Driver>,
 }
 
-/// What an Ethernet link carries at most.
+/// The speed of an Ethernet link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSpeed {
-    /// Bits a second, those between frames included.
+    /// Bits a second, including those between frames.
     pub bits: u64,
 }
 
 impl LinkSpeed {
-    /// Reads the speed of the interface `name` from its driver; none where the driver does not say.
-    /// Drivers of virtual cables name a speed that they do not keep to.
+    /// Reads the speed of the interface `name` from its driver; `None` where the driver does not
+    /// say. Drivers of virtual cables name a speed that they do not keep to.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         let links = Rtnetlink::open().and_then(|mut netlink| netlink.links());
@@ -34,8 +34,8 @@ impl LinkSpeed {
         bits.ok()?.map(|bits| Self { bits })
     }
 
-    /// Frames a second of `frame_bytes` without check sequence, which is what captures count: the
-    /// wire adds that, preamble and gap, and fills frames up to the least length.
+    /// Frames a second of `frame_bytes` without check sequence, as captures count them. The wire
+    /// adds check sequence, preamble and gap, and pads short frames to the least length.
     #[must_use]
     pub fn frames(&self, frame_bytes: f64) -> f64 {
         self.bits as f64 / 8.0 / (frame_bytes.max(FRAME_BYTES_LEAST) + BETWEEN_BYTES)
@@ -53,7 +53,8 @@ impl LinkCounters {
     /// Finds the interface called `name`.
     ///
     /// # Errors
-    /// No such interface, with the names there are, or what the kernel refused.
+    /// When there is no such interface (the error names those that exist), or when the kernel
+    /// refuses.
     pub(crate) fn find(name: &str) -> Result<(Self, Link), CaptureError> {
         let mut netlink = Rtnetlink::open().map_err(|error| CaptureError::netlink(&error))?;
         let mut links = netlink
@@ -77,7 +78,7 @@ impl LinkCounters {
         Ok((counters, link))
     }
 
-    /// What was counted since.
+    /// Returns what the interface has counted since it was found.
     ///
     /// # Errors
     /// When the interface is gone.
@@ -86,16 +87,16 @@ impl LinkCounters {
         Ok(now.since(&self.at_start))
     }
 
-    /// Whether the interface is switched on, and has a carrier; none when it is gone.
+    /// Whether the interface is switched on, and has a carrier; `None` when it is gone.
     pub(crate) fn state(&mut self) -> Option<(bool, bool)> {
         let link = self.netlink.links().ok()?;
         let link = link.into_iter().find(|link| link.index == self.index)?;
         Some((link.flags.is_up(), link.flags.is_running()))
     }
 
-    /// What was lost since, by the names that the kernel and the driver have for it; nothing of an
-    /// interface that is gone. The driver's counters say where some of the kernel's come from: they
-    /// do not add up.
+    /// Returns the losses since it was found, by the kernel's and the driver's names; none for an
+    /// interface that is gone. The driver's counters explain parts of the kernel's, so the two must
+    /// not be added up.
     pub(crate) fn named_losses(&mut self) -> Vec<(String, u64)> {
         let kernel = self.since_start().unwrap_or_default();
         let kernel = [

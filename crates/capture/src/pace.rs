@@ -2,11 +2,11 @@
 //!
 //! Deadlines are absolute, computed from the beginning, so that no error adds up. The wait sleeps
 //! until shortly before the deadline and then looks at the clock without pause: the kernel wakes
-//! sleepers tens of microseconds late. Time that was lost, as when another process had the
-//! processor, is regained a sixteenth of each gap at a time, and half of each while more than a
-//! millisecond is missing: packets that followed each other at once would have no gaps left, and
-//! overrun the receiver. Packets that leave in bursts have one deadline for each burst, and are
-//! slept for: a processor is left to others, at the price of that lateness.
+//! sleepers tens of microseconds late. When packets are late, for example because another process
+//! had the processor, each gap is shortened by a sixteenth until they are on time, or by half while
+//! they are more than a millisecond late. Without gaps, packets would overrun the receiver. Packets
+//! that leave in bursts have one deadline for each burst, and the wait for it only sleeps: that
+//! leaves the processor to others, at the price of some lateness.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use sys::clock;
 
 use crate::Packet;
 
-/// What a replay's packets are timed by.
+/// What the times of a replay's packets follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Pace {
     /// Nothing: as fast as the sink takes them.
     #[default]
     TopSpeed,
-    /// So many packets a second, evenly.
+    /// This many packets a second, evenly spaced.
     Packets(u64),
     /// This many bits of frames a second, without preamble and gap.
     Bits(u64),
@@ -44,10 +44,10 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// At the first packet; `burst` packets leave together, at least 1.
+    /// A pacer at the first packet; `burst` packets, at least 1, leave together.
     #[must_use]
     pub fn new(pace: Pace, burst: u64) -> Self {
-        // Without it the kernel wakes us up to 50 us later than it could.
+        // Without this, the kernel may wake us up to 50 us later than it could.
         let _comfort = clock::set_timer_slack(Duration::from_nanos(1));
         Self {
             pace,
@@ -66,8 +66,8 @@ impl Pacer {
         }
     }
 
-    /// When the packet is due, none for at once (as all but the first of a burst); to be called
-    /// once for each.
+    /// Returns when the packet is due; `None` for at once, as for all of a burst except the first.
+    /// Call it once for each packet.
     pub fn due(&mut self, packet: &Packet<'_>) -> Option<Instant> {
         if self.pace == Pace::TopSpeed {
             return None;
@@ -91,7 +91,7 @@ impl Pacer {
         is_first.then(|| started + Duration::from_nanos(offset_ns))
     }
 
-    /// True when the packet that [`Pacer::due`] was asked for last is the last of its burst.
+    /// True when the packet of the last call of [`Pacer::due`] is the last of its burst.
     #[must_use]
     pub const fn ends_burst(&self) -> bool {
         self.packets.is_multiple_of(self.burst)
@@ -134,8 +134,8 @@ impl Pacer {
         self.last = Some((due, now));
     }
 
-    /// When to send the packet that is due at `due`: then, or, when the last one was late, later by
-    /// enough to nearly keep the gap between them.
+    /// Returns when to send the packet that is due at `due`: at `due`, or, when the last packet was
+    /// late, so much later that the gap between the two is nearly kept.
     fn leave_at(&self, due: Instant) -> Instant {
         match self.last {
             Some((last_due, last_left)) if self.burst == 1 => {
@@ -151,8 +151,8 @@ impl Pacer {
         }
     }
 
-    /// The rate that was attained, as a share of what was wanted: from the first deadline to the
-    /// last; none before there is some time between the two.
+    /// The rate that was attained from the first deadline to the last, as a share of the wanted
+    /// rate; `None` while these are less than 10 ms apart.
     #[must_use]
     pub fn attained(&self) -> Option<f64> {
         let (due, left) = self.last?;
@@ -194,7 +194,7 @@ impl GapErrors {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// The error that `share` (0 to 1) of the gaps do not exceed; 0 without gaps.
+    /// The error that a share of `share` (0 to 1) of the gaps does not exceed; 0 without gaps.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> u64 {
         let wanted = (self.count as f64 * share).ceil() as u64;
@@ -247,13 +247,13 @@ const NANOS: u128 = 1_000_000_000;
 const FINE_BITS: u32 = 5;
 /// The kernel nearly always wakes a sleeper less than this late.
 const SLEEP_MARGIN: Duration = Duration::from_micros(120);
-/// What is late by more regains half of each gap.
+/// A packet that is later than this shortens its gap by half.
 const LATE: Duration = Duration::from_millis(1);
 /// A packet that is late by at most one gap has caught up after this many packets.
 const GAPS_TO_CATCH_UP: u32 = 16;
 /// A rate over a shorter time would mostly measure the first packet.
 const ATTAINED_SPAN: Duration = Duration::from_millis(10);
-/// Somebody may want to stop.
+/// The longest sleep, so that a stop is noticed in time.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub struct Packet<'a> {
     pub data: &'a [u8],
     /// Bytes of the whole frame; more than `data` when it was cut.
     pub wire_len: u32,
-    /// When: nanoseconds since 1970; 0 when its file does not say.
+    /// The time of capture, in nanoseconds since 1970; 0 when its file does not say.
     pub stamp_ns: u64,
     /// Which of the source's interfaces saw it.
     pub interface: u32,
@@ -18,11 +18,11 @@ pub struct Packet<'a> {
     pub direction: Option<Direction>,
     /// What is known of its checksums.
     pub checksum: Checksum,
-    /// What the kernel left to be done to it.
+    /// What the kernel left for an adapter to do.
     pub offload: Option<Offload>,
     /// What its file says of it; its remarks stay with the packet.
     pub notes: Options<'a>,
-    /// The kernel's filter has rejected it: there are no bytes, and it is only to be counted.
+    /// The kernel's filter has rejected it: it has no bytes and is only counted.
     pub is_rejected: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct Interface {
     pub name: String,
     /// `LINKTYPE_*`: 1 is Ethernet.
     pub link_type: u16,
-    /// Packets are cut to this; 0 for no limit.
+    /// Packets are cut to this many bytes; 0 for no limit.
     pub snap_len: u32,
     /// How it is captured from, for people.
     pub description: String,

@@ -16,9 +16,9 @@ pub(crate) struct Segmenter {
 }
 
 impl Segmenter {
-    /// Gives `emit` what the wire would carry of `packet`: its pieces, or the packet itself, with
-    /// the checksum filled in where that was left to the adapter. False for a super-packet that is
-    /// given whole, because it was cut short or is of an unknown kind.
+    /// Passes to `emit` what the wire would carry of `packet`: its pieces, or the packet itself,
+    /// with the checksum filled in where the kernel left that to the adapter. False for a
+    /// super-packet that is passed whole, because it was cut short or is of an unknown kind.
     pub(crate) fn segment(
         &mut self,
         packet: &Packet<'_>,
@@ -39,7 +39,7 @@ impl Segmenter {
         self.as_it_is(packet, offload, emit)
     }
 
-    /// Gives a packet that stays whole; false, for the caller to return.
+    /// Passes on a packet that stays whole; returns false, for the caller to return.
     fn as_it_is(
         &mut self,
         packet: &Packet<'_>,

@@ -39,7 +39,7 @@ pub struct Limits {
     pub duration: Option<Duration>,
     /// Bytes of each packet; the source's own limit costs less.
     pub snap_len: Option<u32>,
-    /// When packets are passed on; the pieces of one that is cut up leave together.
+    /// When packets are passed on; the pieces of a super-packet leave together.
     pub pace: Pace,
     /// Packets that are passed on together when there is a pace; 0 means 1.
     pub burst: u64,
@@ -58,7 +58,7 @@ pub enum Ended {
     Limit,
     /// It was told to stop.
     Stopped,
-    /// Its sink can keep nothing more; the error is [`Session::take_failure`].
+    /// Its sink can keep nothing more; [`Session::take_failure`] gives the error.
     Sink,
 }
 
@@ -74,16 +74,16 @@ struct Tapped {
 /// The stages of one packet: filter, pace, count, shape, exit.
 #[derive(Debug)]
 struct Path {
-    /// Of each interface, by its number.
+    /// The link type of each interface, by its number.
     link_types: Vec<u16>,
     filter: Option<Filter>,
     pacer: Option<Pacer>,
     shape: Shape,
     exit: Exit,
     packets_max: u64,
-    /// Packets pass as they are: only the filter looks at them.
+    /// True when packets pass unchanged and only the filter looks at them.
     is_plain: bool,
-    /// The wait for a packet's time was ended.
+    /// True when a stop ended the wait for a packet's time.
     is_stopped: bool,
 }
 
@@ -163,7 +163,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Keeps only what `filter` accepts, and counts the rest.
+    /// Keeps only packets that `filter` accepts, and counts the others.
     ///
     /// # Errors
     /// When it makes no sense for the packets of a source.
@@ -175,7 +175,7 @@ impl Session {
         Ok(())
     }
 
-    /// Changes what passed the filter, before it is passed on.
+    /// Changes packets that passed the filter before they are passed on.
     pub fn set_edits(&mut self, edits: Edits) {
         self.path.is_plain &= edits.is_empty();
         self.path.shape.editor = (!edits.is_empty()).then(|| Editor::new(edits));
@@ -186,8 +186,8 @@ impl Session {
         self.path.shape.editor.iter().flat_map(Editor::unmet)
     }
 
-    /// Captures until its sources end, a limit is reached or `is_stopped` says so, which is asked
-    /// a hundred times a second; `tick` is shown the account each second.
+    /// Captures until its sources end, a limit is reached, or `is_stopped`, which it calls 100
+    /// times a second, gives true. It shows `tick` the account each second.
     ///
     /// # Errors
     /// When a source is beyond use. What was captured before is in the sink.
@@ -226,7 +226,7 @@ impl Session {
         self.path.pacer.as_ref().and_then(Pacer::attained)
     }
 
-    /// What came of generated frames, when that was asked for.
+    /// What arrived of generated frames, when the limits ask for that check.
     #[must_use]
     pub const fn sequence(&self) -> Option<&SequenceCheck> {
         self.path.shape.sequence.as_ref()
@@ -243,7 +243,7 @@ impl Session {
         clock::monotonic().since(self.started)
     }
 
-    /// What its user should know, each once.
+    /// Takes the remarks that the user should know; each comes once.
     pub fn take_remarks(&mut self) -> Vec<String> {
         for tapped in &mut self.sources {
             self.remarks.append(&mut tapped.source.take_remarks());
@@ -264,7 +264,7 @@ impl Session {
     ) -> Result<Ended, CaptureError> {
         let mut epoll = self.waiter()?;
         let mut stop_checked = self.started;
-        // A packet that is waited for with a pace may be due long after the limit.
+        // With a pace, the next packet may be due long after the limit.
         let until = self.limits.duration.map(|limit| self.started + limit);
         let is_over = || is_stopped() || until.is_some_and(|until| clock::monotonic() >= until);
         loop {
@@ -353,7 +353,8 @@ impl Session {
     /// Notes the second that ends `at`, in the account and in the sink.
     fn close_second(&mut self, at: u64) {
         let exit = &mut self.path.exit;
-        // Packets that cannot be kept become known only now, and were given in this second.
+        // Only now does it show which packets the sink cannot keep; they were given to it in this
+        // second.
         exit.flush();
         self.totals = exit.account.end_second(at, &self.totals);
         exit.note_account();
@@ -479,7 +480,7 @@ impl Path {
             return ControlFlow::Continue(());
         }
         let due = self.pacer.as_mut().and_then(|pacer| pacer.due(packet));
-        // Before anything is counted: a packet whose wait was ended has not been read.
+        // This comes before anything is counted: a packet whose wait a stop ended counts as unread.
         if let Some((pacer, due)) = self.pacer.as_ref().zip(due)
             && !pacer.wait(due, is_stopped)
         {
@@ -578,7 +579,7 @@ impl Exit {
             account.delivered_bytes += packet.data.len() as u64;
         }
         if self.failure.is_some() {
-            // A piece of a packet whose first pieces the sink failed on.
+            // This is a piece of a packet whose earlier pieces the sink failed on.
             let unwritten = Unwritten::of(packet);
             self.account.take_out(packet.interface as usize, &unwritten);
         } else if let Err(failure) = self.sink.write(packet) {
@@ -609,9 +610,10 @@ impl Exit {
 
 /// Interval of checks for a stop, both between packets and while none arrive.
 const STOP_CHECK: Duration = Duration::from_millis(10);
-/// A signal ends a wait; one that comes just before it is seen after this.
+/// A signal ends a wait; a signal that comes just before the wait is seen after this time.
 const WAIT_LIMIT: Duration = Duration::from_millis(100);
-/// A ring gives its last block out within its retire time; beyond this something is wrong.
+/// A ring gives out its last block within its retire time; if that takes longer than this,
+/// something is wrong.
 const DRAIN_LIMIT: Duration = RETIRE_MAX.saturating_add(Duration::from_secs(1));
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 

@@ -19,7 +19,7 @@ pub struct SocketSink {
     outlet: Outlet,
     socket: PacketSocket,
     unwritten: UnwrittenList,
-    /// Nothing is sent any more.
+    /// True when the sink sends nothing any more.
     is_over: bool,
 }
 

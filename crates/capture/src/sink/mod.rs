@@ -27,7 +27,7 @@ pub use rotating::{RotatingSink, Rotation};
 mod ring;
 pub use ring::{RingSink, SendOptions};
 
-/// Takes packets; what it has taken it keeps, or says how many it could not.
+/// Takes packets; it keeps what it has taken, or says how many packets it could not keep.
 pub trait Sink: fmt::Debug + Send {
     /// Describes the next interface, before its first packet. They are numbered from 0.
     ///
@@ -35,7 +35,7 @@ pub trait Sink: fmt::Debug + Send {
     /// When the format cannot hold it together with the others.
     fn interface(&mut self, interface: &Interface) -> Result<(), CaptureError>;
 
-    /// Says something of all the packets, before the first interface is described. A text longer
+    /// Adds a comment on the whole capture, before the first interface is described. A text longer
     /// than 65,535 bytes is cut.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ pub trait Sink: fmt::Debug + Send {
     /// When it cannot be kept.
     fn note(&mut self, account: &Account, stamp_ns: u64) -> Result<(), CaptureError>;
 
-    /// Lets go of all that is kept back.
+    /// Writes out or sends everything that it has kept back.
     ///
     /// # Errors
     /// When not all of it could be kept.
@@ -72,8 +72,8 @@ pub trait Sink: fmt::Debug + Send {
         0
     }
 
-    /// What was given and could not be kept since this was asked last, by the interfaces' numbers;
-    /// empty when all was kept, or still may be.
+    /// Takes the counts of packets that it was given and could not keep since the last call, by the
+    /// interfaces' numbers. Empty when it kept all, or still may.
     fn take_unwritten(&mut self) -> Vec<Unwritten> {
         Vec::new()
     }
@@ -83,7 +83,7 @@ pub trait Sink: fmt::Debug + Send {
         Vec::new()
     }
 
-    /// Packets that were handed on, and dropped by the interface on their way out.
+    /// Packets that the sink handed on and the interface dropped on their way out.
     fn dropped_later(&mut self) -> u64 {
         0
     }

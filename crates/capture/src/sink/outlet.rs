@@ -1,9 +1,9 @@
 //! The interface that packets leave by: what it takes, what it drops, and how long to wait for it
 //! when it takes nothing.
 //!
-//! A frame that the driver drops while it says so (no carrier, a queue that is full) is kept and
-//! tried again; the interface counts it as dropped each time. A cable that is pulled for a moment
-//! costs time and no packet; one that stays out ends the sending.
+//! A frame that the driver drops and reports as dropped (no carrier, a full queue) is kept and sent
+//! again; the interface counts each attempt as a drop. A cable that is pulled for a moment costs
+//! time and no packet; one that stays out ends the sending.
 
 use std::{
     io,
@@ -30,9 +30,9 @@ pub(super) struct Outlet {
     counters: LinkCounters,
     patience: Duration,
     stop: Option<Arc<AtomicBool>>,
-    /// The interface's count of dropped packets, when it was looked at last.
+    /// The interface's count of dropped packets, when it was last read.
     dropped_seen: u64,
-    /// Of these, packets that were tried again.
+    /// Drops among these whose packets were sent again.
     tried_again: u64,
     is_too_long_told: bool,
     remarks: Vec<String>,
@@ -107,11 +107,11 @@ impl Outlet {
         CaptureError::os(format!("send on {}", self.name), cause)
     }
 
-    /// Waits a moment for an interface that has not taken all of the `waiting` frames, for which
-    /// `stall` goes on as long as these do not become fewer.
+    /// Waits a moment for an interface that has not taken all of the `waiting` frames, `stall` goes
+    /// on as long as these do not become fewer.
     ///
     /// # Errors
-    /// When it has been waited for long enough.
+    /// When the interface has taken nothing for the whole patience.
     pub(super) fn wait(
         &mut self,
         socket: &PacketSocket,
@@ -134,8 +134,8 @@ impl Outlet {
         if waited >= self.patience {
             return Err(self.stalled(waited));
         }
-        // A queue that was full for a moment has room again at once; for a longer stall the thread
-        // sleeps.
+        // A queue that was full for a moment has room again at once, so only a longer stall lets
+        // the thread sleep.
         if !stall.nap.is_zero() {
             thread::sleep(stall.nap);
         }

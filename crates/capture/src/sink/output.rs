@@ -8,8 +8,8 @@ use std::{
 
 use crate::{CaptureError, Packet, Unwritten, account::UnwrittenList};
 
-/// A growing file. Records are appended to a buffer; after a failure, what the disk had no room
-/// for is cut off behind the last whole record, and its packets are counted.
+/// A growing file. Records are appended to a buffer; after a failure, the file is cut behind the
+/// last whole record, and the packets that are not in it are counted.
 pub struct Output {
     path: PathBuf,
     target: Target,
@@ -161,7 +161,7 @@ impl Output {
             .map_or(0, |last| self.packets[last].end);
         self.written += u64::from(end);
         if let Target::File(file) = &self.target {
-            // A device that is no file has no length to be cut to.
+            // A device has no length to be cut to.
             let _not_a_file = file.set_len(self.written);
         }
         CaptureError::File {
@@ -176,7 +176,7 @@ impl Output {
         self.written + self.buffer.len() as u64
     }
 
-    /// Packets that were appended and are not in the file, since this was asked last.
+    /// Takes the counts of packets that were appended since the last call and are not in the file.
     pub(super) fn take_unwritten(&mut self) -> Vec<Unwritten> {
         self.unwritten.take()
     }

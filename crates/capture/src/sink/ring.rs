@@ -27,9 +27,9 @@ pub struct SendOptions {
     pub batch: usize,
     /// Send around the queueing discipline: faster, without queue, unseen by other taps.
     pub bypasses_queue: bool,
-    /// How long an interface is waited for that takes nothing: no carrier, a queue that stays full.
+    /// How long to wait for an interface that takes nothing: no carrier, a queue that stays full.
     pub patience: Duration,
-    /// Ends that wait, once it is set; what waits is unwritten then.
+    /// Ends that wait once it is set; packets that wait then count as unwritten.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
@@ -54,7 +54,7 @@ pub struct RingSink {
     /// The frames of the ring that the kernel may not have taken, in order.
     waiting: VecDeque<Waiting>,
     unwritten: UnwrittenList,
-    /// Nothing is sent any more.
+    /// True when the sink sends nothing any more.
     is_over: bool,
 }
 
@@ -131,7 +131,8 @@ impl RingSink {
         Ok(Waited::ForRoom)
     }
 
-    /// Takes what the kernel has not taken out of the ring.
+    /// Takes back from the ring the frames that the kernel has not taken, and counts them as
+    /// unwritten.
     fn give_up(&mut self) {
         self.is_over = true;
         let untaken = self.ring.take_back().min(self.waiting.len());
@@ -158,7 +159,7 @@ impl RingSink {
             if self.ring.next_slot().is_some() || self.is_over {
                 break;
             }
-            // All were taken, and none has left.
+            // The kernel has taken all frames, and none has left.
             let waited = self.outlet.wait(self.ring.socket(), 0, &mut stall);
             if !matches!(waited, Ok(Waited::ForRoom)) {
                 self.give_up();

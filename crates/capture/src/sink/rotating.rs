@@ -24,9 +24,9 @@ use crate::{
 pub struct Rotation {
     /// When it has this many bytes.
     pub bytes: Option<u64>,
-    /// When its packets span as much time.
+    /// When its packets span this much time.
     pub time: Option<Duration>,
-    /// Files that are kept; none for all.
+    /// Number of files that are kept; `None` for all.
     pub files: Option<usize>,
 }
 
@@ -44,7 +44,7 @@ pub struct RotatingSink {
     /// Not reported yet: packets of the file before, and packets for which no file could be made.
     unwritten: UnwrittenList,
     last_note: Option<(Account, u64)>,
-    /// That an old file could not be removed, until it is asked for; said once.
+    /// The remark that an old file could not be removed, until it is taken; there is only one.
     remark: Option<String>,
     has_remarked: bool,
 }

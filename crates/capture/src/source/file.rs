@@ -1,5 +1,5 @@
-//! `pcap:FILE` and `pcapng:FILE`: packets of a file, as far as it can be read; also of one that
-//! gzip or zstd has packed, which its first bytes tell.
+//! `pcap:FILE` and `pcapng:FILE`: packets of a file, as far as it can be read. The file may be
+//! packed by gzip or zstd, which its first bytes show.
 
 use std::{
     fs::File,
@@ -46,7 +46,7 @@ impl FileSource {
             path: path.to_owned(),
             cause,
         })?;
-        // What trickles in is decoded as it comes.
+        // Input that arrives slowly, as from a pipe, is decoded as it comes.
         let is_at_hand = file.metadata().is_ok_and(|about| about.is_file());
         Self::begin(path, Box::new(file), is_at_hand)
     }
@@ -126,12 +126,13 @@ impl FileSource {
         Ok(())
     }
 
-    /// What to do before decoding continues; none when the caller need not see it.
+    /// Does what must happen before decoding continues; `None` when the caller need not see it.
     fn pause(&mut self, pause: Pause) -> Result<Option<Progress>, CaptureError> {
         let (path, offset) = (self.path.display(), self.offset);
         match pause {
             Pause::Enough => {}
-            // A caller that keeps a list of them must look before the first packet of a new one.
+            // A caller that keeps a list of the interfaces must read a new one before its first
+            // packet.
             Pause::Interface(interface) => self.interfaces.push(interface),
             Pause::Damaged(damage, len) => {
                 self.losses.damaged += 1;
@@ -196,7 +197,7 @@ impl Source for FileSource {
             let bytes = self.buffer.bytes();
             let mut at = 0;
             let pause = loop {
-                // All that follow each other, then the one thing that ended them.
+                // First all packets in a row, then the one thing that ended the row.
                 let show = &mut |record: &Record<'_>| visit(&packet(record));
                 let (taken, end) = self.decoder.packets(&bytes[at..], show);
                 at += taken;
@@ -250,7 +251,7 @@ impl std::fmt::Debug for FileSource {
     }
 }
 
-/// The input itself, or what it is the compressed form of.
+/// Returns the input itself, or its decompressed form, and whether it was compressed.
 fn decompressed(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send>, bool)> {
     let mut first = Vec::new();
     input.by_ref().take(MAGIC_LEN).read_to_end(&mut first)?;

@@ -28,7 +28,8 @@ pub struct GeneratorSource {
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     frames_per_s: u64,
-    /// Frames are given when they are due; otherwise at once, stamped with that time.
+    /// True when frames come when they are due; otherwise they come at once, stamped with the time
+    /// when they would be due.
     waits: bool,
     /// The first frame's time, and its stamp.
     started: Option<(Instant, u64)>,
@@ -68,13 +69,13 @@ impl GeneratorSource {
 }
 
 impl Rate {
-    /// How long after the first the frame of that number is due.
+    /// Returns how long after the first frame the frame `number` is due.
     fn offset_ns(&self, number: u64) -> u64 {
         let offset_ns = u128::from(number) * NANOS / u128::from(self.frames_per_s.max(1));
         u64::try_from(offset_ns).unwrap_or(u64::MAX)
     }
 
-    /// The stamp of the frame of that number, once it is due at `now`.
+    /// Returns the stamp of the frame `number`, once it is due at `now`.
     fn stamp_ns(&mut self, number: u64, now: Instant) -> Option<u64> {
         let start = || (now, clock::wall_nanos());
         let (started, stamp_ns) = *self.started.get_or_insert_with(start);
