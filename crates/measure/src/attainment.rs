@@ -1,10 +1,11 @@
-//! Whether a run was what was asked for: compares its rate with the schedule's and with the link's.
+//! Whether a run attained the rate that was asked for: compares its rate with the schedule's and
+//! with the link's.
 
 use crate::Series;
 
 impl Series<'_> {
-    /// Messages of this size that the link carries each second at most, one way, with what its
-    /// transport adds; `None` when its speed is not known.
+    /// The most messages of this size that the link carries each second, one way, with the headers
+    /// of its transport; `None` when the link's speed is unknown.
     #[must_use]
     pub fn link_max_per_s(&self) -> Option<u64> {
         let bytes = self.setup.size + self.setup.transport.extra_bytes();
@@ -12,8 +13,8 @@ impl Series<'_> {
         Some(link.datagrams_per_s(bytes, self.setup.is_ipv6))
     }
 
-    /// What a reader must know before believing the figures of this rate, a sentence each; nothing
-    /// when 99 % of the slots were used, and the link can carry them.
+    /// What a reader must know before believing the figures of this rate, one sentence each; empty
+    /// when 99 % of the slots were used and the link can carry that rate.
     #[must_use]
     pub fn shortfalls(&self) -> Vec<String> {
         let Some(asked) = self.setup.per_second else {
@@ -42,7 +43,8 @@ impl Series<'_> {
     }
 
     /// When the answers stopped for good, in nanoseconds from the start, and how many messages were
-    /// sent after that. `None` when the losses at the end may happen on any path.
+    /// sent after that. `None` when the losses at the end are so few that they may happen on any
+    /// path.
     #[must_use]
     pub fn silence(&self) -> Option<(u64, u64)> {
         let unanswered = self.slices.iter().rev().flat_map(|&(start, run)| {
@@ -54,7 +56,7 @@ impl Series<'_> {
         let (first_ns, count) = unanswered.fold((last_ns, 1), |(_, count), (sent_ns, _)| {
             (sent_ns, count + 1)
         });
-        // A window holds messages back, so fewer unanswered ones prove as much.
+        // A window holds messages back, so fewer unanswered messages prove as much.
         let window = match self.setup.per_second {
             Some(_) => self.setup.window.unwrap_or(u32::MAX),
             None => 1,
@@ -78,7 +80,8 @@ impl Series<'_> {
 
 /// Messages in a row without an answer that no usual loss explains.
 const SILENT_MIN: u64 = 10;
-/// Time over which they were sent: a full queue on the way drops many packets, but not for long.
+/// Least time over which they were sent: a full queue on the way drops many packets, but not for
+/// long.
 const SILENT_NS_MIN: u64 = 50_000_000;
 
 /// A rate counts as attained from this share of the rate asked for.

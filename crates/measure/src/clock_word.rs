@@ -5,13 +5,13 @@
 //!   | flags | zeros   | error, most   | error, estimate | received at  | sent at  | padding
 //!     u8               u64 LE, ns      u64 LE, ns        u64 LE, ns     u64 LE, ns
 //! ```
-//! The first flag says that a daemon keeps the clock synchronised; other flags are left alone. The
-//! times are of the wall clock, nanoseconds since 1970, as the reflector's application had them.
-//! The question has the size of the answer, so that no reflector makes traffic grow.
+//! The first flag says that a daemon keeps the clock synchronised; a reader ignores other flags.
+//! The times are nanoseconds since 1970 by the wall clock, read in the reflector's application. A
+//! question is as long as its answer, so that no reflector makes traffic grow.
 
 use crate::{PROBE_BYTES_MIN, Probe, ProbeKind};
 
-/// One end's word on its wall clock.
+/// What one end reports of its wall clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockWord {
     /// A daemon says that it keeps the clock synchronised.
@@ -46,8 +46,9 @@ impl ClockWord {
         }
     }
 
-    /// Reads an answer and its word; `None` for every other message, and for a word that cannot be
-    /// true: sent before it was received, or later than [`ANSWER_NS_MAX`] after that.
+    /// Reads an answer and its word; `None` for every other message, and for a report that cannot
+    /// be true: the answer was sent before the question was received, or more than
+    /// [`ANSWER_NS_MAX`] after it.
     #[must_use]
     pub fn parse(message: &[u8]) -> Option<(Probe, Self)> {
         let probe = Probe::parse(message).ok()?;
@@ -72,11 +73,11 @@ impl ClockWord {
     }
 }
 
-/// The smallest message with a word, in bytes.
+/// The smallest message with such a report, in bytes.
 pub const CLOCK_BYTES: usize = PROBE_BYTES_MIN + 40;
 /// Longest that a reflector may say it took to answer: ten seconds.
 pub const ANSWER_NS_MAX: u64 = 10_000_000_000;
-/// What a signed difference of times can hold.
+/// The latest time whose differences fit a signed number.
 const TIME_NS_MAX: u64 = i64::MAX as u64 - ANSWER_NS_MAX;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{
     write_log,
 };
 
-/// What a result becomes.
+/// The format that a result is exported in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// A picture of dots.
@@ -41,7 +41,7 @@ impl Format {
         }
     }
 
-    /// Whether it is to be looked at.
+    /// True for a format to be looked at.
     #[must_use]
     pub const fn is_picture(self) -> bool {
         matches!(self, Self::Png | Self::Svg | Self::Html)
@@ -49,7 +49,7 @@ impl Format {
 
     /// The names that [`Format::of`] understands.
     pub const NAMES: &'static str = ".png, .svg, .html, .hlog or .csv";
-    /// Those of pictures.
+    /// The names of picture formats among them.
     pub const PICTURE_NAMES: &'static str = ".png, .svg or .html";
 }
 
@@ -57,7 +57,7 @@ impl Format {
 /// went instead of the round trips.
 ///
 /// # Errors
-/// When `output` does; when the splits are asked for and no message was stamped.
+/// When `output` fails, or when `with_hops` is set and no message was stamped.
 pub fn export(
     output: &mut impl Write,
     format: Format,
@@ -96,7 +96,7 @@ pub fn export(
 /// Writes a picture; `about` stands below it on a page.
 ///
 /// # Errors
-/// When `output` does; when the format is no picture.
+/// When `output` fails, or when the format is not a picture.
 pub fn write_picture(
     output: &mut impl Write,
     format: Format,

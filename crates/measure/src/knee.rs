@@ -36,7 +36,7 @@ impl Strain {
 
     fn of(one: &Series<'_>, lower: &[&Series<'_>]) -> Option<Self> {
         let counts = &one.counts;
-        // Messages that a shortened run did not reach are no loss.
+        // Messages that a shortened run did not reach do not count as lost.
         let unanswered = counts.missed + counts.refused + counts.lost;
         let least = |time: fn(&Series<'_>) -> u64| lower.iter().map(|one| time(one)).min();
         let p50 = |one: &Series<'_>| one.latencies.intended().p50_ns;
@@ -56,8 +56,8 @@ impl Strain {
     }
 }
 
-/// For each series, why it lies beyond the knee of its sweep; `None` when it does not. A sweep is
-/// two or more series that differ only in their rate. All rates above the first strained one lie
+/// Says for each series why it lies beyond the knee of its sweep; `None` when it does not. A sweep
+/// is two or more series that differ only in their rate. All rates above the first strained one lie
 /// beyond the knee.
 #[must_use]
 pub fn strains(series: &[Series<'_>]) -> Vec<Option<Strain>> {

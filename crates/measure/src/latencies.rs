@@ -29,7 +29,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Of nothing yet. Values are kept to three digits, from 1 ns to [`Latencies::VALUE_NS_MAX`].
+    /// Empty histograms. Values are kept to three digits, from 1 ns to [`Latencies::VALUE_NS_MAX`].
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Latencies {
         }
     }
 
-    /// Takes one message; one without an answer counts only for the pacing error.
+    /// Takes one message; without an answer it counts only for the pacing error.
     pub fn take(&mut self, sample: &Sample) {
         self.late.saturating_record(sample.late_ns());
         if let (Some(actual), Some(intended)) = (sample.rtt_ns, sample.rtt_intended_ns()) {
@@ -48,7 +48,7 @@ impl Latencies {
         }
     }
 
-    /// Adds those of another run.
+    /// Adds the values of another run.
     pub fn add(&mut self, other: &Self) {
         let pairs = [
             (&mut self.intended, &other.intended),
@@ -102,7 +102,7 @@ impl Latencies {
         }
     }
 
-    /// Longest time that is recorded exactly, a minute: longer ones count as this.
+    /// The longest time that is recorded, one minute: longer times count as this.
     pub const VALUE_NS_MAX: u64 = 60_000_000_000;
 }
 
@@ -117,7 +117,7 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// Takes one, in nanoseconds; longer than [`Latencies::VALUE_NS_MAX`] counts as that.
+    /// Takes one delay in nanoseconds; one longer than [`Latencies::VALUE_NS_MAX`] counts as that.
     pub fn take(&mut self, delay_ns: u64) {
         self.0.saturating_record(delay_ns);
     }
@@ -129,13 +129,13 @@ impl Delays {
             .expect("all histograms have the same bounds");
     }
 
-    /// What they were like.
+    /// The percentiles of these delays.
     #[must_use]
     pub fn percentiles(&self) -> Percentiles {
         Percentiles::of(&self.0)
     }
 
-    /// How many were longer than so many nanoseconds, to the histogram's three digits.
+    /// Counts the delays longer than `limit_ns`, to the histogram's three digits.
     #[must_use]
     pub fn count_above(&self, limit_ns: u64) -> u64 {
         self.0.len() - self.0.count_between(0, limit_ns)

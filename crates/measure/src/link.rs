@@ -68,7 +68,7 @@ fn wire_octets(payload: usize, mtu: u32, is_ipv6: bool) -> u64 {
     if datagram <= room {
         return frame(datagram + ip);
     }
-    // All fragments but the last carry a multiple of eight bytes.
+    // Every fragment except the last carries a multiple of eight bytes.
     let each = (room - fragment_header.min(room - 8)) / 8 * 8;
     let (whole, rest) = (datagram / each, datagram % each);
     let last = if rest > 0 {
@@ -79,7 +79,7 @@ fn wire_octets(payload: usize, mtu: u32, is_ipv6: bool) -> u64 {
     whole * frame(each + ip + fragment_header) + last
 }
 
-/// With Ethernet header, check sequence, padding, preamble and gap.
+/// Bytes of a packet with Ethernet header, check sequence, padding, preamble and gap.
 fn frame(packet: u64) -> u64 {
     (packet + ETHERNET).max(FRAME_MIN) + PREAMBLE_AND_GAP
 }

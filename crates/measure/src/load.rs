@@ -53,8 +53,8 @@ impl LoadPattern {
         Some(u64::from_le_bytes(head[..8].try_into().ok()?))
     }
 
-    /// Writes when it was sent over part of a message of [`STAMPED_BYTES_MIN`] bytes or more:
-    /// nanoseconds on a clock that the receiver can read too. A shorter one stays as it is.
+    /// Writes the time of sending over a part of a message of [`STAMPED_BYTES_MIN`] bytes or more,
+    /// in nanoseconds of a clock that the receiver can read too. A shorter message stays as it is.
     pub fn stamp(message: &mut [u8], sent_ns: u64) {
         if let Some(place) = message.get_mut(HEAD_BYTES..STAMPED_BYTES_MIN) {
             place.copy_from_slice(&sent_ns.to_le_bytes());
@@ -70,7 +70,7 @@ impl LoadPattern {
     /// True when `message` is exactly message number `sequence`, except for a stamp.
     fn is_intact(&self, sequence: u64, message: &[u8], is_stamped: bool) -> bool {
         if message.len() > MESSAGE_BYTES_MAX {
-            // No such message is ever made, whatever a stranger writes at its head.
+            // No load message is that long, whatever a stranger writes at its head.
             return false;
         }
         let mark = self.mark(sequence, message.len()).to_le_bytes();
@@ -106,7 +106,7 @@ pub struct LoadSizes {
     pub min: usize,
     /// Largest, in bytes.
     pub max: usize,
-    /// What chooses among them.
+    /// The seed that determines each size.
     pub seed: u64,
 }
 
@@ -183,16 +183,16 @@ impl LoadCheck {
         }
     }
 
-    /// The same for messages that are stamped, or not.
+    /// Sets whether the messages are stamped.
     #[must_use]
     pub const fn stamped(mut self, is_stamped: bool) -> Self {
         self.is_stamped = is_stamped;
         self
     }
 
-    /// Takes the next message. A short message carries no number of its own and is held against the
-    /// one that is due; after a loss the next message of 16 bytes or more says where the stream is.
-    /// Gives the stamp of one that counts as received.
+    /// Takes the next message. A message of less than 16 bytes carries no number and is compared
+    /// with the message that is due; after a loss, the next longer message says where the stream
+    /// is. Returns the stamp of a message that counts as received.
     pub fn take(&mut self, message: &[u8]) -> Option<u64> {
         let due = self.next.unwrap_or(0);
         let sequence = LoadPattern::claimed(message).unwrap_or(due);

@@ -8,21 +8,21 @@
 //!   there = t2 - t1        back = t4 - t3        each +- (error here + error there)
 //! ```
 //! The bounds are what each end's daemon states; nothing is estimated from the round trip. A delay
-//! is refused when the bound is not below it, or when two clocks within their bounds could not give
-//! it.
+//! is refused when it does not exceed its error bound, or when two clocks within their bounds could
+//! not give it.
 
 use serde::Serialize;
 
 /// One question and its answer. Times are nanoseconds since 1970, each of its end's wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockExchange {
-    /// When it left.
+    /// When the question left here.
     pub sent_ns: u64,
-    /// When it came there.
+    /// When the question came there.
     pub received_there_ns: u64,
     /// When the answer left there.
     pub sent_there_ns: u64,
-    /// When the answer came.
+    /// When the answer came here.
     pub received_ns: u64,
     /// The clock here, at that moment.
     pub here: ClockState,
@@ -67,8 +67,8 @@ pub struct OneWay {
 }
 
 impl OneWay {
-    /// What the exchanges justify. With `is_one_clock` both ends read the same clock, which cannot
-    /// differ from itself.
+    /// Computes the delays that the exchanges justify. With `is_one_clock` both ends read the same
+    /// clock, which cannot differ from itself.
     ///
     /// # Errors
     /// The reason why nothing is justified, in words.
@@ -93,7 +93,7 @@ impl OneWay {
         found.check(is_one_clock).map(|()| found)
     }
 
-    /// Whether the bound is below the delays, and the delays can be true.
+    /// Checks that the bound is below the delays, and that the delays can be true.
     fn check(&self, is_one_clock: bool) -> Result<(), String> {
         let bound = i128::from(self.error_ns_max);
         let earliest = self.there.min_ns.min(self.back.min_ns);
@@ -125,12 +125,12 @@ impl OneWay {
 }
 
 impl ClockExchange {
-    /// By the two wall clocks, from here to there.
+    /// The delay from here to there, by the two wall clocks.
     fn there_ns(&self) -> i64 {
         difference(self.sent_ns, self.received_there_ns)
     }
 
-    /// By the two wall clocks, from there to here.
+    /// The delay from there to here, by the two wall clocks.
     fn back_ns(&self) -> i64 {
         difference(self.sent_there_ns, self.received_ns)
     }
@@ -177,7 +177,7 @@ fn synchronised(exchanges: &[ClockExchange]) -> Result<(), String> {
     }
 }
 
-/// From one to the other, saturating.
+/// The time from `from` to `to`, saturating.
 fn difference(from: u64, to: u64) -> i64 {
     let wide = i128::from(to) - i128::from(from);
     let most = i128::from(i64::MAX);

@@ -38,7 +38,7 @@ impl Axis {
         }
     }
 
-    /// Where `value` lies, from 0 at the beginning to 1 at the end; beyond that, outside.
+    /// Where `value` lies: 0 at the beginning, 1 at the end, below 0 or above 1 outside the axis.
     #[must_use]
     pub fn place(&self, value: f64) -> f64 {
         match self.scale {

@@ -1,5 +1,5 @@
 //! A page of panels from results: heat maps on one scale, the shares behind them, pacing errors,
-//! and of a sweep what its rates do to the times.
+//! and, for a sweep, how the times depend on the rate.
 
 use super::{
     Anchor, Axis, Grid, Item, Map, Point, Scale, Scene, axis,
@@ -84,8 +84,8 @@ pub fn sketch(series: &Series<'_>, options: &Options, columns: usize, lines: usi
     grid
 }
 
-/// Draws where the round trips' time went, as far as messages were stamped: send path, link and
-/// far end, wake-up. `None` when none was.
+/// Draws where the round trips' time went, as far as messages were stamped: send path, link and far
+/// end, wake-up. `None` when no message was stamped.
 #[must_use]
 pub fn hops(series: &[Series<'_>], options: &Options) -> Option<Scene> {
     let panels: Vec<Panel> = series
@@ -205,7 +205,7 @@ fn headline(series: &Series<'_>) -> String {
     )
 }
 
-/// And below that: figures and accounts.
+/// What a panel says below its headline: figures and counts.
 fn remark(series: &Series<'_>, figures: &Percentiles) -> String {
     let ns = |value: u64| axis::time(value as f64);
     let mut text = format!(
@@ -332,7 +332,7 @@ impl Page {
         self.outline([left, top, width, height]);
     }
 
-    /// Where the measuring thread itself did not run.
+    /// Marks the times when the measuring thread itself did not run.
     fn disturbances(&mut self, [left, top, width, _]: [f64; 4], panel: &Panel) {
         let lasted = panel.lasted_ns.max(1) as f64;
         for &(at, lasts) in &panel.disturbances {
@@ -342,7 +342,8 @@ impl Page {
         }
     }
 
-    /// That a rate lies beyond the knee of its sweep: a bar along its map, and why.
+    /// Shows that a rate lies beyond the knee of its sweep: draws a bar along its map, and says
+    /// why.
     fn knee(&mut self, [left, top, width, height]: [f64; 4], strain: Option<Strain>) {
         let Some(strain) = strain else { return };
         self.scene.rect([left - 4.0, top, 4.0, height], ALARM);
@@ -373,7 +374,7 @@ impl Page {
             let place = f64::from(shade(value as u32, count_max, colours));
             let y = top + height * (1.0 - place / f64::from(palette::LEVELS - 1));
             let is_end = value <= 1.0 || value >= counts.max;
-            // A name too near an end would lie over that end's.
+            // A name too near an end would lie over the name of that end.
             if is_end || (y - top > 14.0 && top + height - y > 14.0) {
                 let text = format!("{value:.0}");
                 self.scene.text((left + 24.0, y), &text, 2, Anchor::Start);

@@ -5,9 +5,9 @@ use super::Axis;
 /// One value at one time, both in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// When.
+    /// The time.
     pub at_ns: u64,
-    /// How much.
+    /// The value.
     pub value_ns: u64,
 }
 

@@ -22,7 +22,7 @@ pub fn html(scene: &Scene, title: &str, about: &str) -> String {
     PAGE.replace("{title}", &escape(title))
         .replace("{svg}", &svg(scene))
         .replace("{about}", &escape_lines(about))
-        // Inside a script element only this could end it.
+        // Only `</` could end a script element.
         .replace("{maps}", &maps.replace("</", "<\\/"))
 }
 
@@ -37,8 +37,8 @@ struct Cells<'a> {
     is_log: bool,
     min: f64,
     max: f64,
-    /// For each cell that holds something: how many cells after the one before, and its count;
-    /// column by column from the lowest row.
+    /// For each cell that holds something: how many cells it lies after the last such cell, and its
+    /// count; column by column from the lowest row.
     counts: Vec<u32>,
 }
 

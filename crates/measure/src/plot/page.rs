@@ -33,7 +33,7 @@ impl Chart {
 }
 
 impl Page {
-    /// With a head of a title and grey lines below it, and room for `body` pixels.
+    /// A page with a head (a title, and grey lines below it) and room for `body` pixels.
     pub(super) fn new(title: &str, lines: &[String], body: f64) -> Self {
         let head = 52.0 + LINE * lines.len() as f64;
         let mut scene = Scene::new(WIDTH as u32, (head + body) as u32);
@@ -93,7 +93,7 @@ impl Page {
     }
 }
 
-/// A colour for each curve; after twelve they come again.
+/// A colour for each curve; after twelve curves the colours repeat.
 pub(super) fn colours() -> impl Iterator<Item = Colour> {
     palette::LINES.into_iter().cycle()
 }

@@ -11,7 +11,7 @@ pub(super) const GREY: Colour = [110, 110, 118];
 pub(super) const ALARM: Colour = [200, 30, 90];
 
 /// Lines that lie over one another. Everyone tells the first six apart (Okabe and Ito, 2008); the
-/// rest are as far from them, and from one another, as eyes that see all colours need.
+/// others differ enough from these and from each other for eyes that see all colours.
 pub(super) const LINES: [Colour; 12] = [
     [0, 114, 178],
     [213, 94, 0],

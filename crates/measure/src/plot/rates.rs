@@ -1,4 +1,4 @@
-//! What the rates of a sweep do to the times, and where the knee is.
+//! How the times of a sweep depend on its rates, and where the knee is.
 
 use super::{
     Anchor, Axis, Scale, axis,
@@ -7,12 +7,12 @@ use super::{
 };
 use crate::{Series, Strain};
 
-/// Whether there is a sweep: series that only their rates set apart.
+/// True when there is a sweep: series that differ only in their rates.
 pub(super) fn is_sweep(series: &[Series<'_>]) -> bool {
     sweeps(series).iter().any(|sweep| sweep.len() > 1)
 }
 
-/// Round trips by rate; over PGM also what had to be repaired. As high as `height`.
+/// Round trips by rate; over PGM also what had to be repaired. The charts are `height` high.
 pub(super) fn draw(
     page: &mut Page,
     series: &[Series<'_>],
