@@ -8,7 +8,7 @@ use sys::namespace::{CommandExt as _, Namespace, run_in};
 use crate::LabError;
 
 /// An empty filesystem in memory over a directory, for the commands that are started on it: a disk
-/// that is full or cannot be written, even for root. It lives as long as a handle to it.
+/// that is full or cannot be written, even for root. It lives as long as there is a handle to it.
 #[derive(Debug)]
 pub struct Disk {
     mounts: Namespace,

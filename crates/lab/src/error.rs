@@ -11,7 +11,7 @@ use sys::{
 /// the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The machine does not let this user make namespaces. Tests skip, and say this.
+    /// The machine does not let this user make namespaces. A test then prints this and is skipped.
     #[error("the lab is not permitted here: {missing}; {remedy}")]
     NotPermitted {
         /// What was refused.
@@ -75,7 +75,8 @@ impl LabError {
     }
 }
 
-/// The first setting that is known to forbid the step; `sysctl` reads one, none when absent.
+/// The first setting that is known to forbid the step; `sysctl` reads one, `None` when it does not
+/// exist.
 fn remedy(step: Step, sysctl: &dyn Fn(&str) -> Option<i64>) -> String {
     if step == Step::Start {
         return "free processes or memory, then try again".to_owned();

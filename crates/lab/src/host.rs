@@ -79,7 +79,7 @@ impl Host {
         command
     }
 
-    /// Runs `body` on a thread of its own inside the host, waits for it and gives what it gives.
+    /// Runs `body` on a thread of its own inside the host, waits for it and returns its result.
     /// Sockets opened there stay in the host, whichever thread uses them.
     ///
     /// # Panics
@@ -94,8 +94,9 @@ impl Host {
 
     /// Loses `lost` of `of` UDP packets that arrive at `e0`, each drawn at random, by a netfilter
     /// rule; the `nft` program is not needed. `(0, 1000)` loses none but costs the same: the
-    /// baseline to compare with. The kernel draws once for a GSO run kept whole, so for loss by the
-    /// packet build with [`LabSpec::segments_at_switch`](crate::LabSpec::segments_at_switch).
+    /// baseline to compare with. The kernel draws once for a GSO run that is kept whole; for loss
+    /// of single packets, build the lab with
+    /// [`LabSpec::segments_at_switch`](crate::LabSpec::segments_at_switch).
     ///
     /// # Errors
     /// [`LabError::NoLoss`] when the kernel cannot: inject the loss in the process instead.
@@ -111,7 +112,8 @@ impl Host {
         self.with_loss(RandomLoss::clear)
     }
 
-    /// Packets lost since [`Host::set_loss`]; 0 when nothing is set. A GSO run kept whole is one.
+    /// Packets lost since [`Host::set_loss`]; 0 when no loss is set. A GSO run that is kept whole
+    /// counts as one packet.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -136,7 +138,7 @@ impl Host {
         self.number
     }
 
-    /// Its IPv4 address, in 10.77.0.0/24; as text, also the name that the machine has inside.
+    /// Its IPv4 address, in 10.77.0.0/24; as text, it is also the machine's name inside the host.
     #[must_use]
     pub const fn ipv4(&self) -> Ipv4Addr {
         ipv4(self.number)
@@ -186,7 +188,7 @@ impl Host {
         })
     }
 
-    /// Its interface as it is.
+    /// Its interface in its present state.
     pub(crate) fn link(&self) -> Result<Link, LabError> {
         self.with_netlink(|netlink| Ok(netlink.link(INTERFACE)?))
     }

@@ -1,4 +1,4 @@
-//! Where a lab may be built: as root as things are, otherwise inside a user namespace.
+//! Where a lab may be built: for root in the process as it is, for others inside a user namespace.
 
 use std::{
     any, env, io,
@@ -14,8 +14,8 @@ use sys::{
 use crate::{LabError, host::in_namespace};
 
 /// Makes sure that this process may build labs, moving it into a user namespace where it is not
-/// root. To be called at the very start of `main`, before any thread. When other threads exist
-/// already, the program is started again inside and this call does not return.
+/// root. Call it at the very start of `main`, before any thread is started. When other threads
+/// exist already, it starts the program again inside and does not return.
 ///
 /// # Errors
 /// [`LabError::NotPermitted`], with what to change; the process is as it was.
@@ -40,9 +40,9 @@ pub fn enter_user_namespace_or_explain() -> Result<(), LabError> {
 }
 
 /// Runs the body of a `#[test]` where it may build labs: in a blank network namespace, so that what
-/// it forgets to run inside a host cannot reach the real network. An ordinary user's test is run by
-/// starting the test program again, inside a user namespace, for this one test. Where the machine
-/// forbids that, the reason is printed and the body is not run.
+/// it forgets to run inside a host cannot reach the real network. For an ordinary user, it starts
+/// the test program again, inside a user namespace, for this one test. Where the machine forbids
+/// that, it prints the reason and does not run the body.
 ///
 /// To be called with a closure, as the only statement of the test: its type's name tells which test
 /// to run again.
@@ -122,7 +122,7 @@ fn skip(reason: &LabError) {
     println!("skipped: {reason}");
 }
 
-/// Whether this process may make network namespaces as it is.
+/// Checks that this process may make network namespaces as it is.
 pub(crate) fn check_permitted() -> Result<(), LabError> {
     match Namespace::network() {
         Ok(_) => Ok(()),

@@ -68,7 +68,7 @@ impl Lab {
     }
 
     /// Makes the switch send at most `bytes_per_s`, link headers included, to the host at `index`,
-    /// and keep `queue_bytes` waiting: packets one by one, as a slow cable would.
+    /// and let `queue_bytes` wait: it sends packets one by one, as a slow cable would.
     ///
     /// # Errors
     /// When the hosts are joined directly, or the kernel lacks `sch_tbf`.
@@ -159,7 +159,7 @@ impl Lab {
     }
 
     /// Waits until both ends of a host's cable know that nothing passes. The kernel takes up to a
-    /// second; without the wait an old state would pass for a new one later.
+    /// second; without the wait, a later check would take the old state for a new one.
     fn await_loss_of_carrier(&self, index: usize) -> Result<(), LabError> {
         let host = &self.hosts[index];
         let what = format!("the loss of carrier at host {}", host.number());

@@ -10,8 +10,8 @@
 //! Every host and the switch are network namespaces held by descriptors: nothing appears in the
 //! machine's own network, no name is left behind, and all of it is gone when the [`Lab`] is dropped
 //! or its process is killed. Multicast (224.0.0.0/4 and ff00::/8) is routed by `e0`; no packet can
-//! leave the lab. Inside, the machine is called by the host's own address: names differ from host
-//! to host, and resolve.
+//! leave the lab. Inside a host, the machine's name is the host's own address, so names differ from
+//! host to host and resolve.
 //!
 //! It runs as root, and as an ordinary user inside a user namespace:
 //! [`enter_user_namespace_or_explain`] at the start of `main`, [`isolated`] in a `#[test]`.

@@ -1,8 +1,8 @@
-//! What a lab is to be like.
+//! The specification of a lab.
 
 use crate::LabError;
 
-/// What a lab is to be like: chained setters, checked when it is built.
+/// The specification of a lab, made with chained setters; [`Lab::new`](crate::Lab::new) checks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabSpec {
     hosts: u8,
@@ -38,8 +38,8 @@ impl LabSpec {
     }
 
     /// Makes the switch cut GSO runs into single packets, as a wire would, so that random loss
-    /// takes packets and not whole runs. Done at the switch's ports and not at the sender, where it
-    /// costs twice as much.
+    /// takes packets and not whole runs. The switch's ports do this, because at the sender it costs
+    /// twice as much.
     #[must_use]
     pub const fn segments_at_switch(mut self) -> Self {
         self.segments_at_switch = true;

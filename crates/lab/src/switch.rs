@@ -61,7 +61,7 @@ impl Switch {
         })?
     }
 
-    /// Slows what goes to one host down.
+    /// Limits the rate of what goes to one host.
     pub(crate) fn set_bottleneck(&self, host: &Host, bucket: &TokenBucket) -> Result<(), LabError> {
         in_namespace(&self.namespace, || {
             let mut netlink = Rtnetlink::open()?;
@@ -70,7 +70,7 @@ impl Switch {
         })?
     }
 
-    /// What went to one host so far.
+    /// Counts what the switch has sent to one host so far.
     pub(crate) fn sent_to(&self, host: &Host) -> Result<LinkStatistics, LabError> {
         in_namespace(&self.namespace, || {
             let mut netlink = Rtnetlink::open()?;
