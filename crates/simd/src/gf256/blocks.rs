@@ -17,12 +17,12 @@ pub(super) fn check(rows: &[u8], stride: usize, coefficients: &[u8], inputs: &[&
     assert!(rows.len() >= needed, "fewer rows than coefficients");
 }
 
-/// How many rows the coefficients are for.
+/// Returns how many rows the coefficients are for.
 pub(super) fn row_count(coefficients: &[u8], inputs: &[&[u8]]) -> usize {
     coefficients.len() / inputs.len().max(1)
 }
 
-/// Splits the next row off.
+/// Splits off the next row.
 pub(super) fn take<'a>(rows: &mut &'a mut [u8], stride: usize) -> &'a mut [u8] {
     let rest = std::mem::take(rows);
     let (row, rest) = rest.split_at_mut(stride.min(rest.len()));
@@ -30,7 +30,7 @@ pub(super) fn take<'a>(rows: &mut &'a mut [u8], stride: usize) -> &'a mut [u8] {
     row
 }
 
-/// The inputs of one length that follow each other.
+/// Groups inputs in a row that have one length.
 pub(super) fn runs<'a>(inputs: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [&'a [u8]]> {
     inputs.chunk_by(|one, next| one.len() == next.len())
 }
@@ -122,8 +122,8 @@ macro_rules! combine_in_blocks {
             }
         }
 
-        /// Adds inputs, those of one length that follow each other at a time, column by column. The
-        /// sums stay in registers.
+        /// Adds inputs column by column, each group of inputs in a row with one length at a time.
+        /// The sums stay in registers.
         #[target_feature(enable = $features)]
         fn sum_runs<const ROWS: usize>(
             mut rows: [&mut [u8]; ROWS],
@@ -200,7 +200,8 @@ macro_rules! combine_in_blocks {
         }
 
         /// The vector that ends where the input ends, with zeros in place of all except its last
-        /// `fresh` bytes; of an input that is shorter than a vector, all of it and zeros behind.
+        /// `fresh` bytes; for an input that is shorter than a vector, the whole input followed by
+        /// zeros.
         #[target_feature(enable = $features)]
         fn last(input: &[u8], fresh: usize) -> Vector {
             match input.last_chunk() {

@@ -11,10 +11,10 @@
 //!   row j ^= c[j][0] * input 0  ^  c[j][1] * input 1  ^ ... ^  c[j][n-1] * input n-1
 //! ```
 //!
-//! Each input is read once for every four rows. By tables, one input after the other is added to
-//! them, and its tables stay in registers; by matrices, of which many have room there, inputs of
-//! one length are added column by column, and the sums stay. A short input counts as if zeros
-//! followed, and costs only its own length.
+//! Each input is read once for every four rows. With tables, one input after the other is added to
+//! these rows, and its tables stay in registers. With matrices, of which many fit into registers,
+//! inputs of one length are added column by column, and the sums stay in registers. A short input
+//! counts as if zeros followed, and costs only its own length.
 
 use std::fmt;
 
@@ -57,13 +57,13 @@ impl Level {
         }
     }
 
-    /// The fastest that this processor has.
+    /// The fastest form that this processor has.
     #[must_use]
     pub fn best() -> Self {
         Self::available().next_back().unwrap_or(Self::portable())
     }
 
-    /// All that this processor has, slowest first.
+    /// All forms that this processor can run, slowest first.
     pub fn available() -> impl DoubleEndedIterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
         let vectors = x86::levels();
