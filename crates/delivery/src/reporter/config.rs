@@ -16,7 +16,7 @@ base::counters! {
         not_believed: Events, "senders that did not show that they have the key";
         messages_ignored: Events, "control messages without a meaning here";
         violations: Events, "connections closed because the sender broke the protocol";
-        parted_unreported: Events, "sessions left without a last report: too many senders to wait for";
+        parted_unreported: Events, "sessions left without a last report: too many senders";
         events_lost: Events, "events overwritten because the owner had not taken them";
     }
 }
