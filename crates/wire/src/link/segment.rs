@@ -83,14 +83,14 @@ impl Headers {
         let layers = Layers::parse(frame);
         let ip = layers.ip?;
         let transport = ip.transport;
-        let (protocol, len) = match kind {
+        let (protocol, len, len_min) = match kind {
             SegmentKind::Tcp => {
                 let words = usize::from(frame.get(transport + 12)? >> 4);
-                (TCP, words * 4)
+                (TCP, words * 4, TCP_LEN_MIN)
             }
-            SegmentKind::Udp => (UDP, 8),
+            SegmentKind::Udp => (UDP, UDP_LEN, UDP_LEN),
         };
-        let is_whole = len >= 8 && frame.len() >= transport + len;
+        let is_whole = len >= len_min && frame.len() >= transport + len;
         let is_right = ip.protocol == protocol && !ip.is_fragment && is_whole;
         is_right.then_some(Self {
             network: layers.network,
@@ -159,6 +159,8 @@ fn put(frame: &mut [u8], at: usize, value: u16) {
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const IPV6_LEN: usize = 40;
+const TCP_LEN_MIN: usize = 20;
+const UDP_LEN: usize = 8;
 const FIN: u8 = 0x01;
 const PUSH: u8 = 0x08;
 /// CWR.
@@ -256,6 +258,25 @@ mod tests {
         assert!(refuses(&frame, SegmentKind::Udp, 0));
         for len in 0..42 {
             assert!(refuses(&frame[..len], SegmentKind::Udp, 10));
+        }
+    }
+
+    #[test]
+    fn a_tcp_header_that_says_it_is_short_is_not_cut() {
+        let mut buffer = Vec::new();
+        for version in [4, 6] {
+            let whole = super_packet(version, SegmentKind::Tcp, false, 40);
+            let transport = Headers::find(&whole, SegmentKind::Tcp).unwrap().transport;
+            for words in 0..=15 {
+                let mut frame = whole.clone();
+                frame[transport + 12] = words << 4;
+                for len in 0..=frame.len() {
+                    let is_cut = segment(&frame[..len], SegmentKind::Tcp, 10, &mut buffer, |_| {});
+                    let header_len = usize::from(words) * 4;
+                    let is_whole = len >= transport + header_len;
+                    assert_eq!(is_cut, words >= 5 && is_whole, "{words} words, {len} bytes");
+                }
+            }
         }
     }
 
