@@ -50,7 +50,8 @@ impl Error {
     }
 }
 
-/// An address that a server cannot have, and who may have it.
+/// The error of a server that cannot listen at `address`; when the port is in use, it also says
+/// how to find the program that has it.
 pub(crate) fn cannot_listen(address: SocketAddr, error: &io::Error) -> SystemError {
     let refused = SystemError::system("listen at", address, error);
     if error.raw_os_error() != Some(errno::EADDRINUSE) {

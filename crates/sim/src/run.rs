@@ -352,7 +352,7 @@ impl<'a> Setting<'a> {
             ledger.fail(format!("{broken_off} sessions told as broken off"));
         }
         if check.some_lost && data_lost == 0 {
-            ledger.fail("nothing was lost, so nothing was shown".to_owned());
+            ledger.fail("no packet was lost: the scenario tested nothing".to_owned());
         }
         let per_cent = |count: u64| (count * 100).checked_div(data_lost).unwrap_or(0);
         if check

@@ -456,7 +456,7 @@ impl Publisher {
         self.end.driver.endpoint.source().max_tsdu()
     }
 
-    /// The position after the last packet that was taken.
+    /// One past the position of the newest packet that the source has taken, sent or not.
     #[must_use]
     pub const fn lead(&self) -> u64 {
         self.end.driver.endpoint.source().lead()

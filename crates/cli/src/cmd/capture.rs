@@ -41,7 +41,7 @@ pub(super) fn run(plan: &CapturePlan, output: &Output) -> Result<Verdict, Failur
     }
     let mut workers = Workers::new(sessions);
     if !plan.keeps_privileges {
-        // A kernel that does not let go of them is no reason to capture nothing.
+        // If the capabilities cannot be dropped, it captures all the same.
         let _kept = match plan.rotation {
             None => drop_capabilities(),
             Some(_) => keep_file_capabilities(),

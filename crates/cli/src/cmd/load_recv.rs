@@ -140,7 +140,7 @@ fn report(
 struct Checker {
     pattern: LoadPattern,
     checks: BTreeMap<u32, LoadCheck>,
-    /// What was found of senders that are forgotten.
+    /// The sum of the tallies of senders whose session index another sender has now.
     past: LoadTally,
     senders: Senders,
     received: u64,

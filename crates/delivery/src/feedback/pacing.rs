@@ -95,7 +95,7 @@ impl Timing {
 }
 
 impl Feedback {
-    /// Of a packet stream of which nothing is known.
+    /// The state of the reports on a packet stream of which nothing has been heard.
     pub(crate) const fn new(now: Instant, habit: Habit) -> Self {
         Self {
             habit,

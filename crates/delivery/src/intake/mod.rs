@@ -111,7 +111,7 @@ enum State {
 }
 
 impl<I: Intake> Transfers<I> {
-    /// None yet; those that `intake` wants are going to be received.
+    /// An empty set of transfers: those that `intake` wants will be received.
     #[must_use]
     pub fn new(config: ObjectReceiverConfig, intake: I) -> Self {
         Self {

@@ -483,7 +483,7 @@ impl<S: Store> TransferReceiver<S> {
     }
 
     fn seals_known(&mut self, now: Instant, link: LinkId, seals: &Seals) {
-        // Slabs that are verified were compared with the seals known then.
+        // From here on all slabs are verified by the seals known so far; later ones are ignored.
         let (Some(contents), Step::Preparing | Step::Receiving) = (&mut self.contents, self.step)
         else {
             return;

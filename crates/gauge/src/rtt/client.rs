@@ -24,7 +24,7 @@ use crate::Error;
 mod measurement;
 use measurement::Measurement;
 
-/// One end of a way to a reflector that answers.
+/// The asking end of a measurement, connected to a reflector that has answered.
 #[derive(Debug)]
 pub struct Client {
     carrier: Box<dyn Carrier>,
