@@ -268,8 +268,9 @@ const SEND_NOTES: &str = "\
 Exit code 0 means that every expected receiver has all bytes, that the hashes are equal, and that
 the files are synced and under their final names. Otherwise (1) the report names the receivers
 that lack something. Files that cannot be read are found before the wait for receivers (2), and
-a file that changes while it is sent ends the transfer (1). With --skip-changed both are left out:
-the receivers prove the rest, both ends name what is absent, and the exit code is 1.
+a file that changes while it is sent ends the transfer (1). With --skip-changed both are left out
+and named, the receivers prove the rest, and the exit code is 1. Receivers name only what changed
+while it was sent.
 
 Expected are all receivers that join before the end, the first --receivers N, those named by
 --expect, or all that join within --join-for. Others are guests: they get data, and when all that
